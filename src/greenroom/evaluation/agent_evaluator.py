@@ -13,11 +13,10 @@ from typing import Any, cast
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
 from greenroom.errors import AgentConfigError, InvalidRequest
-from greenroom.evaluation.comparison import by_case
+from greenroom.evaluation.comparison import by_case, metric_summaries
 from greenroom.evaluation.config import EvalConfig, read_config
 from greenroom.evaluation.evaluate import evaluate_set, load_eval_set
 from greenroom.evaluation.files import write_record
-from greenroom.evaluation.metrics.metric import mean
 from greenroom.evaluation.records import (
     EvalCaseResult,
     EvalSet,
@@ -159,15 +158,9 @@ def _failures(eval_id: str, runs: Sequence[EvalCaseResult]) -> Iterable[str]:
     """A line for each metric whose mean over the runs is too low, and for each error."""
     for error in sorted({run.error for run in runs if run.error}):
         yield f"{eval_id}: {error}"
-    scores: dict[str, tuple[float, list[float]]] = {}
-    for run in runs:
-        for one in run.overall_eval_metric_results:
-            if one.threshold is not None and one.score is not None:
-                scores.setdefault(one.metric_name, (one.threshold, []))[1].append(one.score)
-    for name, (threshold, found) in scores.items():
-        score = mean(found)
-        if score is not None and score < threshold:
-            yield f"{eval_id}: {name} is {score:.3g}, at least {threshold:.3g} is wanted"
+    for one in metric_summaries(runs):
+        if one.mean is not None and one.threshold is not None and one.mean < one.threshold:
+            yield f"{eval_id}: {one.metric_name} is {one.mean:.3g}, at least {one.threshold:.3g} is wanted"
 
 
 def _append_rows(path: Path, result: EvalSetResult) -> None:
