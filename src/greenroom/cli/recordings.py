@@ -237,8 +237,7 @@ async def _replay_stored(
     departed = 0
     async with data_folder.closing(store, LLMRegistry):
         listed = [await sessions.find_session(store, [app.name], user, one) for one in wanted]
-        if newest:
-            listed += [one async for one in sessions.newest(store, app.name, user, newest)]
+        listed += [one async for one in sessions.newest(store, app.name, user, newest)]
         for one in listed:
             session = await _read(store, one)
             departed += _show(one.id, await (rerun_session if own_model else replay_session)(app, session))

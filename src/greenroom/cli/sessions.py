@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
@@ -193,15 +194,13 @@ async def _show(service: _Stored, apps: list[str] | None, user: str | None, sess
 
 async def find_session(service: _Stored, apps: list[str], user: str | None, session_id: str) -> Session:
     """Without its events. session_id: the id, or how it begins. Raises CallerError."""
-    beginnings: list[Session] = []
-    exact: list[Session] = []
-    for app_name in apps:
-        async for session in _all(service, app_name, user):
-            if session.id == session_id:
-                exact.append(session)
-            elif session.id.startswith(session_id):
-                beginnings.append(session)
-    found = exact or beginnings
+    fitting = [
+        session
+        for app_name in apps
+        async for session in newest(service, app_name, user)
+        if session.id.startswith(session_id)
+    ]
+    found = [session for session in fitting if session.id == session_id] or fitting
     if not found:
         raise CallerError(f"There is no session {session_id!r} in the apps {', '.join(apps)}")
     if len(found) > 1:
@@ -210,22 +209,15 @@ async def find_session(service: _Stored, apps: list[str], user: str | None, sess
     return found[0]
 
 
-async def newest(service: _Stored, app_name: str, user: str | None, limit: int) -> AsyncIterator[Session]:
+async def newest(service: _Stored, app_name: str, user: str | None, limit: float = math.inf) -> AsyncIterator[Session]:
     """At most `limit` sessions without their events, newest update first."""
-    if limit > 0:
-        async for session in _all(service, app_name, user):
-            yield session
-            if (limit := limit - 1) == 0:
-                return
-
-
-async def _all(service: _Stored, app_name: str, user: str | None) -> AsyncIterator[Session]:
-    """Newest update first."""
     page_token: str | None = None
-    while True:
-        page = await service.list_sessions(app_name=app_name, user_id=user, limit=_PAGE, page_token=page_token)
+    while limit > 0:
+        size = int(min(limit, _PAGE))
+        page = await service.list_sessions(app_name=app_name, user_id=user, limit=size, page_token=page_token)
         for session in page.sessions:
             yield session
+        limit -= len(page.sessions)
         page_token = page.next_page_token
         if page_token is None:
             return
