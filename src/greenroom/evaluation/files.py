@@ -187,10 +187,7 @@ def _index(eval_set: EvalSet, eval_id: str) -> int:
 
 
 def _names(folder: Path, suffix: str) -> list[str]:
-    try:
-        return sorted(name.removesuffix(suffix) for name in os.listdir(folder) if name.endswith(suffix))
-    except FileNotFoundError:
-        return []
+    return sorted(path.name.removesuffix(suffix) for path in folder.glob(f"*{suffix}"))
 
 
 def _read(path: Path, record: type[T], what: str) -> T:
