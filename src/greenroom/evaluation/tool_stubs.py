@@ -10,6 +10,7 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from enum import IntEnum
+from itertools import takewhile
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -209,8 +210,7 @@ async def _result(
 def _earlier_calls(ctx: ToolContext, name: str) -> list[FunctionCall]:
     """The session's calls of the tool before this one."""
     calls = [call for event in ctx.session.events for call in event.get_function_calls() if call.name == name]
-    index = next((index for index, call in enumerate(calls) if call.id == ctx.function_call_id), len(calls))
-    return calls[:index]
+    return list(takewhile(lambda call: call.id != ctx.function_call_id, calls))
 
 
 def _answered(ctx: ToolContext) -> list[tuple[FunctionCall, FunctionResponse]]:
