@@ -11,7 +11,7 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
-from greenroom.errors import GreenroomError, InvalidRequest, ModelError
+from greenroom.errors import InvalidRequest, ModelError
 from greenroom.evaluation.metrics.metric import in_snake_case
 from greenroom.evaluation.records import text_of
 from greenroom.models.by_name import LLMRegistry
@@ -55,12 +55,10 @@ class Judge:
 
         Raises ModelError when a call of the model fails, or no answer could be read.
         """
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._one(instruction, question)) for _ in range(self.samples)]
+        asked = (self._one(instruction, question) for _ in range(self.samples))
         answers: list[T] = []
-        for task in tasks:
-            answer = task.result()
-            if isinstance(answer, GreenroomError):
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(answer, BaseException):
                 raise answer
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
                 answers.append(read(answer))
@@ -68,13 +66,10 @@ class Judge:
             raise ModelError("No answer of the judge has the form that was asked for", model=str(self._model))
         return answers
 
-    async def _one(self, instruction: str, question: str) -> str | GreenroomError:
+    async def _one(self, instruction: str, question: str) -> str:
         config = self._config.model_copy(update={"system_instruction": instruction})
-        try:
-            async with self._parallel:
-                return await ask(self._model, question, config)
-        except GreenroomError as error:
-            return error
+        async with self._parallel:
+            return await ask(self._model, question, config)
 
 
 async def ask(named: str | BaseLlm, question: str, config: GenerateContentConfig) -> str:
