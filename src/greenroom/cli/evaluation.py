@@ -6,6 +6,8 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -17,12 +19,10 @@ from greenroom.cli.terminal import note, print_line, printable
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
-    from greenroom.apps.app import App as AgentApp
     from greenroom.apps.load_directory import DirectoryAppLoader
     from greenroom.evaluation.config import EvalConfig
     from greenroom.evaluation.files import EvalFiles
     from greenroom.evaluation.records import EvalCaseResult, EvalSet, EvalSetResult
-    from greenroom.evaluation.run import RunOptions
     from greenroom.sessions.service import BaseSessionService
 
 T = TypeVar("T")
@@ -89,6 +89,7 @@ def evaluate(
         Run all cases, also those that an interrupted run finished.
     """
     from greenroom.evaluation.comparison import counted
+    from greenroom.evaluation.evaluate import evaluate_set
     from greenroom.evaluation.files import HISTORY, EvalFiles
     from greenroom.evaluation.reports import write_report
     from greenroom.evaluation.run import RunOptions
@@ -96,7 +97,6 @@ def evaluate(
     if not sets:
         raise CallerError("Name an evaluation set: a file, or the id of one beside the agent")
     loader, name = find_loader(agent)
-    files = EvalFiles(loader.folder)
     config = read_config(config_file_path)
     if metrics:
         config.criteria = dict(map(_criterion, metrics))
@@ -105,7 +105,8 @@ def evaluate(
     )
     wanted = [find_set(loader, name, one) for one in sets]
     journal = loader.folder(name) / HISTORY
-    results = asyncio.run(_evaluate_all(loader.load(name), files, wanted, config, options, journal, restart=restart))
+    run = partial(evaluate_set, loader.load(name), config=config, options=options, journal=journal, restart=restart)
+    results = asyncio.run(_evaluate_all(run, wanted, EvalFiles(loader.folder), name))
     for result in results:
         _show(result, detailed=print_detailed_results)
     for path in report:
@@ -116,8 +117,8 @@ def evaluate(
     if (missing := expected - sum(len(result.eval_case_results) for result in results)) > 0:
         note(f"The budget is used up: {missing} of {expected} cases were not run", "red")
         sys.exit(1)
-    if fail_under is not None and (rate.rate or 0.0) < fail_under:
-        note(f"{rate.rate or 0.0:.1%} passed, {fail_under:.1%} wanted", "red")
+    if fail_under is not None and rate.rate < fail_under:
+        note(f"{rate.rate:.1%} passed, {fail_under:.1%} wanted", "red")
         sys.exit(1)
     if fail_under is None and rate.passed < rate.total:
         sys.exit(1)
@@ -233,19 +234,15 @@ def find_set(loader: DirectoryAppLoader, app_name: str, given: str) -> tuple[Eva
 
 
 async def _evaluate_all(
-    agent: AgentApp,
-    files: EvalFiles,
+    run: Callable[..., Awaitable[EvalSetResult]],
     wanted: list[tuple[EvalSet, list[str]]],
-    config: EvalConfig,
-    options: RunOptions,
-    journal: Path,
-    *,
-    restart: bool,
+    files: EvalFiles,
+    app_name: str,
 ) -> list[EvalSetResult]:
+    """run: `evaluate_set` with all that the sets have in common."""
     from rich.progress import Progress, TaskID
 
     from greenroom.cli.terminal import notes
-    from greenroom.evaluation.evaluate import evaluate_set
     from greenroom.models.by_name import LLMRegistry
 
     results: list[EvalSetResult] = []
@@ -257,11 +254,8 @@ async def _evaluate_all(
                 def show(result: EvalCaseResult, total: int, task: TaskID = task) -> None:
                     bar.update(task, total=total, advance=1)
 
-                result = await evaluate_set(
-                    agent, eval_set, config, eval_ids=ids, options=options, journal=journal, progress=show,
-                    restart=restart,
-                )  # fmt: skip
-                await files.save_result(agent.name, result)
+                result = await run(eval_set, eval_ids=ids, progress=show)
+                await files.save_result(app_name, result)
                 results.append(result)
         return results
 
