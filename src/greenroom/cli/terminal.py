@@ -6,7 +6,8 @@ import os
 import re
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING
 
 from greenroom.errors import GreenroomError
 
@@ -30,15 +31,13 @@ def printable(text: str) -> str:
 
 def print_line(text: str) -> None:
     """Prints text to the standard output, without control characters and markup."""
-    console: Console = __getattr__("output")
-    console.print(printable(text), markup=False)
+    _console("output").print(printable(text), markup=False)
 
 
 def note(text: str, style: str = "dim") -> None:
     from rich.text import Text
 
-    console: Console = __getattr__("notes")
-    console.print(Text(printable(text), style))
+    _console("notes").print(Text(printable(text), style))
 
 
 def print_pieces(pieces: Iterable[tuple[str, str]]) -> None:
@@ -46,19 +45,23 @@ def print_pieces(pieces: Iterable[tuple[str, str]]) -> None:
     if sys.stdout.isatty():
         from rich.text import Text
 
-        console: Console = __getattr__("output")
-        console.print(Text.assemble(*pieces))
+        _console("output").print(Text.assemble(*pieces))
     else:
         print("".join(text for text, _ in pieces), flush=True)
 
 
-def __getattr__(name: str) -> Any:
-    """`output` and `notes`, each made on first use: loading rich takes a tenth of a server's start."""
-    if name not in ("output", "notes"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __getattr__(name: str) -> Console:
+    if name in ("output", "notes"):
+        return _console(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@cache
+def _console(name: str) -> Console:
+    """`output` or `notes`, made on first use: loading rich takes a tenth of a server's start."""
     from rich.console import Console
 
-    return globals().setdefault(name, Console(stderr=name == "notes", highlight=False, soft_wrap=True))
+    return Console(stderr=name == "notes", highlight=False, soft_wrap=True)
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, wrapped: str = "") -> None:
@@ -70,14 +73,12 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, wrappe
         table.add_column(column, no_wrap=column != wrapped)
     for row in rows:
         table.add_row(*map(printable, row))
-    console: Console = __getattr__("output")
-    console.print(table)
+    _console("output").print(table)
 
 
 def show_error(error: BaseException) -> None:
     if is_debugging():
-        console: Console = __getattr__("notes")
-        console.print_exception()
+        _console("notes").print_exception()
     if isinstance(error, GreenroomError):
         note(error.detail, "red")
     else:
