@@ -44,7 +44,7 @@ class AgentFiles:
     def save_drafts(self, files: Mapping[str, bytes]) -> None:
         """Raises AgentConfigError for wrong names and for what is not YAML."""
         for name, data in files.items():
-            read_document(ConfigFile(self._inside(name), name, data))
+            read_document(ConfigFile(_inside(self._folder, name), name, data))
         _write(self._drafts, files)
 
     def publish(self, files: Mapping[str, bytes]) -> None:
@@ -52,7 +52,7 @@ class AgentFiles:
         from them. Raises AgentConfigError, and then nothing is written."""
         drafts = {path.relative_to(self._drafts).as_posix(): path for path in _yaml_files(self._drafts)}
         edited = {name: path.read_bytes() for name, path in drafts.items()} | dict(files)
-        contents = {self._inside(name): data for name, data in edited.items()}
+        contents = {_inside(self._folder, name): data for name, data in edited.items()}
         for path, data in contents.items():
             read_document(ConfigFile(path, path.relative_to(self._folder).as_posix(), data))
         self._loader.check_edit(self._app_name, contents)
@@ -61,9 +61,6 @@ class AgentFiles:
 
     def drop_drafts(self) -> None:
         shutil.rmtree(self._drafts, ignore_errors=True)
-
-    def _inside(self, name: str) -> Path:
-        return _inside(self._folder, name)
 
 
 def _yaml_files(folder: Path) -> Iterable[Path]:
