@@ -154,18 +154,16 @@ async def _export(source: Source, output: BinaryIO, written: set[tuple[str, ...]
 
 
 async def _import(service: BaseSessionService, lines: BinaryIO) -> tuple[int, int]:
-    count = skipped = 0
+    count = total = 0
     shared: dict[tuple[str, str], JsonObject] = {}
     async with data_folder.closing(service):
         for line in _read(lines):
             shared[line.app_name, line.user_id] = shared_state(line)
-            if await store(service, line):
-                count += 1
-            else:
-                skipped += 1
+            total += 1
+            count += await store(service, line)
         for (app_name, user_id), state in shared.items() if count else ():
             await set_shared_state(service, app_name, user_id, state)
-        return count, skipped
+        return count, total - count
 
 
 async def store(service: BaseSessionService, line: ExportedSession) -> bool:
