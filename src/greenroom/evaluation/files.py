@@ -167,7 +167,7 @@ class EvalFiles:
     def _read(self, app_name: str, set_id: str) -> EvalSet:
         if not re.fullmatch(r"\w{1,200}", set_id, re.ASCII):
             raise NotFound(f"Evaluation set not found: {set_id[:100]!r}")
-        return _read(self._set_path(app_name, set_id), EvalSet, f"Evaluation set {set_id!r}")
+        return read_eval_set(_read_bytes(self._set_path(app_name, set_id), f"Evaluation set {set_id!r}"), set_id)
 
     async def _change(self, app_name: str, set_id: str, change: Callable[[EvalSet], None]) -> None:
         def read_and_write() -> None:
@@ -190,14 +190,15 @@ def _names(folder: Path, suffix: str) -> list[str]:
     return sorted(path.name.removesuffix(suffix) for path in folder.glob(f"*{suffix}"))
 
 
-def _read(path: Path, record: type[T], what: str) -> T:
+def _read_bytes(path: Path, what: str) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         raise NotFound(f"{what} not found") from None
-    if record is EvalSet:
-        return cast("T", read_eval_set(data, path.name.removesuffix(SET_SUFFIX)))
-    plain = _parsed(data)
+
+
+def _read(path: Path, record: type[T], what: str) -> T:
+    plain = _parsed(_read_bytes(path, what))
     # ADK 1 wrote the result as a string that holds the JSON.
     return wire.from_plain(_parsed(plain.encode()) if isinstance(plain, str) else plain, record)
 
