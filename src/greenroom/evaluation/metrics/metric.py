@@ -101,14 +101,13 @@ class Metric(ABC):
             return EvalStatus.INFORMATIONAL
         return EvalStatus.PASSED if score >= self.threshold else EvalStatus.FAILED
 
-    def result(self, per_invocation: Sequence[PerInvocationResult]) -> EvaluationResult:
+    def result(self, turns: list[PerInvocationResult]) -> EvaluationResult:
         """The mean over the invocations that have a score."""
-        results = list(per_invocation)
-        for one in results:
+        for one in turns:
             one.eval_status = self.status(one.score)
-        score = mean([one.score for one in results if one.score is not None])
+        score = mean([one.score for one in turns if one.score is not None])
         return EvaluationResult(
-            overall_score=score, overall_eval_status=self.status(score), per_invocation_results=results
+            overall_score=score, overall_eval_status=self.status(score), per_invocation_results=turns
         )
 
 
