@@ -120,8 +120,7 @@ class Evaluation:
         self._begun = time.monotonic()
         earlier = self._journal.read() if self._journal is not None else []
         for result in earlier:
-            self._count(result)
-            self.finished.append(result)
+            self._finish(result)
             yield result
         done = Counter(result.eval_id for result in earlier)
         waiting = [case for case in self._cases for _ in range(self._options.samples - done[case.eval_id])]
@@ -134,10 +133,9 @@ class Evaluation:
                 ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
                     result = task.result()
-                    self._count(result)
+                    self._finish(result)
                     if self._journal is not None:
                         self._journal.add(result)
-                    self.finished.append(result)
                     yield result
         finally:
             for task in running:
@@ -165,7 +163,8 @@ class Evaluation:
             or (seconds is not None and time.monotonic() - self._begun >= seconds)
         )
 
-    def _count(self, result: EvalCaseResult) -> None:
+    def _finish(self, result: EvalCaseResult) -> None:
+        self.finished.append(result)
         for one in result.eval_metric_result_per_invocation:
             for event in one.actual_invocation.steps.invocation_events or ():
                 self._pay(event)
