@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from greenroom.records.answer_metadata import FinishReason, GenerateContentResponseUsageMetadata
+from greenroom.records.answer_metadata import (
+    Citation,
+    CitationMetadata,
+    FinishReason,
+    GenerateContentResponseUsageMetadata,
+)
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part, PartialArg
 from greenroom.records.identifiers import new_function_call_id
@@ -61,12 +66,14 @@ class Reply:
 
     Replies that aren't streamed are built the same way, so that both ways give equal responses. `response` takes the
     metadata: finish reason, usage, version and so on. Partial calls have `will_continue`, and their `partial_args` the
-    path `$` with a piece of the arguments' JSON text.
+    path `$` with a piece of the arguments' JSON text. is_complete: the provider has said how the reply ended.
     """
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
         self.response = LlmResponse()
+        self.is_complete = False
+        self._citations: list[Citation] = []
         self._texts: list[str] = []
         self._is_thought = False
         self._calls: list[StreamedCall] = []
@@ -154,6 +161,8 @@ class Reply:
                 parts = [part for index, part in enumerate(parts) if index < cut or part.function_call is None]
                 break
         response.content = Content(role="model", parts=parts)
+        if self._citations:
+            response.citation_metadata = CitationMetadata(citations=self._citations)
         if response.error_code is None and not parts and response.finish_reason not in (None, FinishReason.STOP):
             response.error_code = response.finish_reason
             response.error_message = response.error_message or f"The model stopped with {response.finish_reason}"

@@ -14,7 +14,7 @@ from greenroom.models.conversion import json_text
 from greenroom.models.model_errors import missing_variable
 from greenroom.models.provider import ProviderLlm, post
 from greenroom.models.reply import Reply, StreamedCall, finish_reason, token_usage
-from greenroom.records.answer_metadata import Citation, CitationMetadata
+from greenroom.records.answer_metadata import Citation
 from greenroom.records.base import JsonObject
 from greenroom.records.content import CodeExecutionResult, ExecutableCode, Part, ToolCall, ToolResponse
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -146,9 +146,7 @@ class MessageReply(Reply):
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_complete = False
         self._usage: JsonObject = {}
-        self._citations: list[Citation] = []
         # The block that is open: as it began, and what its deltas brought.
         self._block: JsonObject = {}
         self._call: StreamedCall | None = None
@@ -218,8 +216,6 @@ class MessageReply(Reply):
             self.response.usage_metadata = token_usage(
                 prompt, usage.get("output_tokens"), thoughts=thoughts, cached=cached
             )
-        if self._citations:
-            self.response.citation_metadata = CitationMetadata(citations=self._citations)
         return super().whole()
 
     def _begin(self, block: JsonObject) -> LlmResponse | None:

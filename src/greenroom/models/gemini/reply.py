@@ -29,7 +29,6 @@ class ContentReply(Reply):
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_complete = False
         self._open: FunctionCall | None = None
         self._usage: JsonObject | None = None
 

@@ -17,7 +17,6 @@ from greenroom.models.provider import ProviderLlm, post
 from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
 from greenroom.records.answer_metadata import (
     Citation,
-    CitationMetadata,
     FinishReason,
     GenerateContentResponseUsageMetadata,
     LogprobsResult,
@@ -163,10 +162,8 @@ class CompletionReply(Reply):
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_complete = False
         self._open: list[tuple[int | None, str | None, StreamedCall]] = []
         self._logprobs: list[JsonObject] = []
-        self._citations: list[Citation] = []
         self._reasoning_field: str | None = None
         self._reasoning_details: list[JsonObject] = []
 
@@ -215,8 +212,6 @@ class CompletionReply(Reply):
         self.is_complete = True
         self.response.finish_reason = finish_reason(reason)
         self.response.logprobs_result, self.response.avg_logprobs = logprobs_result(self._logprobs)
-        if self._citations:
-            self.response.citation_metadata = CitationMetadata(citations=self._citations)
 
     def _add_reasoning_detail(self, detail: JsonObject) -> None:
         """OpenRouter's; the texts of pieces with the same index belong together."""

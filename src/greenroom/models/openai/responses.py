@@ -13,7 +13,6 @@ from greenroom.models.openai.chat import ApiKey, OpenAIClientLlm, citation, logp
 from greenroom.models.openai.items import PROVIDER, response_arguments
 from greenroom.models.provider import post
 from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
-from greenroom.records.answer_metadata import Citation, CitationMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, CodeExecutionResult, ExecutableCode, Part, ToolCall
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -113,12 +112,10 @@ class ResponseReply(Reply):
 
     def __init__(self, model: str, *, include_metadata: bool) -> None:
         super().__init__()
-        self.is_complete = False
         self._model, self._include_metadata = model, include_metadata
         self._calls_at: dict[int | None, StreamedCall] = {}
         self._shown_at: int | None = -1
         self._has_reasoned = False
-        self._citations: list[Citation] = []
         self._logprobs: list[JsonObject] = []
 
     def add(self, event: JsonObject) -> LlmResponse | None:
@@ -182,8 +179,6 @@ class ResponseReply(Reply):
                 cached=nested(usage, "input_tokens_details").get("cached_tokens"),
             )
         out.logprobs_result, out.avg_logprobs = logprobs_result(self._logprobs)
-        if self._citations:
-            out.citation_metadata = CitationMetadata(citations=self._citations)
         if self._include_metadata:
             facts = {name: response[name] for name in ("id", "status", "service_tier") if response.get(name)}
             out.custom_metadata = {"openai_response": facts}
