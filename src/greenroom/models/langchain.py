@@ -109,8 +109,7 @@ class LangchainLlm(ProviderLlm):
         gathered = MessageReply()
         try:
             if not stream:
-                for _ in gathered.add(await client.ainvoke(arguments["messages"], **options)):
-                    pass
+                gathered.add_whole(await client.ainvoke(arguments["messages"], **options))
                 yield gathered.whole()
                 return
             async with aclosing(client.astream(arguments["messages"], **options)) as chunks:
@@ -237,7 +236,6 @@ class MessageReply(Reply):
         self._usage = Counter[str]()
 
     def add(self, message: Any) -> Iterator[LlmResponse]:
-        """The partial responses of a message or chunk."""
         metadata: JsonObject = message.response_metadata
         self.provider = metadata.get("model_provider") or self.provider
         if isinstance(message.content, str) and "reasoning_content" not in message.additional_kwargs:

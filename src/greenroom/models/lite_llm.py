@@ -88,7 +88,8 @@ class LiteLlm(ProviderLlm):
         gathered = LiteLlmReply(arguments["model"])
         try:
             if not stream:
-                yield gathered.of((await client.acompletion(**arguments)).model_dump())
+                gathered.add_whole((await client.acompletion(**arguments)).model_dump())
+                yield gathered.whole()
                 return
             chunks = await client.acompletion(**arguments, stream=True, stream_options={"include_usage": True})
             async with aclosing(aiter(chunks)) as opened:

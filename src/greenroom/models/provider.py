@@ -16,6 +16,7 @@ from greenroom.errors import GreenroomError, MissingExtra, ModelError
 from greenroom.models.attempts import CircuitBreaker, Replies, RetryPolicy, begin
 from greenroom.models.model import BaseLlm
 from greenroom.models.model_errors import ModelErrorCategory, model_error, new_model_error
+from greenroom.models.reply import Reply
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
@@ -32,22 +33,42 @@ def is_installed(package: str) -> bool:
 _OPTIONS = {"extra_headers": "headers", "extra_query": "params", "extra_body": "extra_json", "timeout": "timeout"}
 
 
-async def post(client: Any, path: str, arguments: JsonObject, *, stream_class: Any = None) -> Any:
-    """Sends arguments as JSON by a client of OpenAI's or Anthropic's SDK. Returns the JSON of the reply, or, with the
-    SDK's class of streams, a stream of the JSON of events.
+async def post(client: Any, path: str, arguments: JsonObject) -> JsonObject:
+    """Sends arguments as JSON by a client of OpenAI's or Anthropic's SDK. Returns the JSON of the reply.
 
     The SDKs' own methods convert each argument and event by its type, which costs more than all else here.
     """
-    options = {name: arguments[key] for key, name in _OPTIONS.items() if key in arguments}
-    body = {name: value for name, value in arguments.items() if name not in _OPTIONS}
-    if stream_class is not None:
-        stream = stream_class[object]
-        body["stream"] = True
-        return await client.post(path, cast_to=object, body=body, options=options, stream=True, stream_cls=stream)
-    reply = await client.post(path, cast_to=object, body=body, options=options)
+    reply = await client.post(path, cast_to=object, **_body_and_options(arguments))
     if not isinstance(reply, dict):
         raise msgspec.ValidationError(f"The reply is not a JSON object: {str(reply)[:200]!r}")
     return cast("JsonObject", reply)
+
+
+async def exchange(
+    client: Any, path: str, arguments: JsonObject, reply: Reply, *, stream: bool, sdk: str
+) -> AsyncGenerator[LlmResponse]:
+    """Sends arguments as `post` does, and yields the responses that `reply` makes of the answer or of its events.
+
+    sdk: the client's package.
+    """
+    if stream:
+        request = _body_and_options({**arguments, "stream": True})
+        stream_class = importlib.import_module(sdk).AsyncStream[object]
+        async with await client.post(path, cast_to=object, **request, stream=True, stream_cls=stream_class) as events:
+            async for event in events:
+                for shown in reply.add(event):
+                    yield shown
+    else:
+        reply.add_whole(await post(client, path, arguments))
+    if reply.is_complete or not stream:
+        yield reply.whole()
+
+
+def _body_and_options(arguments: JsonObject) -> JsonObject:
+    return {
+        "body": {name: value for name, value in arguments.items() if name not in _OPTIONS},
+        "options": {name: arguments[key] for key, name in _OPTIONS.items() if key in arguments},
+    }
 
 
 class _Deadline:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import msgspec
 
 from greenroom.records.answer_metadata import (
@@ -77,6 +80,15 @@ class Reply:
         self._texts: list[str] = []
         self._is_thought = False
         self._calls: list[StreamedCall] = []
+
+    def add(self, chunk: Any, /) -> Iterator[LlmResponse]:
+        """The partial responses of a chunk or stream event, in the form that the provider has for them."""
+        raise NotImplementedError
+
+    def add_whole(self, reply: Any, /) -> None:
+        """Adds a reply that wasn't streamed."""
+        for _ in self.add(reply):
+            pass
 
     @property
     def is_empty(self) -> bool:

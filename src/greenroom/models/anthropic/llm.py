@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
@@ -12,7 +12,7 @@ from greenroom.errors import MissingProject
 from greenroom.models.anthropic.messages import PROVIDER, STRUCTURED_OUTPUT, message_arguments
 from greenroom.models.conversion import json_text
 from greenroom.models.model_errors import missing_variable
-from greenroom.models.provider import ProviderLlm, post
+from greenroom.models.provider import ProviderLlm, exchange, post
 from greenroom.models.reply import Reply, StreamedCall, finish_reason, token_usage
 from greenroom.records.answer_metadata import Citation
 from greenroom.records.base import JsonObject
@@ -80,20 +80,8 @@ class AnthropicLlm(ProviderLlm):
         prompt = {name: arguments[name] for name in _PROMPT if name in arguments}
         return (await post(client, "/v1/messages/count_tokens", prompt)).get("input_tokens")
 
-    async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
-        reply = MessageReply()
-        if not stream:
-            reply.add_message(await post(client, "/v1/messages", arguments))
-            yield reply.whole()
-            return
-        from anthropic import AsyncStream
-
-        async with await post(client, "/v1/messages", arguments, stream_class=AsyncStream) as events:
-            async for event in events:
-                if (shown := reply.add(event)) is not None:
-                    yield shown
-        if reply.is_complete:
-            yield reply.whole()
+    def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+        return exchange(client, "/v1/messages", arguments, MessageReply(), stream=stream, sdk=self.package)
 
 
 class Claude(AnthropicLlm):
@@ -153,7 +141,7 @@ class MessageReply(Reply):
         self._json: list[str] = []
         self._signature = ""
 
-    def add_message(self, message: JsonObject) -> None:
+    def add_whole(self, message: JsonObject) -> None:
         self.response.model_version = message.get("model")
         for block in message["content"]:
             kind = block["type"]
@@ -167,14 +155,15 @@ class MessageReply(Reply):
         self._note_usage(message.get("usage"))
         self._finish(message)
 
-    def add(self, event: JsonObject) -> LlmResponse | None:
-        """The partial response of a stream event."""
+    def add(self, event: JsonObject) -> Iterator[LlmResponse]:
+        """The partial response of a stream event, if it has one."""
         kind: str = event["type"]
+        shown = None
         if kind == "content_block_delta":
-            return self._add_delta(event["delta"])
-        if kind == "content_block_start":
-            return self._begin(event["content_block"])
-        if kind == "content_block_stop":
+            shown = self._add_delta(event["delta"])
+        elif kind == "content_block_start":
+            shown = self._begin(event["content_block"])
+        elif kind == "content_block_stop":
             self._end()
         elif kind == "message_start":
             self.response.model_version = event["message"].get("model")
@@ -182,7 +171,8 @@ class MessageReply(Reply):
         elif kind == "message_delta" and event["delta"].get("stop_reason") is not None:
             self._note_usage(event.get("usage"))
             self._finish(event["delta"])
-        return None
+        if shown is not None:
+            yield shown
 
     def _add_delta(self, delta: JsonObject) -> LlmResponse | None:
         kind = delta["type"]

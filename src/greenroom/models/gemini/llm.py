@@ -175,8 +175,7 @@ class Gemini(ProviderLlm):
         reply = ContentReply()
         try:
             if not stream:
-                for _ in reply.add(plain(await client.aio.models.generate_content(**arguments))):
-                    pass
+                reply.add_whole(plain(await client.aio.models.generate_content(**arguments)))
             else:
                 token: str | None = ""
                 while token is not None:  # the service ends a long reply in several streams

@@ -33,7 +33,7 @@ class ContentReply(Reply):
         self._usage: JsonObject | None = None
 
     def add(self, chunk: JsonObject) -> Iterator[LlmResponse]:
-        """The partial responses of a chunk. Only the first candidate is read."""
+        """Only the first candidate is read."""
         response = self.response
         response.model_version = chunk.get("modelVersion") or response.model_version
         self._usage = chunk.get("usageMetadata") or self._usage

@@ -13,7 +13,7 @@ from greenroom.errors import GreenroomError
 from greenroom.models.conversion import request_options
 from greenroom.models.model import BaseLlmConnection
 from greenroom.models.openai.messages import PROVIDER, completion_arguments
-from greenroom.models.provider import ProviderLlm, post
+from greenroom.models.provider import ProviderLlm, exchange
 from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
 from greenroom.records.answer_metadata import (
     Citation,
@@ -141,20 +141,10 @@ class OpenAILlm(OpenAIClientLlm):
             request = msgspec.structs.replace(request, config=config)
         return completion_arguments(request, model=self.service_name(request))
 
-    async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
-        reply = CompletionReply()
-        if not stream:
-            yield reply.of(await post(client, "/chat/completions", arguments))
-            return
-        from openai import AsyncStream
-
-        options = {**arguments, "stream_options": {"include_usage": True}}
-        async with await post(client, "/chat/completions", options, stream_class=AsyncStream) as chunks:
-            async for chunk in chunks:
-                for shown in reply.add(chunk):
-                    yield shown
-        if reply.is_complete:
-            yield reply.whole()
+    def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+        if stream:
+            arguments = {**arguments, "stream_options": {"include_usage": True}}
+        return exchange(client, "/chat/completions", arguments, CompletionReply(), stream=stream, sdk=self.package)
 
 
 class CompletionReply(Reply):
@@ -167,16 +157,13 @@ class CompletionReply(Reply):
         self._reasoning_field: str | None = None
         self._reasoning_details: list[JsonObject] = []
 
-    def of(self, completion: JsonObject) -> LlmResponse:
-        """The first choice of a completion that wasn't streamed."""
-        for _ in self.add(completion):
-            pass
+    def add_whole(self, completion: JsonObject) -> None:
+        super().add_whole(completion)
         if not completion.get("choices"):
             self.response.finish_reason = FinishReason.OTHER
-        return self.whole()
 
     def add(self, chunk: JsonObject) -> Iterator[LlmResponse]:
-        """The partial responses of a chunk."""
+        """Only the first choice is read."""
         if chunk.get("model"):
             self.response.model_version = chunk["model"]
         usage = chunk.get("usage")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from greenroom.errors import ModelError
@@ -11,7 +11,7 @@ from greenroom.models.conversion import base64_bytes
 from greenroom.models.model_errors import ModelErrorCategory, category_of_type, missing_variable, new_model_error
 from greenroom.models.openai.chat import ApiKey, OpenAIClientLlm, citation, logprobs_result
 from greenroom.models.openai.items import PROVIDER, response_arguments
-from greenroom.models.provider import post
+from greenroom.models.provider import exchange, post
 from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, CodeExecutionResult, ExecutableCode, Part, ToolCall
@@ -65,23 +65,9 @@ class OpenAIResponsesLlm(OpenAIClientLlm):
             given["include"] = arguments["include"] = [*given["include"], *arguments["include"]]
         return {**given, **arguments}
 
-    async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+    def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
         reply = ResponseReply(self.model, include_metadata=self._include_metadata)
-        if not stream:
-            response = await post(client, "/responses", arguments)
-            for item in response["output"]:
-                reply.add_item(item)
-            reply.finish(response)
-            yield reply.whole()
-            return
-        from openai import AsyncStream
-
-        async with await post(client, "/responses", arguments, stream_class=AsyncStream) as events:
-            async for event in events:
-                if (shown := reply.add(event)) is not None:
-                    yield shown
-        if reply.is_complete:
-            yield reply.whole()
+        return exchange(client, "/responses", arguments, reply, stream=stream, sdk=self.package)
 
     async def count(self, client: Any, arguments: JsonObject) -> int | None:
         prompt = {name: arguments[name] for name in _COUNTED if name in arguments}
@@ -118,8 +104,18 @@ class ResponseReply(Reply):
         self._has_reasoned = False
         self._logprobs: list[JsonObject] = []
 
-    def add(self, event: JsonObject) -> LlmResponse | None:
-        """The partial response of a stream event."""
+    def add_whole(self, response: JsonObject) -> None:
+        for item in response["output"]:
+            self._add_item(item)
+        self._finish(response)
+
+    def add(self, event: JsonObject) -> Iterator[LlmResponse]:
+        """The partial response of a stream event, if it has one."""
+        shown = self._add_event(event)
+        if shown is not None:
+            yield shown
+
+    def _add_event(self, event: JsonObject) -> LlmResponse | None:
         kind: str = event["type"]
         index: int | None = event.get("output_index")
         if kind in ("response.output_text.delta", "response.refusal.delta"):
@@ -136,14 +132,14 @@ class ResponseReply(Reply):
             self._calls_at[index], shown = self.begin_call(event["item"]["name"], event["item"]["call_id"])
             return shown
         if kind == "response.output_item.done":
-            return self.add_item(event["item"], index=index)
+            return self._add_item(event["item"], index=index)
         if kind in ("response.completed", "response.incomplete", "response.failed"):
-            self.finish(event["response"])
+            self._finish(event["response"])
         elif kind == "error":
             raise self._failed(event)
         return None
 
-    def add_item(self, item: JsonObject, *, index: int | None = -1) -> LlmResponse | None:
+    def _add_item(self, item: JsonObject, *, index: int | None = -1) -> LlmResponse | None:
         """Adds an item that is complete, of which deltas may have been shown: those of this index."""
         kind = item["type"]
         is_shown = index != -1 and self._shown_at == index  # None from servers that don't number their items
@@ -159,7 +155,7 @@ class ResponseReply(Reply):
         shown, *_ = [self.add_part(part) for part in _parts_of(item)]
         return shown
 
-    def finish(self, response: JsonObject) -> None:
+    def _finish(self, response: JsonObject) -> None:
         """Raises ModelError for a response that failed."""
         status: str | None = response.get("status")
         if status in ("failed", "cancelled"):
