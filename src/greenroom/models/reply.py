@@ -38,7 +38,12 @@ def finish_reason(said: str | None) -> FinishReason:
 
 
 def token_usage(
-    prompt: int | None, output: int | None, total: int | None = None, *, thoughts: int | None, cached: int | None
+    prompt: int | None,
+    output: int | None,
+    total: int | None = None,
+    *,
+    thoughts: int | None = None,
+    cached: int | None = None,
 ) -> GenerateContentResponseUsageMetadata:
     """As the Gemini API counts: thoughts, which other vendors count as output, are not among the candidates' tokens."""
     prompt, output = prompt or 0, output or 0

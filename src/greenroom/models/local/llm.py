@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 
 from greenroom.errors import ModelError
-from greenroom.models.conversion import built_in_tools, refused
+from greenroom.models.conversion import built_in_tools, refused, tool_choice
 from greenroom.models.local.conversation import (
     OpenQuestion,
     answer_from,
@@ -20,6 +20,7 @@ from greenroom.models.local.engine import Engine
 from greenroom.models.local.files import resolve
 from greenroom.models.local.tools import ArgumentsDecoder, candidates, choose
 from greenroom.models.model import BaseLlm, output_schema
+from greenroom.models.reply import partial, token_usage
 from greenroom.records.answer_metadata import FinishReason, GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part
@@ -101,13 +102,13 @@ class LocalLlm(BaseLlm):
             return None
         decoder = ArgumentsDecoder(engine, question=question.text, earlier=question.earlier)
         call = FunctionCall(name=chosen.declaration.name, args=await decoder.decode(chosen.declaration, chosen.args))
-        return self._whole(Part(function_call=call), usage=_usage(tokens + decoder.prompt_tokens, decoder.tokens))
+        return self._whole(Part(function_call=call), usage=token_usage(tokens + decoder.prompt_tokens, decoder.tokens))
 
     async def _from_results(self, engine: Engine, question: OpenQuestion) -> AsyncIterator[LlmResponse]:
         text, prompt_tokens, tokens = await answer_from(engine, question.text, question.results)
         for word in re.findall(r"\S+\s*", text):
-            yield _partial(word)
-        yield self._whole(Part(text=text), usage=_usage(prompt_tokens, tokens))
+            yield partial(Part(text=word))
+        yield self._whole(Part(text=text), usage=token_usage(prompt_tokens, tokens))
 
     async def _text(
         self, engine: Engine, config: GenerateContentConfig, contents: list[Content]
@@ -124,9 +125,9 @@ class LocalLlm(BaseLlm):
                 piece: str = delta.get("content") or ""
                 if piece:
                     text += piece
-                    yield _partial(piece)
+                    yield partial(Part(text=piece))
             if chunk.get("usage"):
-                usage = _usage(chunk["usage"]["prompt_tokens"], chunk["usage"]["completion_tokens"])
+                usage = token_usage(chunk["usage"]["prompt_tokens"], chunk["usage"]["completion_tokens"])
         if finish is None:
             raise ModelError(f"{self.model} ended its stream without a finish reason", model=self.model, retryable=True)
         reason = FinishReason.MAX_TOKENS if finish == "length" else FinishReason.STOP
@@ -156,29 +157,17 @@ class LocalLlm(BaseLlm):
         return LlmResponse(content=content, finish_reason=finish_reason, usage_metadata=usage, model_version=self.model)
 
 
-def _partial(text: str) -> LlmResponse:
-    return LlmResponse(content=Content(role="model", parts=[Part(text=text)]), partial=True)
-
-
 def _callable(request: LlmRequest, question: OpenQuestion) -> tuple[list[FunctionDeclaration], bool]:
     """The tools that may be called now, and whether one must be.
 
     A tool that another agent has used on this very question isn't called again: small models would transfer the user
     in circles.
     """
-    config = request.config.tool_config
-    calling = config.function_calling_config if config else None
-    mode = ((calling.mode if calling else None) or "AUTO").upper()
+    declarations, mode = tool_choice(request)
     if mode == "NONE" or output_schema(request.config) is not None:
         return [], False
-    allowed = calling.allowed_function_names if calling else None
-    return [
-        declaration
-        for declaration in request.function_declarations()
-        if declaration.name
-        and (not allowed or declaration.name in allowed)
-        and not re.search(rf"\b{re.escape(declaration.name)}\b", question.retold)
-    ], mode == "ANY"
+    unused = [one for one in declarations if not re.search(rf"\b{re.escape(one.name or '')}\b", question.retold)]
+    return unused, mode == "ANY"
 
 
 def _options(config: GenerateContentConfig) -> JsonObject:
@@ -199,9 +188,3 @@ def _options(config: GenerateContentConfig) -> JsonObject:
     elif config.response_mime_type == "application/json":
         options["response_format"] = {"type": "json_object"}
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _usage(prompt_tokens: int, tokens: int) -> GenerateContentResponseUsageMetadata:
-    return GenerateContentResponseUsageMetadata(
-        prompt_token_count=prompt_tokens, candidates_token_count=tokens, total_token_count=prompt_tokens + tokens
-    )
