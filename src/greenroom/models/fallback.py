@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import cast
 
 import msgspec
@@ -72,24 +72,18 @@ class FallbackModel(BaseLlm):
                 return
 
     @asynccontextmanager
-    async def _connect(self, llm_request: LlmRequest) -> AsyncGenerator[BaseLlmConnection]:
+    async def connect(self, llm_request: LlmRequest) -> AsyncGenerator[BaseLlmConnection]:
         order = self._order()
         for index in order:
-            connecting = self._resolved(index).connect(llm_request)
-            try:
-                connection = await connecting.__aenter__()
-            except ModelError as error:
-                if index == order[-1] or not self._is_down(error):
-                    raise
-                continue
-            try:
+            async with AsyncExitStack() as stack:
+                try:
+                    connection = await stack.enter_async_context(self._resolved(index).connect(llm_request))
+                except ModelError as error:
+                    if index == order[-1] or not self._is_down(error):
+                        raise
+                    continue
                 yield connection
-            finally:
-                await connecting.__aexit__(None, None, None)
-            return
-
-    def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
-        return self._connect(llm_request)
+                return
 
     @property
     def capabilities(self) -> LlmCapabilities:
