@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
-from typing import Any, Literal, cast
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -68,9 +67,6 @@ class ApigeeLlm(WrapperLlm):
         super().__init__(behind)
         self.model = model
 
-    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+    def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
         request = msgspec.structs.replace(llm_request, model=self.wrapped.model)
-        replies = cast("AsyncGenerator[LlmResponse]", self.wrapped.generate_content_async(request, stream))
-        async with aclosing(replies):
-            async for reply in replies:
-                yield reply
+        return self.wrapped.generate_content_async(request, stream)
