@@ -9,7 +9,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from itertools import groupby
 from typing import NoReturn, cast
 
@@ -288,14 +288,9 @@ class ReplayingLlm(WrapperLlm):
             async for response in replies:
                 yield response
 
-    @asynccontextmanager
-    async def connect(self, llm_request: LlmRequest) -> AsyncGenerator[BaseLlmConnection]:
+    def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
         asking = self.replies_to(llm_request)
-        if asking is None:
-            async with self.wrapped.connect(llm_request) as connection:
-                yield connection
-        else:
-            yield _RecordedConnection(asking[0])
+        return super().connect(llm_request) if asking is None else nullcontext(_RecordedConnection(asking[0]))
 
 
 class _RecordedConnection(BaseLlmConnection):
