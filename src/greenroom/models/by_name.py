@@ -13,13 +13,14 @@ import msgspec
 
 from greenroom.errors import MissingExtra, ModelError, ModelNotFound
 from greenroom.models.model import BaseLlm
+from greenroom.models.model_errors import missing_variable
 from greenroom.models.provider import is_installed
 
 ModelFactory = Callable[[str], BaseLlm]
 
 _VERTEX_FLAGS = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")
-_PROJECTS = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
-_LOCATIONS = ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION")
+CLAUDE_PROJECTS = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
+CLAUDE_LOCATIONS = ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION")
 
 
 class _Class(msgspec.Struct, frozen=True):
@@ -61,9 +62,8 @@ class _Server(_Class, frozen=True):
     def __call__(self, model: str) -> BaseLlm:
         from greenroom.models.openai.chat import OpenAILlm
 
-        fault = self.fault(model)
-        if fault is not None and self.key_variable and self.key_variable in fault:
-            raise ModelError(fault, model=model, category="AUTH_ERROR")
+        if self.key_variable and not os.environ.get(self.key_variable):
+            raise missing_variable(self.key_variable, model=model)
         server = model.partition("/")[0]
         key = os.environ.get(self.key_variable or f"{server.upper()}_API_KEY") or "none"
         return OpenAILlm(model, base_url=os.environ.get(f"{server.upper()}_BASE_URL") or self.url, api_key=key)
@@ -96,7 +96,7 @@ class _Claude(_Class, frozen=True):
 
     def _provider(self) -> _Class:
         has_key = any(os.environ.get(name) for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
-        is_on_vertex = not has_key and any(os.environ.get(name) for name in _PROJECTS)
+        is_on_vertex = not has_key and any(os.environ.get(name) for name in CLAUDE_PROJECTS)
         return _CLAUDE_ON_VERTEX if is_on_vertex else _ANTHROPIC
 
 
@@ -104,7 +104,7 @@ _OPENAI = _Class("openai.chat", "OpenAILlm", "openai", "openai", (("OPENAI_API_K
 _ANTHROPIC = _Class(
     "anthropic.llm", "AnthropicLlm", "anthropic", "anthropic", (("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"),)
 )
-_CLAUDE_ON_VERTEX = _Class("anthropic.llm", "Claude", "anthropic", "anthropic", (_PROJECTS, _LOCATIONS))
+_CLAUDE_ON_VERTEX = _Class("anthropic.llm", "Claude", "anthropic", "anthropic", (CLAUDE_PROJECTS, CLAUDE_LOCATIONS))
 _GEMINI_ON_VERTEX = _Class("gemini.llm", "Gemini", "gemini", "google.genai", (("GOOGLE_CLOUD_PROJECT",),))
 _GEMINI = _Gemini("gemini.llm", "Gemini", "gemini", "google.genai", (("GEMINI_API_KEY", "GOOGLE_API_KEY"),))
 _LITELLM = _Class("lite_llm", "LiteLlm", "litellm", "litellm")

@@ -10,6 +10,7 @@ import msgspec
 
 from greenroom.errors import MissingProject
 from greenroom.models.anthropic.messages import PROVIDER, STRUCTURED_OUTPUT, message_arguments
+from greenroom.models.by_name import CLAUDE_LOCATIONS, CLAUDE_PROJECTS
 from greenroom.models.conversion import json_text
 from greenroom.models.model_errors import missing_variable
 from greenroom.models.provider import ProviderLlm, exchange, post
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from anthropic.lib.vertex import AsyncAnthropicVertex
 
 _PROMPT = ("model", "messages", "system", "tools", "tool_choice", "thinking", "extra_headers", "timeout")
-PROJECT_VARIABLES = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
-LOCATION_VARIABLES = ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION")
 
 
 class AnthropicLlm(ProviderLlm):
@@ -109,8 +108,8 @@ class Claude(AnthropicLlm):
     def make_client(self) -> Any:
         from anthropic.lib.vertex import AsyncAnthropicVertex
 
-        project = self._project or first_variable(PROJECT_VARIABLES)
-        location = self._location or first_variable(LOCATION_VARIABLES)
+        project = self._project or _variable(CLAUDE_PROJECTS)
+        location = self._location or _variable(CLAUDE_LOCATIONS)
         if not project or not location:
             variable = "GOOGLE_CLOUD_LOCATION" if project else "GOOGLE_CLOUD_PROJECT"
             detail = f"The model {self.model!r} needs the environment variable {variable}"
@@ -125,7 +124,7 @@ class Claude(AnthropicLlm):
         )
 
 
-def first_variable(names: Sequence[str]) -> str | None:
+def _variable(names: Sequence[str]) -> str | None:
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
