@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from enum import StrEnum
 from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from greenroom.errors import AgentConfigError
+from greenroom.errors import AgentConfigError, ModelError
+from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.base import JsonObject
 from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content
 from greenroom.records.declarative import Declarative
@@ -143,6 +144,22 @@ class BaseLlm(Declarative, ABC):
 
     async def close(self) -> None:
         """Releases connections, threads and files."""
+
+
+async def ask(model: BaseLlm, request: LlmRequest) -> tuple[str, LlmResponse]:
+    """The text of a model's answer, without thoughts, and its last response. An answer may be cut off at its limit.
+
+    Raises ModelError, also for another answer with an `error_code`.
+    """
+    texts: list[str] = []
+    last = LlmResponse()
+    async with aclosing(cast("AsyncGenerator[LlmResponse]", model.generate_content_async(request))) as responses:
+        async for last in responses:
+            if last.error_code is not None and last.finish_reason != FinishReason.MAX_TOKENS:
+                raise ModelError(f"{last.error_code}: {last.error_message}", model=model.model)
+            if not last.partial and last.content is not None:
+                texts += [part.text for part in last.content.parts or () if part.text and not part.thought]
+    return "".join(texts), last
 
 
 def output_schema(config: GenerateContentConfig) -> JsonObject | None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -20,7 +19,7 @@ from greenroom.errors import AgentConfigError, ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.models.by_name import LLMRegistry
-from greenroom.models.model import BaseLlm
+from greenroom.models.model import BaseLlm, ask
 from greenroom.records import wire
 from greenroom.records.answer_metadata import FinishReason, GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject, JsonValue
@@ -177,18 +176,11 @@ class ModelConsultTool(BaseTool):
         model = LLMRegistry.resolve(self.model) if isinstance(self.model, str) else self.model
         request = LlmRequest(model=model.model, contents=[Content(role="user", parts=list(parts))])
         request.config = msgspec.structs.replace(self._config)
-        texts: list[str] = []
-        last = LlmResponse()
-        async with aclosing(cast("AsyncGenerator[LlmResponse]", model.generate_content_async(request))) as replies:
-            async for last in replies:
-                if last.error_code is not None and last.finish_reason != FinishReason.MAX_TOKENS:
-                    raise ModelError(f"{last.error_code}: {last.error_message}", model=model.model)
-                if not last.partial and last.content is not None:
-                    texts += [part.text for part in last.content.parts or () if part.text and not part.thought]
-        if not "".join(texts).strip():
+        text, last = await ask(model, request)
+        if not text.strip():
             raise ModelError(f"No advice; the reply ended with {last.finish_reason}", model=model.model)
         cut = "\n(The advice was cut off.)" if last.finish_reason == FinishReason.MAX_TOKENS else ""
-        return "".join(texts).strip() + cut, last
+        return text.strip() + cut, last
 
     def _statistics(self, context: ReadonlyContext, *, before: int = 0) -> JsonObject:
         """before: number of consults that are not in the log yet."""

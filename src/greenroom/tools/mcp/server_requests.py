@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from greenroom.errors import GreenroomError, ModelError, ToolError, message_of
+from greenroom.errors import GreenroomError, ToolError, message_of
 from greenroom.invocation.user_context import ToolContext
-from greenroom.models.model import BaseLlm
+from greenroom.models.model import BaseLlm, ask
 from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.generation import GenerateContentConfig
-from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.model_exchange import LlmRequest
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -167,17 +166,10 @@ class McpCall:
             stop_sequences=params.stop_sequences,
         )
         request = LlmRequest(model=model.model, contents=contents, config=config)
-        texts: list[str] = []
-        last = LlmResponse()
-        async with aclosing(cast("AsyncGenerator[LlmResponse]", model.generate_content_async(request))) as replies:
-            async for last in replies:
-                if last.error_code is not None and last.finish_reason != FinishReason.MAX_TOKENS:
-                    raise ModelError(f"{last.error_code}: {last.error_message}", model=model.model)
-                if not last.partial and last.content is not None:
-                    texts += [part.text for part in last.content.parts or () if part.text and not part.thought]
+        text, last = await ask(model, request)
         return CreateMessageResult(
             role="assistant",
-            content=TextContent(text="".join(texts)),
+            content=TextContent(text=text),
             model=last.model_version or model.model,
             stop_reason="maxTokens" if last.finish_reason == FinishReason.MAX_TOKENS else "endTurn",
         )
