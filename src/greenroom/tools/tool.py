@@ -24,7 +24,8 @@ class BaseTool:
     behavior: in live runs, `NON_BLOCKING` lets the model continue while the tool runs; by default so for streaming
     tools and those with response_scheduling. response_scheduling: what a live model does with a response: `SILENT`,
     `WHEN_IDLE` or `INTERRUPT`. shows_result: with `skip_summarization` the result is said as text, too.
-    handles_rejection: it is also called when a person rejected the call.
+    handles_rejection: it is also called when a person rejected the call. sends_events: `run_async` may send events of
+    its own, as an agent that runs as a tool does.
     """
 
     name: str = ""
@@ -35,6 +36,7 @@ class BaseTool:
     response_scheduling: str | None = None
     shows_result: ClassVar[bool] = False
     handles_rejection: ClassVar[bool] = False
+    sends_events: bool = True
     _custom_metadata: Mapping[str, JsonValue] = MappingProxyType({})
 
     def __init__(
@@ -69,11 +71,6 @@ class BaseTool:
         """JSON for programs that list tools. Read-only, nested values included."""
         return self._custom_metadata
 
-    @property
-    def sends_events(self) -> bool:
-        """Whether `run_async` may send events of its own, as an agent that runs as a tool does."""
-        return True
-
     def _get_declaration(self) -> FunctionDeclaration | None:
         """The declaration for the model; None for a tool that only edits requests. Raises ToolDeclarationError."""
         return None
@@ -97,6 +94,8 @@ class BaseTool:
 class ClientTool(BaseTool):
     """A function that the client of the run executes: its calls stay open until the client sends the responses."""
 
+    sends_events = False
+
     def __init__(self, declaration: FunctionDeclaration) -> None:
         super().__init__(
             name=declaration.name or "",
@@ -105,10 +104,6 @@ class ClientTool(BaseTool):
             on_interrupt="retry",
         )
         self._declaration = declaration
-
-    @property
-    def sends_events(self) -> bool:
-        return False
 
     def _get_declaration(self) -> FunctionDeclaration:
         return self._declaration

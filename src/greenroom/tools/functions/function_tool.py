@@ -33,7 +33,8 @@ class FunctionTool(BaseTool):
     """Awaits asynchronous functions, and runs others in a thread, for which a cancelled run doesn't wait.
 
     Events that a generator yields are stored and streamed as they come; of its other values the last is the result.
-    Exceptions of the function propagate. require_confirmation: see `ConfirmationPredicate`.
+    Exceptions of the function propagate. require_confirmation: see `ConfirmationPredicate`. is_streaming: the function
+    yields values while a live conversation continues. takes_input_stream: it receives what the client sends there.
     """
 
     _is_always_long_running = False
@@ -60,34 +61,21 @@ class FunctionTool(BaseTool):
             custom_metadata=custom_metadata,
         )
         self.func = func
-        original = inspect.unwrap(without_partials(func))
-        is_generator = inspect.isgeneratorfunction(original) or inspect.isasyncgenfunction(original)
-        self._sends_events = self._signature.context is not None or is_generator
-        self._require_confirmation = require_confirmation
         inner = without_partials(func)
+        original = inspect.unwrap(inner)
+        is_generator = inspect.isgeneratorfunction(original) or inspect.isasyncgenfunction(original)
+        self.sends_events = self._signature.context is not None or is_generator
+        self._require_confirmation = require_confirmation
         called = inner if inspect.isroutine(inner) else type(inner).__call__
-        self._is_async_generator = inspect.isasyncgenfunction(called)
-        self._is_async = self._is_async_generator or inspect.iscoroutinefunction(called)
+        self.is_streaming = inspect.isasyncgenfunction(called)
+        self.takes_input_stream = self._signature.input_stream
+        self._is_async = self.is_streaming or inspect.iscoroutinefunction(called)
 
     def _get_declaration(self) -> FunctionDeclaration:
         description = f"{self.description}\n\n{_WHILE_PENDING}" if self.is_long_running else self.description
         return FunctionDeclaration(
             name=self.name, description=description, parameters_json_schema=self._parameters_schema
         )
-
-    @property
-    def sends_events(self) -> bool:
-        return self._sends_events
-
-    @property
-    def is_streaming(self) -> bool:
-        """Whether the function yields values while a live conversation continues."""
-        return self._is_async_generator
-
-    @property
-    def takes_input_stream(self) -> bool:
-        """Whether the function receives what the client sends in a live run."""
-        return self._signature.input_stream
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         """Missing or invalid arguments are answered with an error that the model can correct."""
