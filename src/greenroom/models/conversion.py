@@ -241,15 +241,6 @@ def request_options(config: GenerateContentConfig) -> JsonObject:
 
 def strict_schema(schema: JsonObject) -> JsonObject:
     """The schema as `strict` wants it: closed objects whose properties are all required, nothing beside a `$ref`."""
-    return cast("JsonObject", _strict(schema))
-
-
-def _strict(node: JsonValue) -> JsonValue:
-    if isinstance(node, list):
-        return [_strict(item) for item in cast("list[JsonValue]", node)]
-    if not isinstance(node, dict):
-        return node
-    schema = cast("JsonObject", node)
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}
     out: JsonObject = {}
@@ -266,3 +257,9 @@ def _strict(node: JsonValue) -> JsonValue:
         out["additionalProperties"] = False
         out["required"] = sorted(out["properties"])
     return out
+
+
+def _strict(node: JsonValue) -> JsonValue:
+    if isinstance(node, list):
+        return [_strict(item) for item in cast("list[JsonValue]", node)]
+    return strict_schema(cast("JsonObject", node)) if isinstance(node, dict) else node

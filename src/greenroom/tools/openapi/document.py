@@ -25,18 +25,19 @@ class ApiDocument:
         self.root = root
         self.url = url
 
-    def resolve(self, node: JsonValue) -> JsonObject:
+    def resolve(self, node: JsonValue, *, followed: tuple[str, ...] = ()) -> JsonObject:
         """Resolves a node to an object. Keys next to a reference override those of its target.
 
-        A cycle of references gives an empty object. Raises AgentConfigError for a broken reference.
+        A cycle of references gives an empty object; followed: the references that led here. Raises AgentConfigError for
+        a broken reference.
         """
-        return self._resolve(node, ())
-
-    def _resolve(self, node: JsonValue, followed: tuple[str, ...]) -> JsonObject:
         reference = reference_of(node)
         if reference is None:
             return cast("JsonObject", node) if isinstance(node, dict) else {}
-        target = {} if reference in followed else self._resolve(self._look_up(reference), (*followed, reference))
+        if reference in followed:
+            target: JsonObject = {}
+        else:
+            target = self.resolve(self._look_up(reference), followed=(*followed, reference))
         return {**target, **{key: value for key, value in node.items() if key != "$ref"}}
 
     def _look_up(self, reference: str) -> JsonValue:
@@ -118,10 +119,7 @@ class SchemaReader:
         self._document = document
         self._nodes_left = MAX_NODES
 
-    def read(self, schema: JsonValue) -> JsonObject:
-        return self._read(schema, frozenset())
-
-    def _read(self, schema: JsonValue, above: frozenset[str]) -> JsonObject:
+    def read(self, schema: JsonValue, above: frozenset[str] = frozenset()) -> JsonObject:
         """above: the references that led to this schema."""
         if not isinstance(schema, dict):
             return {"not": {}} if schema is False else {}
@@ -142,14 +140,14 @@ class SchemaReader:
 
     def _value(self, key: str, value: JsonValue, above: frozenset[str]) -> JsonValue:
         if key in _ONE and isinstance(value, dict):
-            return self._read(value, above)
+            return self.read(value, above)
         if key == "items" and isinstance(value, list):  # a tuple, as in older drafts; models support one type only
-            return {"anyOf": [self._read(item, above) for item in cast("list[JsonValue]", value)]}
+            return {"anyOf": [self.read(item, above) for item in cast("list[JsonValue]", value)]}
         if key in _LISTS and isinstance(value, list):
-            return [self._read(item, above) for item in cast("list[JsonValue]", value)]
+            return [self.read(item, above) for item in cast("list[JsonValue]", value)]
         if key in _MAPS and isinstance(value, dict):
             entries = cast("JsonObject", value).items()
-            return {name: self._read(entry, above) for name, entry in entries if not self._is_read_only(entry)}
+            return {name: self.read(entry, above) for name, entry in entries if not self._is_read_only(entry)}
         return value
 
     def _is_read_only(self, schema: JsonValue) -> bool:
