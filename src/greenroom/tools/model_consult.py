@@ -31,6 +31,7 @@ from greenroom.records.generation import GenerateContentConfig, ThinkingConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.rewind import kept_events
 from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.tools.result import shortened
 from greenroom.tools.tool import BaseTool
 
 DEFAULT_NAME = "model_consult"
@@ -212,7 +213,7 @@ class ModelConsultTool(BaseTool):
             texts.append(f"The agent's instruction:\n{system_text}")
         if self._includes_tools:
             lines = [
-                f"- {name}: {_cut(' '.join(tool.description.split()), _DESCRIPTION_CHARS)}"
+                f"- {name}: {shortened(' '.join(tool.description.split()), _DESCRIPTION_CHARS)}"
                 for name, tool in tools.items()
                 if name != self.name
             ]
@@ -268,17 +269,17 @@ def _shown(part: Part, author: str, config: ModelConsultContextConfig, skipped: 
     if (part.thought and not config.include_thoughts) or skipped in (call and call.name, response and response.name):
         return None
     if call is not None:
-        text = f"called {call.name} with {_cut(wire.encode(call.args or {}).decode(), most)}"
+        text = f"called {call.name} with {shortened(wire.encode(call.args or {}).decode(), most)}"
     elif response is not None:
-        text = f"got from {response.name}: {_cut(wire.encode(response.response or {}).decode(), most)}"
+        text = f"got from {response.name}: {shortened(wire.encode(response.response or {}).decode(), most)}"
     elif part.text and part.text.strip():
-        text = ("thought: " if part.thought else "") + _cut(part.text, most * _TEXT_FACTOR)
+        text = ("thought: " if part.thought else "") + shortened(part.text, most * _TEXT_FACTOR)
     elif part.inline_data is not None or part.file_data is not None:
         return part if config.include_media else Part(text=f"[{author}] (a file, which is left out)")
     elif code is not None:
-        text = f"ran this code:\n{_cut(code.code or '', most)}"
+        text = f"ran this code:\n{shortened(code.code or '', most)}"
     elif outcome is not None:
-        text = f"got this output:\n{_cut(outcome.output or '', most)}"
+        text = f"got this output:\n{shortened(outcome.output or '', most)}"
     else:
         return None
     return Part(text=f"[{author}] {text}")
@@ -288,10 +289,6 @@ def _size(part: Part) -> int:
     if part.inline_data is not None:
         return len(part.inline_data.data or b"") // 4
     return len(part.text or "")
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters in all)"
 
 
 def _usage(usage: GenerateContentResponseUsageMetadata | None) -> JsonObject:

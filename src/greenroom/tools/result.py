@@ -45,6 +45,11 @@ def to_plain(value: object) -> JsonValue:
     return plain
 
 
+def shortened(text: str, limit: int) -> str:
+    """The text, cut at a number of characters, with its length behind it."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters in all)"
+
+
 def make_storable(actions: EventActions) -> None:
     """Turns what code put into the state into plain data, as a result is. Raises ToolError, which names the key."""
     for key, value in actions.state_delta.items():

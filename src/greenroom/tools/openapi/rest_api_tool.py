@@ -21,6 +21,7 @@ from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.login.credential_provider import CredentialProvider, TokenExchange
 from greenroom.tools.openapi.operation import Operation
 from greenroom.tools.openapi.request import PreparedRequest, missing_arguments, prepare
+from greenroom.tools.result import shortened
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.value_types.plain_types import InvalidValue
 from greenroom.tools.web.http_client import HttpClient, Reply
@@ -131,9 +132,7 @@ class RestApiTool(BaseTool):
     def _result(self, reply: Reply, credential: AuthCredential | None, parts: CredentialParts | None) -> JsonValue:
         if 200 <= reply.status < 300:
             return reply.json_or_text()
-        body = _redacted(reply.text(), credential, parts)
-        if len(body) > MAX_ERROR_CHARACTERS:
-            body = f"{body[:MAX_ERROR_CHARACTERS]}… ({len(body)} characters in all)"
+        body = shortened(_redacted(reply.text(), credential, parts), MAX_ERROR_CHARACTERS)
         return _error(
             f"{self.name} failed with status {reply.status} {reply.reason}: {body}\n"
             "If other arguments would help, call it again with those, at most three times; otherwise continue "

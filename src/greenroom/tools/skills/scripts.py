@@ -24,6 +24,7 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Part
 from greenroom.tools.environment import BaseEnvironment
+from greenroom.tools.result import shortened
 from greenroom.tools.skills.skill import Skill
 
 MAX_OUTPUT_CHARACTERS = 30_000
@@ -164,7 +165,11 @@ async def run_script(
             command=command, files=files, timeout_seconds=timeout_seconds, tool_context=tool_context
         )
     status = "error" if result.exit_code else "warning" if result.stderr else "success"
-    response: JsonObject = {"stdout": _cut(result.stdout), "stderr": _cut(result.stderr), "status": status}
+    response: JsonObject = {
+        "stdout": shortened(result.stdout, MAX_OUTPUT_CHARACTERS),
+        "stderr": shortened(result.stderr, MAX_OUTPUT_CHARACTERS),
+        "status": status,
+    }
     saved, skipped = await _save(result.made, tool_context)
     if saved:
         response["saved_artifacts"] = saved
@@ -198,9 +203,3 @@ async def _save(made: Mapping[str, bytes], tool_context: ToolContext) -> tuple[l
             saved.append(name)
             left -= len(content)
     return saved, skipped
-
-
-def _cut(text: str) -> str:
-    if len(text) <= MAX_OUTPUT_CHARACTERS:
-        return text
-    return f"{text[:MAX_OUTPUT_CHARACTERS]}… ({len(text)} characters in all)"
