@@ -21,6 +21,7 @@ from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUESTS
 from greenroom.records.redaction import CALL_SIGNATURES
 from greenroom.records.session import Session
+from greenroom.tools.result import with_ints
 from greenroom.tools.tool import BaseTool
 
 _VERSION = "v1:"
@@ -121,16 +122,5 @@ def _is_equal(expected: str, stamp: object) -> bool:
 
 
 def _canonical(value: JsonValue) -> str:
-    plain = _with_integers(wire.to_plain(value))
+    plain = with_ints(wire.to_plain(value))  # stores of sessions may write 1 as 1.0
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def _with_integers(value: JsonValue) -> JsonValue:
-    """1.0 as 1: stores of sessions may write either."""
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else value
-    if isinstance(value, dict):
-        return {key: _with_integers(item) for key, item in cast("JsonObject", value).items()}
-    if isinstance(value, list):
-        return [_with_integers(item) for item in cast("list[JsonValue]", value)]
-    return value

@@ -45,6 +45,17 @@ def to_plain(value: object) -> JsonValue:
     return plain
 
 
+def with_ints(value: JsonValue) -> JsonValue:
+    """The value with integral floats, such as 1.0, as ints."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [with_ints(item) for item in cast("list[JsonValue]", value)]
+    if isinstance(value, dict):
+        return {key: with_ints(item) for key, item in cast("JsonObject", value).items()}
+    return value
+
+
 def shortened(text: str, limit: int) -> str:
     """The text, cut at a number of characters, with its length behind it."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters in all)"

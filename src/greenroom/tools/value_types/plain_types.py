@@ -11,7 +11,7 @@ import msgspec.inspect as inspect_types
 from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, Record
-from greenroom.tools.result import to_plain
+from greenroom.tools.result import to_plain, with_ints
 
 
 class InvalidValue(InvalidRequest, ValueError):
@@ -95,7 +95,9 @@ class PlainType(TypeSchema):
             return msgspec.convert(value, self._type, strict=False)
         except msgspec.ValidationError as error:
             try:
-                return msgspec.convert(_with_ints(value), self._type, strict=False)
+                return msgspec.convert(
+                    with_ints(value), self._type, strict=False
+                )  # msgspec refuses 1.0 in enums and literals
             except msgspec.ValidationError:
                 raise _invalid(error) from None
 
@@ -177,17 +179,6 @@ def _set_type_of_values(schema: JsonObject) -> None:
     types = {names.get(type(value)) for value in cast("list[object]", schema["enum"])}
     if len(types) == 1:
         schema["type"] = types.pop()
-
-
-def _with_ints(value: JsonValue) -> JsonValue:
-    """Converts integral floats, which msgspec refuses in enums and literals."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_with_ints(item) for item in cast("list[JsonValue]", value)]
-    if isinstance(value, dict):
-        return {key: _with_ints(item) for key, item in cast("JsonObject", value).items()}
-    return value
 
 
 def _invalid(error: msgspec.ValidationError) -> InvalidValue:
