@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from greenroom.errors import AgentConfigError
-from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
-from greenroom.plugins.plugin import BasePlugin
+from greenroom.plugins.plugin import PerRunPlugin
 from greenroom.records.base import JsonObject
 from greenroom.records.calls import ledger_of
 from greenroom.records.content import FunctionResponse
@@ -32,7 +31,7 @@ class _Run:
     without_tool: set[str] = field(default_factory=set[str])
 
 
-class ForceEscalationPlugin(BasePlugin):
+class ForceEscalationPlugin(PerRunPlugin[_Run]):
     """Forces agents that have the consult tool to call it: with force_first_consult as a run's first step, and with
     force_on_repeat after so many equal calls of another tool since the last consult; at most max_forced times a run.
 
@@ -65,7 +64,6 @@ class ForceEscalationPlugin(BasePlugin):
         self._max_forced = max_forced
         self._guarded = frozenset(require_consult_before or ())
         self._max_refusals = max_refusals
-        self._runs: dict[str, _Run] = {}
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         run = self._runs.setdefault(callback_context.invocation_id, _Run())
@@ -102,12 +100,6 @@ class ForceEscalationPlugin(BasePlugin):
             return None
         message = f"{tool.name} has not run: call {self.tool_name} first, then call {tool.name} again."
         return {"status": CONSULT_REQUIRED, "message": message}
-
-    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        self._runs.pop(invocation_context.invocation_id, None)
-
-    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
-        self._runs.pop(invocation_context.invocation_id, None)
 
     def _is_first_step(self, events: list[Event], agent_name: str) -> bool:
         return self._force_first_consult and not any(

@@ -17,7 +17,7 @@ import inspect
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
 from greenroom.errors import (
     AgentConfigError,
@@ -34,6 +34,8 @@ from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.tools.tool import BaseTool
+
+T = TypeVar("T")
 
 _log = logging.getLogger("greenroom.plugins")
 
@@ -119,6 +121,20 @@ class BasePlugin:
     async def close(self) -> None:
         """Called when the runner closes. Each plugin has a timeout of its own, five seconds by default; the failure or
         timeout of one doesn't keep the others from closing."""
+
+
+class PerRunPlugin(BasePlugin, Generic[T]):
+    """Keeps something for each run, by its id, until the run's segment ends."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._runs: dict[str, T] = {}
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        self._runs.pop(invocation_context.invocation_id, None)
+
+    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+        self._runs.pop(invocation_context.invocation_id, None)
 
 
 REFLECT_AND_RETRY_RESPONSE_TYPE = "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN"

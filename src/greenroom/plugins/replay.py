@@ -18,7 +18,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.models.model import BaseLlm, BaseLlmConnection, RealtimeInput
 from greenroom.models.retrying import WrapperLlm
-from greenroom.plugins.plugin import BasePlugin, ReplayedError, agents_of_app, raised_error
+from greenroom.plugins.plugin import PerRunPlugin, ReplayedError, agents_of_app, raised_error
 from greenroom.plugins.recordings_file import (
     RECORDINGS_CONFIG,
     REPLAY_CONFIG,
@@ -51,7 +51,7 @@ _CONTROL_FLOW_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_re
 """Tools whose only effect is on the flow of the run."""
 
 
-class ReplayPlugin(BasePlugin):
+class ReplayPlugin(PerRunPlugin["_Run"]):
     """Replays sessions whose state has `_adk_replay_config` = {dir, user_message_index, streaming_mode}.
 
     Models are not called: each agent gets its recorded replies, chunks included, in their order. Tools run for their
@@ -67,7 +67,6 @@ class ReplayPlugin(BasePlugin):
         super().__init__(name)
         self._run_tools = run_tools
         self._verify_requests = verify_requests
-        self._runs: dict[str, _Run] = {}
         self._next: _Run | None = None
 
     def begin(self, recordings: Iterable[Recording], cancel: Callable[[], object]) -> None:
@@ -135,9 +134,6 @@ class ReplayPlugin(BasePlugin):
         run = self._runs.pop(invocation_context.invocation_id, None)
         if run is not None:
             run.finish()
-
-    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
-        self._runs.pop(invocation_context.invocation_id, None)
 
     def _run_of(self, ctx: CallbackContext) -> _Run | None:
         run = self._runs.get(ctx.invocation_id)

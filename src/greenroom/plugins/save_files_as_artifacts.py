@@ -8,7 +8,7 @@ from typing import Any
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.invocation.context import InvocationContext, RunningAgent
 from greenroom.invocation.user_context import CallbackContext
-from greenroom.plugins.plugin import BasePlugin
+from greenroom.plugins.plugin import PerRunPlugin
 from greenroom.records.content import Blob, Content, FileData, Part
 
 _log = logging.getLogger("greenroom.plugins")
@@ -18,7 +18,7 @@ MAX_FILE_BYTES = 20 * 1024 * 1024
 _READABLE_BY_MODELS = ("gs://", "http://", "https://")
 
 
-class SaveFilesAsArtifactsPlugin(BasePlugin):
+class SaveFilesAsArtifactsPlugin(PerRunPlugin[dict[str, int]]):
     """Saves each inline file as an artifact, named by its display name, else `artifact_{invocation id}_{index}`.
 
     The file is replaced by a text with the artifact's name, and, if the store has a `gs:` or `http(s):` URI for it, by
@@ -29,7 +29,6 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
     def __init__(self, name: str = "save_files_as_artifacts_plugin", *, attach_file_reference: bool = True) -> None:
         super().__init__(name)
         self._attaches_reference = attach_file_reference
-        self._saved: dict[str, dict[str, int]] = {}
 
     async def on_user_message_callback(
         self, *, invocation_context: InvocationContext, user_message: Content
@@ -52,13 +51,7 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
         return Content(role=user_message.role, parts=new_parts)
 
     async def before_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> None:
-        callback_context.actions.artifact_delta.update(self._saved.pop(callback_context.invocation_id, {}))
-
-    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        self._saved.pop(invocation_context.invocation_id, None)
-
-    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
-        self._saved.pop(invocation_context.invocation_id, None)
+        callback_context.actions.artifact_delta.update(self._runs.pop(callback_context.invocation_id, {}))
 
     async def _replacement(
         self, ctx: InvocationContext, artifacts: BaseArtifactService, part: Part, file: Blob, name: str
@@ -73,7 +66,7 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
         except Exception:  # a store may raise anything; the model can still read the file in the message
             _log.exception("plugin %s could not save the file %s", self.name, name)
             return [part]
-        self._saved.setdefault(ctx.invocation_id, {})[name] = version
+        self._runs.setdefault(ctx.invocation_id, {})[name] = version
         replaced = [Part(text=f'[Uploaded file, saved as the artifact "{name}"]')]
         if self._attaches_reference:
             try:
