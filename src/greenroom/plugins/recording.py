@@ -180,31 +180,24 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
             structured.add(event.author)
         if invocation_id is not None and event.invocation_id != invocation_id:
             continue
-        found: list[Recording] = []
+        found: list[JsonObject] = []  # fields of recordings
         if event.error_code == _ABORTED:
-            said = event.content if event.content is not None and not event.get_function_responses() else None
-            cut_off = LlmRecording(llm_responses=[LlmResponse(content=said, partial=True)]) if said else None
-            found = [_recorded(cut_off)] if cut_off else []
-            found.append(Recording(user_message_index=0, agent_name="", is_cancelled=True))
+            if event.content is not None and not event.get_function_responses():
+                cut_off = LlmResponse(content=event.content, partial=True)
+                found.append({"llm_recording": LlmRecording(llm_responses=[cut_off])})
+            found.append({"is_cancelled": True})
         elif event.author == "user" and event.input_transcription is None:
-            found = [Recording(user_message_index=0, agent_name="", user_content=event.content)] if is_live else []
+            found = [{"user_content": event.content}] if is_live else []
         elif responses := event.get_function_responses():
-            found = [_recorded(tool) for tool in _tools(event, responses, calls)]
+            found = [{"tool_recording": tool} for tool in _tools(event, responses, calls)]
         elif (is_live or (not is_repeated and _is_reply(event))) and not _is_framework_call(event):
             reply = LlmResponse(**{name: getattr(event, name) for name in LlmResponse.__struct_fields__})
             reply.custom_metadata = None if is_live else reply.custom_metadata
-            found = [_recorded(LlmRecording(llm_responses=[reply]))]
-            found += [_recorded(_without_result(call)) for call in _long_running(event) if call.id not in answered]
-        for one in found:
-            one.user_message_index, one.agent_name = turn, event.author
-        recordings += found
+            found = [{"llm_recording": LlmRecording(llm_responses=[reply])}]
+            open_calls = [call for call in _long_running(event) if call.id not in answered]
+            found += [{"tool_recording": _without_result(call)} for call in open_calls]
+        recordings += [Recording(user_message_index=turn, agent_name=event.author, **one) for one in found]
     return Recordings(recordings=recordings)
-
-
-def _recorded(one: LlmRecording | ToolRecording) -> Recording:
-    if isinstance(one, LlmRecording):
-        return Recording(user_message_index=0, agent_name="", llm_recording=one)
-    return Recording(user_message_index=0, agent_name="", tool_recording=one)
 
 
 def _tools(
