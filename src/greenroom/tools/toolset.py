@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Self, TypeAlias
 
 import msgspec
 
@@ -18,6 +19,7 @@ from greenroom.records.run import OnToolsetError
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
 
+HeaderProvider: TypeAlias = Callable[[ReadonlyContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 ToolPredicate = Callable[[BaseTool, ReadonlyContext | None], bool]
 
 _log = logging.getLogger("greenroom.tools")
@@ -97,6 +99,14 @@ class BaseToolset(ABC):
 
     async def close(self) -> None:
         """Releases connections and processes."""
+
+
+async def provided_headers(provider: HeaderProvider | None, context: ReadonlyContext | None) -> Mapping[str, str]:
+    """What the provider gives for this context; empty without one of both."""
+    if provider is None or context is None:
+        return {}
+    given = provider(context)
+    return await given if inspect.isawaitable(given) else given
 
 
 def _renamed(tool: BaseTool, name: str) -> BaseTool:

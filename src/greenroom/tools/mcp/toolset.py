@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO
 
 from greenroom.errors import AgentConfigError, ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
@@ -38,7 +37,7 @@ from greenroom.tools.mcp.tool import (
     resource_names,
 )
 from greenroom.tools.tool import BaseTool
-from greenroom.tools.toolset import BaseToolset, LoginRequired, ToolPredicate
+from greenroom.tools.toolset import BaseToolset, HeaderProvider, LoginRequired, ToolPredicate, provided_headers
 
 if TYPE_CHECKING:
     from greenroom.tools.mcp.login import McpLogin
@@ -50,8 +49,6 @@ __all__ = [  # what files may name beside the toolset
     "StdioServerParameters",
     "StreamableHTTPConnectionParams",
 ]
-
-HeaderProvider: TypeAlias = Callable[[ReadonlyContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 
 _MOST_LISTS = 64
 _RESERVED = frozenset(
@@ -193,10 +190,7 @@ class McpToolset(BaseToolset):
         return tools
 
     async def _caller(self, context: ReadonlyContext | None) -> Caller:
-        given: Mapping[str, str] = {}
-        if self._header_provider is not None and context is not None:
-            provided = self._header_provider(context)
-            given = await provided if inspect.isawaitable(provided) else provided
+        given = await provided_headers(self._header_provider, context)
         headers = self._sessions.headers(given, await self._credential_headers(context))
         if self._login is None or context is None:
             return Caller(headers)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import quote
 
 from greenroom.errors import ToolError
-from greenroom.invocation.user_context import ReadonlyContext, ToolContext
+from greenroom.invocation.user_context import ToolContext
 from greenroom.records.auth import (
     AuthConfig,
     AuthCredential,
@@ -23,11 +21,10 @@ from greenroom.tools.openapi.operation import Operation
 from greenroom.tools.openapi.request import PreparedRequest, missing_arguments, prepare
 from greenroom.tools.result import shortened
 from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import HeaderProvider, provided_headers
 from greenroom.tools.value_types.plain_types import InvalidValue
 from greenroom.tools.web.http_client import HttpClient, Reply
 from greenroom.version import __version__
-
-HeaderProvider = Callable[[ReadonlyContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 
 MAX_ERROR_CHARACTERS = 2_000
 _SHORTEST_SECRET = 4
@@ -96,9 +93,7 @@ class RestApiTool(BaseTool):
 
     async def _add_headers(self, request: PreparedRequest, tool_context: ToolContext) -> None:
         own = {"User-Agent": f"greenroom/{__version__} (tool: {self.name})"}
-        if self._header_provider is not None:
-            given = self._header_provider(tool_context)
-            own |= await given if inspect.isawaitable(given) else given
+        own |= await provided_headers(self._header_provider, tool_context)
         replaced = {name.lower() for name in own}
         kept = {name: value for name, value in request.headers.items() if name.lower() not in replaced}
         request.headers = {**kept, **own}

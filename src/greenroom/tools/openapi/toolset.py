@@ -15,9 +15,9 @@ from greenroom.records.run import OnToolsetError
 from greenroom.tools.login.credential_provider import TokenExchange
 from greenroom.tools.openapi.document import ApiDocument, read_document
 from greenroom.tools.openapi.operation import read_operations
-from greenroom.tools.openapi.rest_api_tool import HeaderProvider, RestApiTool
+from greenroom.tools.openapi.rest_api_tool import RestApiTool
 from greenroom.tools.tool import BaseTool
-from greenroom.tools.toolset import BaseToolset, ToolPredicate
+from greenroom.tools.toolset import BaseToolset, HeaderProvider, ToolPredicate
 from greenroom.tools.web.http_client import READ_SECONDS, HttpClient, HttpxClientFactory, SslVerify
 
 
