@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -49,11 +48,10 @@ class LiveConnection(BaseLlmConnection):
         self._is_closed = True
         await self.close_socket()
 
-    @contextlib.contextmanager
-    def sending(self) -> Generator[None]:
-        """Raises what the SDK raises in the block as ModelError."""
+    async def sent(self, sending: Awaitable[None]) -> None:
+        """Awaits what the SDK sends. Raises ModelError for what the SDK raises."""
         try:
-            yield
+            await sending
         except GreenroomError:
             raise
         except Exception as error:

@@ -91,12 +91,10 @@ class GeminiLiveConnection(LiveConnection):
             contents.pop()
         sent = turns(contents, model=self._model, is_vertex=self._is_vertex)
         if sent:
-            with self.sending():
-                complete = asks or self._takes_text_as_speech
-                await self._session.send_client_content(turns=sent, turn_complete=complete)
+            complete = asks or self._takes_text_as_speech
+            await self.sent(self._session.send_client_content(turns=sent, turn_complete=complete))
         if self._takes_text_as_speech and asks:
-            with self.sending():
-                await self._session.send_realtime_input(text=last if is_text and last else CONTINUE)
+            await self._send_realtime(text=last if is_text and last else CONTINUE)
 
     async def send_content(self, content: Content, *, partial: bool = False) -> None:
         parts = content.parts or []
@@ -107,8 +105,7 @@ class GeminiLiveConnection(LiveConnection):
             await self._say(parts, partial=partial)
         else:
             sent = turns([content], model=self._model, is_vertex=self._is_vertex)
-            with self.sending():
-                await self._session.send_client_content(turns=sent, turn_complete=not partial)
+            await self.sent(self._session.send_client_content(turns=sent, turn_complete=not partial))
 
     async def _respond(self, responses: Sequence[FunctionResponse]) -> None:
         if not responses:
@@ -117,8 +114,7 @@ class GeminiLiveConnection(LiveConnection):
         for one in made:
             if self._is_vertex and str(one.get("id") or "").startswith(OWN_IDS):
                 del one["id"]
-        with self.sending():
-            await self._session.send_tool_response(function_responses=made)
+        await self.sent(self._session.send_tool_response(function_responses=made))
 
     async def _say(self, parts: Sequence[Part], *, partial: bool) -> None:
         """Media as they come, and then the text, which Gemini answers at once."""
@@ -133,21 +129,22 @@ class GeminiLiveConnection(LiveConnection):
                 raise refused(f"{self._model} takes text and inline media while it is live", model=self._model)
         text = "".join(part.text or "" for part in said)
         if text:
-            with self.sending():
-                await self._session.send_realtime_input(text=text)
+            await self._send_realtime(text=text)
 
     async def send_realtime(self, data: RealtimeInput) -> None:
-        with self.sending():
-            if isinstance(data, Blob):
-                kind = (data.mime_type or "").partition("/")[0]
-                name = {"audio": "audio", "image": "video"}.get(kind, "media")
-                await self._session.send_realtime_input(**{name: {"data": data.data, "mime_type": data.mime_type}})
-            elif isinstance(data, ActivityStart):
-                await self._session.send_realtime_input(activity_start={})
-            elif isinstance(data, ActivityEnd):
-                await self._session.send_realtime_input(activity_end={})
-            else:
-                await self._session.send_realtime_input(audio_stream_end=True)
+        if isinstance(data, Blob):
+            kind = (data.mime_type or "").partition("/")[0]
+            name = {"audio": "audio", "image": "video"}.get(kind, "media")
+            await self._send_realtime(**{name: {"data": data.data, "mime_type": data.mime_type}})
+        elif isinstance(data, ActivityStart):
+            await self._send_realtime(activity_start={})
+        elif isinstance(data, ActivityEnd):
+            await self._send_realtime(activity_end={})
+        else:
+            await self._send_realtime(audio_stream_end=True)
+
+    async def _send_realtime(self, **data: Any) -> None:
+        await self.sent(self._session.send_realtime_input(**data))
 
     async def replies(self) -> AsyncGenerator[LlmResponse]:
         while True:

@@ -135,8 +135,7 @@ class RealtimeConnection(LiveConnection):
         return msgspec.json.decode(await self._connection.recv_bytes())
 
     async def _send(self, kind: str, **fields: Any) -> None:
-        with self.sending():
-            await self._connection.send({"type": kind, **fields})
+        await self.sent(self._connection.send({"type": kind, **fields}))
 
     async def _answer(self) -> None:
         """Asks for a response, when the one in progress is over."""
