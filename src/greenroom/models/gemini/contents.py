@@ -30,6 +30,9 @@ _NO_SIGNATURE = b"skip_thought_signature_validator"
 
 CONTINUE = "Continue with what the system instruction and the conversation ask for."
 _NO_CONTENTS = "Do what the system instruction says."
+_CONVERTED = {"response_schema", "response_json_schema", "tools", "system_instruction"}
+"""Settings that are not sent as they are."""
+
 _NOT_ON_VERTEX = ("tool_call", "tool_response", "part_metadata")
 
 UNCHECKED = "ADK_DISABLE_GEMINI_MODEL_ID_CHECK"
@@ -107,12 +110,7 @@ def _foreign(part: Part) -> JsonObject:
     if part.thought:
         return {}
     if part.function_call is not None:
-        call: JsonObject = {
-            "id": part.function_call.id,
-            "name": part.function_call.name,
-            "args": part.function_call.args,
-        }
-        return {"function_call": {name: value for name, value in call.items() if value is not None}}
+        return {"function_call": part.function_call.model_dump(include={"id", "name", "args"}, exclude_none=True)}
     if part.inline_data is not None or part.file_data is not None:
         return {name: value for name, value in part.model_dump(exclude_none=True).items() if name.endswith("_data")}
     text = part.text or code_as_text(part) or built_in_call_as_text(part)
@@ -120,15 +118,7 @@ def _foreign(part: Part) -> JsonObject:
 
 
 def _config(config: GenerateContentConfig, *, model: str, is_vertex: bool) -> JsonObject:
-    out: JsonObject = {}
-    for name in config.__struct_fields__:
-        value = getattr(config, name)
-        if value is None or name in ("response_schema", "response_json_schema", "tools", "system_instruction"):
-            continue
-        out[name] = value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
-    if config.safety_settings:
-        out["safety_settings"] = [setting.model_dump(exclude_none=True) for setting in config.safety_settings]
-    out |= system_and_tools(config, is_vertex=is_vertex)
+    out = config.model_dump(exclude=_CONVERTED, exclude_none=True) | system_and_tools(config, is_vertex=is_vertex)
     schema = output_schema(config)
     if schema is not None:
         out["response_json_schema"] = schema

@@ -22,10 +22,10 @@ from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content,
 from greenroom.records.generation import LiveConnectConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
-_FROM_REQUEST = (
+_FROM_REQUEST = {
     "temperature", "top_p", "top_k", "max_output_tokens", "media_resolution", "seed", "speech_config",
     "thinking_config", "safety_settings",
-)  # fmt: skip
+}  # fmt: skip
 _TAKEN = frozenset({
     *_FROM_REQUEST, "system_instruction", "tools", "http_options", "labels", "response_modalities", "tool_config"
 })  # fmt: skip
@@ -43,11 +43,7 @@ def live_config(request: LlmRequest, *, model: str, is_vertex: bool, api_version
     """The settings of `live.connect`, of plain dicts."""
     check_settings(request.config, taken=_TAKEN, model=model)
     live = request.live_connect_config or LiveConnectConfig()
-    config = live.model_dump(exclude_none=True)
-    for name in _FROM_REQUEST:
-        value = getattr(request.config, name)
-        if value is not None and name not in config:
-            config[name] = request.config.model_dump(include={name}, exclude_none=True)[name]
+    config = request.config.model_dump(include=_FROM_REQUEST, exclude_none=True) | live.model_dump(exclude_none=True)
     config |= system_and_tools(request.config, is_vertex=is_vertex)
     options: JsonObject = config.pop("http_options", None) or {}
     headers = options.get("headers") or (request.config.http_options or {}).get("headers")
