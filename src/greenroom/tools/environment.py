@@ -191,11 +191,7 @@ class EnvironmentToolset(BaseToolset):
         first, last = max(start_line or 1, 1), min(end_line or len(lines), len(lines))
         if first > last and (lines or first > 1):
             wanted = f"Lines {first} to {end_line or 'the end'} don't exist"
-            return {
-                "status": "error",
-                "error": f"{wanted}: the file has {len(lines)} lines.",
-                "total_lines": len(lines),
-            }
+            return {"error": f"{wanted}: the file has {len(lines)} lines.", "total_lines": len(lines)}
         numbered = enumerate(lines[first - 1 : last], first)
         content = "".join(f"{number:6d}\t{line.decode(errors='replace')}" for number, line in numbered)
         result: JsonObject = {"status": "ok", "content": self._cut(content)}
@@ -209,13 +205,13 @@ class EnvironmentToolset(BaseToolset):
     ) -> JsonObject:
         """Replaces a text in a file."""
         if not old_string:
-            return {"status": "error", "error": "old_string must not be empty; use WriteFile to create a file."}
+            return {"error": "old_string must not be empty; use WriteFile to create a file."}
         content = (await self.environment.read_file(path)).decode()
         lines = old_string.replace("\r\n", "\n").split("\n")
         found = list(re.finditer("\r?\n".join(map(re.escape, lines)), content))
         if len(found) != 1:
             count = f"{len(found)} times" if found else "nowhere"
-            return {"status": "error", "error": f"old_string occurs {count} in {path}; it must occur exactly once."}
+            return {"error": f"old_string occurs {count} in {path}; it must occur exactly once."}
         start, end = found[0].span()
         await self.environment.write_file(path, (content[:start] + new_string + content[end:]).encode())
         return {"status": "ok", "message": f"Edited {path}"}
@@ -232,6 +228,8 @@ class EnvironmentToolset(BaseToolset):
 
 
 class _EnvironmentTool(FunctionTool):
+    """Results with an `error`, and exceptions, have the status `error`."""
+
     def __init__(self, name: str, func: Callable[..., Awaitable[JsonValue]], *, on_interrupt: OnInterrupt) -> None:
         super().__init__(func, name=name, on_interrupt=on_interrupt)
 
