@@ -180,6 +180,7 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
             structured.add(event.author)
         if invocation_id is not None and event.invocation_id != invocation_id:
             continue
+        is_reply = event.content is not None or event.error_code is not None
         found: list[JsonObject] = []  # fields of recordings
         if event.error_code == _ABORTED:
             if event.content is not None and not event.get_function_responses():
@@ -190,12 +191,13 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
             found = [{"user_content": event.content}] if is_live else []
         elif responses := event.get_function_responses():
             found = [{"tool_recording": tool} for tool in _tools(event, responses, calls)]
-        elif (is_live or (not is_repeated and _is_reply(event))) and not _is_framework_call(event):
+        elif (is_live or (is_reply and not is_repeated)) and not _is_framework_call(event):
             reply = LlmResponse(**{name: getattr(event, name) for name in LlmResponse.__struct_fields__})
             reply.custom_metadata = None if is_live else reply.custom_metadata
             found = [{"llm_recording": LlmRecording(llm_responses=[reply])}]
-            open_calls = [call for call in _long_running(event) if call.id not in answered]
-            found += [{"tool_recording": _without_result(call)} for call in open_calls]
+            for call in event.get_function_calls():
+                if call.id in (event.long_running_tool_ids or ()) and call.id not in answered:
+                    found.append({"tool_recording": _without_result(call)})
         recordings += [Recording(user_message_index=turn, agent_name=event.author, **one) for one in found]
     return Recordings(recordings=recordings)
 
@@ -217,14 +219,6 @@ def _tools(
 def _is_framework_call(event: Event) -> bool:
     calls = event.get_function_calls()
     return bool(calls) and all((call.name or "").startswith(_FRAMEWORK_CALLS) for call in calls)
-
-
-def _is_reply(event: Event) -> bool:
-    return event.content is not None or event.error_code is not None
-
-
-def _long_running(event: Event) -> list[FunctionCall]:
-    return [call for call in event.get_function_calls() if call.id in (event.long_running_tool_ids or ())]
 
 
 def _without_result(call: FunctionCall) -> ToolRecording:

@@ -230,7 +230,9 @@ class MessageReply(Reply):
         elif kind == "text":
             citations: list[JsonObject] = block.get("citations") or []
             self.end_text(metadata={PROVIDER: {"citations": citations}} if citations else None)
-            self._citations += [_citation(one) for one in citations]
+            for one in citations:
+                title = one.get("title") or one.get("document_title")
+                self._citations.append(Citation(uri=one.get("url"), title=title))
         elif kind is not None:
             if self._json and "".join(self._json).strip():
                 block["input"] = msgspec.json.decode("".join(self._json))
@@ -275,10 +277,6 @@ def _part_of(block: JsonObject) -> Part:
     )
     rest = {key: value for key, value in block.items() if key != "content"}
     return Part(tool_response=response, part_metadata={PROVIDER: rest})
-
-
-def _citation(given: JsonObject) -> Citation:
-    return Citation(uri=given.get("url"), title=given.get("title") or given.get("document_title"))
 
 
 def _unwrapped(arguments: str) -> str:

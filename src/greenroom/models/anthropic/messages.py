@@ -119,15 +119,11 @@ def messages(request: LlmRequest, *, model: str) -> list[JsonObject]:
         if out and out[-1]["role"] == role:
             blocks = out.pop()["content"] + blocks
         if role == "user":
-            blocks = sorted(blocks, key=_is_no_tool_result)
+            blocks = sorted(blocks, key=lambda block: block["type"] != "tool_result")
         out.append({"role": role, "content": blocks})
     if not out:
         out.append({"role": "user", "content": [{"type": "text", "text": "."}]})
     return out
-
-
-def _is_no_tool_result(block: JsonObject) -> bool:
-    return block["type"] != "tool_result"
 
 
 def _assistant(content: Content, ids: CallIds, *, model: str) -> Iterable[JsonObject]:

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from operator import itemgetter
 from typing import Any
 
 from greenroom.models.gemini.contents import gemini_version
@@ -93,14 +94,10 @@ async def _apply_cache(client: Any, arguments: JsonObject, request: LlmRequest, 
 def _prefix(arguments: JsonObject, count: int, scope: Sequence[Any]) -> str:
     config: JsonObject = arguments["config"].model_dump(mode="json", include=set(_PREFIX), exclude_none=True)
     for tool in config.get("tools", ()):
-        tool.get("function_declarations", []).sort(key=_name)
+        tool.get("function_declarations", []).sort(key=itemgetter("name"))
     config["tools"] = sorted(map(_json, config.get("tools", ())))
     config["contents"] = [_dumped(content) for content in arguments["contents"][:count]]
     return _json([arguments["model"], *scope, config])
-
-
-def _name(declaration: JsonObject) -> str:
-    return declaration["name"]
 
 
 def _digest(prefix: str) -> str:

@@ -6,7 +6,7 @@ Source of the frame (tags, markers, fences): ADK's few-shot rendering.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from greenroom.invocation.user_context import ToolContext
@@ -41,7 +41,12 @@ def render_examples(examples: Sequence[Example], *, model: str | None = None) ->
         "",
     ]
     for number, example in enumerate(examples, start=1):
-        lines += [f"EXAMPLE {number}:", "Begin example", "[user]", *_texts(example.input)]
+        lines += [
+            f"EXAMPLE {number}:",
+            "Begin example",
+            "[user]",
+            *(part.text for part in example.input.parts or () if part.text),
+        ]
         role = "user"
         for content in example.output:
             speaker = "model" if content.role == "model" else "user"
@@ -53,10 +58,6 @@ def render_examples(examples: Sequence[Example], *, model: str | None = None) ->
         lines += ["End example", ""]
     lines += ["End few-shot", "<EXAMPLES>"]  # the same tag again, as ADK's models are used to
     return "\n".join(lines)
-
-
-def _texts(content: Content) -> Iterable[str]:
-    return (part.text for part in content.parts or () if part.text)
 
 
 def _part(part: Part, call_fence: str, response_fence: str) -> list[str]:

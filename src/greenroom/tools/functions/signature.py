@@ -246,7 +246,7 @@ def divide_docstring(text: str) -> Docstring:
     import docstring_parser  # takes 40 ms, which only documented parameters are worth
 
     parsed = docstring_parser.parse(text)
-    return Docstring(remaining, {p.arg_name: _joined(p.description) for p in parsed.params if p.description})
+    return Docstring(remaining, {p.arg_name: " ".join(p.description.split()) for p in parsed.params if p.description})
 
 
 def _without_parameters(text: str) -> str:
@@ -268,8 +268,3 @@ def _without_parameters(text: str) -> str:
         elif not line.strip() and kept and kept[-1].strip():
             kept.append("")
     return "\n".join(kept).strip()
-
-
-def _joined(text: str) -> str:
-    """One line: the breaks only served the source's width."""
-    return " ".join(text.split())

@@ -297,6 +297,7 @@ class _UserProvider(_Provider):
         endpoint = str(metadata.authorization_endpoint) if metadata is not None else ""
         methods = metadata.token_endpoint_auth_methods_supported if metadata is not None else None
         scopes = (context.client_metadata.scope or "").split()
+        names_resource = context.should_include_resource_param(context.protocol_version)
         flow = OAuthFlow(
             authorization_url=endpoint or urljoin(self._origin(), "/authorize"),
             token_url=self._get_token_endpoint(),
@@ -308,7 +309,7 @@ class _UserProvider(_Provider):
             redirect_uri=own.redirect_uri,
             token_endpoint_auth_method=client.token_endpoint_auth_method or _method(client.client_secret, methods),
             issuer=client.issuer or (str(metadata.issuer) if metadata is not None else None),
-            resource=context.get_resource_url() if self._names_resource() else None,
+            resource=context.get_resource_url() if names_resource else None,
             scope=" ".join(scopes) or None,
             audience=own.audience,
             prompt="consent" if "offline_access" in scopes else own.prompt,  # OpenID Connect Core, 11
@@ -320,9 +321,6 @@ class _UserProvider(_Provider):
         )
         request = CredentialRequest(id="", session_id="", auth_config=config, only_public_hosts=await self.is_public())
         return LoginRequired(self._origin(), request)
-
-    def _names_resource(self) -> bool:
-        return self.context.should_include_resource_param(self.context.protocol_version)
 
 
 def _lacks_scope(response: httpx2.Response) -> bool:

@@ -77,19 +77,19 @@ class RestApiTool(BaseTool):
         missing = missing_arguments(self.operation, args)
         if missing:
             listed = "\n".join(missing)
-            return _error(
-                f"{self.name} was not called, because these mandatory arguments are missing:\n{listed}\n"
+            return {
+                "error": f"{self.name} was not called, because these mandatory arguments are missing:\n{listed}\n"
                 "Call it again with all of them."
-            )
+            }
         try:
             request = prepare(self.operation, args)
         except InvalidValue as fault:
-            return _error(f"{self.name} was not called, because of this argument:\n{fault.detail}")
+            return {"error": f"{self.name} was not called, because of this argument:\n{fault.detail}"}
         await self._add_headers(request, tool_context)
         try:
             return await self._call(request, tool_context)
         except ToolError as error:
-            return _error(f"{self.name} failed: {error.detail}.")
+            return {"error": f"{self.name} failed: {error.detail}."}
 
     async def _add_headers(self, request: PreparedRequest, tool_context: ToolContext) -> None:
         own = {"User-Agent": f"greenroom/{__version__} (tool: {self.name})"}
@@ -128,11 +128,11 @@ class RestApiTool(BaseTool):
         if 200 <= reply.status < 300:
             return reply.json_or_text()
         body = shortened(_redacted(reply.text(), credential, parts), MAX_ERROR_CHARACTERS)
-        return _error(
-            f"{self.name} failed with status {reply.status} {reply.reason}: {body}\n"
+        return {
+            "error": f"{self.name} failed with status {reply.status} {reply.reason}: {body}\n"
             "If other arguments would help, call it again with those, at most three times; otherwise continue "
             "without it."
-        )
+        }
 
 
 def _redacted(text: str, credential: AuthCredential | None, parts: CredentialParts | None) -> str:
@@ -145,7 +145,3 @@ def _redacted(text: str, credential: AuthCredential | None, parts: CredentialPar
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, "***").replace(quote(secret, safe=""), "***")
     return text
-
-
-def _error(text: str) -> JsonObject:
-    return {"error": text}
