@@ -69,33 +69,19 @@ class LocalEmbeddings(BaseEmbeddings):
         return vectors if common is None else [list(map(operator.sub, vector, common)) for vector in vectors]
 
     def _load(self) -> None:
-        try:
-            import xllamacpp  # pyright: ignore[reportMissingTypeStubs]
-        except ImportError as error:
-            raise MissingExtra("local", "xllamacpp") from error
+        library, params = load_library()
         if not self._path.is_file():
             raise ModelError(f"There is no model file at {self._path.absolute()}", model=self.model)
-        library = cast("Any", xllamacpp)
-        params = library.CommonParams()
-        params.model.path = str(self._path)
         params.n_ctx = params.n_batch = params.n_ubatch = _MAX_TOKENS
         params.n_parallel = 1
         params.embedding = True
-        params.warmup = False
-        params.verbosity = -1
-        params.ui = False
-        params.api_keys = [secrets.token_urlsafe()]  # the library listens on 127.0.0.1, which nobody else needs
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, (os.cpu_count() or 1) // 2)
         with self._path.open("rb") as file:
             is_generating = b".pooling_type" not in file.read(_METADATA_BYTES)
         if is_generating:
             params.pooling_type = library.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
-        try:
-            self._server = library.Server(params)
-            if is_generating:
-                self._common = {False: _mean(self._vectors(_STATEMENTS)), True: _mean(self._vectors(_QUESTIONS))}
-        except (RuntimeError, ValueError) as error:
-            raise ModelError(f"{self._path} can't be loaded: {error}", model=self.model) from error
+        self._server = start_server(library, params, self._path, model=self.model)
+        if is_generating:
+            self._common = {False: _mean(self._vectors(_STATEMENTS)), True: _mean(self._vectors(_QUESTIONS))}
 
     def _vectors(self, texts: Sequence[str]) -> list[list[float]]:
         answer = cast("JsonObject", self._server.handle_embeddings({"input": list(texts)}))
@@ -104,6 +90,41 @@ class LocalEmbeddings(BaseEmbeddings):
             raise ModelError(f"{self.model}: {message}", model=self.model)
         found = sorted(cast("list[Any]", answer["data"]), key=lambda one: one["index"])
         return [one["embedding"] for one in found]
+
+
+def load_library() -> tuple[Any, Any]:
+    """xllamacpp, which has no types, and parameters for a quiet server on half the processors.
+
+    The library insists on listening on 127.0.0.1; a key that nobody else has keeps the port shut. Raises MissingExtra.
+    """
+    try:
+        import xllamacpp  # pyright: ignore[reportMissingTypeStubs]
+    except ImportError as error:
+        raise MissingExtra("local", "xllamacpp") from error
+    library = cast("Any", xllamacpp)
+    params = library.CommonParams()
+    params.warmup = False
+    params.verbosity = -1
+    params.ui = False
+    params.api_keys = [secrets.token_urlsafe()]
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = _half_the_processors()
+    return library, params
+
+
+def start_server(library: Any, params: Any, path: Path, *, model: str) -> Any:
+    """Loads a GGUF file. Raises ModelError."""
+    params.model.path = str(path)
+    try:
+        return library.Server(params)
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(f"{path} can't be loaded: {error}", model=model) from error
+
+
+def _half_the_processors() -> int:
+    """The rest is for the event loop, and for others: as its threads wait for each other by spinning, llama.cpp becomes
+    ten times slower, not two, when they don't all get a processor."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, count // 2)
 
 
 def _mean(vectors: Sequence[Sequence[float]]) -> list[float]:

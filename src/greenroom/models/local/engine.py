@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import os
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,7 +13,8 @@ from typing import Any, cast
 
 import msgspec
 
-from greenroom.errors import MissingExtra, ModelError
+from greenroom.embeddings.local import load_library, start_server
+from greenroom.errors import ModelError
 from greenroom.records.base import JsonObject
 
 _SLOTS = 4
@@ -37,7 +37,6 @@ class Engine:
         self._threads = threads
         self._model = model
         self._find = path
-        # The library insists on listening on 127.0.0.1; a key that nobody else has keeps the port shut.
         self._key = secrets.token_urlsafe()
         self._pool = ThreadPoolExecutor(_SLOTS, thread_name_prefix="greenroom-local")
         self._loading: Future[Any] | None = None
@@ -109,27 +108,15 @@ class Engine:
         return await asyncio.shield(asyncio.wrap_future(loading))
 
     def _load(self) -> Any:
-        try:
-            import xllamacpp  # pyright: ignore[reportMissingTypeStubs]
-        except ImportError as error:
-            raise MissingExtra("local", "xllamacpp") from error
-        path = self._find()
-        library = cast("Any", xllamacpp)
-        params = library.CommonParams()
-        params.model.path = str(path)
+        library, params = load_library()
         params.n_ctx = self.context_tokens
         params.n_parallel = _SLOTS
         params.kv_unified = True
         params.cache_ram_mib = _PROMPT_CACHE_MIB
-        params.warmup = False
-        params.verbosity = -1
-        params.ui = False
         params.api_keys = [self._key]
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads or _half_the_processors()
-        try:
-            return library.Server(params)
-        except (RuntimeError, ValueError) as error:
-            raise ModelError(f"{path} can't be loaded: {error}", model=self._model) from error
+        if self._threads:
+            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads
+        return start_server(library, params, self._find(), model=self._model)
 
     async def _post(self, path: str, body: JsonObject) -> JsonObject:
         """For what the library only offers over HTTP."""
@@ -154,10 +141,3 @@ class Engine:
             error = cast("JsonObject", answer["error"])
             raise ModelError(f"{self._model}: {error.get('message', error)}", model=self._model)
         return answer or {}
-
-
-def _half_the_processors() -> int:
-    """The rest is for the event loop, and for others: as its threads wait for each other by spinning, llama.cpp becomes
-    ten times slower, not two, when they don't all get a processor."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, count // 2)
