@@ -12,7 +12,7 @@ from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.plugins.plugin import PerRunPlugin
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import ledger_of
+from greenroom.records.calls import events_of_run
 from greenroom.records.content import FunctionResponse
 from greenroom.records.event import Event
 from greenroom.records.generation import FunctionCallingConfig, ToolConfig
@@ -74,7 +74,7 @@ class ForceEscalationPlugin(PerRunPlugin[_Run]):
         run.without_tool.discard(callback_context.agent_name)
         if self._max_forced is not None and run.forced >= self._max_forced:
             return
-        events = _events_of_run(callback_context)
+        events = events_of_run(callback_context.session.events, callback_context.invocation_id)
         if self._is_first_step(events, callback_context.agent_name) or self._is_repeating(events):
             run.forced += 1
             calling = FunctionCallingConfig(mode="ANY", allowed_function_names=[self.tool_name])
@@ -94,7 +94,7 @@ class ForceEscalationPlugin(PerRunPlugin[_Run]):
             return None
         refused = sum(
             any(_status(response) == CONSULT_REQUIRED for response in event.get_function_responses())
-            for event in _events_of_run(tool_context)
+            for event in events_of_run(tool_context.session.events, tool_context.invocation_id)
         )
         if self._max_refusals is not None and refused >= self._max_refusals:
             return None
@@ -127,12 +127,6 @@ class ForceEscalationPlugin(PerRunPlugin[_Run]):
     def _is_consult(self, event: Event) -> bool:
         responses = [one for one in event.get_function_responses() if one.name == self.tool_name]
         return any(_status(response) != "invalid_request" for response in responses)
-
-
-def _events_of_run(context: CallbackContext) -> list[Event]:
-    events, run_id = context.session.events, context.invocation_id
-    ledger = ledger_of(events)
-    return [events[index] for index in ledger.run(run_id).indexes] if ledger.has_run(run_id) else []
 
 
 def _status(response: FunctionResponse) -> object:
