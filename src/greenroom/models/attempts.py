@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,6 +13,9 @@ from greenroom.errors import ModelError
 from greenroom.models.model_errors import ModelErrorCategory, new_model_error
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
+
+if TYPE_CHECKING:
+    import tenacity
 
 Replies = AsyncGenerator[LlmResponse]
 
@@ -53,7 +57,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             return error.retry_after_seconds + jitter
         return min(self.initial_delay * self.exp_base ** min(attempt - 1, 30), self.max_delay) + jitter
 
-    def covers(self, error: BaseException, attempt: int) -> bool:
+    def covers(self, error: BaseException | None, attempt: int) -> bool:
         """Whether the call is repeated after this attempt, if there is time."""
         if not isinstance(error, ModelError) or not error.retryable:
             return False
@@ -85,22 +89,18 @@ async def begin(
             raise failed.pop()  # the first attempt's
         return await _begin(start)
 
-    def covers(state: tenacity.RetryCallState) -> bool:
-        error = state.outcome.exception() if state.outcome is not None else None
-        return error is not None and policy.covers(error, state.attempt_number)
-
-    def pause(state: tenacity.RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome is not None else None
-        return policy.pause_seconds(error, state.attempt_number) if isinstance(error, ModelError) else 0.0
-
     left = None if timeout_seconds is None else timeout_seconds - (time.monotonic() - began)
     retrying = tenacity.AsyncRetrying(
-        retry=covers,
-        wait=pause,
+        retry=lambda state: policy.covers(_error_of(state), state.attempt_number),
+        wait=lambda state: policy.pause_seconds(_error_of(state), state.attempt_number),
         stop=tenacity.stop_never if left is None else tenacity.stop_before_delay(left),
         reraise=True,
     )
     return await retrying(attempt)
+
+
+def _error_of(state: tenacity.RetryCallState) -> Any:
+    return state.outcome.exception() if state.outcome is not None else None
 
 
 async def _begin(start: Callable[[], Replies]) -> tuple[Replies, LlmResponse | None]:
