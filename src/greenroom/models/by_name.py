@@ -54,25 +54,23 @@ class _Local(_Class, frozen=True):
 
 
 class _Server(_Class, frozen=True):
-    """A server that speaks OpenAI's chat completions. `<NAME>_BASE_URL` counts before url; some need no key."""
+    """A server that speaks OpenAI's chat completions. `<NAME>_BASE_URL` counts before url. Some need no key, which
+    is `<NAME>_API_KEY`."""
 
     url: str = ""
-    key_variable: str = ""
 
     def __call__(self, model: str) -> BaseLlm:
         from greenroom.models.openai.chat import OpenAILlm
 
-        if self.key_variable and not os.environ.get(self.key_variable):
-            raise missing_variable(self.key_variable, model=model)
-        server = model.partition("/")[0]
-        key = os.environ.get(self.key_variable or f"{server.upper()}_API_KEY") or "none"
-        return OpenAILlm(model, base_url=os.environ.get(f"{server.upper()}_BASE_URL") or self.url, api_key=key)
+        server = model.partition("/")[0].upper()
+        key = os.environ.get(f"{server}_API_KEY")
+        if self.variables and not key:
+            raise missing_variable(f"{server}_API_KEY", model=model)
+        return OpenAILlm(model, base_url=os.environ.get(f"{server}_BASE_URL") or self.url, api_key=key or "none")
 
 
 def _server(url: str, key_variable: str = "") -> _Server:
-    return _Server(
-        "openai", "OpenAILlm", "openai", "openai", ((key_variable,),) if key_variable else (), url, key_variable
-    )
+    return _Server("openai", "OpenAILlm", "openai", "openai", ((key_variable,),) if key_variable else (), url)
 
 
 class _Gemini(_Class, frozen=True):
