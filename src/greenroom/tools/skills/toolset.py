@@ -310,13 +310,8 @@ class SkillToolset(BaseToolset):
         return {"skill_name": skill.name, "file_path": path, **output}
 
     async def _add_instruction(self, llm_request: LlmRequest, tool_name: str) -> None:
-        if self._discovery == "EAGER":
-            instruction = (
-                f"{DEFAULT_SKILL_SYSTEM_INSTRUCTION}\n\n{catalogue([skill.frontmatter for skill in self.skills])}"
-            )
-        else:
-            instruction = f"{DEFAULT_SKILL_SYSTEM_INSTRUCTION} {_LISTED_BY_CALL}"
-        llm_request.append_instructions([instruction])
+        listed = f"\n\n{await self.list_skills()}" if self._discovery == "EAGER" else f" {_LISTED_BY_CALL}"
+        llm_request.append_instructions([DEFAULT_SKILL_SYSTEM_INSTRUCTION + listed])
 
     async def _add_binary_files(self, llm_request: LlmRequest, tool_name: str) -> None:
         """Appends the binary files that the newest calls have read."""
