@@ -41,7 +41,8 @@ from greenroom.server.request_context import RequestContext, ServerState, decode
 
 _log = logging.getLogger("greenroom.server")
 
-Handler: TypeAlias = Callable[[RequestContext], Awaitable[AnyReply]]
+Handler: TypeAlias = Callable[[RequestContext], Awaitable[AnyReply | None]]
+"""One that returns None is answered with `null`."""
 
 MAX_ID_BYTES = 1024
 
@@ -187,7 +188,7 @@ class EndpointApp:
             body=body,
             receive=receive,
         )
-        reply = await endpoint.handler(context)
+        reply = await endpoint.handler(context) or Reply()
         return reply if authenticator is None else close_when_revoked(reply, authenticator, identity)
 
     def _decode_query(self, query_string: bytes) -> Mapping[str, Any]:

@@ -102,9 +102,8 @@ async def load_artifact(context: RequestContext) -> AnyReply:
     return Reply(value=await _load(context, context.query["version"]))
 
 
-async def delete_artifact(context: RequestContext) -> AnyReply:
+async def delete_artifact(context: RequestContext) -> None:
     await context.artifacts.delete_artifact(**_artifact_key(context))
-    return Reply(value=None)
 
 
 async def _metadata(context: RequestContext, key: JsonObject, version: int | None) -> AnyReply:

@@ -18,10 +18,9 @@ async def list_credentials(context: RequestContext) -> AnyReply:
     return Reply(value=logins)
 
 
-async def revoke_credential(context: RequestContext) -> AnyReply:
+async def revoke_credential(context: RequestContext) -> None:
     await context.credentials.delete_credential(
         app_name=context.path["app_name"],
         user_id=context.path["user_id"],
         credential_key=context.path["credential_key"],
     )
-    return Reply(value=None)

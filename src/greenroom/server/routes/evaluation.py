@@ -137,18 +137,16 @@ async def create_eval_set(context: RequestContext) -> AnyReply:
     return Reply(value=await _files(context).create_set(_app(context), body.eval_set))
 
 
-async def create_empty_eval_set(context: RequestContext) -> AnyReply:
+async def create_empty_eval_set(context: RequestContext) -> None:
     await _files(context).create_set(_app(context), EvalSet(eval_set_id=context.path["eval_set_id"]))
-    return Reply(value=None)
 
 
 async def get_eval_set(context: RequestContext) -> AnyReply:
     return Reply(value=await _files(context).get_set(_app(context), context.path["eval_set_id"]))
 
 
-async def delete_eval_set(context: RequestContext) -> AnyReply:
+async def delete_eval_set(context: RequestContext) -> None:
     await _files(context).delete_set(_app(context), context.path["eval_set_id"])
-    return Reply(value=None)
 
 
 async def list_cases(context: RequestContext) -> AnyReply:
@@ -161,7 +159,7 @@ async def list_cases(context: RequestContext) -> AnyReply:
     return Reply(value=sorted(case.eval_id for case in eval_set.eval_cases))
 
 
-async def add_session(context: RequestContext) -> AnyReply:
+async def add_session(context: RequestContext) -> None:
     app, files, body = _app(context), _files(context), context.body
     await files.get_set(app, context.path["eval_set_id"])
     key = SessionKey(app, body.user_id, body.session_id)
@@ -169,7 +167,6 @@ async def add_session(context: RequestContext) -> AnyReply:
     if session is None:
         raise SessionNotFound(*key)
     await files.add_case(app, context.path["eval_set_id"], case_of_session(session, body.eval_id))
-    return Reply(value=None)
 
 
 async def get_case(context: RequestContext) -> AnyReply:
@@ -177,17 +174,15 @@ async def get_case(context: RequestContext) -> AnyReply:
     return Reply(value=case)
 
 
-async def replace_case(context: RequestContext) -> AnyReply:
+async def replace_case(context: RequestContext) -> None:
     case: EvalCase = context.body
     if case.eval_id != context.path["eval_id"]:
         raise CallerError(f"The body is of the case {case.eval_id[:100]!r}, the path of {context.path['eval_id']!r}")
     await _files(context).replace_case(_app(context), context.path["eval_set_id"], case)
-    return Reply(value=None)
 
 
-async def delete_case(context: RequestContext) -> AnyReply:
+async def delete_case(context: RequestContext) -> None:
     await _files(context).delete_case(_app(context), context.path["eval_set_id"], context.path["eval_id"])
-    return Reply(value=None)
 
 
 async def list_eval_results(context: RequestContext) -> AnyReply:

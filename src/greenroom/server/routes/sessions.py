@@ -159,17 +159,15 @@ async def fork_session(context: RequestContext) -> AnyReply:
     return Reply(value=forked)
 
 
-async def delete_user(context: RequestContext) -> AnyReply:
+async def delete_user(context: RequestContext) -> None:
     """Deletes all that the app has of the user."""
     for key in await context.engine.delete_user(app_name=context.path["app_name"], user_id=context.path["user_id"]):
         await context.traces.forget(key)
-    return Reply(value=None)
 
 
-async def delete_session(context: RequestContext) -> AnyReply:
+async def delete_session(context: RequestContext) -> None:
     await context.engine.delete_session(context.session_key)
     await context.traces.forget(context.session_key)
-    return Reply(value=None)
 
 
 def _wanted_state(terms: list[str] | None) -> dict[str, str | int | float | bool] | None:
@@ -217,8 +215,7 @@ class AddToMemoryRequest(Record, kw_only=True):
     session_id: str
 
 
-async def add_session_to_memory(context: RequestContext) -> AnyReply:
+async def add_session_to_memory(context: RequestContext) -> None:
     body: AddToMemoryRequest = context.body
     session = await context.find_session(SessionKey(context.path["app_name"], context.path["user_id"], body.session_id))
     await context.memory.add_session_to_memory(session)
-    return Reply(value=None)
