@@ -12,6 +12,7 @@ import re
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from greenroom.server.endpoint import send_reply
 from greenroom.server.replies import Reply
 from greenroom.server.settings import CorsSettings
 from greenroom.server.websocket_endpoint import refuse
@@ -100,10 +101,9 @@ def _without_port(host: str) -> str:
 
 
 async def _refuse(what: str, scope: Scope, receive: Receive, send: Send) -> None:
-    body = b"Forbidden: %b not allowed" % what.encode()
+    reply = Reply(data=b"Forbidden: %b not allowed" % what.encode(), status=403, media_type=_MEDIA_TYPE)
     if scope["type"] == "websocket":
         await receive()
-        await refuse(Reply(data=body, status=403, media_type=_MEDIA_TYPE), scope, send)
-        return
-    await send({"type": "http.response.start", "status": 403, "headers": [(b"content-type", _MEDIA_TYPE.encode())]})
-    await send({"type": "http.response.body", "body": body})
+        await refuse(reply, scope, send)
+    else:
+        await send_reply(reply, send)

@@ -217,15 +217,16 @@ def _segment(name: str, raw: str) -> str:
     return value
 
 
-async def send_reply(reply: Reply, send: Send, *, with_body: bool = True) -> None:
+async def send_reply(reply: Reply, send: Send, *, with_body: bool = True, message: str = "http.response") -> None:
+    """message: prefix of the types of the ASGI messages."""
     data = reply.data if reply.data is not None else wire.encode(reply.value)
     headers = [
         (b"content-type", reply.media_type.encode()),
         (b"content-length", b"%d" % len(data)),
         *raw_headers(reply.headers),
     ]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": data if with_body else b""})
+    await send({"type": f"{message}.start", "status": reply.status, "headers": headers})
+    await send({"type": f"{message}.body", "body": data if with_body else b""})
 
 
 async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None:

@@ -24,9 +24,8 @@ from greenroom.errors import (
     Unauthenticated,
     Unavailable,
 )
-from greenroom.records import wire
-from greenroom.server.endpoint import EndpointApp
-from greenroom.server.replies import Reply, SocketReply, error_reply, raw_headers
+from greenroom.server.endpoint import EndpointApp, send_reply
+from greenroom.server.replies import Reply, SocketReply, error_reply
 from greenroom.server.websocket import POLICY, ClientGone, Socket
 
 _log = logging.getLogger("greenroom.server")
@@ -72,11 +71,7 @@ async def refuse(reply: Reply, scope: Scope, send: Send) -> None:
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": POLICY})
         return
-    body = reply.data if reply.data is not None else wire.encode(reply.value)
-    headers = [(b"content-type", reply.media_type.encode()), (b"content-length", b"%d" % len(body))]
-    headers += raw_headers(reply.headers)
-    await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": body})
+    await send_reply(reply, send, message="websocket.http.response")
 
 
 def _close_code(error: GreenroomError) -> tuple[int, str]:
