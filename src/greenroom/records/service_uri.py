@@ -1,7 +1,8 @@
-"""URIs of stores: how they are shown, and the schemes that installed packages add."""
+"""URIs of stores and services: how they are shown, hosts of this machine, and schemes that installed packages add."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Any, Literal
 
@@ -14,6 +15,17 @@ _SECRET_OPTION = re.compile(r"([?&][^=&\s]*(?:password|passwd|secret|token|key)[
 def without_password(text: str) -> str:
     """The text with asterisks in place of the passwords of URIs, and of options such as `?password=`."""
     return _SECRET_OPTION.sub(r"\1********", _PASSWORD.sub(r"\1:********@", text))
+
+
+def is_loopback(host: str) -> bool:
+    """True for names and addresses of this machine. host: without a port; an IPv6 address may have brackets."""
+    name = host.lower().strip("[]")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def contributed_service(uri: str, kind: Literal["session", "artifact", "memory"], *, known: str) -> Any:

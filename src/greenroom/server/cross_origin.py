@@ -7,11 +7,11 @@ resolves to this machine (DNS rebinding) has the same origin and is detected by 
 
 from __future__ import annotations
 
-import ipaddress
 import re
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from greenroom.records.service_uri import is_loopback
 from greenroom.server.endpoint import send_reply
 from greenroom.server.replies import Reply
 from greenroom.server.settings import CorsSettings
@@ -82,16 +82,6 @@ class OriginGuard:
         if allowed and len(self._known_hosts) < _REMEMBERED:
             self._known_hosts.add(host)
         return allowed
-
-
-def is_loopback(host: str) -> bool:
-    """host: a name or an address, without a port."""
-    if host == LOOPBACK or host.endswith("." + LOOPBACK):
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _without_port(host: str) -> str:

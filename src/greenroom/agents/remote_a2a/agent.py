@@ -25,6 +25,7 @@ from greenroom.records.content import Content, FunctionCall, Part, quoted
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.run import StreamingMode
+from greenroom.records.service_uri import is_loopback
 
 try:
     import httpx
@@ -38,7 +39,7 @@ except ImportError as error:
 
 from greenroom.a2a.metadata import EXTENSION, from_value
 from greenroom.a2a.parts import LONG_RUNNING, to_a2a_part
-from greenroom.agents.remote_a2a.card import fetch_card, is_loopback, is_url, read_card
+from greenroom.agents.remote_a2a.card import fetch_card, is_url, read_card
 from greenroom.agents.remote_a2a.config import A2aRemoteAgentConfig, ParametersConfig, PartConverter
 from greenroom.agents.remote_a2a.message import (
     AUTH_CALL,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
@@ -15,6 +14,7 @@ from a2a.types import AgentCard
 from google.protobuf.json_format import ParseError
 
 from greenroom.errors import AgentCardResolutionError
+from greenroom.records.service_uri import is_loopback
 
 _PORTS = {"http": 80, "https": 443}
 _WELL_KNOWN = "/.well-known/"
@@ -56,18 +56,8 @@ def is_url(source: str) -> bool:
     return source.startswith(("http://", "https://"))
 
 
-def is_loopback(host: str | None) -> bool:
-    name = (host or "").lower()
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
 def _check_is_secure(url: SplitResult, shown: str) -> None:
-    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.hostname)):
+    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.hostname or "")):
         raise ValueError(f"{shown!r} must be an https URL (http is for this machine only); or give the card itself")
 
 
