@@ -289,10 +289,9 @@ async def run_agent(context: RequestContext) -> AnyReply:
     key = SessionKey(context.path["app_name"], str(user_id), body.thread_id)
     session = await find_session(context, key)
     state = as_object(body.state)
-    cancels = context.settings.on_disconnect == "cancel"
     if session is not None and (run := await _started(context, body, key)):
         attachment = await context.engine.attach(run.id, after=run.message_after_seq)
-        return stream_reply(context, attachment, AgUiEvents(body, session.state), run, cancels=cancels)
+        return stream_reply(context, attachment, AgUiEvents(body, session.state), run)
     newest = len(body.messages)
     while newest and body.messages[newest - 1].role in ("user", "tool"):
         newest -= 1
@@ -308,7 +307,7 @@ async def run_agent(context: RequestContext) -> AnyReply:
     )
     run, attachment = await start(context, request, new_session=new_session, idempotency_key=body.run_id)
     assert attachment is not None
-    return stream_reply(context, attachment, AgUiEvents(body, {**known, **state}), run, cancels=cancels)
+    return stream_reply(context, attachment, AgUiEvents(body, {**known, **state}), run)
 
 
 async def _started(context: RequestContext, body: RunAgentInput, key: SessionKey) -> Run | None:

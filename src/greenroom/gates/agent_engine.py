@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -40,7 +39,7 @@ from greenroom.server.endpoint import Endpoint
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_body import decode_limited
 from greenroom.server.request_context import RequestContext
-from greenroom.server.routes.run import cancel_in_background
+from greenroom.server.routes.run import RUN_ID_HEADER, when_client_leaves
 from greenroom.server.routes.sessions import imported_events
 
 TRACEPARENT = "google-agent-engine-traceparent"
@@ -356,13 +355,12 @@ async def _stream(
                 with suppress(GreenroomError):
                     await context.engine.delete_session(call.key(request.user_id, request.session_id))
 
-    cancels = context.settings.on_disconnect == "cancel"
     return StreamReply(
         pieces=pieces(),
         close=attachment.close,
-        when_client_leaves=partial(cancel_in_background, context, run.id) if cancels else None,
+        when_client_leaves=when_client_leaves(context, run.id),
         media_type="application/json",
-        headers={"x-run-id": run.id},
+        headers={RUN_ID_HEADER: run.id},
     )
 
 

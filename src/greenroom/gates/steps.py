@@ -5,8 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
-from functools import partial
-from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
@@ -23,12 +21,12 @@ from greenroom.records.event import Event
 from greenroom.records.human_requests import requests_in
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.redaction import redact
-from greenroom.records.run import AgentRunRequest, Run
+from greenroom.records.run import AgentRunRequest, OnDisconnect, Run
 from greenroom.records.session import Session, SessionKey
 from greenroom.runs.engine import Attachment
-from greenroom.server.replies import Reply, StreamReply, failure_reply
+from greenroom.server.replies import StreamReply
 from greenroom.server.request_context import RequestContext
-from greenroom.server.routes.run import cancel_in_background
+from greenroom.server.routes.run import RUN_ID_HEADER, when_client_leaves
 from greenroom.server.sse import KEEP_ALIVE
 
 
@@ -221,9 +219,14 @@ class Translator(Protocol):
 
 
 def stream_reply(
-    context: RequestContext, attachment: Attachment, translator: Translator, run: Run, *, cancels: bool
+    context: RequestContext,
+    attachment: Attachment,
+    translator: Translator,
+    run: Run,
+    *,
+    on_disconnect: OnDisconnect | None = None,
 ) -> StreamReply:
-    """A Server-Sent Events stream of the run until its end. cancels: whether the run ends when the client leaves."""
+    """A Server-Sent Events stream of the run until its end. on_disconnect: by default as the settings say."""
 
     async def pieces() -> AsyncGenerator[bytes]:
         reader = StepReader()
@@ -237,8 +240,8 @@ def stream_reply(
         pieces=pieces(),
         close=attachment.close,
         when_server_stops=translator.stopping,
-        when_client_leaves=partial(cancel_in_background, context, run.id) if cancels else None,
-        headers={"x-run-id": run.id},
+        when_client_leaves=when_client_leaves(context, run.id, on_disconnect),
+        headers={RUN_ID_HEADER: run.id},
     )
 
 
@@ -307,13 +310,6 @@ def response_object(output: JsonValue) -> JsonObject:
         with suppress(msgspec.DecodeError, msgspec.ValidationError):
             return msgspec.json.decode(output, type=dict[str, Any])
     return {"result": output}
-
-
-def failure_of(run: Run) -> Reply | None:
-    """The error of a run that failed before or outside of its model's answer."""
-    if run.error is None or run.error.status is None:
-        return None
-    return failure_reply(run.error.code, HTTPStatus(run.error.status), run.error.message, {"x-run-id": run.id})
 
 
 def data_frame(data: JsonObject) -> bytes:

@@ -21,7 +21,6 @@ from greenroom.gates.steps import (
     all_steps,
     arguments_of,
     data_frame,
-    failure_of,
     find_session,
     link_to,
     response_part,
@@ -35,6 +34,7 @@ from greenroom.records.run import AgentRunRequest, Run
 from greenroom.records.session import SessionKey
 from greenroom.server.replies import AnyReply, Reply
 from greenroom.server.request_context import RequestContext
+from greenroom.server.routes.run import RUN_ID_HEADER, failure_of
 
 _CALL_SEPARATOR = "."
 
@@ -137,12 +137,12 @@ async def create_chat_completion(context: RequestContext) -> AnyReply:
     options = body.stream_options
     reply = ChatReply(run, call_prefix=call_prefix, with_usage=options is not None and bool(options.include_usage))
     if body.stream:
-        return stream_reply(context, attachment, reply, run, cancels=True)
+        return stream_reply(context, attachment, reply, run, on_disconnect="cancel")
     try:
         steps, ended = await all_steps(attachment)
     finally:
         attachment.close()
-    return failure_of(ended.run) or Reply(value=reply.whole(steps, ended), headers={"x-run-id": run.id})
+    return failure_of(ended.run) or Reply(value=reply.whole(steps, ended), headers={RUN_ID_HEADER: run.id})
 
 
 async def _run_of(context: RequestContext, body: ChatRequest) -> tuple[AgentRunRequest, NewSession | None, str]:

@@ -23,7 +23,6 @@ from greenroom.gates.steps import (
     all_steps,
     arguments_of,
     data_frame,
-    failure_of,
     find_session,
     link_to,
     start,
@@ -36,7 +35,7 @@ from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.records.session import SessionKey
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_context import RequestContext
-from greenroom.server.routes.run import PAGE_LIMIT
+from greenroom.server.routes.run import PAGE_LIMIT, RUN_ID_HEADER, failure_of
 
 _ID = re.compile(r"resp_(?P<run>.+)_(?P<seq>\d{1,18})")
 _ITEM_ID = re.compile(r"[a-z]+_(?P<response>.+_\d{1,18})_\d+")
@@ -294,15 +293,14 @@ async def create_response(context: RequestContext) -> AnyReply:
     if attachment is None:
         return Reply(value=reply.response(run))
     if body.stream:
-        cancels = context.settings.on_disconnect == "cancel" and not body.background
-        return stream_reply(context, attachment, reply, run, cancels=cancels)
+        return stream_reply(context, attachment, reply, run, on_disconnect="continue" if body.background else None)
     try:
         steps, ended = await all_steps(attachment)
     finally:
         attachment.close()
     for step in steps:
         reply.frames(step)
-    return failure_of(ended.run) or Reply(value=reply.response(ended.run), headers={"x-run-id": run.id})
+    return failure_of(ended.run) or Reply(value=reply.response(ended.run), headers={RUN_ID_HEADER: run.id})
 
 
 async def get_response(context: RequestContext) -> AnyReply:
@@ -314,10 +312,10 @@ async def get_response(context: RequestContext) -> AnyReply:
     if seq < run.message_after_seq:
         *_, frames, is_followed = await _stored(context, run, seq, after=after)
         if is_followed:
-            return StreamReply(pieces=_pieces(frames), close=lambda: None, headers={"x-run-id": run.id})
+            return StreamReply(pieces=_pieces(frames), close=lambda: None, headers={RUN_ID_HEADER: run.id})
     attachment = await context.engine.attach(run.id, after=seq)
     translator = ResponseReply(run, response_id=context.path["response_id"], after=after)
-    reply = stream_reply(context, attachment, translator, run, cancels=False)
+    reply = stream_reply(context, attachment, translator, run, on_disconnect="continue")
     reply.pieces = _until_over(reply.pieces, translator)
     return reply
 

@@ -70,20 +70,22 @@ async def run(context: RequestContext) -> AnyReply:
         return failure_reply("Unavailable", Unavailable.status, detail, {RUN_ID_HEADER: started.id})
     finally:
         attachment.close()
-    headers = {RUN_ID_HEADER: ended.run.id}
-    if ended.run.error is not None and ended.run.error.status is not None:
-        return failure_reply(ended.run.error.code, HTTPStatus(ended.run.error.status), ended.run.error.message, headers)
-    return Reply(data=b"[%b]" % b",".join(events), headers=headers)
+    return failure_of(ended.run) or Reply(data=b"[%b]" % b",".join(events), headers={RUN_ID_HEADER: ended.run.id})
 
 
 async def run_sse(context: RequestContext) -> AnyReply:
     """Streams the run's events in ADK's format, without internal ones."""
     request = _run_request(context)
     started, attachment = await _start(context, request)
-    on_disconnect = (
-        partial(cancel_in_background, context, started.id) if _cancels(context, request.on_disconnect) else None
-    )
-    return _stream(context, attachment, end=adk_end, run_id=started.id, when_client_leaves=on_disconnect, for_adk=True)
+    cancel = when_client_leaves(context, started.id, request.on_disconnect)
+    return _stream(context, attachment, end=adk_end, run_id=started.id, when_client_leaves=cancel, for_adk=True)
+
+
+def failure_of(run: Run) -> Reply | None:
+    """The error of a run that failed before or outside of its model's answer."""
+    if run.error is None or run.error.status is None:
+        return None
+    return failure_reply(run.error.code, HTTPStatus(run.error.status), run.error.message, {RUN_ID_HEADER: run.id})
 
 
 async def start_in_background(context: RequestContext) -> AnyReply:
@@ -286,6 +288,13 @@ def _stream(
         when_client_leaves=when_client_leaves,
         headers={RUN_ID_HEADER: run_id} if run_id is not None else {},
     )
+
+
+def when_client_leaves(
+    context: RequestContext, run_id: str, requested: OnDisconnect | None = None
+) -> Callable[[], None] | None:
+    """Cancels the run if the request wants it, or the settings where it says nothing."""
+    return partial(cancel_in_background, context, run_id) if _cancels(context, requested) else None
 
 
 def cancel_in_background(context: RequestContext, run_id: str) -> None:
