@@ -7,8 +7,6 @@ an entry of `resume` answers one. Source: the AG-UI specification, version 1.0.
 
 from __future__ import annotations
 
-from base64 import b64decode
-from binascii import Error as Base64Error
 from typing import Literal
 
 from greenroom.errors import (
@@ -32,13 +30,14 @@ from greenroom.gates.steps import (
     StateStep,
     Step,
     TextStep,
+    ToolCallMessage,
     arguments_of,
     as_object,
-    call_part,
+    blob_part,
+    contents_of_chat,
     data_frame,
     find_session,
     link_to,
-    response_object,
     response_part,
     start,
     stream_reply,
@@ -46,7 +45,7 @@ from greenroom.gates.steps import (
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.calls import ledger_of
-from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
+from greenroom.records.content import Content, FileData, Part
 from greenroom.records.human_requests import DECLINED, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
@@ -74,20 +73,6 @@ class ContentPart(Record, kw_only=True):
     source: ContentSource | None = None
 
 
-class CallFunction(Record, kw_only=True):
-    """name: the function that is called. arguments: JSON text."""
-
-    name: str
-    arguments: str = ""
-
-
-class ToolCall(Record, kw_only=True):
-    """id: names the call in its result. function: the function with its arguments."""
-
-    id: str
-    function: CallFunction
-
-
 class Message(Record, kw_only=True):
     """id: the message's id, unique in the thread. role: the author. content: text or parts; of an activity, any JSON.
     tool_calls: calls in an assistant's message. tool_call_id: of a tool's message."""
@@ -95,7 +80,7 @@ class Message(Record, kw_only=True):
     id: str = ""
     role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
     content: JsonValue = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[ToolCallMessage] | None = None
     tool_call_id: str | None = None
 
 
@@ -298,7 +283,8 @@ async def run_agent(context: RequestContext) -> AnyReply:
     message = _new_message(body, session, newest)
     new_session, known = None, JsonObject()
     if session is None:
-        new_session = NewSession(_history(body.messages[:newest]), state)
+        earlier = (message for message in body.messages[:newest] if message.role not in ("activity", "reasoning"))
+        new_session = NewSession(contents_of_chat(earlier, _parts), state)
     else:
         known = dict(session.state)
     changes = {name: value for name, value in state.items() if session is not None and known.get(name) != value}
@@ -351,23 +337,6 @@ def _answer(entry: ResumeEntry, session: Session | None) -> Part:
     return part
 
 
-def _history(messages: list[Message]) -> list[Content]:
-    contents: list[Content] = []
-    names: dict[str, str] = {}
-    for message in messages:
-        parts = _parts(message) if message.role in ("user", "assistant", "system", "developer") else []
-        for call in message.tool_calls or ():
-            names[call.id] = call.function.name
-            parts.append(call_part(call.function.name, call.function.arguments, call.id))
-        if message.role == "tool":
-            call_id, text = message.tool_call_id or "", "".join(part.text or "" for part in _parts(message))
-            response = FunctionResponse(id=call_id, name=names.get(call_id, ""), response=response_object(text))
-            parts = [Part(function_response=response)]
-        if parts:
-            contents.append(Content(role="model" if message.role == "assistant" else "user", parts=parts))
-    return contents
-
-
 def _parts(message: Message) -> list[Part]:
     if message.content is None or isinstance(message.content, str):
         return [Part(text=message.content)] if message.content else []
@@ -382,10 +351,7 @@ def _part(part: ContentPart) -> Part:
         return Part(text=part.text)
     if source.type != "data":
         return Part(file_data=FileData(file_uri=source.value, mime_type=source.mime_type))
-    try:
-        return Part(inline_data=Blob(data=b64decode(source.value, validate=True), mime_type=source.mime_type))
-    except Base64Error:
-        raise InvalidRequest("The data of a part is not base64", location=("body",)) from None
+    return blob_part(source.value, source.mime_type)
 
 
 def _tools(body: RunAgentInput) -> list[FunctionDeclaration] | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import AsyncGenerator, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -14,9 +14,9 @@ from greenroom.errors import GreenroomError, InvalidRequest
 from greenroom.event_streams.stream import RunEnded
 from greenroom.records import wire
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
-from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.calls import ledger_of
-from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.human_requests import requests_in
 from greenroom.records.identifiers import new_invocation_id
@@ -183,6 +183,60 @@ class StepReader:
 def as_object(value: Any) -> JsonObject:
     """The value, or an empty object if it is none."""
     return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+class FunctionText(Record, kw_only=True):
+    """name: the function that is called. arguments: JSON text."""
+
+    name: str
+    arguments: str = ""
+
+
+class ToolCallMessage(Record, kw_only=True):
+    """id: names the call in its result. function: the function with its arguments. type: always `function`."""
+
+    id: str
+    function: FunctionText
+    type: str = "function"
+
+
+class MessageWithCalls(Protocol):
+    """A message of AG-UI or of Chat Completions."""
+
+    @property
+    def role(self) -> str: ...
+
+    tool_calls: list[ToolCallMessage] | None
+    tool_call_id: str | None
+
+
+M = TypeVar("M", bound=MessageWithCalls)
+
+
+def contents_of_chat(messages: Iterable[M], parts_of: Callable[[M], list[Part]]) -> list[Content]:
+    """Earlier messages of a chat as contents. The responses to calls follow their calls."""
+    contents: list[Content] = []
+    names: dict[str, str] = {}
+    for message in messages:
+        parts = parts_of(message)
+        if message.role == "tool":
+            call_id, text = message.tool_call_id or "", "".join(part.text or "" for part in parts)
+            answer = FunctionResponse(id=call_id, name=names.get(call_id, ""), response=response_object(text))
+            parts = [Part(function_response=answer)]
+        for call in message.tool_calls or ():
+            names[call.id] = call.function.name
+            parts.append(call_part(call.function.name, call.function.arguments, call.id))
+        if parts:
+            contents.append(Content(role="model" if message.role == "assistant" else "user", parts=parts))
+    return contents
+
+
+def blob_part(data: str, mime_type: str | None) -> Part:
+    """data: base64. Raises InvalidRequest."""
+    try:
+        return Part(inline_data=Blob(data=b64decode(data, validate=True), mime_type=mime_type))
+    except ValueError:
+        raise InvalidRequest("The data of a part is not base64", location=("body",)) from None
 
 
 def call_part(name: str, arguments: str, call_id: str) -> Part:

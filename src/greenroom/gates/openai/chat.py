@@ -8,7 +8,6 @@ from greenroom.gates.openai.messages import (
     INSTRUCTION_ROLES,
     ChatMessage,
     declarations_of,
-    history_of,
     parts_of,
     usage_of,
 )
@@ -20,6 +19,7 @@ from greenroom.gates.steps import (
     TextStep,
     all_steps,
     arguments_of,
+    contents_of_chat,
     data_frame,
     find_session,
     link_to,
@@ -173,7 +173,8 @@ async def _run_of(context: RequestContext, body: ChatRequest) -> tuple[AgentRunR
     if session is None:
         instructions = [part for one in messages if one.role in INSTRUCTION_ROLES for part in parts_of(one.content)]
         first = [Content(role="user", parts=instructions)] if instructions else []
-        new_session = NewSession([*first, *history_of(messages[:newest])])
+        earlier = (message for message in messages[:newest] if message.role not in INSTRUCTION_ROLES)
+        new_session = NewSession([*first, *contents_of_chat(earlier, lambda message: parts_of(message.content))])
     request = AgentRunRequest(
         **key._asdict(),
         new_message=Content(role="user", parts=parts),

@@ -6,14 +6,12 @@ Source: OpenAI's reference of Chat Completions and Responses.
 from __future__ import annotations
 
 import re
-from base64 import b64decode
-from binascii import Error as Base64Error
 from typing import Any, cast
 
 from greenroom.errors import InvalidRequest
-from greenroom.gates.steps import as_object, call_part, response_object, response_part
+from greenroom.gates.steps import ToolCallMessage, as_object, blob_part, call_part, response_object, response_part
 from greenroom.records.base import JsonObject, JsonValue, Record
-from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
+from greenroom.records.content import Content, FileData, FunctionResponse, Part
 from greenroom.records.run import Run
 from greenroom.records.session import Session
 from greenroom.records.tool_declaration import FunctionDeclaration
@@ -21,21 +19,6 @@ from greenroom.records.tool_declaration import FunctionDeclaration
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,(.*)", re.DOTALL)
 
 INSTRUCTION_ROLES = frozenset({"system", "developer"})
-
-
-class FunctionText(Record, kw_only=True, rename=None):
-    """name: the function that is called. arguments: JSON text."""
-
-    name: str
-    arguments: str = ""
-
-
-class ToolCallMessage(Record, kw_only=True, rename=None):
-    """id: names the call in its result. function: the function with its arguments. type: always `function`."""
-
-    id: str
-    function: FunctionText
-    type: str = "function"
 
 
 class ChatMessage(Record, kw_only=True, rename=None):
@@ -75,7 +58,7 @@ def _part(part: JsonObject) -> Part:
             return _file(part["image_url"], "image/*")
         case "input_audio":
             audio: Any = part.get("input_audio")
-            return _inline(_text(audio, "data"), f"audio/{_text(audio, 'format')}")
+            return blob_part(_text(audio, "data"), f"audio/{_text(audio, 'format')}")
         case "file" | "input_file":
             inner = as_object(part.get("file", part))
             url = inner.get("file_data") or inner.get("file_url")
@@ -102,38 +85,7 @@ def _file(url: Any, default_type: str) -> Part:
     found = _DATA_URL.fullmatch(url)
     if found is None:
         return Part(file_data=FileData(file_uri=url, mime_type=default_type))
-    return _inline(found[2], found[1] or "text/plain")
-
-
-def _inline(data: str, mime_type: str) -> Part:
-    try:
-        return Part(inline_data=Blob(data=b64decode(data, validate=True), mime_type=mime_type))
-    except Base64Error:
-        raise InvalidRequest("The data of a part is not base64", location=("body",)) from None
-
-
-def history_of(messages: list[ChatMessage]) -> list[Content]:
-    """Earlier messages of a chat as contents, without instructions. The responses to calls follow their calls."""
-    contents: list[Content] = []
-    names: dict[str, str] = {}
-    for message in messages:
-        if message.role in INSTRUCTION_ROLES:
-            continue
-        if message.role == "tool":
-            call_id = message.tool_call_id or ""
-            texts = [part.text or "" for part in parts_of(message.content)]
-            response = FunctionResponse(
-                id=call_id, name=names.get(call_id, ""), response=response_object("".join(texts))
-            )
-            contents.append(Content(role="user", parts=[Part(function_response=response)]))
-            continue
-        parts = parts_of(message.content)
-        for call in message.tool_calls or ():
-            names[call.id] = call.function.name
-            parts.append(call_part(call.function.name, call.function.arguments, call.id))
-        if parts:
-            contents.append(Content(role="model" if message.role == "assistant" else "user", parts=parts))
-    return contents
+    return blob_part(found[2], found[1] or "text/plain")
 
 
 def is_from_agent(item: JsonObject) -> bool:
