@@ -28,9 +28,10 @@ from greenroom.errors import (
 )
 from greenroom.event_streams.stream import RunEnded
 from greenroom.records import wire
-from greenroom.records.base import JsonObject, JsonValue, Record
+from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
+from greenroom.records.listings import ArtifactVersion
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, StreamingMode
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.state import TEMP_PREFIX
@@ -39,6 +40,7 @@ from greenroom.server.endpoint import Endpoint
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_body import decode_limited
 from greenroom.server.request_context import RequestContext
+from greenroom.server.routes.artifacts import list_artifact_versions
 from greenroom.server.routes.run import RUN_ID_HEADER, when_client_leaves
 from greenroom.server.routes.sessions import imported_events
 
@@ -146,39 +148,36 @@ class _Call(NamedTuple):
         )
 
 
-async def _get_session(call: _Call, given: SessionInput) -> JsonValue:
-    return wire.to_plain(await call.context.find_session(call.key(given.user_id, given.session_id)))
+async def _get_session(call: _Call, given: SessionInput) -> Session:
+    return await call.context.find_session(call.key(given.user_id, given.session_id))
 
 
-async def _list_sessions(call: _Call, given: UserInput) -> JsonValue:
+async def _list_sessions(call: _Call, given: UserInput) -> object:
     listed = await call.context.sessions.list_sessions(app_name=call.app_name, user_id=given.user_id)
-    return {"sessions": wire.to_plain(listed.sessions)}
+    return {"sessions": listed.sessions}
 
 
-async def _create_session(call: _Call, given: NewSessionInput) -> JsonValue:
+async def _create_session(call: _Call, given: NewSessionInput) -> object:
     if given.ttl or given.expire_time:
         raise CallerError("Sessions expire by the app's `session_ttl_seconds`, not by `ttl` or `expire_time`")
     session = await call.create_session(given.user_id, session_id=given.session_id, state=given.state)
     return _snake(session)
 
 
-async def _delete_session(call: _Call, given: SessionInput) -> JsonValue:
+async def _delete_session(call: _Call, given: SessionInput) -> None:
     await call.context.engine.delete_session(call.key(given.user_id, given.session_id))
-    return None
 
 
-async def _add_session_to_memory(call: _Call, given: SessionToRemember) -> JsonValue:
+async def _add_session_to_memory(call: _Call, given: SessionToRemember) -> None:
     session = msgspec.structs.replace(given.session, app_name=call.app_name)
     await call.context.memory.add_session_to_memory(
         session if session.events else await call.context.find_session(session.key)
     )
-    return None
 
 
-async def _search_memory(call: _Call, given: SearchInput) -> JsonValue:
-    return wire.to_plain(
-        await call.context.memory.search_memory(app_name=call.app_name, user_id=given.user_id, query=given.query)
-    )
+async def _search_memory(call: _Call, given: SearchInput) -> object:
+    memory = call.context.memory
+    return await memory.search_memory(app_name=call.app_name, user_id=given.user_id, query=given.query)
 
 
 def _artifact_key(call: _Call, given: ArtifactInput) -> JsonObject:
@@ -187,45 +186,39 @@ def _artifact_key(call: _Call, given: ArtifactInput) -> JsonObject:
     return {**call.key(given.user_id, given.session_id or "")._asdict(), "filename": given.filename}
 
 
-async def _save_artifact(call: _Call, given: SaveArtifactInput) -> JsonValue:
+async def _save_artifact(call: _Call, given: SaveArtifactInput) -> int:
     part = Part(text=given.artifact) if isinstance(given.artifact, str) else given.artifact
     return await call.context.artifacts.save_artifact(
         **_artifact_key(call, given), artifact=part, custom_metadata=given.custom_metadata
     )
 
 
-async def _load_artifact(call: _Call, given: ArtifactInput) -> JsonValue:
-    key = _artifact_key(call, given)
-    return wire.to_plain(await call.context.artifacts.load_artifact(**key, version=given.version))
+async def _load_artifact(call: _Call, given: ArtifactInput) -> Part | None:
+    return await call.context.artifacts.load_artifact(**_artifact_key(call, given), version=given.version)
 
 
-async def _list_artifact_keys(call: _Call, given: KeysInput) -> JsonValue:
+async def _list_artifact_keys(call: _Call, given: KeysInput) -> list[str]:
     key = call.key(given.user_id, given.session_id or "")
-    return list[Any](await call.context.artifacts.list_artifact_keys(**key._asdict()))
+    return await call.context.artifacts.list_artifact_keys(**key._asdict())
 
 
-async def _delete_artifact(call: _Call, given: ArtifactInput) -> JsonValue:
+async def _delete_artifact(call: _Call, given: ArtifactInput) -> None:
     await call.context.artifacts.delete_artifact(**_artifact_key(call, given))
-    return None
 
 
-async def _list_versions(call: _Call, given: ArtifactInput) -> JsonValue:
-    return list[Any](await call.context.artifacts.list_versions(**_artifact_key(call, given)))
+async def _list_versions(call: _Call, given: ArtifactInput) -> list[int]:
+    return await call.context.artifacts.list_versions(**_artifact_key(call, given))
 
 
-async def _list_artifact_versions(call: _Call, given: ArtifactInput) -> JsonValue:
-    key = _artifact_key(call, given)
-    versions = await call.context.artifacts.list_versions(**key)
-    found = [await call.context.artifacts.get_artifact_version(**key, version=version) for version in versions]
-    return [wire.to_plain(one) for one in found if one is not None]
+async def _list_artifact_versions(call: _Call, given: ArtifactInput) -> list[ArtifactVersion]:
+    return await list_artifact_versions(call.context, _artifact_key(call, given))
 
 
-async def _get_artifact_version(call: _Call, given: ArtifactInput) -> JsonValue:
-    key = _artifact_key(call, given)
-    return wire.to_plain(await call.context.artifacts.get_artifact_version(**key, version=given.version))
+async def _get_artifact_version(call: _Call, given: ArtifactInput) -> ArtifactVersion | None:
+    return await call.context.artifacts.get_artifact_version(**_artifact_key(call, given), version=given.version)
 
 
-_METHODS: dict[str, tuple[type[Record], Callable[[_Call, Any], Awaitable[JsonValue]]]] = {
+_METHODS: dict[str, tuple[type[Record], Callable[[_Call, Any], Awaitable[object]]]] = {
     "get_session": (SessionInput, _get_session),
     "list_sessions": (UserInput, _list_sessions),
     "create_session": (NewSessionInput, _create_session),
@@ -295,7 +288,7 @@ async def _stream_message(call: _Call, given: MessageInput) -> AnyReply:
     )
     is_temporary = given.session_events is not None
 
-    async def line(event: Event) -> JsonValue:
+    async def line(event: Event) -> JsonObject:
         return _snake(event)
 
     return await _stream(call, request, line, is_temporary=is_temporary)
@@ -316,10 +309,10 @@ async def _stream_with_artifacts(call: _Call, given: StreamRunRequest) -> AnyRep
     tokens = {f"{TEMP_PREFIX}{name}": one.access_token for name, one in given.authorizations.items()}
     request = AgentRunRequest(**key, new_message=given.message, state_delta=tokens or None)
 
-    async def line(event: Event) -> JsonValue:
+    async def line(event: Event) -> JsonObject:
         out: JsonObject = {"events": [_snake(event)], "session_id": session.id}
         artifacts = [
-            {"file_name": name, "versions": [{"version": version, "data": wire.to_plain(part)}]}
+            {"file_name": name, "versions": [{"version": version, "data": part}]}
             for name, version in event.actions.artifact_delta.items()
             if (part := await call.context.artifacts.load_artifact(**key, filename=name, version=version)) is not None
         ]
@@ -331,7 +324,7 @@ async def _stream_with_artifacts(call: _Call, given: StreamRunRequest) -> AnyRep
 async def _stream(
     call: _Call,
     request: AgentRunRequest,
-    line: Callable[[Event], Awaitable[JsonValue]],
+    line: Callable[[Event], Awaitable[JsonObject]],
     *,
     is_temporary: bool,
 ) -> AnyReply:

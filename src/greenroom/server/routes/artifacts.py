@@ -8,6 +8,7 @@ from urllib.parse import quote
 from greenroom.errors import ArtifactNotFound, CallerError, InvalidRequest, TooLarge
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Part
+from greenroom.records.listings import ArtifactVersion
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_body import check_is_plain, read_chunks
 from greenroom.server.request_context import RequestContext
@@ -84,10 +85,14 @@ async def list_versions(context: RequestContext) -> AnyReply:
 
 
 async def list_version_metadata(context: RequestContext) -> AnyReply:
-    key = _artifact_key(context)
+    return Reply(value=await list_artifact_versions(context, _artifact_key(context)))
+
+
+async def list_artifact_versions(context: RequestContext, key: JsonObject) -> list[ArtifactVersion]:
+    """The metadata of all versions, without those that are deleted meanwhile."""
     versions = await context.artifacts.list_versions(**key)
     found = [await context.artifacts.get_artifact_version(**key, version=version) for version in versions]
-    return Reply(value=[one for one in found if one is not None])
+    return [one for one in found if one is not None]
 
 
 async def load_version(context: RequestContext) -> AnyReply:
