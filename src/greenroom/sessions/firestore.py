@@ -38,7 +38,7 @@ from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
 from greenroom.records.state import ScopedDelta, apply_delta, split_by_scope
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent, ScopeState, from_frozen, to_frozen
-from greenroom.sessions.remote import RemoteSessionService, WrittenByOthers
+from greenroom.sessions.remote import RemoteQueries, RemoteSessionService, WrittenByOthers
 from greenroom.sessions.service import SessionCapability
 from greenroom.sessions.sql_queries import Stored
 
@@ -90,23 +90,14 @@ class _Found(NamedTuple):
     user: ScopeState
 
 
-class _Queries:
-    """Of one operation. A session is created together with its first events."""
+class _Queries(RemoteQueries):
+    """A session is created together with its first events."""
+
+    service = "in Firestore"
 
     def __init__(self, database: FirestoreDatabase, root: str) -> None:
+        super().__init__()
         self._database, self._root = database, root
-        self._new: CachedSession | None = None
-        self._new_delta = ScopedDelta({}, {}, {})
-
-    async def create(self, key: SessionKey, now: float, delta: ScopedDelta) -> CachedSession:
-        initial: JsonObject = {}
-        apply_delta(initial, delta.session)
-        unknown = ScopeState({}, -2)
-        self._new_delta = delta
-        self._new = CachedSession(
-            key, app=unknown, user=unknown, state=initial, update_time=now, number=time.time_ns() // 1000
-        )
-        return self._new
 
     async def append(self, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
         """Raises SessionNotFound, and SessionExists after `create`."""
@@ -160,9 +151,6 @@ class _Queries:
             transaction.update(found.reference, update | _times(new[-1].event.timestamp))
             self._merge_scopes(transaction, key, [one.scoped for one in new])
         return stored
-
-    async def fork(self, *_: object) -> CachedSession:
-        raise NotOffered("Sessions in Firestore can't be forked")
 
     async def delete(self, key: SessionKey) -> None:
         for snapshot in (await self._database.get_all(self._references(key))).values():

@@ -6,12 +6,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
 from greenroom.errors import NotOffered
+from greenroom.records.base import JsonObject
 from greenroom.records.session import SessionKey
-from greenroom.sessions.cached_session import CachedSession, PreparedEvent
+from greenroom.records.state import ScopedDelta, apply_delta
+from greenroom.sessions.cached_session import CachedSession, PreparedEvent, ScopeState
 from greenroom.sessions.session_cache import TRUSTED_SECONDS, SessionCache, SessionDatabase
 from greenroom.sessions.sql import SqlSessionService
 from greenroom.sessions.sql_queries import Stored
@@ -55,6 +57,30 @@ class RemoteSessionService(SqlSessionService):
             await self._usage_database.close()
             self._usage_database = None
         await self._close_client()
+
+
+class RemoteQueries:
+    """Base of the queries of one operation. A session is created by `append`, which follows `create`."""
+
+    service: ClassVar[str]
+    """Where the sessions are, in the words of errors."""
+
+    def __init__(self) -> None:
+        self._new: CachedSession | None = None
+        self._new_delta = ScopedDelta({}, {}, {})
+
+    async def create(self, key: SessionKey, now: float, delta: ScopedDelta) -> CachedSession:
+        initial: JsonObject = {}
+        apply_delta(initial, delta.session)
+        unknown = ScopeState({}, -2)
+        self._new_delta = delta
+        self._new = CachedSession(
+            key, app=unknown, user=unknown, state=initial, update_time=now, number=time.time_ns() // 1000
+        )
+        return self._new
+
+    async def fork(self, *_: object) -> CachedSession:
+        raise NotOffered(f"Sessions {self.service} can't be forked")
 
 
 class RemoteSessionDatabase(SessionDatabase):

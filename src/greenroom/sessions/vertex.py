@@ -36,7 +36,7 @@ from greenroom.sessions.cached_session import (
     from_frozen,
     to_frozen,
 )
-from greenroom.sessions.remote import RemoteSessionService
+from greenroom.sessions.remote import RemoteQueries, RemoteSessionService
 from greenroom.sessions.service import SessionCapability
 from greenroom.sessions.session_cache import SessionCache
 from greenroom.sessions.sql_queries import Stored
@@ -178,23 +178,15 @@ class _Found(NamedTuple):
         )
 
 
-class _Queries:
-    """Of one operation. A session is created by `append`, which follows `create`."""
-
+class _Queries(RemoteQueries):
+    service = "on Vertex AI"
     _reads = 0
 
     def __init__(self, service: VertexAiSessionService) -> None:
+        super().__init__()
         self._service = service
         self._client: VertexClient = service._client
         self._cache: SessionCache = service._cache
-        self._new: CachedSession | None = None
-        self._new_delta = ScopedDelta({}, {}, {})
-
-    async def create(self, key: SessionKey, now: float, delta: ScopedDelta) -> CachedSession:
-        unknown = ScopeState({}, -2)
-        self._new_delta = delta
-        self._new = CachedSession(key, app=unknown, user=unknown, state={}, update_time=now)
-        return self._new
 
     async def append(self, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
         """Raises SessionNotFound; SessionExists for a new session, NotOffered for its events and for several ones."""
@@ -218,9 +210,6 @@ class _Queries:
         new.app, new.user, new.state = made.app, made.user, made.state
         new.number, new.update_time = made.number, made.update_time
         return Stored()
-
-    async def fork(self, *_: object) -> CachedSession:
-        raise NotOffered("Sessions on Vertex AI can't be forked")
 
     async def delete(self, key: SessionKey) -> None:
         with suppress(NotFound):
