@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from greenroom.errors import InvalidRequest
@@ -174,17 +174,11 @@ class UsageStore(ABC):
 
     def __init__(self) -> None:
         self._running: dict[str, _Running] = {}
-        self._prices: PriceTable | None = None
 
-    @property
+    @cached_property
     def prices(self) -> PriceTable:
         """Prices at which usage is recorded; may be replaced before the first run."""
-        self._prices = self._prices or default_prices()
-        return self._prices
-
-    @prices.setter
-    def prices(self, table: PriceTable) -> None:
-        self._prices = table
+        return default_prices()
 
     @abstractmethod
     def write(self, statements: Sequence[Statement]) -> Future[None]:
