@@ -147,23 +147,14 @@ class RunEngine(ABC):
 
 def run_store_beside(sessions: BaseSessionService) -> RunStore:
     """A run store in the sessions' database, if they have one, so that runs and events are written in one order."""
-    from greenroom.sessions.sqlite import SqliteSessionService
-
-    if isinstance(sessions, SqliteSessionService):
-        from greenroom.runs.sqlite_store import SqliteRunStore
-
-        return SqliteRunStore(sessions.path)
-    if "greenroom.sessions.postgres" in sys.modules:  # else `sessions` can't be its service
-        from greenroom.sessions.postgres import PostgresSessionService
-
-        if isinstance(sessions, PostgresSessionService):
-            from greenroom.runs.postgres_store import PostgresRunStore
-
-            return PostgresRunStore(sessions.uri)
     if sessions.server_database is not None:
         from greenroom.runs.sqlite_store import SqliteRunStore
 
         return SqliteRunStore(sessions.server_database)
+    if (uri := postgres_uri_of(sessions)) is not None:
+        from greenroom.runs.postgres_store import PostgresRunStore
+
+        return PostgresRunStore(uri)
     from greenroom.runs.memory_store import InMemoryRunStore
 
     return InMemoryRunStore()
@@ -171,23 +162,23 @@ def run_store_beside(sessions: BaseSessionService) -> RunStore:
 
 def credential_service_beside(sessions: BaseSessionService) -> BaseCredentialService:
     """A credential store in the sessions' database, if they have one, so that pending requests survive a restart."""
-    from greenroom.sessions.sqlite import SqliteSessionService
-
-    if isinstance(sessions, SqliteSessionService):
-        from greenroom.credentials.sqlite import SqliteCredentialService
-
-        return SqliteCredentialService(sessions.path)
-    if "greenroom.sessions.postgres" in sys.modules:  # else `sessions` can't be its service
-        from greenroom.sessions.postgres import PostgresSessionService
-
-        if isinstance(sessions, PostgresSessionService):
-            from greenroom.credentials.postgres import PostgresCredentialService
-
-            return PostgresCredentialService(sessions.uri)
     if sessions.server_database is not None:
         from greenroom.credentials.sqlite import SqliteCredentialService
 
         return SqliteCredentialService(sessions.server_database)
+    if (uri := postgres_uri_of(sessions)) is not None:
+        from greenroom.credentials.postgres import PostgresCredentialService
+
+        return PostgresCredentialService(uri)
     from greenroom.credentials.in_memory import InMemoryCredentialService
 
     return InMemoryCredentialService()
+
+
+def postgres_uri_of(sessions: BaseSessionService) -> str | None:
+    """The database of sessions in PostgreSQL."""
+    if "greenroom.sessions.postgres" not in sys.modules:  # then `sessions` can't be its service
+        return None
+    from greenroom.sessions.postgres import PostgresSessionService
+
+    return sessions.uri if isinstance(sessions, PostgresSessionService) else None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from greenroom.errors import ConfigurationError, MissingExtra
+from greenroom.runs.engine import postgres_uri_of
 from greenroom.server.settings import TracedContent
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.run_metrics import RunMetrics
@@ -45,22 +45,14 @@ def content_policy(setting: TracedContent | None) -> ContentPolicy:
 
 def trace_store_beside(sessions: BaseSessionService, *, with_content: bool) -> TraceStore:
     """A trace store in the database of the sessions, or in memory if they have none."""
-    if "greenroom.sessions.sqlite" in sys.modules:  # else `sessions` can't be one of its services
-        from greenroom.sessions.sqlite import SqliteSessionService
-        from greenroom.traces.sqlite import SqliteTraceStore
-
-        if isinstance(sessions, SqliteSessionService):
-            return SqliteTraceStore(sessions.path, with_content=with_content)
-    if "greenroom.sessions.postgres" in sys.modules:
-        from greenroom.sessions.postgres import PostgresSessionService
-        from greenroom.traces.postgres import PostgresTraceStore
-
-        if isinstance(sessions, PostgresSessionService):
-            return PostgresTraceStore(sessions.uri, with_content=with_content)
     if sessions.server_database is not None:
         from greenroom.traces.sqlite import SqliteTraceStore
 
         return SqliteTraceStore(sessions.server_database, with_content=with_content)
+    if (uri := postgres_uri_of(sessions)) is not None:
+        from greenroom.traces.postgres import PostgresTraceStore
+
+        return PostgresTraceStore(uri, with_content=with_content)
     return InMemoryTraceStore(with_content=with_content)
 
 

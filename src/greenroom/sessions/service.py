@@ -51,8 +51,8 @@ class BaseSessionService(ABC):
     """True for a service that others run, which keeps sessions only."""
 
     server_database: str | None = None
-    """Of a remote service: the SQLite file in which a server keeps runs, credentials, traces and usage; None: they are
-    kept in memory."""
+    """The SQLite file in which a server keeps runs, credentials and traces, and usage of a remote service; None: they
+    are kept in memory, or in the PostgreSQL database of the sessions."""
 
     @cached_property
     def usage(self) -> UsageStore:

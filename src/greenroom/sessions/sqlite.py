@@ -91,6 +91,7 @@ class SqliteSessionService(SqlSessionService):
         self._sqlite = database = Database.open(path or db_path)
         cache = database.companion(SessionCache, lambda: SessionCache(SqliteSessionDatabase(database)))
         super().__init__(database, cache, cache_bytes=cache_bytes)
+        self.server_database = database.path
 
     @property
     def path(self) -> str:
