@@ -73,6 +73,16 @@ class GenerateContentResponseUsageMetadata(Record, kw_only=True):
     tool_use_prompt_tokens_details: list[ModalityTokenCount] | None = None
     traffic_type: str | None = None
 
+    @property
+    def input_tokens(self) -> int:
+        """Tokens of the prompt and of the results of the provider's tools."""
+        return (self.prompt_token_count or 0) + (self.tool_use_prompt_token_count or 0)
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens of the answer and of the reasoning."""
+        return (self.candidates_token_count or 0) + (self.thoughts_token_count or 0)
+
     def add(self, more: GenerateContentResponseUsageMetadata) -> None:
         """Adds the counts of `more`; details by modality are not added."""
         for name, count in zip(_COUNTS, _counts(more), strict=True):

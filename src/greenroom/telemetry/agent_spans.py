@@ -118,7 +118,7 @@ class ModelCallSpan(Span):
         if self._reply is not None and self._reply.finish_reason:
             optional[names.FINISH_REASONS] = [self._reply.finish_reason.lower()]
         if (usage := self.usage) is not None:
-            optional[names.INPUT_TOKENS], optional[names.OUTPUT_TOKENS] = input_tokens(usage), output_tokens(usage)
+            optional[names.INPUT_TOKENS], optional[names.OUTPUT_TOKENS] = usage.input_tokens, usage.output_tokens
             optional[names.CACHED_TOKENS] = usage.cached_content_token_count
             optional[names.REASONING_TOKENS] = usage.thoughts_token_count
         attributes.update((name, value) for name, value in optional.items() if value is not None)
@@ -152,14 +152,6 @@ def sent_history_span(
         return NO_SPAN
     attributes: dict[str, AttributeValue] = {names.INVOCATION_ID: parent.run.run_id, names.EVENT_ID: event_id}
     return PlainSpan(parent, names.SEND_DATA, attributes, {names.DATA: list(contents[-NEWEST_CONTENTS:])})
-
-
-def input_tokens(usage: GenerateContentResponseUsageMetadata) -> int:
-    return (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
-
-
-def output_tokens(usage: GenerateContentResponseUsageMetadata) -> int:
-    return (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
 
 
 NO_SUCH_TOOL = "ToolNotFound"

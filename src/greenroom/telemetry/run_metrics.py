@@ -10,7 +10,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from greenroom.telemetry.agent_spans import ModelCallSpan, ToolCallSpan, input_tokens, output_tokens
+from greenroom.telemetry.agent_spans import ModelCallSpan, ToolCallSpan
 from greenroom.telemetry.span import CANCELLED, Trace
 
 NO_TOOL = "(unknown)"
@@ -101,8 +101,8 @@ class RunMetrics:
                 labels = (app, span.model)
                 self._count(MODEL_CALLS, MODEL_ERRORS, labels, span.error)
                 if span.usage is not None:
-                    self._add(INPUT_TOKENS, labels, input_tokens(span.usage))
-                    self._add(OUTPUT_TOKENS, labels, output_tokens(span.usage))
+                    self._add(INPUT_TOKENS, labels, span.usage.input_tokens)
+                    self._add(OUTPUT_TOKENS, labels, span.usage.output_tokens)
                 if span.first_reply_time and (not first_reply or span.first_reply_time < first_reply):
                     first_reply = span.first_reply_time
             elif type(span) is ToolCallSpan:

@@ -48,11 +48,9 @@ class Price:
 
     def cost_of(self, usage: GenerateContentResponseUsageMetadata) -> Amount:
         """Tokens and cost of the usage that a model reported."""
-        prompt = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
-        output = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
         cached = usage.cached_content_token_count or 0
-        money = self.cost(input_tokens=prompt, output_tokens=output, cached_tokens=cached)
-        return Amount(max(usage.total_token_count or 0, prompt + output), money)
+        money = self.cost(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cached_tokens=cached)
+        return Amount(max(usage.total_token_count or 0, usage.input_tokens + usage.output_tokens), money)
 
 
 FREE = Price(0, 0)

@@ -148,13 +148,10 @@ def usage_of(run: Run, names: tuple[str, str] = ("prompt", "completion")) -> Jso
     usage = run.usage
     if usage is None:
         return None
-    went_in = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
-    thoughts = usage.thoughts_token_count or 0
-    came_out = (usage.candidates_token_count or 0) + thoughts
     return {
-        f"{names[0]}_tokens": went_in,
+        f"{names[0]}_tokens": usage.input_tokens,
         f"{names[0]}_tokens_details": {"cached_tokens": usage.cached_content_token_count or 0},
-        f"{names[1]}_tokens": came_out,
-        f"{names[1]}_tokens_details": {"reasoning_tokens": thoughts},
-        "total_tokens": went_in + came_out,
+        f"{names[1]}_tokens": usage.output_tokens,
+        f"{names[1]}_tokens_details": {"reasoning_tokens": usage.thoughts_token_count or 0},
+        "total_tokens": usage.input_tokens + usage.output_tokens,
     }
