@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import AppNotNamed, Forbidden, SessionNotFound
+from greenroom.errors import AppNotNamed, Forbidden, MissingExtra, SessionNotFound
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.content import Part
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
@@ -26,7 +26,6 @@ from greenroom.server.access.authorization import (
     AuthorizedRuns,
     AuthorizedTraces,
     Permissions,
-    metrics_text,
 )
 from greenroom.server.access.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.access.rate_limit import RequestRate
@@ -275,8 +274,12 @@ class RequestContext:
         return self._server.logs.after(number, app_name=app_name, user_id=user_id, limit=limit)
 
     def metrics_text(self) -> bytes:
-        """Metrics in Prometheus's text format. Raises MissingExtra."""
-        return metrics_text(self._server.metrics, self._server.engine, self.identity)
+        """Metrics of the apps that the caller may access, in Prometheus's text format. Raises MissingExtra."""
+        if self._server.metrics is None:
+            raise MissingExtra("telemetry", "prometheus-client")
+        from greenroom.server.prometheus import metrics_in_text
+
+        return metrics_in_text(self._server.metrics, self._server.engine.load(), shows=self.identity.reaches)
 
     @property
     def settings(self) -> ServerSettings:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
-from greenroom.errors import AppLoadError, AppNotFound, Forbidden, MissingExtra, RunNotFound
+from greenroom.errors import AppLoadError, AppNotFound, Forbidden, RunNotFound
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter, Webhook
@@ -22,7 +22,6 @@ from greenroom.records.state import APP_PREFIX
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.runs.watch import RunWatch
 from greenroom.server.access.identity import Access, Identity
-from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.telemetry.span_record import SpanRecord
 from greenroom.traces.store import TraceStore
 
@@ -244,15 +243,6 @@ class AuthorizedTraces(Authorized[TraceStore]):
         if identity.apps is None:
             return [(None, identity.subject)]
         return [owner for app in sorted(identity.apps) for owner in self._owners(app)]
-
-
-def metrics_text(metrics: RunMetrics | None, engine: RunEngine, identity: Identity) -> bytes:
-    """Metrics of the apps that the caller may access, in Prometheus's text format. Raises MissingExtra."""
-    if metrics is None:
-        raise MissingExtra("telemetry", "prometheus-client")
-    from greenroom.server.prometheus import metrics_in_text
-
-    return metrics_in_text(metrics, engine.load(), shows=identity.reaches)
 
 
 class AuthorizedApps:
