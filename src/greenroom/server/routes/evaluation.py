@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
-from greenroom.errors import CallerError, InvalidRequest, NotFound, NotOffered, RunFailed, SessionNotFound
+from greenroom.errors import CallerError, InvalidRequest, NotFound, NotOffered, RunFailed
 from greenroom.evaluation.files import EvalFiles
 from greenroom.evaluation.invocations import case_of_session
 from greenroom.evaluation.records import (
@@ -31,6 +31,7 @@ from greenroom.records.session import Session, SessionKey
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_body import wait_for_disconnect
 from greenroom.server.request_context import RequestContext
+from greenroom.server.routes.run import wants_stream
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App
@@ -119,17 +120,18 @@ def _files(context: RequestContext) -> EvalFiles:
     return EvalFiles(folder_of)
 
 
+async def _names(context: RequestContext, list_names: Callable[[EvalFiles, str], Awaitable[list[str]]]) -> list[str]:
+    """Empty for an app that is not in a folder."""
+    app = _app(context)
+    return [] if context.apps.folder(app) is None else await list_names(_files(context), app)
+
+
 async def list_eval_sets(context: RequestContext) -> AnyReply:
-    return Reply(value=await _set_names(context))
+    return Reply(value=await _names(context, EvalFiles.list_sets))
 
 
 async def list_eval_set_ids(context: RequestContext) -> AnyReply:
-    return Reply(value={"evalSetIds": await _set_names(context)})
-
-
-async def _set_names(context: RequestContext) -> list[str]:
-    app = _app(context)
-    return [] if context.apps.folder(app) is None else await _files(context).list_sets(app)
+    return Reply(value={"evalSetIds": await _names(context, EvalFiles.list_sets)})
 
 
 async def create_eval_set(context: RequestContext) -> AnyReply:
@@ -163,9 +165,7 @@ async def add_session(context: RequestContext) -> None:
     app, files, body = _app(context), _files(context), context.body
     await files.get_set(app, context.path["eval_set_id"])
     key = SessionKey(app, body.user_id, body.session_id)
-    session = await context.sessions.get_session(**key._asdict())
-    if session is None:
-        raise SessionNotFound(*key)
+    session = await context.find_session(key)
     await files.add_case(app, context.path["eval_set_id"], case_of_session(session, body.eval_id))
 
 
@@ -186,16 +186,11 @@ async def delete_case(context: RequestContext) -> None:
 
 
 async def list_eval_results(context: RequestContext) -> AnyReply:
-    return Reply(value=await _result_names(context))
+    return Reply(value=await _names(context, EvalFiles.list_results))
 
 
 async def list_eval_result_ids(context: RequestContext) -> AnyReply:
-    return Reply(value={"evalResultIds": await _result_names(context)})
-
-
-async def _result_names(context: RequestContext) -> list[str]:
-    app = _app(context)
-    return [] if context.apps.folder(app) is None else await _files(context).list_results(app)
+    return Reply(value={"evalResultIds": await _names(context, EvalFiles.list_results)})
 
 
 async def get_eval_result(context: RequestContext) -> AnyReply:
@@ -212,7 +207,7 @@ async def list_metrics(context: RequestContext) -> AnyReply:
 async def run_eval(context: RequestContext) -> AnyReply:
     """Runs the cases. With `Accept: text/event-stream` each result is a frame as its case ends."""
     evaluation = await _evaluation(context)
-    if "text/event-stream" in context.headers.get("accept", ""):
+    if wants_stream(context):
         return StreamReply(pieces=_progress(context, evaluation), close=lambda: None)
     return Reply(value=RunEvalResponse(run_eval_results=await _results(context, evaluation)))
 
@@ -311,8 +306,7 @@ def without_session(result: EvalCaseResult) -> EvalCaseResult:
 
 
 async def list_tests(context: RequestContext) -> AnyReply:
-    app = _app(context)
-    return Reply(value=[] if context.apps.folder(app) is None else await _files(context).list_tests(app))
+    return Reply(value=await _names(context, EvalFiles.list_tests))
 
 
 async def get_test(context: RequestContext) -> AnyReply:
@@ -387,8 +381,5 @@ async def _rebuild(context: RequestContext) -> None:
                 async for _ in events:
                     pass
             delta = {}
-            found = await context.sessions.get_session(**session.key._asdict())
-            if found is None:
-                raise SessionNotFound(*session.key)
-            session = found
+            session = await context.find_session(session.key)
         await _files(context).save_test(app_name, name, session)
