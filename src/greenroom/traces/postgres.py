@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 from greenroom.postgres.connection import Connection
 from greenroom.postgres.database import Database, numbered
-from greenroom.records.session import SessionKey
 from greenroom.traces.sql import DROP_OLDEST, MOST_ROWS, SpanRow, SqlTraceStore
 
 # A run may end after its session was deleted.
@@ -44,6 +43,3 @@ class PostgresTraceStore(SqlTraceStore):
             await connection.execute(numbered(DROP_OLDEST), self.most_rows)
 
         await self._postgres.submit(apply)
-
-    async def forget(self, key: SessionKey) -> None:
-        """Done when the session is deleted."""

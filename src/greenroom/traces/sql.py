@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from greenroom.errors import StorageError
 from greenroom.records import wire
+from greenroom.records.session import SessionKey
 from greenroom.telemetry.span import Trace
 from greenroom.telemetry.span_record import SpanRecord, span_records, spans_for_display
 from greenroom.traces.store import SPANS_SHOWN, TraceStore
@@ -69,6 +70,9 @@ class SqlTraceStore(TraceStore):
     async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
         found = await self._select(_OF_EVENT, event_id, app_name, user_id)
         return found[0][-1] if found else None
+
+    async def forget(self, key: SessionKey) -> None:
+        """The database deletes them together with the session."""
 
     async def close(self) -> None:
         if not self._closed:

@@ -7,7 +7,6 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from greenroom.records.session import SessionKey
 from greenroom.sqlite.database import Database
 from greenroom.traces.sql import DROP_OLDEST, MOST_ROWS, SpanRow, SqlTraceStore
 
@@ -37,6 +36,3 @@ class SqliteTraceStore(SqlTraceStore):
             cursor.execute(DROP_OLDEST, (self.most_rows,))
 
         return self._file.submit(apply)
-
-    async def forget(self, key: SessionKey) -> None:
-        """A database trigger does it when the session is deleted."""
