@@ -54,7 +54,7 @@ class SentRequest(Record, kw_only=True):
     """contents_left_out: how many older ones the request had."""
 
     model: str | None = None
-    config: GenerateContentConfig | None = None
+    config: GenerateContentConfig
     contents: MutableSequence[Content]
     contents_left_out: int | None = None
 
@@ -63,16 +63,13 @@ class ModelCallSpan(Span):
     """event_id: of the event that is going to hold the reply. The UI refuses a model call without one, even one that
     failed. first_reply_time: when its first chunk came. model: as the agent names it. usage: None until reported."""
 
-    __slots__ = (
-        "_agent_name", "_config", "_contents", "_left_out", "_reply", "_sent_model", "_was_sent", "event_id",
-        "first_reply_time", "model", "usage",
-    )  # fmt: skip
+    __slots__ = ("_agent_name", "_reply", "_sent", "event_id", "first_reply_time", "model", "usage")
 
     def __init__(self, parent: Span, *, agent_name: str, model: str | None) -> None:
         super().__init__(parent.run, names.CALL_LLM)
         self._agent_name = agent_name
         self.model = model or ""
-        self._was_sent = False
+        self._sent: SentRequest | None = None
         self._reply: LlmResponse | None = None
         self.usage: GenerateContentResponseUsageMetadata | None = None
         self.event_id = ""
@@ -82,11 +79,13 @@ class ModelCallSpan(Span):
     def note_request(self, request: LlmRequest) -> None:
         """The request as sent to the model, after all callbacks."""
         contents = request.contents
-        self._was_sent = True
-        self._sent_model = request.model
-        self._config = request.config
-        self._left_out = max(len(contents) - NEWEST_CONTENTS, 0)
-        self._contents = contents[self._left_out :] if self._left_out else contents
+        left_out = max(len(contents) - NEWEST_CONTENTS, 0) or None
+        self._sent = SentRequest(
+            model=request.model,
+            config=request.config,
+            contents=contents if left_out is None else contents[left_out:],
+            contents_left_out=left_out,
+        )
 
     def note_first_reply(self) -> None:
         self.first_reply_time = self.first_reply_time or time.time_ns()
@@ -112,9 +111,9 @@ class ModelCallSpan(Span):
             names.EVENT_ID: self.event_id,
         }
         optional: dict[str, AttributeValue | None] = {}
-        if self._was_sent:
-            optional[names.REQUEST_TOP_P] = self._config.top_p
-            optional[names.REQUEST_MAX_TOKENS] = self._config.max_output_tokens
+        if self._sent is not None:
+            optional[names.REQUEST_TOP_P] = self._sent.config.top_p
+            optional[names.REQUEST_MAX_TOKENS] = self._sent.config.max_output_tokens
         if self._reply is not None and self._reply.finish_reason:
             optional[names.FINISH_REASONS] = [self._reply.finish_reason.lower()]
         if (usage := self.usage) is not None:
@@ -126,13 +125,8 @@ class ModelCallSpan(Span):
 
     def content(self) -> dict[str, object]:
         content: dict[str, object] = {}
-        if self._was_sent:
-            content[names.LLM_REQUEST] = SentRequest(
-                model=self._sent_model,
-                config=self._config,
-                contents=self._contents,
-                contents_left_out=self._left_out or None,
-            )
+        if self._sent is not None:
+            content[names.LLM_REQUEST] = self._sent
         if self._reply is not None:
             content[names.LLM_RESPONSE] = self._reply
         return content

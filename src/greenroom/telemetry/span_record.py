@@ -169,7 +169,7 @@ def _json_of_request(request: SentRequest) -> str:
     contents = [_without_blobs(content) for content in request.contents]
     left_out = request.contents_left_out or 0
     # A schema may be any object of the user's; ADK leaves it out too.
-    config = msgspec.structs.replace(request.config, response_schema=None) if request.config is not None else None
+    config = msgspec.structs.replace(request.config, response_schema=None)
     while True:
         shown = msgspec.structs.replace(request, config=config, contents=contents, contents_left_out=left_out or None)
         data = _encode(shown)
