@@ -225,7 +225,12 @@ class RequestContext:
     @property
     def session_names(self) -> dict[str, Any]:
         """`app_name`, `user_id` and `session_id` of the path, as arguments of the services."""
-        return {name: self.path[name] for name in SessionKey._fields}
+        return {**self.user_names, "session_id": self.path["session_id"]}
+
+    @property
+    def user_names(self) -> dict[str, Any]:
+        """`app_name` and `user_id` of the path, as arguments of the services."""
+        return {"app_name": self.path["app_name"], "user_id": self.path["user_id"]}
 
     async def find_session(self, key: SessionKey, config: GetSessionConfig | None = None) -> Session:
         """Raises SessionNotFound."""

@@ -8,9 +8,7 @@ from greenroom.server.request_context import RequestContext
 
 
 async def list_credentials(context: RequestContext) -> AnyReply:
-    found = await context.credentials.list_credentials(
-        app_name=context.path["app_name"], user_id=context.path["user_id"]
-    )
+    found = await context.credentials.list_credentials(**context.user_names)
     logins: list[GrantedLogin] = []
     for key, credential in found.items():
         expires_at = credential.oauth2.expires_at if credential.oauth2 is not None else None
@@ -19,8 +17,5 @@ async def list_credentials(context: RequestContext) -> AnyReply:
 
 
 async def revoke_credential(context: RequestContext) -> None:
-    await context.credentials.delete_credential(
-        app_name=context.path["app_name"],
-        user_id=context.path["user_id"],
-        credential_key=context.path["credential_key"],
-    )
+    key = context.path["credential_key"]
+    await context.credentials.delete_credential(**context.user_names, credential_key=key)

@@ -73,8 +73,7 @@ async def create_session(context: RequestContext) -> AnyReply:
     _check_id(body.session_id)
     events = imported_events(body.events or (), context.settings.limits.events_per_session)
     session = await context.sessions.create_session(
-        app_name=context.path["app_name"],
-        user_id=context.path["user_id"],
+        **context.user_names,
         state=body.state,
         session_id=body.session_id,
         events=events,
@@ -98,7 +97,6 @@ async def create_session_with_id(context: RequestContext) -> AnyReply:
     context.check_app()
     state: JsonObject = context.body or {}
     inner: JsonObject | None = state["state"] if len(state) == 1 and isinstance(state.get("state"), dict) else None
-    _check_id(context.path["session_id"])
     session = await context.sessions.create_session(**context.session_names, state=state if inner is None else inner)
     return Reply(value=session)
 
@@ -161,7 +159,7 @@ async def fork_session(context: RequestContext) -> AnyReply:
 
 async def delete_user(context: RequestContext) -> None:
     """Deletes all that the app has of the user."""
-    for key in await context.engine.delete_user(app_name=context.path["app_name"], user_id=context.path["user_id"]):
+    for key in await context.engine.delete_user(**context.user_names):
         await context.traces.forget(key)
 
 
@@ -217,5 +215,5 @@ class AddToMemoryRequest(Record, kw_only=True):
 
 async def add_session_to_memory(context: RequestContext) -> None:
     body: AddToMemoryRequest = context.body
-    session = await context.find_session(SessionKey(context.path["app_name"], context.path["user_id"], body.session_id))
+    session = await context.find_session(SessionKey(**context.user_names, session_id=body.session_id))
     await context.memory.add_session_to_memory(session)
