@@ -259,9 +259,8 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
             except msgspec.DecodeError as error:
                 raise StorageError("Reading an artifact", f"{path} has no valid description: {error}") from None
         old = await self._read_old(path, result.meta["size"])
-        return _Found(
-            version, *((old[0], result, old[1]) if old else (_adk_description(attributes, result.meta), result, 0))
-        )
+        description, payload_start = old or (_adk_description(attributes, result.meta), 0)
+        return _Found(version, description, result, payload_start)
 
     async def _read_old(self, path: str, size: int) -> tuple[Description, int] | None:
         """The description at the start of an object of the earlier layout, and where its payload starts."""
