@@ -32,7 +32,7 @@ from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.listings import ArtifactVersion
-from greenroom.records.run import AgentRunRequest, Run, RunConfig, StreamingMode
+from greenroom.records.run import AgentRunRequest, RunConfig, StreamingMode
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.state import TEMP_PREFIX
 from greenroom.runs.engine import Attachment
@@ -341,8 +341,8 @@ async def _stream(
 
     async def pieces() -> AsyncGenerator[bytes]:
         try:
-            async for event in _events(attachment):
-                yield wire.encode(await line(event) if isinstance(event, Event) else _failure(event)) + b"\n"
+            async for document in _documents(attachment, line):
+                yield wire.encode(document) + b"\n"
         finally:
             if is_temporary:
                 with suppress(GreenroomError):
@@ -357,21 +357,18 @@ async def _stream(
     )
 
 
-async def _events(attachment: Attachment) -> AsyncGenerator[Event | Run]:
-    """The events of a run as ADK has them, and the run itself if it fails outside of its model's answer."""
+async def _documents(
+    attachment: Attachment, line: Callable[[Event], Awaitable[JsonObject]]
+) -> AsyncGenerator[JsonObject]:
+    """Those of a run's events, and the error of a run that fails outside of its model's answer."""
     while True:
         for item in await attachment.next_batch():
             if isinstance(item, RunEnded):
-                if item.run.error is not None and item.run.error.status is not None:
-                    yield item.run
+                if (error := item.run.error) is not None and error.status is not None:
+                    yield {"error_code": error.code, "error_message": error.message}
                 return
             if not item.event.is_internal():
-                yield item.event
-
-
-def _failure(run: Run) -> JsonObject:
-    assert run.error is not None
-    return {"error_code": run.error.code, "error_message": run.error.message}
+                yield await line(item.event)
 
 
 def _snake(record: Record) -> JsonObject:
