@@ -300,13 +300,16 @@ def stream_reply(
 
 
 async def all_steps(attachment: Attachment) -> tuple[list[Step], RunEnded]:
-    """The steps up to the end of the run, and the end."""
+    """The steps up to the end of the run, and the end. Closes the attachment."""
     reader, steps = StepReader(), list[Step]()
-    while True:
-        for step in await reader.next(attachment):
-            if isinstance(step, RunEnded):
-                return steps, step
-            steps.append(step)
+    try:
+        while True:
+            for step in await reader.next(attachment):
+                if isinstance(step, RunEnded):
+                    return steps, step
+                steps.append(step)
+    finally:
+        attachment.close()
 
 
 async def start(

@@ -138,10 +138,7 @@ async def create_chat_completion(context: RequestContext) -> AnyReply:
     reply = ChatReply(run, call_prefix=call_prefix, with_usage=options is not None and bool(options.include_usage))
     if body.stream:
         return stream_reply(context, attachment, reply, run, on_disconnect="cancel")
-    try:
-        steps, ended = await all_steps(attachment)
-    finally:
-        attachment.close()
+    steps, ended = await all_steps(attachment)
     return failure_of(ended.run) or Reply(value=reply.whole(steps, ended), headers={RUN_ID_HEADER: run.id})
 
 

@@ -294,10 +294,7 @@ async def create_response(context: RequestContext) -> AnyReply:
         return Reply(value=reply.response(run))
     if body.stream:
         return stream_reply(context, attachment, reply, run, on_disconnect="continue" if body.background else None)
-    try:
-        steps, ended = await all_steps(attachment)
-    finally:
-        attachment.close()
+    steps, ended = await all_steps(attachment)
     for step in steps:
         reply.frames(step)
     return failure_of(ended.run) or Reply(value=reply.response(ended.run), headers={RUN_ID_HEADER: run.id})
