@@ -121,17 +121,14 @@ class InMemorySessionService(BaseSessionService):
         before = page_position(page_token)
         users = self._apps.get(app_name, {})
         chosen = users.values() if user_id is None else [users.get(user_id, {})]
-        found = sorted(
-            (
-                ((one.update_time, one.key.user_id, one.key.session_id), one)
-                for sessions in chosen
-                for one in sessions.values()
-                if (before is None or (one.update_time, one.key.user_id, one.key.session_id) < before)
-                and one.fits(where)
-            ),
-            reverse=limit is not None,
-        )
-        page = [cached.without_events() for _, cached in found[:limit]]
+        found = [
+            one
+            for sessions in chosen
+            for one in sessions.values()
+            if (before is None or _position(one) < before) and one.fits(where)
+        ]
+        found.sort(key=_position, reverse=limit is not None)
+        page = [cached.without_events() for cached in found[:limit]]
         return ListSessionsResponse(sessions=page, next_page_token=next_page(page) if len(page) < len(found) else None)
 
     async def list_events(
@@ -214,6 +211,11 @@ class InMemorySessionService(BaseSessionService):
         if cached is None:
             raise SessionNotFound(*key)
         return cached
+
+
+def _position(session: CachedSession) -> tuple[float, str, str]:
+    """Its place in a listing."""
+    return session.update_time, session.key.user_id, session.key.session_id
 
 
 def _done(call: Coroutine[Any, Any, T]) -> T:
