@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
@@ -59,27 +59,22 @@ _log = logging.getLogger("greenroom.server")
 _APP, _USER, _NONE = "greenroom-readiness", "nobody", "none"
 
 
+@dataclass(slots=True)
 class Readiness:
     """Checks the stores: writes to those of sessions and artifacts, and searches the memory store.
 
     Anybody may ask, so all requests within `cache_seconds` share one check.
     """
 
-    def __init__(
-        self,
-        sessions: BaseSessionService,
-        artifacts: BaseArtifactService,
-        memory: BaseMemoryService,
-        *,
-        timeout_seconds: float = 2.0,
-        cache_seconds: float = 1.0,
-    ) -> None:
-        self._sessions, self._artifacts, self._memory = sessions, artifacts, memory
-        self._timeout_seconds = timeout_seconds
-        self._cache_seconds = cache_seconds
-        self._lock = asyncio.Lock()
-        self._failing: list[str] = []
-        self._check_at = 0.0
+    sessions: BaseSessionService
+    artifacts: BaseArtifactService
+    memory: BaseMemoryService
+    _: KW_ONLY
+    timeout_seconds: float = 2.0
+    cache_seconds: float = 1.0
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _failing: list[str] = field(default_factory=list[str], init=False)
+    _check_at: float = field(default=0.0, init=False)
 
     async def failing_stores(self) -> list[str]:
         """Names of the stores that fail or time out."""
@@ -88,12 +83,12 @@ class Readiness:
                 checks = {"sessions": self._write_session, "artifacts": self._write_artifact, "memory": self._search}
                 answers = await asyncio.gather(*(self._answers(name, check) for name, check in checks.items()))
                 self._failing = [name for name, is_ready in zip(checks, answers, strict=True) if not is_ready]
-                self._check_at = time.monotonic() + self._cache_seconds
+                self._check_at = time.monotonic() + self.cache_seconds
             return self._failing
 
     async def _answers(self, name: str, check: Callable[[], Awaitable[None]]) -> bool:
         try:
-            async with asyncio.timeout(self._timeout_seconds):
+            async with asyncio.timeout(self.timeout_seconds):
                 await check()
         except Exception as error:  # stores, also third-party ones, raise any error when they are unavailable
             _log.warning("the store of %s does not answer: %s: %s", name, type(error).__name__, error)
@@ -101,16 +96,16 @@ class Readiness:
         return True
 
     async def _write_session(self) -> None:
-        session = await self._sessions.create_session(app_name=_APP, user_id=_USER)
-        await self._sessions.delete_session(app_name=_APP, user_id=_USER, session_id=session.id)
+        session = await self.sessions.create_session(app_name=_APP, user_id=_USER)
+        await self.sessions.delete_session(app_name=_APP, user_id=_USER, session_id=session.id)
 
     async def _write_artifact(self) -> None:
         key: dict[str, Any] = {"app_name": _APP, "user_id": _USER, "session_id": uuid4().hex, "filename": _NONE}
-        await self._artifacts.save_artifact(**key, artifact=Part(text="1"))
-        await self._artifacts.delete_artifact(**key)
+        await self.artifacts.save_artifact(**key, artifact=Part(text="1"))
+        await self.artifacts.delete_artifact(**key)
 
     async def _search(self) -> None:
-        await self._memory.search_memory(app_name=_APP, user_id=_USER, query=_NONE, limit=1)
+        await self.memory.search_memory(app_name=_APP, user_id=_USER, query=_NONE, limit=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -65,30 +66,22 @@ def run_end(ended: RunEnded) -> bytes:
     return b"event: end\ndata: %b\n\n" % record
 
 
+@dataclass(kw_only=True, slots=True)
 class EventFrames:
     """Encodes a subscription as SSE frames. run_id None: all runs of the session, without end. for_adk: omits internal
     events, since ADK's clients take an event without content for an agent's final event."""
 
-    def __init__(
-        self,
-        attachment: Attachment,
-        *,
-        end: EndFrame,
-        run_id: str | None,
-        keep_alive_seconds: float,
-        for_adk: bool = False,
-    ) -> None:
-        self._attachment = attachment
-        self._end = end
-        self._run_id = run_id
-        self._keep_alive_seconds = keep_alive_seconds
-        self._for_adk = for_adk
-        self._last_seq = 0
+    attachment: Attachment
+    end: EndFrame
+    run_id: str | None
+    keep_alive_seconds: float
+    for_adk: bool = False
+    last_seq: int = field(default=0, init=False)
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """The bytes of each write, until the run ends or for ever. Sends a comment when idle."""
         while True:
-            batch = await self._attachment.next_batch(idle_seconds=self._keep_alive_seconds)
+            batch = await self.attachment.next_batch(idle_seconds=self.keep_alive_seconds)
             if not batch:
                 yield KEEP_ALIVE
                 continue
@@ -96,15 +89,15 @@ class EventFrames:
             is_over = False
             for item in batch:
                 if isinstance(item, RunEnded):
-                    out.append(self._end(item))
-                    is_over = self._run_id is not None
+                    out.append(self.end(item))
+                    is_over = self.run_id is not None
                     continue
-                self._last_seq = item.seq or self._last_seq
-                if self._for_adk and item.event.is_internal():
+                self.last_seq = item.seq or self.last_seq
+                if self.for_adk and item.event.is_internal():
                     continue
                 if item.seq is None:
                     out.append(b"data: %b\n\n" % item.json)
-                elif halves := _halves(item.event) if self._for_adk else ():
+                elif halves := _halves(item.event) if self.for_adk else ():
                     out += [_event_frame(item.seq, wire.encode(half)) for half in halves]
                 else:
                     out.append(_event_frame(item.seq, item.json))
@@ -116,12 +109,12 @@ class EventFrames:
 
     def stopping(self) -> bytes:
         """The last frame if the server stops before the run ends; it says where to resume."""
-        if self._end is run_end:  # a comment: this stream has frames for stored events and ends only
-            return b"retry: 1000\n: the server is stopping; resume with Last-Event-ID: %d\n\n" % self._last_seq
-        path = f"/runs/{self._run_id}/events"
-        detail = f"The server is stopping; the run continues. Read it from {path}, after {self._last_seq}"
+        if self.end is run_end:  # a comment: this stream has frames for stored events and ends only
+            return b"retry: 1000\n: the server is stopping; resume with Last-Event-ID: %d\n\n" % self.last_seq
+        path = f"/runs/{self.run_id}/events"
+        detail = f"The server is stopping; the run continues. Read it from {path}, after {self.last_seq}"
         stopping = problem(Unavailable.__name__, Unavailable.status, detail)
-        where = {"path": path, "lastEventId": str(self._last_seq)}
+        where = {"path": path, "lastEventId": str(self.last_seq)}
         return _error_frame(Unavailable.__name__, detail, {**stopping, "resume": where})
 
 

@@ -105,14 +105,12 @@ class ModelDay(NamedTuple):
     day: int
 
 
+@dataclass(slots=True)
 class ModelUsage:
     """Calls and the sum of what they reported."""
 
-    __slots__ = ("calls", "reported")
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.reported = GenerateContentResponseUsageMetadata()
+    calls: int = 0
+    reported: GenerateContentResponseUsageMetadata = field(default_factory=GenerateContentResponseUsageMetadata)
 
 
 class Account(NamedTuple):

@@ -8,6 +8,7 @@ alone, so another user's run is reported as not found.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -71,14 +72,12 @@ _ACCESSES: Mapping[Operation, frozenset[Access]] = {
 }
 
 
+@dataclass(slots=True)
 class Permissions:
     """An identity, limited by the endpoint's access: open endpoints can't read, and reading ones can't write."""
 
-    __slots__ = ("access", "identity")
-
-    def __init__(self, identity: Identity, access: Access) -> None:
-        self.identity = identity
-        self.access: Access = access
+    identity: Identity
+    access: Access
 
     def check(self, operation: Operation, app_name: str, user_id: str | None) -> None:
         """Raises Forbidden."""

@@ -275,7 +275,7 @@ def _stream(
 ) -> StreamReply:
     """run_id None: a session's stream, which continues when a run ends."""
     frames = EventFrames(
-        attachment,
+        attachment=attachment,
         end=end,
         run_id=run_id,
         keep_alive_seconds=context.settings.keep_alive_seconds,
