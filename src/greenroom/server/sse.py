@@ -7,7 +7,7 @@ the session's log; partial events have none, since they are not stored.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -26,8 +26,6 @@ from greenroom.server.access.authorization import AuthorizedRuns
 from greenroom.server.replies import problem, problem_of_run
 
 KEEP_ALIVE = b": keep-alive\n\n"
-
-EndFrame = Callable[[RunEnded], bytes]
 
 
 def _event_frame(seq: int, json: bytes) -> bytes:
@@ -68,11 +66,10 @@ def run_end(ended: RunEnded) -> bytes:
 
 @dataclass(kw_only=True, slots=True)
 class EventFrames:
-    """Encodes a subscription as SSE frames. run_id None: all runs of the session, without end. for_adk: omits internal
-    events, since ADK's clients take an event without content for an agent's final event."""
+    """Encodes a subscription as SSE frames. run_id None: all runs of the session, without end. for_adk: as ADK
+    ends streams, and without internal events, since its clients take one without content for an agent's final event."""
 
     attachment: Attachment
-    end: EndFrame
     run_id: str | None
     keep_alive_seconds: float
     for_adk: bool = False
@@ -89,7 +86,7 @@ class EventFrames:
             is_over = False
             for item in batch:
                 if isinstance(item, RunEnded):
-                    out.append(self.end(item))
+                    out.append(adk_end(item) if self.for_adk else run_end(item))
                     is_over = self.run_id is not None
                     continue
                 self.last_seq = item.seq or self.last_seq
@@ -109,7 +106,7 @@ class EventFrames:
 
     def stopping(self) -> bytes:
         """The last frame if the server stops before the run ends; it says where to resume."""
-        if self.end is run_end:  # a comment: this stream has frames for stored events and ends only
+        if not self.for_adk:  # a comment: this stream has frames for stored events and ends only
             return b"retry: 1000\n: the server is stopping; resume with Last-Event-ID: %d\n\n" % self.last_seq
         path = f"/runs/{self.run_id}/events"
         detail = f"The server is stopping; the run continues. Read it from {path}, after {self.last_seq}"

@@ -32,7 +32,7 @@ from greenroom.runs.watch import RunWatch
 from greenroom.server.replies import AnyReply, Reply, StreamReply, failure_reply
 from greenroom.server.request_body import wait_for_disconnect
 from greenroom.server.request_context import RequestContext
-from greenroom.server.sse import KEEP_ALIVE, EndFrame, EventFrames, WithRunEnds, adk_end, run_end
+from greenroom.server.sse import KEEP_ALIVE, EventFrames, WithRunEnds
 
 _log = logging.getLogger("greenroom.server")
 
@@ -78,7 +78,7 @@ async def run_sse(context: RequestContext) -> AnyReply:
     request = _run_request(context)
     started, attachment = await _start(context, request)
     cancel = when_client_leaves(context, started.id, request.on_disconnect)
-    return _stream(context, attachment, end=adk_end, run_id=started.id, when_client_leaves=cancel, for_adk=True)
+    return _stream(context, attachment, run_id=started.id, when_client_leaves=cancel, for_adk=True)
 
 
 def failure_of(run: Run) -> Reply | None:
@@ -187,7 +187,7 @@ async def run_events(context: RequestContext) -> AnyReply:
         key = SessionKey(found.app_name, found.user_id, found.session_id)
         return await _page(context, key, found.after_seq if after is None else after, run_id=found.id)
     attachment = await context.engine.attach(context.path["run_id"], after=after)
-    return _stream(context, attachment, end=run_end, run_id=context.path["run_id"])
+    return _stream(context, attachment, run_id=context.path["run_id"])
 
 
 async def session_events(context: RequestContext) -> AnyReply:
@@ -198,7 +198,7 @@ async def session_events(context: RequestContext) -> AnyReply:
         return await _page(context, key, after)
     session = await context.find_session(key)
     attachment = WithRunEnds(context.engine, context.engine.attach_to_session(key, after=after), session, after=after)
-    return _stream(context, attachment, end=run_end, run_id=None)
+    return _stream(context, attachment, run_id=None)
 
 
 async def _start(context: RequestContext, request: AgentRunRequest) -> tuple[Run, Attachment]:
@@ -268,7 +268,6 @@ def _stream(
     context: RequestContext,
     attachment: Attachment,
     *,
-    end: EndFrame,
     run_id: str | None,
     when_client_leaves: Callable[[], None] | None = None,
     for_adk: bool = False,
@@ -276,7 +275,6 @@ def _stream(
     """run_id None: a session's stream, which continues when a run ends."""
     frames = EventFrames(
         attachment=attachment,
-        end=end,
         run_id=run_id,
         keep_alive_seconds=context.settings.keep_alive_seconds,
         for_adk=for_adk,
