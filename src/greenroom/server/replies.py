@@ -106,7 +106,7 @@ def problem_of_run(error: RunError) -> JsonObject:
     return problem(error.code, HTTPStatus(error.status or HTTPStatus.INTERNAL_SERVER_ERROR), error.message)
 
 
-def status_reply(status: HTTPStatus, *, detail: str | None = None, headers: dict[str, str] | None = None) -> Reply:
+def status_reply(status: HTTPStatus, *, headers: dict[str, str] | None = None) -> Reply:
     """A problem document for errors without a class: unknown paths, wrong methods, bugs."""
-    document = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail or status.phrase}
+    document = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": status.phrase}
     return Reply(value=document, status=int(status), media_type=MEDIA_TYPE, headers=headers or {})
