@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections import deque
 
 from greenroom.records.session import SessionKey
 from greenroom.telemetry.span import Trace, TraceListener
@@ -45,29 +45,23 @@ class InMemoryTraceStore(TraceStore):
     def __init__(self, *, with_content: bool = True, most_traces: int = 1000) -> None:
         """with_content: whether requests, replies, arguments and results are shown."""
         self._with_content = with_content
-        self._most_traces = most_traces
-        self._traces: OrderedDict[int, Trace] = OrderedDict()
-        self._next = 0
+        self._traces: deque[Trace] = deque(maxlen=most_traces)
 
     def trace_ended(self, trace: Trace) -> None:
-        if trace.root is None:
-            return
-        self._traces[self._next] = trace
-        self._next += 1
-        if len(self._traces) > self._most_traces:
-            self._traces.popitem(last=False)
+        if trace.root is not None:
+            self._traces.append(trace)
 
     async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
         spans = [
             span
-            for trace in self._traces.values()
+            for trace in self._traces
             if trace.run.key.session_id == session_id and _may_see(trace.run.key, app_name, user_id)
             for span in self._records(trace)
         ]
         return spans_for_display(spans[-SPANS_SHOWN:])
 
     async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
-        for trace in reversed(self._traces.values()):
+        for trace in reversed(self._traces):
             if _may_see(trace.run.key, app_name, user_id):
                 for span in reversed(self._records(trace)):
                     if span.event_id == event_id:
@@ -75,8 +69,7 @@ class InMemoryTraceStore(TraceStore):
         return None
 
     async def forget(self, key: SessionKey) -> None:
-        for number in [number for number, trace in self._traces.items() if trace.run.key == key]:
-            del self._traces[number]
+        self._traces = deque((trace for trace in self._traces if trace.run.key != key), self._traces.maxlen)
 
     def _records(self, trace: Trace) -> list[SpanRecord]:
         return span_records(trace, with_content=self._with_content)
