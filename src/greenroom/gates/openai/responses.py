@@ -301,7 +301,7 @@ async def create_response(context: RequestContext) -> AnyReply:
 
 
 async def get_response(context: RequestContext) -> AnyReply:
-    run, seq = await _find(context)
+    run, seq = await _find(context, context.path["response_id"])
     if not context.query["stream"]:
         reply, run = (await _stored(context, run, seq))[:2]
         return Reply(value=reply.response(run))
@@ -359,18 +359,14 @@ async def _stored(
 
 
 async def cancel_response(context: RequestContext) -> AnyReply:
-    run, seq = await _find(context)
+    run, seq = await _find(context, context.path["response_id"])
     run = await context.engine.cancel(run.id, reason="requested by a client")
     reply, run = (await _stored(context, run, seq))[:2]
     return Reply(value=reply.response(run))
 
 
-async def _find(context: RequestContext) -> tuple[Run, int]:
+async def _find(context: RequestContext, response_id: str) -> tuple[Run, int]:
     """The run of a response, and the sequence number before its message. Raises RunNotFound."""
-    return await _find_by_id(context, context.path["response_id"])
-
-
-async def _find_by_id(context: RequestContext, response_id: str) -> tuple[Run, int]:
     found = _ID.fullmatch(response_id)
     if found is None:
         raise RunNotFound(response_id)
@@ -388,7 +384,7 @@ async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[Agen
         newest = next(at for at in range(len(items), 0, -1) if is_from_agent(items[at - 1]))
         items = items[newest:]
     if previous is not None:
-        before, _ = await _find_by_id(context, previous)
+        before, _ = await _find(context, previous)
         if before.app_name != body.model:
             detail = f"That response is of the model {before.app_name!r}"
             raise InvalidRequest(detail, location=("body", "previous_response_id"))
