@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from greenroom.errors import NotFound, SessionExists, SessionNotFound
@@ -34,6 +34,7 @@ from greenroom.sessions.cached_session import (
     to_frozen,
 )
 from greenroom.sessions.service import BaseSessionService, StoredEvent
+from greenroom.sqlite.transaction import completed
 
 T = TypeVar("T")
 
@@ -50,16 +51,16 @@ class InMemorySessionService(BaseSessionService):
         """Of each session before its first event; a fork has its parent's."""
 
     def create_session_sync(self, **options: Any) -> Session:
-        return _done(self.create_session(**options))
+        return completed(self.create_session(**options))
 
     def get_session_sync(self, **options: Any) -> Session | None:
-        return _done(self.get_session(**options))
+        return completed(self.get_session(**options))
 
     def list_sessions_sync(self, **options: Any) -> ListSessionsResponse:
-        return _done(self.list_sessions(**options))
+        return completed(self.list_sessions(**options))
 
     def delete_session_sync(self, **options: Any) -> None:
-        _done(self.delete_session(**options))
+        completed(self.delete_session(**options))
 
     async def create_session(
         self,
@@ -216,12 +217,3 @@ class InMemorySessionService(BaseSessionService):
 def _position(session: CachedSession) -> tuple[float, str, str]:
     """Its place in a listing."""
     return session.update_time, session.key.user_id, session.key.session_id
-
-
-def _done(call: Coroutine[Any, Any, T]) -> T:
-    """The result of a method that never waits."""
-    try:
-        call.send(None)
-    except StopIteration as done:
-        return done.value
-    raise AssertionError("a session in memory is never waited for")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import sqlite3
 
 T = TypeVar("T")
 
