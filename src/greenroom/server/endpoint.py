@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from types import NoneType
+from typing import Any, TypeAlias, get_args, get_origin
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -49,14 +50,17 @@ MAX_ID_BYTES = 1024
 
 @dataclass(frozen=True)
 class Query:
-    """A query parameter. type: anything msgspec converts a string to, or a list of strings if it is repeatable."""
+    """A query parameter. type: anything msgspec converts a string to, or a list of such, for one that is repeatable."""
 
     name: str
     type: Any
     description: str
     _: KW_ONLY
     default: Any = None
-    is_repeatable: bool = False
+
+    @cached_property
+    def is_repeatable(self) -> bool:
+        return get_origin(self.type) is list
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class Header:
 class Endpoint:
     """An HTTP endpoint. path: `{name}` is one segment, in which slashes are encoded; `{name:path}` may contain slashes.
 
-    body: its type, bytes where the handler reads it, or None; with body_is_optional, an empty body becomes None.
+    body: its type, bytes where the handler reads it, or None; with `| None`, an empty body becomes None.
     aliases: other paths of the endpoint.
     replies, media_type: type and media type of a successful response, for the OpenAPI document. streams: type of the
     data of events, for endpoints that also answer with a stream. is_stream: always a stream; `replies` is then one
@@ -90,7 +94,6 @@ class Endpoint:
     summary: str
     _: KW_ONLY
     body: Any = None
-    body_is_optional: bool = False
     query: tuple[Query, ...] = ()
     headers: tuple[Header, ...] = ()
     replies: Any = None
@@ -114,6 +117,10 @@ class Endpoint:
         if self.body is not None:
             found |= dict.fromkeys((TooLarge, UnsupportedEncoding))
         return tuple(found)
+
+    @cached_property
+    def body_is_optional(self) -> bool:
+        return NoneType in get_args(self.body)
 
     @cached_property
     def decode_body(self) -> Callable[[bytes], Any]:
