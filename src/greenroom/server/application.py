@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from functools import cache, partial
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,12 +36,13 @@ from greenroom.server.app_logs import AppLogs
 from greenroom.server.cross_origin import OriginGuard
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
-from greenroom.server.inspection import content_policy, run_metrics, trace_export, trace_store_beside
+from greenroom.server.inspection import content_policy, trace_export, trace_store_beside
 from greenroom.server.request_context import Readiness, ServerState
 from greenroom.server.router import Router
 from greenroom.server.settings import GateName, ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
+from greenroom.telemetry.run_metrics import RunMetrics
 
 if TYPE_CHECKING:
     from greenroom.telemetry.otlp import OtlpExport
@@ -105,7 +107,7 @@ def create_app(
         sessions.usage.prices = PriceTable.load(settings.prices)
     content = content_policy(settings.traced_content)
     traces = trace_store_beside(sessions, with_content=content.in_debug)
-    metrics = run_metrics()
+    metrics = RunMetrics() if find_spec("prometheus_client") is not None else None
     export = trace_export(with_content=content.in_export)
     authenticator = rate = None
     if settings.auth.is_on:

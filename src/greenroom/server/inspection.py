@@ -1,17 +1,15 @@
-"""Creates the server's trace store, trace export and metrics."""
+"""Creates the server's trace store and trace export."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from greenroom.errors import ConfigurationError, MissingExtra
 from greenroom.runs.engine import postgres_uri_of
 from greenroom.server.settings import TracedContent
 from greenroom.sessions.service import BaseSessionService
-from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.traces.store import InMemoryTraceStore, TraceStore
 
 if TYPE_CHECKING:
@@ -54,11 +52,6 @@ def trace_store_beside(sessions: BaseSessionService, *, with_content: bool) -> T
 
         return PostgresTraceStore(uri, with_content=with_content)
     return InMemoryTraceStore(with_content=with_content)
-
-
-def run_metrics() -> RunMetrics | None:
-    """The metrics of runs; None without prometheus_client."""
-    return RunMetrics() if find_spec("prometheus_client") is not None else None
 
 
 def trace_export(*, with_content: bool) -> OtlpExport | None:
