@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
@@ -117,7 +117,7 @@ class StepReader:
             self.usage.add(event.usage_metadata)
         return self._in_order(self._steps(event))
 
-    def _in_order(self, steps: list[Step]) -> list[Step]:
+    def _in_order(self, steps: Iterable[Step]) -> list[Step]:
         ready: list[Step] = []
         for step in steps:
             current = self._current
@@ -138,46 +138,43 @@ class StepReader:
                 ready += self._in_order(waiting)
         return ready
 
-    def _steps(self, event: Event) -> list[Step]:
-        steps: list[Step] = []
+    def _steps(self, event: Event) -> Iterator[Step]:
         if event.author == "user" or event.is_internal():
-            pass
-        elif event.partial:
-            self._add_partial(event, steps)
-        else:
-            self._add_complete(event, steps)
-        return steps
+            return
+        parts = (event.content.parts if event.content is not None else None) or ()
+        if event.partial:
+            yield from self._partial_steps(event, parts)
+            return
+        if event.actions.state_delta:
+            yield StateStep(event.actions.state_delta)
+        yield from self._complete_steps(event, parts)
+        if parts:
+            yield MessageEnd(event.id)
 
-    def _add_partial(self, event: Event, steps: list[Step]) -> None:
-        for part in (event.content.parts if event.content is not None else None) or ():
+    def _partial_steps(self, event: Event, parts: Sequence[Part]) -> Iterator[Step]:
+        for part in parts:
             if part.text:
                 key = event.id, bool(part.thought)
                 self._said[key] = self._said.get(key, "") + part.text
-                steps.append(TextStep(event.id, event.author, part.text, key[1]))
+                yield TextStep(event.id, event.author, part.text, key[1])
 
-    def _add_complete(self, event: Event, steps: list[Step]) -> None:
-        if event.actions.state_delta:
-            steps.append(StateStep(event.actions.state_delta))
+    def _complete_steps(self, event: Event, parts: Sequence[Part]) -> Iterator[Step]:
         said = {thought: self._said.pop((event.id, thought), "") for thought in (False, True)}
-        parts = (event.content.parts if event.content is not None else None) or ()
         for part in parts:
             if part.text:
                 is_thought = bool(part.thought)
                 known = said[is_thought]
-                new = part.text.removeprefix(known) if part.text.startswith(known) else part.text
                 said[is_thought] = known.removeprefix(part.text)
-                if new:
-                    steps.append(TextStep(event.id, event.author, new, is_thought))
+                if new := part.text.removeprefix(known):
+                    yield TextStep(event.id, event.author, new, is_thought)
             elif part.function_call is not None:
                 call = part.function_call
                 is_open = call.id in (event.long_running_tool_ids or ())
-                steps.append(CallStep(event.id, event.author, call, is_open, call in requests_in(event)))
+                yield CallStep(event.id, event.author, call, is_open, call in requests_in(event))
             elif part.function_response is not None:
-                steps.append(ResponseStep(event.id, part.function_response))
+                yield ResponseStep(event.id, part.function_response)
             elif part.inline_data is not None or part.file_data is not None:
-                steps.append(MediaStep(event.id, part))
-        if parts:
-            steps.append(MessageEnd(event.id))
+                yield MediaStep(event.id, part)
 
 
 def as_object(value: Any) -> JsonObject:
