@@ -250,7 +250,7 @@ async def test_times_in_milliseconds_become_seconds(server: Serving) -> None:
     assert (compaction["startTimestamp"], compaction["endTimestamp"]) == (1771000001.5, 1771000002.5)
 
 
-async def test_ids_have_their_prefixes_and_are_random_uuids(server: Serving) -> None:
+async def test_ids_have_their_prefixes_and_are_uuids_of_version_4(server: Serving) -> None:
     uuid4 = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
     session = (await server.client.post(SESSIONS)).json()
     assert re.fullmatch(uuid4, session["id"])
