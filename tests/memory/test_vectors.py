@@ -13,6 +13,8 @@ from greenroom.embeddings.embeddings import BaseEmbeddings
 from greenroom.errors import ModelError
 from greenroom.memory.from_uri import memory_service_from_uri
 from greenroom.memory.service import BaseMemoryService
+from greenroom.memory.signatures import NONE
+from greenroom.postgres.connection import connect
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
@@ -168,6 +170,62 @@ async def test_nearest_are_those_of_a_whole_scan(uri: str) -> None:
         hits += len({*exact} & {*await _found(memory, query, limit=5)})
     await memory.close()
     assert hits >= 0.9 * 50
+
+
+_COPY_ENTRY = """
+    INSERT INTO memories (owner, source, id, seconds, data)
+    SELECT owner, 'another', $1, seconds, replace(data, 'first', $1) FROM memories WHERE data LIKE '%first%'
+"""
+_COPY_VECTOR = """
+    INSERT INTO memory_vectors (entry, owner, model, signature, vector)
+    SELECT number, memories.owner, model, signature, vector FROM memories, memory_vectors WHERE memories.id = $1 LIMIT 1
+"""
+
+
+async def test_what_another_process_commits_late_is_found(postgres_uri: str, embeddings: _Topics) -> None:
+    """Entries with lesser numbers than those that were read already."""
+    memory = memory_service_from_uri(postgres_uri, embeddings=embeddings)
+    await _add(memory, "first")
+    assert await _found(memory, "puppy") == ["first"]
+    connection = await connect(postgres_uri)
+    async with connection.transaction():
+        await connection.execute(_COPY_ENTRY, "late")
+        await connection.execute(_COPY_VECTOR, "late")
+        await _add(memory, "second")
+        for _ in range(2):
+            assert {*await _found(memory, "puppy")} == {"first", "second"}
+    assert {*await _found(memory, "puppy")} == {"first", "second", "late"}
+    await connection.execute(_COPY_ENTRY, "without vector")
+    await _add(memory, "third")
+    assert {*await _found(memory, "puppy")} == {"first", "second", "late", "third"}
+    await connection.execute(_COPY_VECTOR, "without vector")
+    assert {*await _found(memory, "puppy")} == {"first", "second", "late", "third", "without vector"}
+    await connection.close()
+    await memory.close()
+
+
+def test_signatures_that_are_read_again_are_kept_once() -> None:
+    known = NONE.extended([(1, b"a" * 8), (3, b"c" * 8)], read_to=100, repeated=[3])
+    known = known.extended([(3, b"c" * 8), (2, b"b" * 8)], read_to=101)
+    assert (known.entries, known.bits) == ([1, 3, 2], b"a" * 8 + b"c" * 8 + b"b" * 8)
+
+
+async def test_vectors_of_the_earlier_release_are_found(postgres_uri: str, embeddings: _Topics) -> None:
+    """Its table has no numbers of transactions. It may run on beside this one."""
+    memory = memory_service_from_uri(postgres_uri, embeddings=embeddings)
+    await _add(memory, "a dog", "a bike")
+    await memory.close()
+    connection = await connect(postgres_uri)
+    await connection.execute("ALTER TABLE memory_vectors DROP COLUMN changed")
+    services = [memory_service_from_uri(postgres_uri, embeddings=_Topics()) for _ in range(3)]
+    for found in await asyncio.gather(*(_found(service, "puppy") for service in services)):
+        assert found == ["a dog", "a bike"]
+    await connection.execute(_COPY_ENTRY.replace("first", "a dog"), "late")
+    await connection.execute(_COPY_VECTOR, "late")
+    for service in services:
+        assert {*await _found(service, "puppy")} == {"a dog", "a bike", "late"}
+        await service.close()
+    await connection.close()
 
 
 async def test_postgresql_without_pgvector_searches_words(

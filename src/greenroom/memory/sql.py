@@ -30,6 +30,7 @@ from greenroom.memory.entries import (
     words_of_entry,
 )
 from greenroom.memory.service import BaseMemoryService
+from greenroom.memory.signatures import NONE, Owner, SignatureCache, Signatures
 from greenroom.memory.words import words_of_query
 from greenroom.records import wire
 from greenroom.records.event import Event
@@ -47,6 +48,8 @@ _log = logging.getLogger("greenroom.memory")
 _read_entry = wire.decoder(MemoryEntry)
 
 _MAX_CANDIDATES = 1000
+_CANDIDATES = 200
+"""So many entries are ranked by their whole vectors, if not more are wanted."""
 
 _FUSED = 50
 """So many entries of each ranking are united, if not more are wanted."""
@@ -95,7 +98,6 @@ _WITHOUT_VECTOR = """
     FROM memories WHERE number > ? ORDER BY number LIMIT 256
 """
 
-Owner = tuple[str, str]
 Statement = tuple[str, tuple[Any, ...]]
 Rows = list[tuple[Any, ...]]
 T = TypeVar("T")
@@ -113,6 +115,7 @@ class SqlMemoryService(BaseMemoryService):
     def __init__(self, database: SqliteDatabase | PostgresDatabase, embeddings: BaseEmbeddings | None) -> None:
         """database: opened for this service, which closes it."""
         self._database = database
+        self._cache = database.companion(SignatureCache, SignatureCache)
         self._embeddings: BaseEmbeddings | None = embeddings
         self._filling: asyncio.Task[None] | None = None
         self._closed = False
@@ -122,14 +125,38 @@ class SqlMemoryService(BaseMemoryService):
         """Stores the vector of an entry, unless it has one of this model. which: a condition with the values `key`."""
 
     @abstractmethod
+    def _signature(self, vector: array[float]) -> bytes:
+        """The signs in whole 64-bit words, as `_read_signatures` has those of stored vectors."""
+
+    @abstractmethod
+    def _read_signatures(self, owner: Owner, model: str, known: Signatures, vector: array[float]) -> Search[Signatures]:
+        """Extends what is known of the owner's vectors, of as many components, by those that were stored since."""
+
+    @abstractmethod
+    def _by_cosine(self, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:
+        """Those of the entries that have a vector of this model, nearest first."""
+
     def _nearest(self, owner: Owner, model: str, vector: array[float], limit: int) -> Search[list[int]]:
-        """Numbers of the owner's entries, by the cosine of their vectors of this model."""
+        """Numbers of the owner's entries, by the cosine of their vectors of this model.
+
+        The signs of the components, one bit each, are kept in memory. They are compared with the query's for all
+        entries of the user, and the nearest of those are ranked by their whole vectors.
+        """
+        signature = self._signature(vector)
+        while True:
+            known = self._cache.get(owner, model)
+            extended = yield from self._read_signatures(owner, model, known, vector)
+            self._cache.put(owner, model, known, extended)
+            near = extended.nearest(signature, max(_CANDIDATES, limit))
+            if not near:
+                return []
+            best = yield from self._by_cosine(near, model, vector)
+            if known is NONE or 2 * len(best) > len(near):
+                return best[:limit]
+            self._cache.drop(owner, model)  # most of what is nearest was deleted
 
     async def _prepare_vectors(self) -> None:
         """Creates what vectors are stored in, or unsets `_embeddings`. Called before they are used."""
-
-    def _forget_cached_vectors(self) -> None:
-        """Called when entries that are older than others got vectors."""
 
     async def _use_embeddings(self) -> BaseEmbeddings | None:
         await self._prepare_vectors()
@@ -158,7 +185,7 @@ class SqlMemoryService(BaseMemoryService):
         except GreenroomError as error:
             _log.warning("earlier memories are found by words only: %s", error)
         if added:
-            self._forget_cached_vectors()
+            self._cache.clear()  # entries that are older than others got vectors
 
     async def add_session_to_memory(self, session: Session) -> None:
         owner = (session.app_name, session.user_id)
@@ -227,13 +254,21 @@ class SqlMemoryService(BaseMemoryService):
         return [_read_entry(found[entry].encode()) for entry in best if entry in found]
 
     async def _run(self, search: Search[T]) -> T:
+        """Each step in a thread: it may compare 200,000 signatures."""
+        found: list[T] = []
+
+        def step(rows: Rows | None) -> Statement | None:
+            try:
+                return search.send(rows) if rows is not None else next(search)
+            except StopIteration as end:
+                found.append(end.value)
+                return None
+
         rows: Rows | None = None
-        try:
-            while True:
-                query, arguments = search.send(rows) if rows is not None else next(search)
-                rows = await self._database.fetch(query, *arguments)
-        except StopIteration as end:
-            return end.value
+        while statement := await asyncio.to_thread(step, rows):
+            query, arguments = statement
+            rows = await self._database.fetch(query, *arguments)
+        return found[0]
 
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         await self._database.execute_all(_delete(_OF_OWNER, app_name, user_id))
