@@ -71,6 +71,26 @@ async def test_messages_of_a_running_session_queue_and_stop_cancels(world: World
     await expect(page.get_by_text("Cancelled", exact=True)).to_be_visible()
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_the_buttons_of_a_running_session_stay_in_their_column(world: World, width: int) -> None:
+    session = await make_session(world.server, "slow", f"narrow-{width}", ["hello"])
+    path = f"apps/slow/sessions/{session}"
+    if width == 1280:  # the inspector makes the column narrow
+        events = (await world.server.client.get(f"/apps/slow/users/user/sessions/{session}/events")).json()["events"]
+        path += f"?event={events[-1]['id']}"
+    page = await world.open(path, width=width)
+    for _ in range(3):
+        await send(page, "count")
+    form = await page.get_by_role("form", name="Message").bounding_box()
+    assert form is not None
+    for name in ("Stop", "Enqueue"):
+        button = page.get_by_role("button", name=name)
+        await expect(button).to_be_in_viewport(ratio=1)
+        box = await button.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= form["x"] + form["width"]
+
+
 async def test_an_approval_is_answered_once_in_either_tab_and_remembered(world: World) -> None:
     session = await make_session(world.server, "desk", "approval", ["delete"])
     path = f"apps/desk/sessions/{session}"
