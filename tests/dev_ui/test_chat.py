@@ -91,6 +91,22 @@ async def test_the_buttons_of_a_running_session_stay_in_their_column(world: Worl
         assert box["x"] + box["width"] <= form["x"] + form["width"]
 
 
+async def test_a_text_runs_in_the_direction_of_its_first_letter(world: World) -> None:
+    session = await make_session(world.server, "desk", "hebrew", ["שלום world"])
+    page = await world.open(f"apps/desk/sessions/{session}")
+    first_and_last = """bubble => {
+      const text = document.createTreeWalker(bubble, NodeFilter.SHOW_TEXT).nextNode();
+      return [0, text.length - 1].map(at => {
+        const range = document.createRange();
+        range.setStart(text, at);
+        range.setEnd(text, at + 1);
+        return range.getBoundingClientRect().x;
+      });
+    }"""
+    first, last = await page.locator(".user-bubble").evaluate(first_and_last)
+    assert first > last
+
+
 async def test_an_approval_is_answered_once_in_either_tab_and_remembered(world: World) -> None:
     session = await make_session(world.server, "desk", "approval", ["delete"])
     path = f"apps/desk/sessions/{session}"
