@@ -34,6 +34,23 @@ def test_an_agent_on_a_server_answers(served_cli: Cli) -> None:
     assert shown.stderr == f"app parrot, user user, session talk\nuser:\nparrot:\nuser:\n{output}"
 
 
+def test_a_root_agent_of_any_kind_answers(cli: Cli) -> None:
+    workflow = """
+        from greenroom import Event, Workflow
+
+
+        def answer(node_input: str) -> Event:
+            return Event(message=node_input.upper())
+
+
+        root_agent = Workflow(name="flow", edges=[("START", answer)])
+    """
+    cli.write("agents/flow/agent.py", workflow)
+    with served(cli, "agents") as (url, _, _):
+        done = cli("run", "flow", "hello", "--session", "s", "--url", url)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "HELLO\n", "session s\nflow:\n")
+
+
 def test_conversations_of_a_server_are_listed_by_user(served_cli: Cli) -> None:
     for session in ("one", "two"):
         served_cli("run", "parrot", "hi", "--session", session, "--user", "ada")

@@ -14,7 +14,7 @@ from platformdirs import user_state_path
 from greenroom.cli.event_lines import EventLines
 from greenroom.cli.server_flags import client_for
 from greenroom.cli.terminal import is_debugging, note, output, show_error
-from greenroom.errors import SessionNotFound
+from greenroom.errors import AppNotFound, SessionNotFound
 from greenroom.records.event import Event
 
 if TYPE_CHECKING:
@@ -139,7 +139,9 @@ async def _opened(client: AsyncClient, app: str, user: str, session_id: str | No
             if begun.events:
                 note(f"Continuing session {session_id!r}")
             return session_id
-    await client.get_app_info(app)  # sessions can be opened for apps that aren't there
+    known = await client.list_apps()
+    if app not in known:  # sessions can be opened for apps that aren't there
+        raise AppNotFound(app, known)
     session = await client.create_session(app_name=app, user_id=user, session_id=session_id)
     note(f"session {session.id}")
     return session.id
