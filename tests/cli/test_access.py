@@ -48,6 +48,15 @@ def test_a_folder_with_keys_is_served_to_who_has_one(cli: Cli) -> None:
     assert "never" not in next(line for line in listed.splitlines() if "laptop" in line)
 
 
+def test_a_listed_id_is_whole_on_a_narrow_terminal(cli: Cli) -> None:
+    made = cli("keys", "create", "agents", "--user", "somebody.with.a.long.name@example.com", "--name", "a laptop")
+    key_id = made.stdout.split("_")[1]
+    listed = cli("keys", "list", "agents", COLUMNS="40").stdout
+    assert key_id in listed.split()
+    assert "somebody.with.a.long.name@example.com" in listed
+    assert cli("keys", "revoke", key_id, "agents").returncode == 0
+
+
 def test_other_machines_are_let_in_only_with_keys_or_by_a_word(cli: Cli) -> None:
     refused = cli("serve", "agents", "--host", "0.0.0.0", "--port", "0")
     assert refused.returncode == 1

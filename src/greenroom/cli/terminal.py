@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     output: Console
     notes: Console
 
+_UNLIMITED = 100_000
+"""Columns of a line that is never broken."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -65,7 +68,9 @@ def _console(name: str) -> Console:
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, wrapped: str = "") -> None:
-    """wrapped: the column whose texts may go over several lines."""
+    """wrapped: the column whose texts may go over several lines. Without one, a row may be longer than a line of the
+    terminal: an id that is cut off can't be copied."""
+    from rich.segment import Segments
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -73,7 +78,9 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, wrappe
         table.add_column(column, no_wrap=column != wrapped)
     for row in rows:
         table.add_row(*map(printable, row))
-    _console("output").print(table)
+    console = _console("output")
+    options = console.options if wrapped else console.options.update(max_width=_UNLIMITED)
+    console.print(Segments(console.render(table, options)))
 
 
 def show_error(error: BaseException) -> None:
