@@ -114,6 +114,29 @@ async def test_two_clients_see_the_same_stream(serve: Serve) -> None:
         reader.drop()
 
 
+async def test_the_end_of_a_stream_holds_the_record_that_the_run_has(serve: Serve) -> None:
+    server = await serve(echo())
+    session = await server.new_session("echo")
+    body = {**MESSAGE, "customMetadata": {"ticket": 7}}
+    headers = {"idempotency-key": "k-1", "traceparent": f"00-{'1' * 32}-{'2' * 16}-01"}
+    run_id = (await server.client.post(f"{session}/runs", json=body, headers=headers)).json()["id"]
+    await server.wait_for_status(run_id, "succeeded")
+    record = (await server.client.get(f"/runs/{run_id}")).json()
+    assert record["idempotencyKey"] == "k-1"
+    reader = await attached(server, run_id)
+    end = frames_of(b"".join(await reader.chunks()))[-1]
+    assert (end.event, end.data) == ("end", record)
+    follower = await server.connect()
+    await follower.request("GET", f"{session}/events", STREAM)
+    assert (await follower.head())[0] == 200
+    followed = b""
+    while b"event: end" not in followed:
+        followed += await follower.chunk()
+    assert frames_of(followed)[-1].data == record
+    for connection in (reader, follower):
+        connection.drop()
+
+
 async def test_an_event_is_encoded_once_for_the_store_and_all_readers(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,13 @@ from greenroom.server.replies import problem, problem_of_run
 
 KEEP_ALIVE = b": keep-alive\n\n"
 
+_INTERNAL_FIELDS = frozenset({"request", "request_digest", "asked", "traceparent", "caller"})
+
+
+def public_record(run: Run) -> Run:
+    """The run's record without internal fields."""
+    return Run(**{field: getattr(run, field) for field in Run.__struct_fields__ if field not in _INTERNAL_FIELDS})
+
 
 def _event_frame(seq: int, json: bytes) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (seq, json)
@@ -58,7 +65,7 @@ def _error_frame(code: str, message: str, problem: JsonObject) -> bytes:
 
 def run_end(ended: RunEnded) -> bytes:
     """A frame of type `end` with the run's record, and `problem` if it failed."""
-    record = wire.encode(ended.run)
+    record = wire.encode(public_record(ended.run))
     if ended.run.error is not None:
         record = b'%b,"problem":%b}' % (record[:-1], wire.encode(problem_of_run(ended.run.error)))
     return b"event: end\ndata: %b\n\n" % record

@@ -32,7 +32,7 @@ from greenroom.runs.watch import RunWatch
 from greenroom.server.replies import AnyReply, Reply, StreamReply, failure_reply
 from greenroom.server.request_body import wait_for_disconnect
 from greenroom.server.request_context import RequestContext
-from greenroom.server.sse import KEEP_ALIVE, EventFrames, WithRunEnds
+from greenroom.server.sse import KEEP_ALIVE, EventFrames, WithRunEnds, public_record
 
 _log = logging.getLogger("greenroom.server")
 
@@ -41,7 +41,6 @@ PAGE_LIMIT = 1000
 CHANGES_SECONDS = 0.1
 """Pause between two writes of a stream of run records, in which changes of one run become one."""
 
-_INTERNAL_FIELDS = frozenset({"request", "request_digest", "asked", "traceparent", "caller"})
 _RUN_ID = re.compile(INVOCATION_ID)
 
 
@@ -106,7 +105,7 @@ async def _start_in_background(
         traceparent=context.headers.get("traceparent"),
         attach=False,
     )
-    return Reply(value=_public(started), status=202, headers={"location": f"/runs/{quote(started.id, safe='')}"})
+    return Reply(value=public_record(started), status=202, headers={"location": f"/runs/{quote(started.id, safe='')}"})
 
 
 async def edit_event(context: RequestContext) -> AnyReply:
@@ -152,7 +151,7 @@ async def list_runs(context: RequestContext) -> AnyReply:
 
 async def _list_page(context: RequestContext, where: RunFilter, **options: Any) -> ListRunsResponse:
     page = await context.engine.list_runs(where, **options)
-    page.runs = [_public(run) for run in page.runs]
+    page.runs = [public_record(run) for run in page.runs]
     return page
 
 
@@ -166,17 +165,19 @@ async def _run_changes(
     while True:
         yield b"event: snapshot\ndata: %b\n\n" % wire.encode(page)
         while (batch := await watch.next_batch(idle_seconds=context.settings.keep_alive_seconds)) is not None:
-            yield b"".join(b"data: %b\n\n" % wire.encode(_public(run)) for run in batch) or KEEP_ALIVE
+            yield b"".join(b"data: %b\n\n" % wire.encode(public_record(run)) for run in batch) or KEEP_ALIVE
             await asyncio.sleep(CHANGES_SECONDS)
         page = await list_page()
 
 
 async def get_run(context: RequestContext) -> AnyReply:
-    return Reply(value=_public(await context.engine.get(context.path["run_id"])))
+    return Reply(value=public_record(await context.engine.get(context.path["run_id"])))
 
 
 async def cancel_run(context: RequestContext) -> AnyReply:
-    return Reply(value=_public(await context.engine.cancel(context.path["run_id"], reason="requested by a client")))
+    return Reply(
+        value=public_record(await context.engine.cancel(context.path["run_id"], reason="requested by a client"))
+    )
 
 
 async def run_events(context: RequestContext) -> AnyReply:
@@ -227,11 +228,6 @@ def _check(request: AgentRunRequest) -> None:
 def _idempotency_key(context: RequestContext) -> str | None:
     """The header's value; an empty one counts as missing."""
     return context.headers.get("idempotency-key") or None
-
-
-def _public(record: Run) -> Run:
-    """The run's record without internal fields."""
-    return Run(**{field: getattr(record, field) for field in Run.__struct_fields__ if field not in _INTERNAL_FIELDS})
 
 
 def _cancels(context: RequestContext, requested: OnDisconnect | None) -> bool:
