@@ -27,6 +27,17 @@ _SEVERAL = b","
 _REMEMBERED = 100
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]+)(?::\d*)?")
 
+_EXPOSED_HEADERS = (
+    "x-run-id",
+    "x-next-page-token",
+    "location",
+    "retry-after",
+    "www-authenticate",
+    "content-disposition",
+    "mcp-session-id",
+)
+"""Headers of responses that pages of other origins may read, besides those that each page may."""
+
 
 class OriginGuard:
     """Admits requests with an allowed `Host` and no `Origin`, the server's own or a listed one; adds CORS headers.
@@ -51,7 +62,7 @@ class OriginGuard:
                 allow_methods=cors.methods,
                 allow_headers=cors.headers,
                 allow_credentials=cors.allow_credentials,
-                expose_headers=("x-run-id", "x-next-page-token", "location"),
+                expose_headers=_EXPOSED_HEADERS,
                 max_age=cors.max_age,
             )
 
