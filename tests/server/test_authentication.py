@@ -143,6 +143,20 @@ async def test_a_stream_ends_when_its_key_is_revoked(serve: Serve, keys: ApiKeyF
     await server.wait_for_status(headers["x-run-id"], "succeeded")
 
 
+async def test_an_idle_stream_ends_when_its_key_is_revoked(serve: Serve, keys: ApiKeyFile) -> None:
+    server = await serve(auth=AuthSettings(keys=str(keys.path)))
+    made, key = keys.create(name="", subject="ann", scopes=["run", "read"])
+    server.client.headers["x-api-key"] = key
+    session = await server.new_session("echo")
+    connection = await server.connect()
+    await connection.request("GET", f"{session}/events", {"accept": "text/event-stream", "x-api-key": key})
+    assert (await connection.head())[0] == 200
+    keys.revoke(made.id)
+    async with asyncio.timeout(3):  # before the first keep-alive, which comes after 15 s
+        with pytest.raises(asyncio.IncompleteReadError):
+            await connection.chunk()
+
+
 async def test_the_last_use_is_written_down(serve: Serve, keys: ApiKeyFile) -> None:
     server = await serve(auth=AuthSettings(keys=str(keys.path)))
     made, key = keys.create(name="", subject="ann", scopes=["read"])

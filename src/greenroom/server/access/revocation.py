@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,14 +34,34 @@ def close_when_revoked(reply: AnyReply, authenticator: Authenticator, identity: 
 async def _pieces(
     pieces: AsyncGenerator[bytes], authenticator: Authenticator, identity: Identity
 ) -> AsyncGenerator[bytes]:
-    check_at = 0.0
-    async with contextlib.aclosing(pieces):
-        async for piece in pieces:
-            if (now := time.monotonic()) >= check_at:
-                check_at = now + CHECK_SECONDS
-                if not await authenticator.is_still_good(identity):
-                    raise Unauthenticated(_REASON)
-            yield piece
+    waiting: asyncio.Timeout | None = None
+
+    async def watch() -> None:
+        while await authenticator.is_still_good(identity):
+            await asyncio.sleep(CHECK_SECONDS)
+        if waiting is not None:
+            waiting.reschedule(0)  # an idle stream has no piece until its next keep-alive
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        async with contextlib.aclosing(pieces):
+            while not watching.done():
+                try:
+                    async with asyncio.timeout(None) as waiting:
+                        piece = await anext(pieces, None)
+                except TimeoutError:
+                    if waiting is not None and waiting.expired():
+                        break
+                    raise
+                finally:
+                    waiting = None
+                if piece is None:
+                    return
+                if not watching.done():
+                    yield piece
+        raise Unauthenticated(_REASON)
+    finally:
+        watching.cancel()
 
 
 async def _talk(
