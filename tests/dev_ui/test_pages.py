@@ -6,6 +6,8 @@ import asyncio
 import json
 import logging
 import re
+import shlex
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -174,6 +176,16 @@ async def test_a_server_with_keys_asks_for_one_and_returns(world: World, tmp_pat
         await expect(page).to_have_url(re.compile("/agents.app=desk"))
         await page.goto("about:blank")
     world.problems[:] = [problem for problem in world.problems if "401" not in problem]
+
+
+async def test_the_command_on_the_sign_in_page_makes_a_key(world: World, tmp_path: Path) -> None:
+    page = await world.open("sign-in")
+    shown = await page.locator("details pre").text_content()
+    assert shown is not None
+    command = [sys.executable, "-m", *shlex.split(shown), "--keys", str(tmp_path / "keys.db")]
+    made = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    printed, _ = await made.communicate()
+    assert printed.startswith(b"gr_")
 
 
 async def test_the_theme_and_the_user_are_remembered(world: World) -> None:

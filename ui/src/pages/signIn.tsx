@@ -51,7 +51,7 @@ export function SignInPage() {
         <details>
           <summary>Where do I get a key?</summary>
           <p>On the server, this command creates one:</p>
-          <pre className="wrapped example">greenroom keys create --user ann --scopes run,read,debug</pre>
+          <pre className="wrapped example">greenroom keys create --user ann --scopes run read debug</pre>
         </details>
       </form>
     </main>
