@@ -188,6 +188,21 @@ async def test_the_command_on_the_sign_in_page_makes_a_key(world: World, tmp_pat
     assert printed.startswith(b"gr_")
 
 
+async def test_who_signs_in_sees_their_own_sessions(world: World, tmp_path: Path) -> None:
+    keys = Keys(tmp_path / "keys.db")
+    async with serving(create_app(agents=[desk()], settings=ServerSettings(auth=keys.auth))) as server:
+        page = await world.open(f"{server.url}/dev-ui/apps/desk")
+        await page.get_by_label("Key", exact=True).fill(keys("ann lee", "run", "read"))
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_role("button", name="ann lee")).to_be_visible()
+        await expect(page.get_by_text("No sessions yet.")).to_be_visible()
+        await page.goto(f"{server.url}/dev-ui/")
+        await expect(page).to_have_url(re.compile("/apps/desk.user=ann"))
+        await expect(page.get_by_text("No sessions yet.")).to_be_visible()
+        await page.goto("about:blank")
+    world.problems[:] = [problem for problem in world.problems if "401" not in problem]
+
+
 async def test_the_theme_and_the_user_are_remembered(world: World) -> None:
     page = await world.open("settings", color_scheme="light")
     await page.get_by_label("Dark").check()

@@ -234,12 +234,15 @@ async def test_a_browser_signs_in_and_out(server: Serving, keys: ApiKeyFile) -> 
         foreign = await browser.post("/sign-in", json={"key": key}, headers={"origin": "https://evil.example"})
         assert foreign.status_code == 403
         reply = await browser.post("/sign-in", json={"key": f" {key} "}, headers={"origin": server.url})
-        assert reply.status_code == 200
+        assert (reply.status_code, reply.json()) == (200, {"userId": "ann"})
         assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(reply.headers["set-cookie"].split("; "))
         assert (await browser.get(SESSIONS)).status_code == 200
         assert (await browser.get("/apps/echo/users/bob/sessions")).status_code == 403
-        await browser.post("/sign-in", json={"key": ""})
+        assert (await browser.post("/sign-in", json={"key": ""})).json() == {"userId": None}
         assert (await browser.get(SESSIONS)).status_code == 401
+        for scopes in (["admin"], ["read", "app:echo"]):
+            _, of_many = keys.create(name="", subject="ann", scopes=scopes)
+            assert (await browser.post("/sign-in", json={"key": of_many})).json() == {"userId": None}
 
 
 async def test_signing_in_where_nobody_is_asked_keeps_no_key(serve: Serve) -> None:

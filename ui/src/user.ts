@@ -16,3 +16,11 @@ export function setChosenUser(user: string): void {
 export function userSearch(user = chosenUser()): { readonly user?: string } {
   return user === DEFAULT_USER ? {} : { user };
 }
+
+/** An address of this page; one of an app that names no user gets the chosen one. */
+export function withChosenUser(address: string): string {
+  const { pathname, search, searchParams } = new URL(address, location.origin);
+  const user = chosenUser();
+  if (user === DEFAULT_USER || !pathname.startsWith("/apps/") || searchParams.has("user")) return address;
+  return `${pathname}${search === "" ? "?" : `${search}&`}user=${encodeURIComponent(user)}`;
+}

@@ -352,7 +352,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/sign-in", server.sign_in_page, "server", "open", "Redirects to the page to sign in with a key",
         status=307),
     Endpoint("POST", "/sign-in", server.sign_in, "server", "open",
-        "Store a key in a cookie; an empty key deletes the cookie", body=server.SignInRequest,
+        "Store a key in a cookie; an empty key deletes the cookie", body=server.SignInRequest, replies=server.SignedIn,
         errors=(InvalidRequest, Unauthenticated, Unavailable)),
     Endpoint("GET", "/", server.redirect, "server", "open", "Redirects any method to the web page",
         aliases=("/dev-ui",), status=307, takes_any_method=True),

@@ -1087,6 +1087,11 @@ export type SignInRequest = {
   readonly key: string;
 };
 
+export type SignedIn = {
+  /** The only user that the key acts for; None if it acts for several, or if nobody has signed in. */
+  readonly userId?: string;
+};
+
 /** Snake case, as ADK's UI reads it. Ids are hex text, times nanoseconds since the epoch; parent_span_id None for the root. No attribute is null. */
 export type SpanRecord = {
   /** The operation. */

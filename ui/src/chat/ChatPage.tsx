@@ -6,6 +6,7 @@ import { ErrorLine } from "../components/ErrorLine";
 import { NoApps } from "./NoApps";
 import { NewSession } from "./NewSession";
 import { SessionPane } from "./SessionPane";
+import { userSearch } from "../user";
 import "../styles/timeline.css";
 import "../styles/cards.css";
 import "../styles/composer.css";
@@ -20,7 +21,7 @@ export function ChatPage() {
   const queries = useQueryClient();
   const first = apps.data?.find((one) => !one.error)?.name;
   useEffect(() => {
-    if (app === "" && first !== undefined) void navigate({ to: "/apps/$app", params: { app: first }, replace: true });
+    if (app === "" && first !== undefined) void navigate({ to: "/apps/$app", params: { app: first }, search: userSearch(), replace: true });
   }, [app, first, navigate]);
   useEffect(() => {
     document.title = app === "" ? "greenroom" : `${app} · greenroom`;

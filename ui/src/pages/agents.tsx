@@ -11,6 +11,7 @@ import { Markdown } from "../components/Markdown";
 import "../inspector/inspector.css";
 import { Facts } from "../inspector/Parts";
 import { useIsDark } from "../media";
+import { userSearch } from "../user";
 import { AppLog } from "./AppLog";
 import type { Search } from "./filters";
 import { remedyOf } from "./remedy";
@@ -185,7 +186,7 @@ function AppDetail({ app, mayEdit }: { app: AppInfo; mayEdit: boolean }) {
             <Link className="button link" to="/runs" search={{ app: app.name }}>
               Runs
             </Link>
-            <Link className="button primary link" to="/apps/$app" params={{ app: app.name }}>
+            <Link className="button primary link" to="/apps/$app" params={{ app: app.name }} search={userSearch()}>
               Chat
             </Link>
           </>

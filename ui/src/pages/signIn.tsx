@@ -1,8 +1,10 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useRouter, useSearch } from "@tanstack/react-router";
+import type { SignedIn } from "greenroom-client";
 import { useId, useState } from "react";
 import { call, listApps } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
+import { setChosenUser, withChosenUser } from "../user";
 import "./pages.css";
 
 /** Stores an API key or a token in a cookie, and returns to the page that needed it. */
@@ -14,13 +16,15 @@ export function SignInPage() {
   const id = useId();
   const signIn = useMutation({
     mutationFn: async () => {
-      await call("POST", "/sign-in", { key: key.trim() });
+      const { userId } = await call<SignedIn>("POST", "/sign-in", { key: key.trim() });
       await listApps();
+      // Other users' sessions would only be refused.
+      if (typeof userId === "string") setChosenUser(userId);
     },
     onSuccess: async () => {
       queries.clear();
       // Addresses of this page only: no other site's.
-      await router.navigate({ to: next?.startsWith("/") && !next.startsWith("//") ? next : "/" });
+      await router.navigate({ to: next?.startsWith("/") && !next.startsWith("//") ? withChosenUser(next) : "/" });
     },
   });
   return (

@@ -7,7 +7,7 @@ import time
 
 from greenroom.errors import Unavailable
 from greenroom.records.base import Record
-from greenroom.server.access.identity import COOKIE
+from greenroom.server.access.identity import ADMIN, APP_PREFIX, COOKIE
 from greenroom.server.replies import AnyReply, Reply
 from greenroom.server.request_context import RequestContext
 from greenroom.version import __version__
@@ -55,7 +55,14 @@ class SignInRequest(Record, kw_only=True):
     key: str
 
 
+class SignedIn(Record, kw_only=True, omit_defaults=False):
+    """user_id: the only user that the key acts for; None if it acts for several, or if nobody has signed in."""
+
+    user_id: str | None = None
+
+
 async def sign_in(context: RequestContext) -> AnyReply:
+    signed_in = SignedIn()
     body: SignInRequest = context.body
     key = body.key.strip()
     attributes = ["Path=/", "HttpOnly", "SameSite=Strict"]
@@ -69,4 +76,6 @@ async def sign_in(context: RequestContext) -> AnyReply:
             key = ""  # authentication is off
         elif identity.expires_at is not None:
             attributes.append(f"Max-Age={max(int(identity.expires_at - time.time()), 0)}")
-    return Reply(value=None, headers={"set-cookie": "; ".join([f"{COOKIE}={key}", *attributes])})
+        if not any(scope == ADMIN or scope.startswith(APP_PREFIX) for scope in identity.scopes):
+            signed_in.user_id = identity.subject
+    return Reply(value=signed_in, headers={"set-cookie": "; ".join([f"{COOKIE}={key}", *attributes])})
