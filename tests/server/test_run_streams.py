@@ -137,6 +137,27 @@ async def test_the_end_of_a_stream_holds_the_record_that_the_run_has(serve: Serv
         connection.drop()
 
 
+async def test_a_session_stream_breaks_off_when_the_session_is_deleted(serve: Serve) -> None:
+    agent, model = held()
+    server = await serve(agent)
+    session = await server.new_session("held")
+    follower = await server.connect()
+    await follower.request("GET", f"{session}/events", STREAM)
+    assert (await follower.head())[0] == 200
+    await server.client.post(f"{session}/runs", json=MESSAGE)
+    await until(lambda: model.calls)
+    assert (await server.client.delete(session)).status_code == 200
+    await server.client.post(session)  # its events are not those of the stream
+    model.let_go()
+    streamed = b""
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.IncompleteReadError):
+            while True:
+                streamed += await follower.chunk()
+    *_, end = frames_of(streamed)
+    assert (end.event, end.data["status"]) == ("end", "cancelled")
+
+
 async def test_an_event_is_encoded_once_for_the_store_and_all_readers(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from greenroom.errors import SessionNotFound
 from greenroom.event_streams.stream import EventStream, LiveItem, RunEnded, StreamItem, Subscription
 from greenroom.records.session import SessionKey
 
@@ -47,6 +48,11 @@ class InProcessEventStream(EventStream):
         self._subscriptions.setdefault(key, []).append(subscription)
         return subscription
 
+    def end(self, key: SessionKey) -> None:
+        self._being_written.pop(key, None)
+        for subscription in self._subscriptions.get(key, ()):
+            subscription.end()
+
     def unsubscribe(self, key: SessionKey, subscription: _InProcessSubscription) -> None:
         readers = self._subscriptions.get(key)
         if readers is not None and subscription in readers:
@@ -68,6 +74,7 @@ class _InProcessSubscription(Subscription):
         "_bytes",
         "_delivered_at",
         "_dropped",
+        "_is_over",
         "_is_urgent",
         "_items",
         "_key",
@@ -88,6 +95,7 @@ class _InProcessSubscription(Subscription):
         self._loop = asyncio.get_running_loop()
         self._items: deque[LiveItem] = deque()
         self._bytes = 0
+        self._is_over = False
         self._is_urgent = False
         self._dropped = False
         self._delivered_at = 0.0
@@ -122,12 +130,14 @@ class _InProcessSubscription(Subscription):
         if not self._is_urgent and (not self._items or self._loop.time() < self._delivered_at + GATHER_SECONDS):
             await self._wait(idle_seconds)
         self._delivered_at = self._loop.time()
-        self._is_urgent = False
+        self._is_urgent = self._is_over
         self._bytes = 0
         if self._dropped:
             self._dropped = False
-            self._is_urgent = bool(self._items)
+            self._is_urgent = bool(self._items) or self._is_over
             return None
+        if self._is_over and not self._items:
+            raise SessionNotFound(*self._key)
         batch = list(self._items)
         self._items.clear()
         return batch
@@ -157,6 +167,12 @@ class _InProcessSubscription(Subscription):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def end(self) -> None:
+        """Marks the session as deleted. Readers of one run get its end."""
+        if self._run_id is None:
+            self._is_over = self._is_urgent = True
+            self._wake()
 
     def close(self) -> None:
         self._is_urgent = True

@@ -55,7 +55,7 @@ class Subscription(ABC):
     @abstractmethod
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem] | None:
         """All items that are ready; empty after `idle_seconds` without one; None when items were dropped because this
-        reader was too slow."""
+        reader was too slow. Raises SessionNotFound, after the last item, when the session was deleted."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -72,6 +72,10 @@ class EventStream(ABC):
     @abstractmethod
     def subscribe(self, key: SessionKey, *, run_id: str | None = None, with_user_events: bool = True) -> Subscription:
         """Live items, of one run or of all. The partial events of an unfinished message come first."""
+
+    @abstractmethod
+    def end(self, key: SessionKey) -> None:
+        """Ends the subscriptions to all runs of a session that was deleted: a new one may get its id."""
 
 
 ReadLog: TypeAlias = Callable[[int], Awaitable[list[Event]]]

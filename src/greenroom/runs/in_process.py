@@ -223,6 +223,7 @@ class InProcessRunEngine(RunEngine):
             await self.credential_service.delete_requests(**where)
             await self.session_service.delete_session(**where)
             await self.run_store.delete_session(**where)
+            self._stream.end(key)
 
     async def delete_user(self, *, app_name: str, user_id: str) -> list[SessionKey]:
         listed = await self.session_service.list_sessions(app_name=app_name, user_id=user_id)

@@ -20,6 +20,7 @@ from greenroom.errors import (
     Forbidden,
     GreenroomError,
     InvalidRequest,
+    SessionNotFound,
     TooLarge,
     TooManyRequests,
     Unauthenticated,
@@ -267,7 +268,7 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
             await send({"type": "http.response.body", "body": last})
         elif reply.when_client_leaves is not None:
             reply.when_client_leaves()
-    except Unauthenticated as error:  # the body stays incomplete; a reconnect gets the 401
+    except (Unauthenticated, SessionNotFound) as error:  # the body stays incomplete; a reconnect gets the 401 or 404
         _log.info("a stream was ended: %s", error.detail)
     except Exception:  # the status was sent already; the client sees an incomplete body
         _log.exception("a stream failed")
