@@ -98,7 +98,7 @@ async def main():
 asyncio.run(main())
 """
     )
-    assert loaded & SDKS == {"sqlite3", "starlette", "uvicorn"}
+    assert loaded & SDKS == {"starlette", "uvicorn"}
 
 
 def test_the_command_line_answers_before_the_server_is_loaded() -> None:

@@ -63,7 +63,7 @@ class RemoteQueries:
     """Base of the queries of one operation. A session is created by `append`, which follows `create`."""
 
     service: ClassVar[str]
-    """Where the sessions are, in the words of errors."""
+    """The service's name in errors."""
 
     def __init__(self) -> None:
         self._new: CachedSession | None = None

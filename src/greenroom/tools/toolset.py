@@ -102,7 +102,7 @@ class BaseToolset(ABC):
 
 
 async def provided_headers(provider: HeaderProvider | None, context: ReadonlyContext | None) -> Mapping[str, str]:
-    """What the provider gives for this context; empty without one of both."""
+    """Returns the provider's headers for this context; none without one of both."""
     if provider is None or context is None:
         return {}
     given = provider(context)
