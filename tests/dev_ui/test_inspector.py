@@ -62,6 +62,13 @@ async def test_a_tools_event_shows_its_arguments_and_result(world: World) -> Non
     await expect(panel(page)).to_contain_text("Result of the tool")
 
 
+async def test_the_request_of_a_failed_model_call_is_shown_at_its_error(world: World) -> None:
+    page, events = await inspected(world, "failed", ["hello", "boom"], "desk", "request", nth=1)
+    assert events[-1]["errorCode"] == "ModelError"
+    await expect(panel(page)).to_contain_text('You are the agent "desk"')
+    await expect(panel(page)).to_contain_text("boom")
+
+
 async def test_a_message_leads_to_the_event_with_the_request(world: World) -> None:
     page, events = await inspected(world, "message", ["note"], "user", "request")
     await expect(panel(page)).to_contain_text("A message has no model request")

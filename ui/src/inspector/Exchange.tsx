@@ -11,7 +11,7 @@ import { ATTRIBUTE, decoded, isObject, objects, useEventSpan } from "./queries";
 /** The request as the model got it, or what a tool was called with. */
 export function Request(props: InspectorProps) {
   const { chosen } = props;
-  const span = useEventSpan(props.place, chosen.event.id, props.timeline.lastSeq);
+  const span = useEventSpan(props.place, chosen.event, props.timeline.lastSeq);
   if (span.isPending) return <p className="soft panel">Loading…</p>;
   if (span.error !== null) return <ErrorLine error={span.error} />;
   const request = decoded(span.attributes, ATTRIBUTE.request);
@@ -31,7 +31,7 @@ export function Request(props: InspectorProps) {
 
 /** The reply as the model sent it, or what a tool returned. */
 export function Reply(props: InspectorProps) {
-  const span = useEventSpan(props.place, props.chosen.event.id, props.timeline.lastSeq);
+  const span = useEventSpan(props.place, props.chosen.event, props.timeline.lastSeq);
   if (span.isPending) return <p className="soft panel">Loading…</p>;
   if (span.error !== null) return <ErrorLine error={span.error} />;
   const model = decoded(span.attributes, ATTRIBUTE.response);

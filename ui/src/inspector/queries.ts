@@ -1,6 +1,6 @@
 // What the inspector asks the server.
 import { type UseQueryResult, useQuery } from "@tanstack/react-query";
-import { GreenroomError, type JsonObject, type JsonValue } from "greenroom-client";
+import { type Event, GreenroomError, type JsonObject, type JsonValue } from "greenroom-client";
 import { type SessionPlace, client } from "../api";
 import { EVENT_ID, type SpanRecord, text } from "./spans";
 
@@ -18,11 +18,24 @@ export function useSpans(place: SessionPlace, seq: number): UseQueryResult<reado
 
 export type EventSpan = { readonly isPending: boolean; readonly error: Error | null; readonly attributes: JsonObject | null };
 
+/** The model call that failed a run: its span names the event that was to hold the reply, not the one of the error. */
+function failedCall(spans: readonly SpanRecord[], event: Event): SpanRecord | undefined {
+  if (event.errorCode === undefined) return undefined;
+  return spans.findLast(
+    ({ attributes }) =>
+      attributes["gcp.vertex.agent.invocation_id"] === event.invocationId &&
+      attributes["error.type"] !== undefined &&
+      attributes[ATTRIBUTE.request] !== undefined,
+  );
+}
+
 /** The attributes of an event's span: among the session's newest, or else asked for by itself. Null when none is stored. */
-export function useEventSpan(place: SessionPlace, eventId: string, seq: number): EventSpan {
+export function useEventSpan(place: SessionPlace, event: Event, seq: number): EventSpan {
+  const { id: eventId } = event;
   const spans = useSpans(place, seq);
   const ofEvent = spans.data?.filter((one) => one.attributes[EVENT_ID] === eventId) ?? [];
-  const found = ofEvent.find((one) => one.attributes[ATTRIBUTE.request] !== undefined) ?? ofEvent[0];
+  const found =
+    ofEvent.find((one) => one.attributes[ATTRIBUTE.request] !== undefined) ?? ofEvent[0] ?? failedCall(spans.data ?? [], event);
   const isOlder = found === undefined && (spans.data?.length ?? 0) >= MOST_SPANS;
   const older = useQuery({
     queryKey: ["event span", place.app, eventId],
