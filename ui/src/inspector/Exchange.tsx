@@ -66,7 +66,7 @@ function NoContent({ props, hasSpan, what }: { props: InspectorProps; hasSpan: b
     <Empty title={hasSpan ? `The ${what} was not recorded` : "No trace of this event is stored"}>
       <p>
         {hasSpan
-          ? "Its content is too long for a trace, or the server was started with --trace-content nowhere."
+          ? "Its content is too long for a trace, or the server was started with --traced-content nowhere."
           : "The event made no model or tool call, or its trace was dropped: the server keeps the newest ones."}
       </p>
     </Empty>
