@@ -155,7 +155,7 @@ async def test_a_page_token_is_ours_or_refused(server: ServerProcess) -> None:
                 reply = http.get(PLACE, params=query)
                 assert reply.status_code in (200, 422), reply.text
                 if (wrong := refused_for(reply)) is not None:
-                    assert wrong == ["query", "pageToken"]
+                    assert wrong == ["query", "page_token"]
                     tally["refused"] += 1
                 else:
                     found = [session["id"] for session in reply.json()]

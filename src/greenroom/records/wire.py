@@ -80,7 +80,7 @@ def read_page_token(token: str, *, keys: int) -> tuple[float, list[str]]:
     with contextlib.suppress(ValueError, msgspec.MsgspecError):
         time, found = _read_position(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     if len(found) != keys:
-        raise InvalidRequest("The page token is not one of ours", location=("query", "pageToken"))
+        raise InvalidRequest("The page token is not one of ours", location=("query", "page_token"))
     return time, found
 
 
