@@ -63,7 +63,7 @@ class RemoteQueries:
     """Base of the queries of one operation. A session is created by `append`, which follows `create`."""
 
     service: ClassVar[str]
-    """The service's name in errors."""
+    """Preposition and name of the service, for errors."""
 
     def __init__(self) -> None:
         self._new: CachedSession | None = None
