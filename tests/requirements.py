@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import NoReturn
 
 import pytest
@@ -13,3 +14,14 @@ def skip_or_fail(reason: str) -> NoReturn:
     if os.environ.get("GREENROOM_REQUIRE_ALL") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def browser_path() -> str:
+    """An installed Chromium, Chrome or Edge; skips the test, or fails it, without one."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge", "msedge")
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    return found or skip_or_fail("There is no Chromium, Chrome or Edge; `make browser` installs one")
+
+
+def browser_flags() -> list[str]:
+    return ["--no-sandbox"] if os.geteuid() == 0 else []

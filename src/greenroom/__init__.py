@@ -130,6 +130,9 @@ _HOMES = {
     "GoogleSearchTool UrlContextTool VertexAiSearchTool code_execution enterprise_web_search google_maps_grounding "
     "google_search url_context",
     "greenroom.tools.builtin.run_control": "exit_loop get_user_choice request_input",
+    "greenroom.tools.computer_use.computer": "BaseComputer ComputerEnvironment ComputerState",
+    "greenroom.tools.computer_use.playwright": "PlaywrightComputer",
+    "greenroom.tools.computer_use.toolset": "ComputerUseToolset",
     "greenroom.tools.environment": "BaseEnvironment EnvironmentToolset LocalEnvironment",
     "greenroom.tools.functions.authenticated_function_tool": "AuthenticatedFunctionTool",
     "greenroom.tools.functions.function_tool": "FunctionTool LongRunningFunctionTool",

@@ -228,6 +228,11 @@ from greenroom.tools.builtin.model_side import url_context as url_context
 from greenroom.tools.builtin.run_control import exit_loop as exit_loop
 from greenroom.tools.builtin.run_control import get_user_choice as get_user_choice
 from greenroom.tools.builtin.run_control import request_input as request_input
+from greenroom.tools.computer_use.computer import BaseComputer as BaseComputer
+from greenroom.tools.computer_use.computer import ComputerEnvironment as ComputerEnvironment
+from greenroom.tools.computer_use.computer import ComputerState as ComputerState
+from greenroom.tools.computer_use.playwright import PlaywrightComputer as PlaywrightComputer
+from greenroom.tools.computer_use.toolset import ComputerUseToolset as ComputerUseToolset
 from greenroom.tools.environment import BaseEnvironment as BaseEnvironment
 from greenroom.tools.environment import EnvironmentToolset as EnvironmentToolset
 from greenroom.tools.environment import LocalEnvironment as LocalEnvironment

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -15,10 +13,9 @@ from playwright.async_api import Browser, Page, async_playwright
 from greenroom.server.application import create_app
 from greenroom.server.routes import web_page
 from tests.dev_ui.apps import all_apps
-from tests.requirements import skip_or_fail
+from tests.requirements import browser_flags, browser_path, skip_or_fail
 from tests.server.serving import Serving, serving
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge", "msedge")
 TIMEOUT_MS = 10_000.0
 
 Opens: TypeAlias = Callable[..., Awaitable[Page]]
@@ -26,14 +23,11 @@ Opens: TypeAlias = Callable[..., Awaitable[Page]]
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        skip_or_fail("There is no Chromium, Chrome or Edge; `make browser` installs one")
+    found = browser_path()
     if not (web_page._BUILT / "index.html").exists():
         skip_or_fail("The dev UI is not built; `make ui` does it")
     async with async_playwright() as playwright:
-        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = await playwright.chromium.launch(executable_path=found, args=flags)
+        browser = await playwright.chromium.launch(executable_path=found, args=browser_flags())
         yield browser
         await browser.close()
 

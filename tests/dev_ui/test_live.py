@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -17,8 +15,8 @@ from greenroom.records.content import Blob, Content
 from greenroom.server.application import create_app
 from greenroom.testing.scripted_live_model import INTERRUPTED, Hears, LiveItem, Says, ScriptedLiveModel
 from tests.dev_ui.axe import serious_violations
-from tests.dev_ui.conftest import BROWSERS, TIMEOUT_MS
-from tests.requirements import skip_or_fail
+from tests.dev_ui.conftest import TIMEOUT_MS
+from tests.requirements import browser_flags, browser_path
 from tests.server.serving import Serving, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -28,12 +26,9 @@ FLAGS = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        skip_or_fail("There is no Chromium, Chrome or Edge; `make browser` installs one")
+    found = browser_path()
     async with async_playwright() as playwright:
-        flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-        browser = await playwright.chromium.launch(executable_path=found, args=flags)
+        browser = await playwright.chromium.launch(executable_path=found, args=[*FLAGS, *browser_flags()])
         yield browser
         await browser.close()
 
@@ -143,12 +138,9 @@ async def test_a_lost_connection_is_opened_again(browser: Browser, server: Servi
 
 
 async def test_what_the_browser_does_not_allow_is_said(server: Serving) -> None:
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        skip_or_fail("There is no Chromium, Chrome or Edge; `make browser` installs one")
+    found = browser_path()
     async with async_playwright() as playwright:
-        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = await playwright.chromium.launch(executable_path=found, args=flags)
+        browser = await playwright.chromium.launch(executable_path=found, args=browser_flags())
         page = await opened(browser, server)
         await page.get_by_role("button", name="Talk").click()
         await expect(page.get_by_text("microphone")).to_be_visible()

@@ -16,6 +16,7 @@ from greenroom.models.model import BaseLlm
 from greenroom.plugins.plugin import agents_of_app
 from greenroom.records.listings import AgentInfo, AppInfo
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
+from greenroom.tools.computer_use.toolset import ComputerUseToolset
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 
@@ -39,6 +40,7 @@ async def describe(app: App, *, language: str) -> AppInfo:
         root_agent_name=app.root_agent.name,
         description=app.root_agent.description,
         language=language,
+        is_computer_use=any(isinstance(tool, ComputerUseToolset) for agent in agents for tool in agent.tools),
         agents={info.name: info for info in infos},
         is_live=can_be_live(app),
     )

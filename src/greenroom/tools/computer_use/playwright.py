@@ -1,0 +1,244 @@
+"""A browser as a computer: Chromium, by Playwright."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from greenroom.errors import MissingExtra, ToolError
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.session import SessionKey
+from greenroom.tools.computer_use.computer import BaseComputer, ComputerEnvironment, ComputerState, Direction
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, BrowserContext, Page, Playwright
+
+ACTION_SECONDS = 15.0
+SETTLE_SECONDS = 0.5
+
+_KEYS = {
+    name.lower(): name
+    for name in (
+        "Alt", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowUp", "Backspace", "Control", "Delete", "End", "Enter",
+        "Escape", "Home", "Insert", "Meta", "PageDown", "PageUp", "Shift", "Tab", *(f"F{n}" for n in range(1, 13)),
+    )
+} | {
+    "return": "Enter", "ctrl": "Control", "command": "Meta", "cmd": "Meta", "esc": "Escape", "space": "Space",
+    "left": "ArrowLeft", "right": "ArrowRight", "up": "ArrowUp", "down": "ArrowDown",
+}  # fmt: skip
+"""Playwright's names of keys by those that models write, in lower case."""
+
+
+class PlaywrightComputer(BaseComputer):
+    """Chromium, with separate cookies and pages for each session. Raises MissingExtra without Playwright.
+
+    screen_size: of the page, in pixels. initial_url: of each session's first page. search_url: what `search` opens.
+    executable_path: of an installed Chromium, Chrome or Edge; None: the one that `playwright install chromium`
+    downloaded. browser_args: more arguments of its command line. max_sessions: beyond that number, the pages of the
+    session that was used longest ago are closed. settle_seconds: between an action and the look at its effect.
+    """
+
+    def __init__(
+        self,
+        *,
+        screen_size: tuple[int, int] = (1280, 800),
+        initial_url: str | None = None,
+        search_url: str = "https://www.google.com",
+        headless: bool = True,
+        executable_path: str | None = None,
+        browser_args: Sequence[str] = (),
+        max_sessions: int = 10,
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
+        self._screen_size = screen_size
+        self._initial_url, self._search_url = initial_url, search_url
+        self._headless, self._executable_path, self._browser_args = headless, executable_path, list(browser_args)
+        self._max_sessions = max_sessions
+        self._settle_seconds = settle_seconds
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._contexts: OrderedDict[SessionKey, BrowserContext] = OrderedDict()
+        self._context: BrowserContext | None = None
+
+    async def initialize(self) -> None:
+        """Raises MissingExtra, and Playwright's error if the browser can't be started."""
+        try:
+            from playwright.async_api import async_playwright
+        except ImportError as error:
+            raise MissingExtra("browser", "playwright") from error
+        self._loop = asyncio.get_running_loop()
+        self._playwright = await async_playwright().start()
+        try:
+            self._browser = await self._playwright.chromium.launch(
+                headless=self._headless, executable_path=self._executable_path, args=self._browser_args
+            )
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        browser, playwright = self._browser, self._playwright
+        self._browser = self._playwright = None
+        self._contexts.clear()
+        if self._loop is not asyncio.get_running_loop():
+            return  # the connection to the browser ended with its event loop
+        if browser is not None:
+            await browser.close()
+        if playwright is not None:
+            await playwright.stop()
+
+    async def prepare(self, tool_context: ToolContext) -> None:
+        """Selects the pages of the call's session, and starts a browser in place of one that has crashed."""
+        if self._browser is None or not self._browser.is_connected() or self._loop is not asyncio.get_running_loop():
+            await self.close()
+            await self.initialize()
+        assert self._browser is not None
+        key = tool_context.session.key
+        context = self._contexts.get(key)
+        if context is None:
+            width, height = self._screen_size
+            context = await self._browser.new_context(viewport={"width": width, "height": height})
+            context.set_default_timeout(ACTION_SECONDS * 1000)
+            self._contexts[key] = context
+            if self._initial_url is not None:
+                await (await context.new_page()).goto(self._initial_url)
+            if len(self._contexts) > self._max_sessions:
+                _, oldest = self._contexts.popitem(last=False)
+                await oldest.close()
+        self._contexts.move_to_end(key)
+        self._context = context
+
+    async def _page(self) -> Page:
+        """The newest page: links open others, and scripts close them."""
+        if self._context is None:
+            raise RuntimeError("PlaywrightComputer: call prepare() first")
+        return self._context.pages[-1] if self._context.pages else await self._context.new_page()
+
+    async def _act(self, action: Callable[[Page], Awaitable[object]] | None = None) -> ComputerState:
+        from playwright.async_api import Error
+
+        try:
+            if action is not None:
+                await action(await self._page())
+                await asyncio.sleep(self._settle_seconds)
+            page = await self._page()
+            with contextlib.suppress(Error):  # pages that load for ever are shown as they are
+                await page.wait_for_load_state(timeout=ACTION_SECONDS * 1000)
+            return ComputerState(screenshot=await page.screenshot(), url=page.url)
+        except Error as error:
+            raise ToolError(error.message.partition("\n")[0]) from error
+
+    async def screen_size(self) -> tuple[int, int]:
+        return self._screen_size
+
+    async def environment(self) -> ComputerEnvironment:
+        return ComputerEnvironment.ENVIRONMENT_BROWSER
+
+    async def current_state(self) -> ComputerState:
+        return await self._act()
+
+    async def open_web_browser(self) -> ComputerState:
+        return await self._act()
+
+    async def click_at(self, x: int, y: int) -> ComputerState:
+        return await self._act(lambda page: page.mouse.click(x, y))
+
+    async def double_click(self, x: int, y: int) -> ComputerState:
+        return await self._act(lambda page: page.mouse.dblclick(x, y))
+
+    async def triple_click(self, x: int, y: int) -> ComputerState:
+        return await self._act(lambda page: page.mouse.click(x, y, click_count=3))
+
+    async def middle_click(self, x: int, y: int) -> ComputerState:
+        return await self._act(lambda page: page.mouse.click(x, y, button="middle"))
+
+    async def right_click(self, x: int, y: int) -> ComputerState:
+        return await self._act(lambda page: page.mouse.click(x, y, button="right"))
+
+    async def hover_at(self, x: int, y: int) -> ComputerState:
+        return await self._act(lambda page: page.mouse.move(x, y))
+
+    async def type_text_at(
+        self, x: int, y: int, text: str, press_enter: bool = True, clear_before_typing: bool = True
+    ) -> ComputerState:
+        async def type_at(page: Page) -> None:
+            await page.mouse.click(x, y)
+            if clear_before_typing:
+                await page.keyboard.press("ControlOrMeta+A")
+                await page.keyboard.press("Delete")
+            await _type(page, text, press_enter)
+
+        return await self._act(type_at)
+
+    async def type_text(self, text: str, press_enter: bool = False) -> ComputerState:
+        return await self._act(lambda page: _type(page, text, press_enter))
+
+    async def scroll_document(self, direction: Direction) -> ComputerState:
+        width, height = self._screen_size
+        magnitude = (height if direction in ("up", "down") else width) // 2
+        return await self.scroll_at(width // 2, height // 2, direction, magnitude)
+
+    async def scroll_at(self, x: int, y: int, direction: Direction, magnitude: int) -> ComputerState:
+        sign = -1 if direction in ("up", "left") else 1
+
+        async def scroll(page: Page) -> None:
+            await page.mouse.move(x, y)
+            is_vertical = direction in ("up", "down")
+            await page.mouse.wheel(0 if is_vertical else sign * magnitude, sign * magnitude if is_vertical else 0)
+
+        return await self._act(scroll)
+
+    async def wait(self, seconds: int) -> ComputerState:
+        return await self._act(lambda page: page.wait_for_timeout(seconds * 1000))
+
+    async def go_back(self) -> ComputerState:
+        """Closes a page that a link opened, where no page was before it."""
+
+        async def back(page: Page) -> None:
+            if await page.go_back() is None and len(page.context.pages) > 1:
+                await page.close()
+
+        return await self._act(back)
+
+    async def go_forward(self) -> ComputerState:
+        return await self._act(lambda page: page.go_forward())
+
+    async def search(self) -> ComputerState:
+        return await self.navigate(self._search_url)
+
+    async def navigate(self, url: str) -> ComputerState:
+        return await self._act(lambda page: page.goto(url))
+
+    async def key_combination(self, keys: list[str]) -> ComputerState:
+        named = [_KEYS.get(key.strip().lower(), key) for key in keys]
+
+        async def press(page: Page) -> None:
+            pressed: list[str] = []
+            try:
+                for key in named:
+                    await page.keyboard.down(key)
+                    pressed.append(key)
+            finally:
+                for key in reversed(pressed):
+                    await page.keyboard.up(key)
+
+        return await self._act(press)
+
+    async def drag_and_drop(self, x: int, y: int, destination_x: int, destination_y: int) -> ComputerState:
+        async def drag(page: Page) -> None:
+            await page.mouse.move(x, y)
+            await page.mouse.down()
+            await page.mouse.move(destination_x, destination_y, steps=10)
+            await page.mouse.up()
+
+        return await self._act(drag)
+
+
+async def _type(page: Page, text: str, press_enter: bool) -> None:
+    await page.keyboard.type(text)
+    if press_enter:
+        await page.keyboard.press("Enter")
