@@ -58,6 +58,7 @@ _HOMES = {
     "greenroom.gates.a2a.app": "to_a2a",
     "greenroom.gates.a2a.card": "AgentCardBuilder",
     "greenroom.gates.a2a.executor": "A2aAgentExecutor A2aAgentExecutorConfig ExecuteInterceptor",
+    "greenroom.gates.mcp.agent": "to_mcp_server",
     "greenroom.invocation.compaction": "BaseEventsSummarizer EventsCompactionConfig LlmEventSummarizer",
     "greenroom.invocation.context": "InvocationContext",
     "greenroom.invocation.live_requests": "LiveRequestQueue",

@@ -92,6 +92,7 @@ from greenroom.gates.a2a.card import AgentCardBuilder as AgentCardBuilder
 from greenroom.gates.a2a.executor import A2aAgentExecutor as A2aAgentExecutor
 from greenroom.gates.a2a.executor import A2aAgentExecutorConfig as A2aAgentExecutorConfig
 from greenroom.gates.a2a.executor import ExecuteInterceptor as ExecuteInterceptor
+from greenroom.gates.mcp.agent import to_mcp_server as to_mcp_server
 from greenroom.invocation.compaction import BaseEventsSummarizer as BaseEventsSummarizer
 from greenroom.invocation.compaction import EventsCompactionConfig as EventsCompactionConfig
 from greenroom.invocation.compaction import LlmEventSummarizer as LlmEventSummarizer

@@ -85,7 +85,7 @@ def mcp_server(find: Find) -> Server[Any]:
         try:
             return await _Call(ctx, context, params).result()
         except GreenroomError as error:
-            return _failed(error.detail)
+            return failed_result(error.detail)
 
     async def list_resources(ctx: Context, params: Any) -> types.ListResourcesResult:
         context, named = find(ctx)
@@ -196,7 +196,7 @@ class _Call:
         for _ in range(MAX_ROUNDS):
             outcome = await self._run(message)
             if outcome.run.status is RunStatus.FAILED:
-                return _failed(outcome.run.error.message if outcome.run.error is not None else "The run failed")
+                return failed_result(outcome.run.error.message if outcome.run.error is not None else "The run failed")
             if not outcome.requests and not outcome.waiting:
                 return self._finished(outcome)
             questions = {name: question for name, call in outcome.requests.items() if (question := _question(call))}
@@ -213,7 +213,7 @@ class _Call:
                 )
                 parts.append(response_part(session, name, _answer(outcome.requests[name].name, answer)))
             message = Content(role="user", parts=parts)
-        return _failed(f"The agent has asked {MAX_ROUNDS} times")
+        return failed_result(f"The agent has asked {MAX_ROUNDS} times")
 
     async def _message(self) -> Content:
         """The user's message, or the answers of a repeated call."""
@@ -289,19 +289,19 @@ class _Call:
         content: list[Any] = [types.TextContent(text=outcome.text)] if outcome.text or not outcome.media else []
         structured = {"text": outcome.text, "session_id": self._key.session_id}
         return types.CallToolResult(
-            content=content + [_media(one) for one in outcome.media], structured_content=structured
+            content=content + [media_content(one) for one in outcome.media], structured_content=structured
         )
 
     def _unanswered(self, outcome: _Outcome) -> types.CallToolResult:
         calls = [*outcome.requests.values(), *outcome.waiting]
         asked = ", ".join(f"{call.name}({arguments_of(call)})" for call in calls)
-        return _failed(
+        return failed_result(
             f"{outcome.text}\nThe agent waits for a person's answer, which this client can't get: {asked}. It can be "
             f"given on the server, in the session {self._key.session_id}."
         )
 
 
-def _media(part: Part) -> Any:
+def media_content(part: Part) -> Any:
     blob = part.inline_data
     if blob is None or blob.data is None:
         return types.TextContent(text=link_to(part))
@@ -313,7 +313,7 @@ def _media(part: Part) -> Any:
     return types.TextContent(text=link_to(part))
 
 
-def _failed(text: str) -> types.CallToolResult:
+def failed_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text.strip())], is_error=True)
 
 
