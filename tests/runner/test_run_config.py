@@ -42,6 +42,21 @@ async def test_only_a_live_run_is_bidirectional() -> None:
     ]
 
 
+@pytest.mark.parametrize("spelled", ["sse", "SSE", StreamingMode.SSE])
+async def test_a_streaming_mode_may_be_spelled_as_text(spelled: Any) -> None:
+    talk = Talk(LlmAgent(name="poet", model=ScriptedModel(["roses are red"])))
+    events = await talk.say("a poem", run_config=RunConfig(streaming_mode=spelled))
+    assert [event.partial or False for event in events] == [True, True, True, False]
+
+
+def test_no_streaming_mode_means_none_and_an_unknown_one_is_refused() -> None:
+    none: Any = None
+    unknown: Any = "sometimes"
+    assert RunConfig(streaming_mode=none).streaming_mode is StreamingMode.NONE
+    with pytest.raises(ValueError, match="streaming_mode is one of NONE, SSE, BIDI, not 'sometimes'"):
+        RunConfig(streaming_mode=unknown)
+
+
 def add(a: int, b: int) -> int:
     return a + b
 

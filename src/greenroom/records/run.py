@@ -91,6 +91,8 @@ class RunConfig(Record, kw_only=True):
     def __post_init__(self) -> None:
         if self.max_llm_calls == sys.maxsize:
             raise ValueError("max_llm_calls is too large; zero means no limit")
+        if not isinstance(self.streaming_mode, StreamingMode):  # pyright: ignore[reportUnnecessaryIsInstance]
+            self.streaming_mode = _streaming_mode(self.streaming_mode)
 
     def over(self, base: RunConfig | None) -> RunConfig:
         """This configuration with the values of `base` wherever this one has the default."""
@@ -101,6 +103,14 @@ class RunConfig(Record, kw_only=True):
         return msgspec.structs.replace(
             base, **{name: value for name, value in given.items() if value != getattr(default, name)}
         )
+
+
+def _streaming_mode(given: object) -> StreamingMode:
+    """From a text as ADK spells it (`"sse"`), or None."""
+    try:
+        return StreamingMode("NONE" if given is None else str(given).upper())
+    except ValueError:
+        raise ValueError(f"streaming_mode is one of {', '.join(StreamingMode)}, not {given!r}") from None
 
 
 class SessionRunRequest(Record, kw_only=True):
