@@ -85,6 +85,9 @@ def test_a_missing_file_of_keys_is_not_taken_for_none(cli: Cli) -> None:
         (("--scopes", "everything"), "There is no scope 'everything'"),
         (("--scopes", "app:"), "There is no scope 'app:'"),
         (("--days", "0"), "--days must be more than 0"),
+        (("--days", "nan"), "--days must be more than 0"),
+        (("--days", "inf"), "at most 36500"),
+        (("--days", "1e12"), "at most 36500"),
     ],
 )
 def test_invalid_keys_are_reported(cli: Cli, given: tuple[str, ...], said: str) -> None:

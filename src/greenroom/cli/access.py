@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 keys_app = App(name="keys", help="API keys: who may call a server.")
 
+_MAX_DAYS = 36500
 _Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)]
 
 
@@ -63,7 +64,7 @@ def create_key(
     apps
         The only apps it reaches. Else: all.
     days
-        How long it is good. Else: until it is revoked.
+        How long it is good, up to 36500. Else: until it is revoked.
     keys
         The file of keys. Else: `DIR/.greenroom/keys.db`.
     """
@@ -74,8 +75,8 @@ def create_key(
             raise CallerError(f"There is no scope {scope!r}. Known: {', '.join(SCOPES)}, app:NAME, admin")
     if not user or any("\n" in text for text in (user, *scopes, *apps)):
         raise CallerError("Users, scopes and apps are names, on one line each")
-    if days is not None and days <= 0:
-        raise CallerError("--days must be more than 0")
+    if days is not None and not 0 < days <= _MAX_DAYS:  # NaN too is refused
+        raise CallerError(f"--days must be more than 0, and at most {_MAX_DAYS}; without it a key has no end")
     if keys is None:
         data_folder.make(agents_dir)
     made, key = _file(agents_dir, keys).create(
