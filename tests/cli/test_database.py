@@ -34,6 +34,17 @@ def test_a_postgresql_database_is_upgraded(empty_postgres_uri: str) -> None:
     assert "up to date" in _db("status", "--session-service", uri)
 
 
+@pytest.mark.parametrize("command", ["status", "upgrade"])
+def test_a_folder_that_is_not_there_is_refused_and_not_made(command: str, tmp_path: Path) -> None:
+    for given in ("missing", "postgresql://ada:secret@host/database"):
+        arguments = [sys.executable, "-m", "greenroom", "db", command, given]
+        refused = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)
+        assert refused.returncode == 1
+        assert "a store's URI follows --session-service" in " ".join(refused.stderr.split())
+        assert "secret" not in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_store_in_memory_has_no_schema() -> None:
     with pytest.raises(subprocess.CalledProcessError):
         _db("status", "--session-service", "memory://")

@@ -48,7 +48,13 @@ def upgrade(agents_dir: AgentsDir = Path(), /, *, session_service: str | None = 
 
 
 def _uri(agents_dir: Path, uri: str | None) -> str:
-    return data_folder.session_service_uri(agents_dir) if uri is None else uri
+    """Raises CallerError for a folder that isn't there, as when a store's URI stands in its place."""
+    if uri is not None:
+        return uri
+    if not agents_dir.expanduser().is_dir():
+        # Not named: the URI may hold a password.
+        raise CallerError("The folder DIR doesn't exist; a store's URI follows --session-service")
+    return data_folder.session_service_uri(agents_dir)
 
 
 async def _schema(uri: str, *, upgrade: bool) -> tuple[str, int, int]:
