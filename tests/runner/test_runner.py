@@ -11,7 +11,7 @@ from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.apps.app import App
-from greenroom.errors import AgentConfigError, InvalidRequest, SessionNotFound
+from greenroom.errors import AgentConfigError, InvalidRequest, RunNotFound, SessionNotFound
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
@@ -63,6 +63,16 @@ def test_a_runner_takes_an_app_or_an_agent() -> None:
         InMemoryRunner(agent, app=app)
     with pytest.raises(AgentConfigError):
         InMemoryRunner(app=app, plugins=[])
+
+
+async def test_a_run_that_is_not_there_can_not_be_continued() -> None:
+    model = ScriptedModel(["hi"])
+    runner = await runner_of(model)
+    (event,) = await events_of(runner, "hello")
+    with pytest.raises(RunNotFound, match="Run not found: 'e-other'"):
+        await events_of(runner, None, invocation_id="e-other")
+    assert await events_of(runner, None, invocation_id=event.invocation_id) == []  # it is complete
+    assert len(model.requests) == 1
 
 
 async def test_a_session_that_is_not_there_is_refused_or_made() -> None:

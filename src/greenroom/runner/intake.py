@@ -14,7 +14,7 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import caller_of
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.transfer import entry_agent
-from greenroom.errors import ApprovalRefused, InvalidRequest
+from greenroom.errors import ApprovalRefused, InvalidRequest, RunNotFound
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
 from greenroom.records.calls import CallLedger, ledger_of
@@ -36,6 +36,16 @@ def needs_older_events(events: CopyOnWriteList[Event], message: Content | None, 
     ledger = ledger_of(events)
     is_older = invocation_id is not None and not ledger.has_run(invocation_id)
     return is_older or not all(ledger.has_call(response.id) for response in responses_in(message))
+
+
+def check_run(
+    events: CopyOnWriteList[Event], message: Content | None, state_delta: JsonObject | None, invocation_id: str | None
+) -> None:
+    """Raises RunNotFound for the id of a run to continue, with nothing new, that the session doesn't have."""
+    if invocation_id is None or message is not None or state_delta:
+        return
+    if not ledger_of(events).has_run(invocation_id):
+        raise RunNotFound(invocation_id)
 
 
 class Intake(NamedTuple):

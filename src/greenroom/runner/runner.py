@@ -37,6 +37,7 @@ from greenroom.runner.intake import (
     Intake,
     answered_call,
     check_inputs,
+    check_run,
     checked_message,
     live_config,
     needs_older_events,
@@ -159,12 +160,13 @@ class Runner:
 
         Checkpoints of workflow agents, and steps of agents that run as tools, are yielded for a resumable app only.
         A reader that stops early stops the run, as `InvocationContext.abort` does; its open calls are then answered as
-        interrupted. Raises SessionNotFound, InvalidRequest, and whatever failed the run, after its error event.
+        interrupted. Raises SessionNotFound, RunNotFound, InvalidRequest, and what failed the run, after its event.
         """
         config = (run_config or RunConfig()).over(self.run_config)
         session = await self._open_session(user_id, session_id, config)
         if needs_older_events(session.events, new_message, invocation_id):
             session = await self._open_session(user_id, session_id, config, whole=True)
+        check_run(session.events, new_message, state_delta, invocation_id)
         intake = self.take_in(session, new_message, invocation_id)
         if intake.answered is not None:
             intake = intake._replace(message=await self.redeem(session, intake.message))
@@ -377,11 +379,9 @@ class Runner:
         key: JsonObject = {"app_name": self.app_name, "user_id": user_id, "session_id": session_id}
         which = None if whole else SINCE_COMPACTION
         session = await self.session_service.get_session(**key, config=config.get_session_config or which)
-        if session is not None:
-            return session
-        if not (config.auto_create_session or self._auto_create_session):
+        if session is None and not (config.auto_create_session or self._auto_create_session):
             raise SessionNotFound(**key)
-        return await self.session_service.create_session(**key)
+        return session or await self.session_service.create_session(**key)
 
     async def _begin(self, ctx: InvocationContext, agent: BaseAgent) -> AsyncGenerator[Event]:
         answer: Content | None = await self.plugin_manager.first_result("before_run_callback", invocation_context=ctx)
