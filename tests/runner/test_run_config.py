@@ -57,6 +57,19 @@ def test_no_streaming_mode_means_none_and_an_unknown_one_is_refused() -> None:
         RunConfig(streaming_mode=unknown)
 
 
+async def test_a_runs_own_context_comes_before_its_message_and_is_not_stored() -> None:
+    model = ScriptedModel(["hi", call("add", "c-1", a=1, b=1), "2"])
+    talk = Talk(LlmAgent(name="adder", model=model, tools=[FunctionTool(add, require_confirmation=True)]))
+    config = RunConfig(model_input_context=[UserContent("It is Monday.")])
+    await talk.say("hello", run_config=config)
+    events = await talk.say("1 + 1", run_config=config)
+    await talk.say(decide(*request_ids(events)), run_config=config)
+    begin = ["hello", "hi", "It is Monday.", "1 + 1"]
+    prompts = [[content.text() for content in request.contents] for request in model.requests]
+    assert prompts == [["It is Monday.", "hello"], begin, [*begin, "", ""]]
+    assert all(event.content is None or event.content.text() != "It is Monday." for event in await talk.log())
+
+
 def add(a: int, b: int) -> int:
     return a + b
 

@@ -52,6 +52,7 @@ class RunConfig(Record, kw_only=True):
     tool_thread_pool_config: without one, up to 256 synchronous tools of the process run at a time. labels,
     http_options: override those of each agent. on_toolset_error: for toolsets that don't choose themselves.
     client_tools: functions that the client executes: agents may call them, and the client sends the responses.
+    model_input_context: shown to models in front of the message that began the run, and never stored.
     support_cfc and what follows: ADK's, without effect here.
     """
 
@@ -80,13 +81,13 @@ class RunConfig(Record, kw_only=True):
     include_thoughts_from_other_agents: bool = False
     on_toolset_error: OnToolsetError = "fail"
     client_tools: list[FunctionDeclaration] = msgspec.field(default_factory=list[FunctionDeclaration])
+    model_input_context: list[Content] | None = None
     support_cfc: bool = False
     save_live_audio: bool = False
     history_config: JsonObject | None = None
     avatar_config: JsonObject | None = None
     translation_config: JsonObject | None = None
     telemetry: JsonObject | None = None
-    model_input_context: list[Content] | None = None
 
     def __post_init__(self) -> None:
         if self.max_llm_calls == sys.maxsize:

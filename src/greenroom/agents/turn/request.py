@@ -108,6 +108,8 @@ async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: Base
     request.config.system_instruction = await system_text(agent, ctx)
     if agent.static_instruction:
         await put_among_contents(agent, ctx, request.contents)
+    if ctx.run_config.model_input_context:
+        _put_input_context(ctx, request.contents)
     _apply_run_config(ctx.run_config, request.config)
 
     tools = await agent.canonical_tools(ctx)
@@ -171,6 +173,15 @@ def _apply_run_config(run: RunConfig, config: GenerateContentConfig) -> None:
         config.http_options = {**(config.http_options or {}), **run.http_options}
     if run.service_tier is not None:
         config.service_tier = run.service_tier
+
+
+def _put_input_context(ctx: InvocationContext, contents: MutableSequence[Content]) -> None:
+    """Adds the run's own context in front of the message that began the run; in front of all if that isn't shown."""
+    of_run = events_of_run(ctx.session.events, ctx.invocation_id)
+    begun_by = next((event.content for event in of_run if event.author == "user" and event.content is not None), None)
+    asked = [content for content in (ctx.user_content, begun_by) if content is not None]
+    at = next((i for i in range(len(contents) - 1, -1, -1) if any(contents[i] is one for one in asked)), 0)
+    contents[at:at] = ctx.run_config.model_input_context or ()
 
 
 def visible_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> CopyOnWriteList[Content]:
