@@ -73,6 +73,16 @@ def test_a_config_file_and_mistakes(cli: Cli) -> None:
         assert "Traceback" not in done.stderr
 
 
+def test_what_a_tool_raises_is_reported_without_its_traceback(cli: Cli) -> None:
+    agent = (cli.folder / "agents/parrot/agent.py").read_text()
+    cli.write("agents/parrot/agent.py", agent.replace("return {", "raise ValueError('hoarse')  # {"))
+    _write_set(cli, "talk", "shout")
+    done = cli("eval", "agents", "talk")
+    assert (done.returncode, "ValueError: hoarse" in done.stdout, "Traceback" in done.stderr) == (1, True, False)
+    debugged = cli("eval", "agents", "talk", "--debug")
+    assert "Traceback" in debugged.stderr
+
+
 def test_stored_conversations_become_cases(cli: Cli) -> None:
     store = ("--session-service", "sqlite:///chats.db")
     for number in range(3):

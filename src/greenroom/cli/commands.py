@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Annotated
@@ -36,6 +37,8 @@ a folder of them:
 """
 
 _USAGE_ERROR = 2
+_SERVERS = ("serve", "mcp")
+"""They write a log of their own."""
 
 app = App(name="greenroom", help=_HELP, help_format="markdown", version=__version__)
 app.command(server_commands.serve)
@@ -75,6 +78,11 @@ def launch(
     """
     if debug:
         os.environ["GREENROOM_DEBUG"] = "1"
+    if not tokens or tokens[0] not in _SERVERS:
+        if debug:
+            logging.basicConfig(level="DEBUG")
+        # The output says what failed; without any handler, Python would print warnings between its lines.
+        logging.getLogger("greenroom").addHandler(logging.NullHandler())
     app(tokens, exit_on_error=False, result_action="return_value")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from cyclopts import Parameter
 from greenroom.cli import data_folder
 from greenroom.cli.event_lines import EventLines
 from greenroom.cli.server_flags import ApiKey, ServerUrl, check_not_with_server
-from greenroom.cli.terminal import is_debugging, note
+from greenroom.cli.terminal import note
 from greenroom.errors import AppNotFound, CallerError
 
 if TYPE_CHECKING:
@@ -67,10 +66,6 @@ def run(
     """
     from greenroom.cli.chat import chat, say
 
-    if is_debugging():
-        logging.basicConfig(level="DEBUG")
-    # Events carry the errors; without any handler, Python would print warnings between the lines.
-    logging.getLogger("greenroom").addHandler(logging.NullHandler())
     if url:
         from greenroom.cli.chat import remote_conversation
 
