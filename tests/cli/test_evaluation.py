@@ -73,6 +73,21 @@ def test_a_config_file_and_mistakes(cli: Cli) -> None:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--report", "r.pdf"), "A report ends with .xml, .md, .html, not 'r.pdf'"),
+        (("--fail-under", "90"), "--fail-under is a share from 0 to 1, not 90"),
+    ],
+)
+def test_mistakes_in_options_are_reported_before_any_case_is_run(cli: Cli, given: tuple[str, str], said: str) -> None:
+    _write_set(cli, "talk", "hello there")
+    done = cli("eval", "agents", "talk", *given)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert not (cli.folder / "agents/parrot/.adk").exists()
+
+
 def test_what_a_tool_raises_is_reported_without_its_traceback(cli: Cli) -> None:
     agent = (cli.folder / "agents/parrot/agent.py").read_text()
     cli.write("agents/parrot/agent.py", agent.replace("return {", "raise ValueError('hoarse')  # {"))

@@ -91,11 +91,15 @@ def evaluate(
     from greenroom.evaluation.comparison import counted
     from greenroom.evaluation.evaluate import evaluate_set
     from greenroom.evaluation.files import HISTORY, EvalFiles
-    from greenroom.evaluation.reports import write_report
+    from greenroom.evaluation.reports import report_format, write_report
     from greenroom.evaluation.run import RunOptions
 
     if not sets:
         raise CallerError("Name an evaluation set: a file, or the id of one beside the agent")
+    if fail_under is not None and not 0 <= fail_under <= 1:
+        raise CallerError(f"--fail-under is a share from 0 to 1, not {fail_under:g}")
+    for path in report:
+        report_format(path)
     loader, name = find_loader(agent)
     config = read_config(config_file_path)
     if metrics:

@@ -56,8 +56,10 @@ def compare(
     """
     from greenroom.evaluation.comparison import compare_results
     from greenroom.evaluation.records import EvalSetResult
-    from greenroom.evaluation.reports import write_report
+    from greenroom.evaluation.reports import report_format, write_report
 
+    for path in report:
+        report_format(path)
     if sets:
         wanted = [find_set(*find_loader(second), one) for one in sets]
         before, after = asyncio.run(_run_both(first, second, wanted, config_file_path, samples))

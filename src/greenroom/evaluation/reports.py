@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -30,12 +30,18 @@ _IN_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+.!|<>~-])")
 
 def write_report(path: Path, results: Sequence[EvalSetResult], comparison: Comparison | None = None) -> None:
     """Writes a report in the format of the file's name: `.xml`, `.md` or `.html`. Raises InvalidRequest for others."""
+    render = report_format(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(results, comparison), encoding="utf-8")
+
+
+def report_format(path: Path) -> Callable[[Sequence[EvalSetResult], Comparison | None], str]:
+    """Raises InvalidRequest for a file's name that no format has."""
     formats = {".xml": junit_report, ".md": markdown_report, ".html": html_report}
     render = formats.get(path.suffix.lower())
     if render is None:
         raise InvalidRequest(f"A report ends with {', '.join(formats)}, not {path.name!r}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(results, comparison), encoding="utf-8")
+    return render
 
 
 def junit_report(results: Sequence[EvalSetResult], comparison: Comparison | None = None) -> str:
