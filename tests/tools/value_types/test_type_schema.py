@@ -7,7 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -294,6 +294,9 @@ def test_schema_and_conversions_of_a_type(tp: object, schema: dict[str, Any], js
         (Literal[1, 2], 2.0, 2),
         (Point, {"x": 1.0, "y": "2", "unknown": True}, Point(1, 2.0)),
         (list[Level], [1.0], [Level.LOW]),
+        (Iterable, ["a"], ["a"]),
+        (Iterable[int] | None, ["5"], [5]),
+        (dict[str, Annotated[Iterable[Level], "Levels."]], {"all": [1.0]}, {"all": [Level.LOW]}),
         (Person, {"name": "Ada", "born": "1815-12-10", "unknown": 1}, Person(name="Ada", born=date(1815, 12, 10))),
     ],
 )
@@ -312,6 +315,7 @@ def test_values_are_taken_as_models_write_them(tp: object, written: object, mean
         (Point, {"y": 1}, ("x",), "missing"),
         (Point, [], (), "type_error"),
         (list[Point], [{"x": 1}, {"x": "one"}], (1, "x"), "type_error"),
+        (Iterable[int], [1, "one"], (1,), "type_error"),
         (Team, {"people": [{"name": 1, "born": "1815-12-10"}]}, ("people", 0, "name"), "type_error"),
         (Team, {}, ("people",), "missing"),
         ({"type": "object", "required": ["a"]}, {"b": 1}, ("a",), "missing"),

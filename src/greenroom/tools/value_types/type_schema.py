@@ -6,8 +6,9 @@ import dataclasses
 import importlib.util
 import itertools
 import sys
-from collections.abc import Iterator
-from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints, is_typeddict
+from collections.abc import Iterable, Iterator
+from types import UnionType
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 
@@ -27,6 +28,7 @@ def type_schema(tp: object) -> TypeSchema:
         return _GivenSchema(FunctionDeclaration(parameters=tp).json_schema())
     if isinstance(tp, dict):
         return _GivenSchema(cast("JsonObject", tp))
+    tp = _with_lists(tp)
     if tp is object:
         tp = Any
     if _needs_pydantic(tp):
@@ -40,6 +42,17 @@ def type_schema(tp: object) -> TypeSchema:
             return _pydantic_type(tp)
         except AgentConfigError:
             raise refusal from None
+
+
+def _with_lists(tp: Any) -> Any:
+    """The type with `list[T]` for each `Iterable[T]`, whose items pydantic converts only while they are read."""
+    origin, arguments = get_origin(tp), get_args(tp)
+    if tp is Iterable or origin is Iterable:
+        return list[_with_lists(arguments[0]) if arguments else Any]
+    replaced = tuple(_with_lists(argument) for argument in arguments)
+    if all(new is old for new, old in zip(replaced, arguments, strict=True)):
+        return tp
+    return (Union if origin is UnionType else origin)[replaced]
 
 
 class _GivenSchema(TypeSchema):
