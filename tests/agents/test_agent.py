@@ -61,6 +61,15 @@ def test_fields_that_do_not_exist_or_are_missing_are_named() -> None:
         LlmAgent()  # pyright: ignore[reportCallIssue]
 
 
+@pytest.mark.parametrize(
+    ("field", "given", "known"),
+    [("include_contents", "NONE", "'default', 'none'"), ("mode", "Task", "None, 'chat', 'task', 'single_turn'")],
+)
+def test_a_word_that_is_no_choice_of_a_field_is_refused(field: str, given: Any, known: str) -> None:
+    with pytest.raises(AgentConfigError, match=f"{field} is one of {known}, not '{given}'"):
+        LlmAgent(name="a", **{field: given})
+
+
 def test_agent_is_adks_short_name() -> None:
     assert Agent is LlmAgent
 

@@ -36,6 +36,9 @@ StaticInstruction: TypeAlias = "str | Part | Content | Sequence[str | Part | Con
 ToolUnion: TypeAlias = BaseTool | BaseToolset | BaseNode | Callable[..., Any]
 
 
+_CHOICES = {"mode": (None, "chat", "task", "single_turn"), "include_contents": ("default", "none")}
+
+
 class BaseLlmAgent(BaseAgent):
     """The fields of `LlmAgent`, checked, and what follows from them and from its position in the tree.
 
@@ -88,6 +91,10 @@ class BaseLlmAgent(BaseAgent):
             if config is not None and getattr(config, name) is not None:
                 where = {"system_instruction": "instruction", "response_schema": "output_schema"}.get(name, name)
                 raise AgentConfigError(f"Agent {self.name!r}: give {where} to the agent, not in its generation config")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                known = ", ".join(map(repr, allowed))
+                raise AgentConfigError(f"Agent {self.name!r}: {name} is one of {known}, not {getattr(self, name)!r}")
         if self.max_steps is not None and self.max_steps < 1:
             raise AgentConfigError(f"Agent {self.name!r}: max_steps must be 1 or more, or None for no limit")
         for part in static_parts(self.static_instruction):
