@@ -57,6 +57,8 @@ def test_too_few_passes_end_with_1(cli: Cli, given: str, code: int) -> None:
 def test_a_config_file_and_mistakes(cli: Cli) -> None:
     _write_set(cli, "talk", "hello there")
     cli.write("config.json", '{"criteria": {"response_match_score": 1}}')
+    cli.write("broken.json", "{")
+    cli.write("empty.json", "{}")
     done = cli("eval", "agents", "talk", "--config_file_path", "config.json", "--print_detailed_results")
     assert "    response_match_score: 1.0\n" in done.stdout
     for wrong, words in (
@@ -64,6 +66,9 @@ def test_a_config_file_and_mistakes(cli: Cli) -> None:
         (["nope"], "'nope' not found"),
         (["talk", "--metrics", "nope"], "no metric 'nope'"),
         (["talk", "--config-file-path", "nope.json"], "can't be read"),
+        (["talk", "--config-file-path", "broken.json"], "broken.json: "),
+        (["talk", "broken.json"], "broken.json: The file is not valid JSON"),
+        (["talk", "empty.json"], "empty.json: "),
         (["talk", "--samples", "0"], "samples is from 1"),
         ([], "Name an evaluation set"),
     ):

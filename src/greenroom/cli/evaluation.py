@@ -16,7 +16,7 @@ from cyclopts import App, Parameter
 from greenroom.cli import data_folder, sessions
 from greenroom.cli.run import find_loader
 from greenroom.cli.terminal import note, print_line, printable
-from greenroom.errors import CallerError
+from greenroom.errors import CallerError, InvalidRequest
 
 if TYPE_CHECKING:
     from greenroom.apps.load_directory import DirectoryAppLoader
@@ -206,13 +206,15 @@ def read_config(path: Path | None) -> EvalConfig:
 
 
 def read_record(path: Path, record: type[T]) -> T:
-    """A JSON file of a user. Raises CallerError, InvalidRequest."""
+    """A JSON file of a user. Raises CallerError, which names the file."""
     from greenroom.records import wire
 
     try:
         return wire.client_decoder(record)(path.read_bytes())
     except OSError as error:
         raise CallerError(f"{path} can't be read: {error.strerror}") from error
+    except InvalidRequest as error:
+        raise CallerError(f"{path}: {error.detail}") from error
 
 
 def _criterion(given: str) -> tuple[str, float | None]:

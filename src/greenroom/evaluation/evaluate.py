@@ -67,9 +67,12 @@ async def evaluate_set(
 
 
 def load_eval_set(path: Path) -> EvalSet:
-    """A set in either of ADK's schemas. Raises InvalidRequest."""
+    """A set in either of ADK's schemas. Raises InvalidRequest, which names the file."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise InvalidRequest(f"{path} can't be read: {error.strerror}") from error
-    return read_eval_set(data, path.name.removesuffix(SET_SUFFIX).removesuffix(".test.json").removesuffix(".json"))
+    try:
+        return read_eval_set(data, path.name.removesuffix(SET_SUFFIX).removesuffix(".test.json").removesuffix(".json"))
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{path}: {error.detail}") from error
