@@ -189,6 +189,13 @@ def built_in_call_as_text(part: Part) -> str | None:
     return None
 
 
+def as_text(part: Part) -> str:
+    """A part of a model's answer as text, of media the type; empty for other parts."""
+    media = part.inline_data or part.file_data
+    text = part.text or code_as_text(part) or built_in_call_as_text(part)
+    return text or (f"[{media.mime_type}]" if media is not None else "")
+
+
 def base64_of(blob: Blob) -> str:
     return base64.b64encode(blob.data or b"").decode()
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from greenroom.models.conversion import (
     CallIds,
+    as_text,
     base64_of,
-    built_in_call_as_text,
     built_in_tools,
     check_settings,
     code_as_text,
@@ -163,12 +163,8 @@ def _of_model(content: Content, ids: CallIds) -> Iterator[Any]:
             if part.thought_signature is not None:
                 block["extras"] = {**block.get("extras", {}), "signature": part.thought_signature.decode()}
             blocks.append(block)
-        elif not part.thought:
-            media = part.inline_data or part.file_data
-            text = part.text or code_as_text(part) or built_in_call_as_text(part)
-            text = text or (f"[{media.mime_type}]" if media is not None else "")
-            if text:
-                blocks.append({"type": "text", "text": text})
+        elif not part.thought and (text := as_text(part)):
+            blocks.append({"type": "text", "text": text})
     if provider is not None:
         metadata = {"output_version": "v1", "model_provider": provider}
         yield AIMessage(content=cast("Any", [*blocks, *calls]), tool_calls=calls, response_metadata=metadata)

@@ -9,12 +9,7 @@ import os
 import re
 from collections.abc import Iterable
 
-from greenroom.models.conversion import (
-    built_in_call_as_text,
-    code_as_text,
-    is_model,
-    warn_once,
-)
+from greenroom.models.conversion import as_text, is_model, warn_once
 from greenroom.models.model import output_schema
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
@@ -113,7 +108,7 @@ def _foreign(part: Part) -> JsonObject:
         return {"function_call": part.function_call.model_dump(include={"id", "name", "args"}, exclude_none=True)}
     if part.inline_data is not None or part.file_data is not None:
         return {name: value for name, value in part.model_dump(exclude_none=True).items() if name.endswith("_data")}
-    text = part.text or code_as_text(part) or built_in_call_as_text(part)
+    text = as_text(part)
     return {"text": text} if text else {}
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from greenroom.models.conversion import (
     CallIds,
     answer_schema,
+    as_text,
     base64_of,
-    built_in_call_as_text,
     built_in_of,
     check_settings,
     code_as_text,
@@ -102,13 +102,8 @@ def _assistant(content: Content, ids: CallIds) -> Iterable[JsonObject]:
         elif known is not None:
             if known:  # empty: sent with the item before
                 yield _own_item(part, known)
-        elif not part.thought:  # another provider's thoughts
-            text = part.text or code_as_text(part) or built_in_call_as_text(part)
-            media = part.inline_data or part.file_data
-            if text is None and media is not None:
-                text = f"[{media.mime_type}]"
-            if text:
-                yield {"type": "message", "role": "assistant", "content": text}
+        elif not part.thought and (text := as_text(part)):  # without another provider's thoughts
+            yield {"type": "message", "role": "assistant", "content": text}
 
 
 def _own_item(part: Part, known: JsonObject) -> JsonObject:
