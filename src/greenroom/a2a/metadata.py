@@ -5,15 +5,14 @@ Source of the keys: ADK's A2A converters. Keys with the prefix `__adk_internal_`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from google.protobuf import struct_pb2
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import MessageToDict
 
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.event import Event
+from greenroom.records.event import Event, EventActions
 
 PREFIX = "adk_"
 INTERNAL_PREFIX = "__adk_internal_"
@@ -22,6 +21,14 @@ EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 """The extension by which ADK's clients name the newer converters; the task's metadata then has EXECUTOR_V2."""
 
 EXECUTOR_V2 = f"{PREFIX}agent_executor_v2"
+
+
+def adk_key(name: str) -> str:
+    return PREFIX + name
+
+
+ACTIONS, EVENT_ID = adk_key("actions"), adk_key("event_id")
+NO_ACTIONS = EventActions()
 
 _COPIED = (
     "invocation_id",
@@ -33,11 +40,8 @@ _COPIED = (
     "citation_metadata",
     "error_code",
 )
+_COPIED_KEYS = {name: adk_key(name) for name in _COPIED}
 _EXACT = 2.0**53
-
-
-def adk_key(name: str) -> str:
-    return PREFIX + name
 
 
 def without_internal(value: JsonObject) -> JsonObject:
@@ -49,19 +53,9 @@ def without_internal(value: JsonObject) -> JsonObject:
     }
 
 
-def to_struct(value: Mapping[str, Any]) -> struct_pb2.Struct:
-    """Metadata as protobuf's Struct, without internal keys and nulls."""
-    plain = without_internal({key: entry for key, entry in value.items() if entry is not None})
-    return ParseDict(plain, struct_pb2.Struct())
-
-
 def from_struct(value: struct_pb2.Struct) -> JsonObject:
     """A Struct as metadata, without internal keys. Numbers without a fraction are integers again."""
     return without_internal(cast("JsonObject", with_integers(MessageToDict(value))))
-
-
-def to_value(value: JsonValue) -> struct_pb2.Value:
-    return ParseDict(value, struct_pb2.Value())
 
 
 def from_value(value: struct_pb2.Value) -> JsonValue:
@@ -79,15 +73,16 @@ def with_integers(value: JsonValue) -> JsonValue:
     return value
 
 
-def event_metadata(event: Event, *, app_name: str, user_id: str, session_id: str) -> JsonObject:
-    """The metadata of a status message or an artifact: ids, and the event's fields beside its content."""
-    fields: JsonObject = {
-        "app_name": app_name,
-        "user_id": user_id,
-        "session_id": session_id,
-        "event_id": event.id,
-        **{name: getattr(event, name) for name in _COPIED},
-    }
-    actions = wire.to_plain(event.actions)
-    fields["actions"] = {key: entry for key, entry in actions.items() if entry not in (None, {}, [])} or None
-    return {adk_key(name): wire.to_plain(entry) for name, entry in fields.items() if entry is not None and entry != ""}
+def event_metadata(event: Event, ids: JsonObject) -> JsonObject:
+    """The metadata of a status message or an artifact: ids, and the event's fields beside its content, without internal
+    keys; records are left as they are. ids: of the session, with their prefix."""
+    metadata: JsonObject = {**ids, EVENT_ID: event.id}
+    for name, key in _COPIED_KEYS.items():
+        entry = getattr(event, name)
+        if entry is not None and entry != "":
+            metadata[key] = without_internal(cast("JsonObject", entry)) if isinstance(entry, dict) else entry
+    if event.actions != NO_ACTIONS:
+        actions = wire.to_plain(event.actions)
+        if kept := {key: entry for key, entry in actions.items() if entry not in (None, {}, [])}:
+            metadata[ACTIONS] = without_internal(kept)
+    return metadata

@@ -15,11 +15,13 @@ from enum import StrEnum
 from typing import Any, cast
 
 import a2a.types as a2a
+from google.protobuf.json_format import ParseDict
+from msgspec import UNSET, UnsetType, field
 
-from greenroom.a2a.metadata import adk_key, from_struct, from_value, to_struct, to_value, without_internal
+from greenroom.a2a.metadata import adk_key, from_struct, from_value, with_integers, without_internal
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
-from greenroom.records.base import JsonObject
+from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import (
     Blob,
     CodeExecutionResult,
@@ -49,6 +51,7 @@ _DATA_TYPES: dict[str, type[Any]] = {
     "tool_call": ToolCall,
     "tool_response": ToolResponse,
 }
+_KINDS = ("text", "raw", "url", "data")
 _MEDIA_TYPES: dict[str, type[Any]] = {"video_metadata": VideoMetadata, "media_resolution": PartMediaResolution}
 
 _log = logging.getLogger("greenroom.a2a")
@@ -62,16 +65,40 @@ class AggregationMode(StrEnum):
     EXTERNAL_HANDOFF = "EXTERNAL_HANDOFF"
 
 
+class A2aPart(Record, forbid_unknown_fields=True):
+    """A part in the JSON of version 1.0. It has at most one of text, raw, url and data."""
+
+    text: str | UnsetType = UNSET
+    raw: bytes | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+    data: JsonValue | UnsetType = UNSET
+    metadata: JsonObject = field(default_factory=dict[str, Any])
+    filename: str = ""
+    media_type: str = ""
+
+    def __post_init__(self) -> None:
+        if [self.text, self.raw, self.url, self.data].count(UNSET) < len(_KINDS) - 1:
+            raise ValueError("A part has one content")
+
+
 def to_a2a_part(part: Part, *, is_long_running: bool = False) -> a2a.Part | None:
+    """`to_json_part` as a message of protobuf."""
+    made = to_json_part(part, is_long_running=is_long_running)
+    return None if made is None else ParseDict(made, a2a.Part())
+
+
+def to_json_part(part: Part, *, is_long_running: bool = False) -> JsonObject | None:
     """None, with a warning, for a part that A2A has no form for. is_long_running: marks a call whose response is
     awaited."""
-    metadata = dict(part.part_metadata or {})
-    made: a2a.Part | None = None
+    if part.text is not None and part == Part(text=part.text):
+        return {"text": part.text}
+    metadata = {key: entry for key, entry in (part.part_metadata or {}).items() if entry is not None}
+    made: JsonObject | None = None
     if part.text is not None:
-        made = a2a.Part(text=part.text)
+        made = {"text": part.text}
     elif part.file_data is not None:
         file = part.file_data
-        made = a2a.Part(url=file.file_uri or "", media_type=file.mime_type or "", filename=file.display_name or "")
+        made = _file("url", file.file_uri or "", file.mime_type, file.display_name)
     elif part.inline_data is not None:
         made = _from_blob(part.inline_data)
     else:
@@ -79,7 +106,7 @@ def to_a2a_part(part: Part, *, is_long_running: bool = False) -> a2a.Part | None
             if (record := getattr(part, kind)) is not None:
                 metadata[TYPE] = kind
                 plain = {key: entry for key, entry in wire.to_plain(record).items() if entry is not None}
-                made = a2a.Part(data=to_value(plain))
+                made = {"data": plain}
                 break
     if made is None:
         _log.warning("a part without text, file, call or code was not sent by A2A")
@@ -94,45 +121,64 @@ def to_a2a_part(part: Part, *, is_long_running: bool = False) -> a2a.Part | None
         if (record := getattr(part, name)) is not None:
             metadata[adk_key(name)] = wire.to_plain(record)
     if metadata := without_internal(metadata):
-        made.metadata.CopyFrom(to_struct(metadata))
+        made["metadata"] = metadata
     return made
 
 
-def _from_blob(blob: Blob) -> a2a.Part | None:
+def _file(kind: str, content: str, media_type: str | None, name: str | None) -> JsonObject:
+    return {kind: content} | {key: text for key, text in (("mediaType", media_type), ("filename", name)) if text}
+
+
+def _from_blob(blob: Blob) -> JsonObject | None:
     data = blob.data
     if data is None:
         return None
     start, end = DATA_TAGS
     if blob.mime_type == "text/plain" and data.startswith(start) and data.endswith(end):
         try:
-            return a2a.Part(data=to_value(json.loads(data[len(start) : -len(end)])))
+            return {"data": json.loads(data[len(start) : -len(end)])}
         except (ValueError, RecursionError):
             pass  # text that only looks like a data part
-    return a2a.Part(raw=data, media_type=blob.mime_type or "", filename=blob.display_name or "")
+    return _file("raw", b64encode(data).decode(), blob.mime_type, blob.display_name)
 
 
 def from_a2a_part(part: a2a.Part) -> Part | None:
-    """None, with a warning, for a part without content. Raises InvalidRequest for data that its type doesn't fit."""
-    metadata = from_struct(part.metadata)
-    found: JsonObject = {}
+    """`from_json_part` of a message of protobuf."""
     kind = part.WhichOneof("content")
+    content = from_value(part.data) if kind == "data" else getattr(part, kind or "text")
+    return _from_content(kind, content, from_struct(part.metadata), part.media_type or None, part.filename or None)
+
+
+def from_json_part(part: A2aPart) -> Part | None:
+    """None, with a warning, for a part without content. Raises InvalidRequest for data that its type doesn't fit."""
+    kind, content = None, None
+    for name in _KINDS:
+        if (value := getattr(part, name)) is not UNSET:
+            kind, content = name, with_integers(value)
+            break
+    metadata = without_internal(with_integers(part.metadata))
+    return _from_content(kind, content, metadata, part.media_type or None, part.filename or None)
+
+
+def _from_content(
+    kind: str | None, content: Any, metadata: JsonObject, media_type: str | None, name: str | None
+) -> Part | None:
+    found: JsonObject = {}
     if kind == "text":
-        found["text"] = part.text
+        found["text"] = content
     elif kind == "url":
-        names = {"mime_type": part.media_type or None, "display_name": part.filename or None}
-        found["file_data"] = FileData(file_uri=part.url, **names)
+        found["file_data"] = FileData(file_uri=content, mime_type=media_type, display_name=name)
     elif kind == "raw":
-        names = {"mime_type": part.media_type or None, "display_name": part.filename or None}
-        found["inline_data"] = Blob(data=part.raw, **names)
+        found["inline_data"] = Blob(data=content, mime_type=media_type, display_name=name)
     elif kind == "data":
-        data, data_type = from_value(part.data), metadata.pop(TYPE, None)
+        data_type = metadata.pop(TYPE, None)
         record = _DATA_TYPES.get(data_type) if isinstance(data_type, str) else None
         if record is not None:
-            found[str(data_type)] = wire.from_plain(data, record)
+            found[str(data_type)] = wire.from_plain(content, record)
         else:
             if data_type is not None:
                 metadata[TYPE] = data_type
-            found["inline_data"] = Blob(mime_type="text/plain", data=wire.encode(data).join(DATA_TAGS))
+            found["inline_data"] = Blob(mime_type="text/plain", data=wire.encode(content).join(DATA_TAGS))
     else:
         _log.warning("a part of an A2A message has no content")
         return None
@@ -160,9 +206,9 @@ def to_a2a_parts(content: Content | None, *, long_running: Sequence[str] = ()) -
     return [part for part in made if part is not None]
 
 
-def from_a2a_parts(parts: Sequence[a2a.Part]) -> list[Part]:
+def from_json_parts(parts: Sequence[A2aPart]) -> list[Part]:
     """Raises InvalidRequest."""
-    made = (from_a2a_part(part) for part in parts)
+    made = (from_json_part(part) for part in parts)
     return [part for part in made if part is not None]
 
 

@@ -1,4 +1,5 @@
-"""The table of endpoints. The SDK's dispatchers decode the requests and encode the replies of both versions."""
+"""The table of endpoints. Messages of version 1.0, their tasks and all streams of that version are read and written
+here; the SDK's dispatchers decode and encode the rest, and all errors."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from functools import cache
 from typing import Any, cast
 from urllib.parse import urlencode
 
-from google.protobuf.json_format import MessageToDict
+import msgspec
 
 from greenroom.errors import AppLoadError, AppNotFound, InvalidRequest, MissingExtra, NotFound, TooManyRuns, Unavailable
 from greenroom.event_streams.stream import RunEnded
-from greenroom.gates.steps import as_object, data_frame
+from greenroom.gates.steps import as_object
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.server.access.identity import Access
@@ -30,7 +31,8 @@ try:
     from a2a.server.routes.common import DefaultServerCallContextBuilder
     from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
     from a2a.server.routes.rest_routes import create_rest_routes
-    from a2a.utils.proto_utils import to_stream_response
+    from a2a.utils.constants import A2A_JSON_MEDIA_TYPE, PROTOCOL_VERSION_1_0
+    from a2a.utils.errors import A2AError
     from sse_starlette.event import ensure_bytes  # pyright: ignore[reportUnknownVariableType]
     from starlette.requests import Request
     from starlette.responses import Response
@@ -41,12 +43,15 @@ except ImportError:
 from greenroom.gates.a2a import push
 from greenroom.gates.a2a.card import card_of
 from greenroom.gates.a2a.handler import CALL, Call, RunHandler
+from greenroom.gates.a2a.requests import SendCall, SendRequest
 
 _APP = "/a2a/{app_name}"
-_STREAMS = ("SendStreamingMessage", "SubscribeToTask")
+_SEND, _SEND_STREAM = "/message:send", "/message:stream"
+_METHODS = ("SendMessage", "SendStreamingMessage", "SubscribeToTask")
 
 SdkEndpoint = Callable[[Request], Awaitable[Response]]
-Frame = Callable[[JsonObject], bytes]
+Wrap = Callable[[bytes], bytes]
+"""Makes the JSON of a result that of a reply."""
 
 
 class _ContextBuilder(DefaultServerCallContextBuilder):
@@ -56,22 +61,29 @@ class _ContextBuilder(DefaultServerCallContextBuilder):
         return context
 
 
-async def _frames(source: AsyncIterator[Any], call: Call, frame: Frame) -> AsyncGenerator[bytes]:
-    """The SDK's first event, then the run's: protobuf's JSON, a batch at a time, takes a tenth of the SDK's CPU."""
-    async for event in source:
-        yield ensure_bytes(event, "\n")
+async def _frames(first: bytes | AsyncIterator[Any], call: Call, wrap: Wrap) -> AsyncGenerator[bytes]:
+    """The first event, a frame or the SDK's, then the run's, a batch at a time."""
+    if isinstance(first, bytes):
+        yield first
+    else:
+        async for event in first:
+            yield ensure_bytes(event, "\n")
     events, is_over = call.events, not call.attachments
     while events is not None and not is_over:
-        frames: list[bytes] = []
+        results: list[bytes] = []
         for item in await call.attachments[-1].next_batch(idle_seconds=call.context.settings.keep_alive_seconds):
             if isinstance(item, RunEnded):
-                frames.append(frame(MessageToDict(to_stream_response(events.status(item.run)))))
+                results.append(wire.encode(events.status(item.run)))
                 is_over = True
             elif (chunk := events.text_chunk(item.event)) is not None:
-                frames.append(frame({"artifactUpdate": chunk}))
+                results.append(chunk)
             else:
-                frames += [frame(MessageToDict(to_stream_response(one))) for one in events.read(item.event)]
-        yield b"".join(frames) or KEEP_ALIVE
+                results += map(wire.encode, events.read(item.event))
+        yield b"".join([_frame(wrap(result)) for result in results]) or KEEP_ALIVE
+
+
+def _frame(data: bytes) -> bytes:
+    return b"data: %b\n\n" % data
 
 
 @cache
@@ -93,14 +105,15 @@ async def send_json_rpc(context: RequestContext) -> AnyReply:
     return await _dispatch(context, "POST", "/", _json_rpc())
 
 
-def _frame_of(path: str, body: JsonValue) -> Frame | None:
-    """Returns how version 1.0 encodes an event of a stream; None for requests of version 0.3."""
+def _wrap_of(path: str, body: JsonValue) -> Wrap | None:
+    """Returns how version 1.0 encodes a result that is written here; None for requests that are left to the SDK."""
     if path != "/":
-        return None if path.startswith("/v1/") else data_frame
+        return None if path.startswith("/v1/") else bytes
     request = as_object(body)
-    if request.get("method") not in _STREAMS:
+    if request.get("method") not in _METHODS:
         return None
-    return lambda result: data_frame({"jsonrpc": "2.0", "id": request.get("id"), "result": result})
+    start = wire.encode({"jsonrpc": "2.0", "id": request.get("id")}).removesuffix(b"}")
+    return lambda result: b'%b,"result":%b}' % (start, result)
 
 
 def _rest_handler(method: str, path: str) -> Handler:
@@ -115,8 +128,60 @@ async def _dispatch(context: RequestContext, method: str, path: str, endpoint: S
     """Raises what HTTP has a status for: refused access, limits, a server that stops."""
     body, decoded = await _body(context) if method == "POST" else (b"", None)
     context.apps.check_exists(context.path["app_name"])
-    frame = _frame_of(path, decoded)
-    call = Call(context, card_of, is_followed=frame is None)
+    wrap = _wrap_of(path, decoded)
+    call = Call(context, card_of, is_followed=wrap is None)
+    try:
+        reply = await _send(call, path, decoded, wrap) if wrap is not None else None
+        if reply is not None:
+            return reply
+        response = await endpoint(_sdk_request(call, method, path, body))
+    except BaseException:
+        call.close()
+        raise
+    source = getattr(response, "body_iterator", None)
+    if source is None:
+        call.close()
+        if call.refused is not None:
+            raise call.refused
+        media_type = response.headers.get("content-type", "application/json")
+        return Reply(data=bytes(response.body), status=response.status_code, media_type=media_type)
+    idle_seconds = context.settings.keep_alive_seconds
+    pieces = _pieces(source, idle_seconds=idle_seconds) if wrap is None else _frames(source, call, wrap)
+    return StreamReply(pieces=pieces, close=call.close, media_type="text/event-stream")
+
+
+async def _send(call: Call, path: str, body: JsonValue, wrap: Wrap) -> AnyReply | None:
+    """Sends a message without the SDK. None for other requests, and for errors, which the SDK encodes."""
+    if call.context.headers.get("a2a-version") != PROTOCOL_VERSION_1_0:
+        return None
+    is_json_rpc = path == "/"
+    try:
+        if is_json_rpc:
+            sent = msgspec.convert(body, SendCall)
+            request, is_stream = sent.params, sent.method == "SendStreamingMessage"
+        elif path in (_SEND, _SEND_STREAM):
+            request, is_stream = msgspec.convert(body, SendRequest), path == _SEND_STREAM
+        else:
+            return None
+    except msgspec.ValidationError:
+        return None
+    try:
+        task = {"task": await (call.send_stream(request) if is_stream else call.send(request))}
+    except A2AError as error:
+        if call.refused is not None:
+            raise call.refused from None
+        call.failed = error
+        return None
+    result = wrap(wire.encode(task))
+    if is_stream:
+        pieces = _frames(_frame(result), call, wrap)
+        return StreamReply(pieces=pieces, close=call.close, media_type="text/event-stream")
+    call.close()
+    return Reply(data=result, media_type="application/json" if is_json_rpc else A2A_JSON_MEDIA_TYPE)
+
+
+def _sdk_request(call: Call, method: str, path: str, body: bytes) -> Request:
+    context = call.context
     query = {name: value for name, value in context.query.items() if value is not None}
     scope = {
         "type": "http",
@@ -131,21 +196,7 @@ async def _dispatch(context: RequestContext, method: str, path: str, endpoint: S
     async def receive() -> JsonObject:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    try:
-        response = await endpoint(Request(scope, receive))
-    except BaseException:
-        call.close()
-        raise
-    source = getattr(response, "body_iterator", None)
-    if source is None:
-        call.close()
-        if call.refused is not None:
-            raise call.refused
-        media_type = response.headers.get("content-type", "application/json")
-        return Reply(data=bytes(response.body), status=response.status_code, media_type=media_type)
-    idle_seconds = context.settings.keep_alive_seconds
-    pieces = _pieces(source, idle_seconds=idle_seconds) if frame is None else _frames(source, call, frame)
-    return StreamReply(pieces=pieces, close=call.close, media_type="text/event-stream")
+    return Request(scope, receive)
 
 
 async def _body(context: RequestContext) -> tuple[bytes, JsonValue]:
@@ -155,14 +206,9 @@ async def _body(context: RequestContext) -> tuple[bytes, JsonValue]:
     check_is_plain(context.headers)
     check_is_json(context.headers)
     try:
-        return data, decode_limited(data, _plain, context.settings.limits)
-    except InvalidRequest as error:
-        if "valid JSON" not in error.detail:
-            raise
-    return data, None
-
-
-_plain = wire.client_decoder(cast("type[Any]", Any))
+        return data, decode_limited(data, msgspec.json.decode, context.settings.limits)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return data, None
 
 
 async def _pieces(source: AsyncIterator[Any], *, idle_seconds: float | None) -> AsyncGenerator[bytes]:
@@ -230,8 +276,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         replies=JsonObject, errors=(NotFound,)),
     Endpoint("POST", _APP, send_json_rpc, "A2A", "run", "A2A's methods by JSON-RPC, versions 1.0 and 0.3", body=bytes,
         replies=JsonObject, errors=_ERRORS, aliases=(_APP + "/",)),
-    *_route("POST", "/message:send", "run", "Send a message, and wait for its task"),
-    *_route("POST", "/message:stream", "run", "Send a message, and stream its task", is_stream=True),
+    *_route("POST", _SEND, "run", "Send a message, and wait for its task"),
+    *_route("POST", _SEND_STREAM, "run", "Send a message, and stream its task", is_stream=True),
     *_route("POST", "/tasks/{id}:cancel", "run", "Cancel a task"),
     *_route("GET", "/tasks/{id}:subscribe", "read", "Stream a task that works", is_stream=True),
     *_route("POST", "/tasks/{id}:subscribe", "run", "Stream a task that works", is_stream=True),

@@ -29,13 +29,14 @@ try:
     import a2a.types as a2a
     from a2a.server.agent_execution import AgentExecutor, RequestContext
     from a2a.server.events import EventQueue
+    from google.protobuf.json_format import MessageToDict
 except ImportError as error:
     raise MissingExtra("a2a", "a2a-sdk") from error
 
 from greenroom.a2a.metadata import with_integers, without_internal
 from greenroom.a2a.parts import from_a2a_part, to_a2a_part
 from greenroom.gates.a2a.handler import METADATA, NO_ANSWER, REQUEST, answers_of, header_of
-from greenroom.gates.a2a.task_events import TaskEvent, TaskEvents
+from greenroom.gates.a2a.task_events import TaskEvent, TaskEvents, to_message, to_task
 
 PartConverter: TypeAlias = Callable[[Any], Any]
 """From one part to another, to several, or to None, which leaves it out."""
@@ -85,7 +86,7 @@ def convert_a2a_request_to_agent_run_request(
         session_id=context_id,
         new_message=Content(role="user", parts=parts),
         streaming=True,
-        custom_metadata={REQUEST: header_of(message), METADATA: metadata},
+        custom_metadata={REQUEST: header_of(MessageToDict(message)), METADATA: metadata},
     )
 
 
@@ -141,7 +142,7 @@ class A2aAgentExecutor(AgentExecutor):
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Sends the last status; the SDK cancels the execution."""
         run = _run_of(context, RunStatus.CANCELLED)
-        await event_queue.enqueue_event(TaskEvents(run, keeps_artifacts=False).status(run))
+        await event_queue.enqueue_event(to_message(TaskEvents(run, keeps_artifacts=False).status(run)))
 
 
 def _run_of(context: RequestContext, status: RunStatus, app_name: str = "", user_id: str = "") -> Run:
@@ -165,7 +166,11 @@ class _Execution:
         self._key = SessionKey(runner.app_name, self._request.user_id, self._request.session_id)
         self._run = _run_of(context, RunStatus.RUNNING, runner.app_name, self._request.user_id)
         convert = config.gen_ai_part_converter
-        self._events = TaskEvents(self._run, keeps_artifacts=False, to_parts=lambda parts: _converted(parts, convert))
+        self._events = TaskEvents(
+            self._run,
+            keeps_artifacts=False,
+            to_parts=lambda parts: [MessageToDict(part) for part in _converted(parts, convert)],
+        )
         self._interceptors = config.execute_interceptors or ()
         self._seen: dict[str, str] = {}
         self._for_hooks = ExecutorContext(*self._key, runner=runner, request=context)
@@ -175,11 +180,11 @@ class _Execution:
         session = await self._runner.services.sessions.get_session(**self._key._asdict())
         if session is None:
             session = await self._runner.services.sessions.create_session(**self._key._asdict())
-        header = header_of(message) if message is not None else None
+        header = header_of(MessageToDict(message)) if message is not None else None
         if task is None:
             self._events.add_message(self._message.parts, header=header)
             queued = msgspec.structs.replace(self._run, status=RunStatus.QUEUED)
-            await self._queue.enqueue_event(self._events.task(queued))
+            await self._queue.enqueue_event(to_task(self._events.task(queued)))
         elif task.status.state in _PAUSED:
             for event in session.events:
                 self._events.read(event)
@@ -187,11 +192,13 @@ class _Execution:
             if answers is None:
                 status = a2a.TaskStatus(state=task.status.state, message=task.status.message)
                 status.message.parts.append(a2a.Part(text=NO_ANSWER))
-                await self._queue.enqueue_event(self._events.update(status))
+                await self._queue.enqueue_event(
+                    a2a.TaskStatusUpdateEvent(task_id=self._run.id, context_id=self._run.session_id, status=status)
+                )
                 return
             self._message.parts = answers
             self._events.add_message(answers, header=header)
-        await self._queue.enqueue_event(self._events.status(self._run))
+        await self._queue.enqueue_event(to_message(self._events.status(self._run)))
         await self._end(await self._run_agent())
 
     async def _run_agent(self) -> Run:
@@ -226,7 +233,7 @@ class _Execution:
         return msgspec.structs.replace(self._run, status=status, error=error, ended_at=time.time())
 
     async def _updates(self, event: Event) -> Sequence[TaskEvent]:
-        updates: Sequence[TaskEvent] = self._events.read(event)
+        updates: Sequence[TaskEvent] = [to_message(update) for update in self._events.read(event)]
         if (convert := self._config.adk_event_converter) is not None:
             updates = convert(event, self._seen, self._run.id, self._run.session_id, self._config.gen_ai_part_converter)
         for interceptor in self._interceptors:
@@ -240,7 +247,7 @@ class _Execution:
         return updates
 
     async def _end(self, run: Run) -> None:
-        status = self._events.status(run)
+        status = cast("a2a.TaskStatusUpdateEvent", to_message(self._events.status(run)))
         for interceptor in reversed(self._interceptors):
             if interceptor.after_agent is not None:
                 status = await interceptor.after_agent(self._for_hooks, status)

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import cast
 
 import a2a.types as a2a
+import msgspec
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import (
     RequestHandler,
@@ -16,10 +16,11 @@ from a2a.server.request_handlers.request_handler import (
 )
 from a2a.utils import errors
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.json_format import ParseDict, ParseError
+from msgspec import UNSET
 
-from greenroom.a2a.metadata import from_struct, with_integers, without_internal
-from greenroom.a2a.parts import from_a2a_parts
+from greenroom.a2a.metadata import with_integers, without_internal
+from greenroom.a2a.parts import from_json_parts
 from greenroom.errors import (
     ApprovalRefused,
     AppVersionChanged,
@@ -33,7 +34,8 @@ from greenroom.errors import (
 )
 from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.a2a import push
-from greenroom.gates.a2a.task_events import REQUEST, STATES, TaskEvent, TaskEvents, read_run
+from greenroom.gates.a2a.requests import Message, SendConfiguration, SendRequest, parse
+from greenroom.gates.a2a.task_events import REQUEST, STATES, TaskEvent, TaskEvents, read_run, to_message, to_task
 from greenroom.gates.steps import NewSession, find_session, response_part, start
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part
@@ -67,7 +69,7 @@ _ERRORS: dict[type[GreenroomError], type[errors.A2AError]] = {
     SessionFull: errors.UnsupportedOperationError,
     AppVersionChanged: errors.UnsupportedOperationError,
 }
-_STATUSES = {state: status for status, state in STATES.items()} | {
+_STATUSES = {a2a.TaskState.Value(state): status for status, state in STATES.items()} | {
     a2a.TaskState.TASK_STATE_AUTH_REQUIRED: RunStatus.WAITING
 }
 
@@ -76,13 +78,15 @@ _STATUSES = {state: status for status, state in STATES.items()} | {
 class Call:
     """One request. card: builds the app's card. is_followed: False where a stream ends after the task, since its
     endpoint writes the rest. attachments: closed with its reply. events: of the task that the last of them streams.
-    refused: an error that HTTP has a status for, and A2A no code."""
+    failed: the error of a message that was sent without the SDK, which encodes it. refused: an error that HTTP has a
+    status for, and A2A no code."""
 
     context: RequestContext
     card: Callable[[RequestContext], Awaitable[a2a.AgentCard]]
     is_followed: bool = True
     attachments: list[Attachment] = field(default_factory=list[Attachment])
     events: TaskEvents | None = None
+    failed: errors.A2AError | None = None
     refused: GreenroomError | None = None
 
     @property
@@ -116,7 +120,42 @@ class Call:
 
     async def task(self, run: Run, *, keeps_artifacts: bool = True) -> a2a.Task:
         events, _ = await self.read(run, keeps_artifacts=keeps_artifacts)
-        return events.task(run)
+        return to_task(events.task(run))
+
+    async def send(self, request: SendRequest) -> JsonObject:
+        """Starts or continues the task of a message, and waits for it unless the client does not. Returns the task."""
+        configuration = request.configuration
+        with self.translated_errors():
+            started = await _start(self, request, attach=not configuration.return_immediately)
+            if started.unanswered is not None:
+                return started.unanswered
+            run = started.run
+            if started.attachment is not None:
+                run = await _ended(started.attachment)
+                run = await self.run(run.id)
+            events, _ = await self.read(run)
+            return events.task(run, history_length=configuration.history_length)
+
+    async def send_stream(self, request: SendRequest) -> JsonObject:
+        """Starts or continues the task of a message, and attaches to it. Returns the task as it begins."""
+        with self.translated_errors():
+            started = await _start(self, request, attach=True, streaming=True)
+            if started.unanswered is not None:
+                return started.unanswered
+            self.events = started.events
+            return started.events.task(started.run, history_length=request.configuration.history_length)
+
+    async def follow(self) -> AsyncGenerator[TaskEvent]:
+        """Yields what follows the task in a stream; nothing where the endpoint writes it."""
+        events = self.events
+        with self.translated_errors():
+            while events is not None and self.is_followed:
+                for item in await self.attachments[-1].next_batch():
+                    if isinstance(item, RunEnded):
+                        yield to_message(events.status(item.run))
+                        return
+                    for update in events.read(item.event):
+                        yield to_message(update)
 
 
 @dataclass
@@ -126,11 +165,14 @@ class _Started:
     run: Run
     events: TaskEvents
     attachment: Attachment | None = None
-    unanswered: a2a.Task | None = None
+    unanswered: JsonObject | None = None
 
 
 def _call(context: ServerCallContext) -> Call:
-    return context.state[CALL]
+    call: Call = context.state[CALL]
+    if call.failed is not None:
+        raise call.failed
+    return call
 
 
 class RunHandler(RequestHandler):
@@ -138,33 +180,16 @@ class RunHandler(RequestHandler):
 
     @validate_request_params
     async def on_message_send(self, params: a2a.SendMessageRequest, context: ServerCallContext) -> a2a.Task:
-        call, configuration = _call(context), params.configuration
-        with call.translated_errors():
-            started = await _start(call, params, attach=not configuration.return_immediately)
-            if started.unanswered is not None:
-                return started.unanswered
-            run = started.run
-            if started.attachment is not None:
-                run = await _ended(started.attachment)
-                run = await call.run(run.id)
-            return apply_history_length(await call.task(run), configuration)
+        return to_task(await _call(context).send(parse(params)))
 
     @validate_request_params
     async def on_message_send_stream(
         self, params: a2a.SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[TaskEvent]:
         call = _call(context)
-        with call.translated_errors():
-            started = await _start(call, params, attach=True, streaming=True)
-            if started.attachment is None:
-                assert started.unanswered is not None
-                yield started.unanswered
-                return
-            call.events = started.events
-            yield apply_history_length(started.events.task(started.run), params.configuration)
-            if call.is_followed:
-                async for update in _follow(started.attachment, started.events):
-                    yield update
+        yield to_task(await call.send_stream(parse(params)))
+        async for update in call.follow():
+            yield update
 
     @validate_request_params
     async def on_subscribe_to_task(
@@ -179,10 +204,9 @@ class RunHandler(RequestHandler):
             attachment = await call.context.engine.attach(run.id, after=seq)
             call.attachments.append(attachment)
             call.events = events
-            yield events.task(run)
-            if call.is_followed:
-                async for update in _follow(attachment, events):
-                    yield update
+            yield to_task(events.task(run))
+        async for update in call.follow():
+            yield update
 
     @validate_request_params
     async def on_get_task(self, params: a2a.GetTaskRequest, context: ServerCallContext) -> a2a.Task:
@@ -293,24 +317,13 @@ async def _ended(attachment: Attachment) -> Run:
         attachment.close()
 
 
-async def _follow(attachment: Attachment, events: TaskEvents) -> AsyncGenerator[TaskEvent]:
-    while True:
-        for item in await attachment.next_batch():
-            if isinstance(item, RunEnded):
-                yield events.status(item.run)
-                return
-            for update in events.read(item.event):
-                yield update
-
-
-async def _start(call: Call, params: a2a.SendMessageRequest, *, attach: bool, streaming: bool = False) -> _Started:
+async def _start(call: Call, request: SendRequest, *, attach: bool, streaming: bool = False) -> _Started:
     """Starts the run of a message, or continues the one of its task."""
-    message, context = params.message, call.context
-    validate_history_length(params.configuration)
-    config = params.configuration.task_push_notification_config
-    if notifies := params.configuration.HasField("task_push_notification_config"):
+    message, context = request.message, call.context
+    config = _push_config(request.configuration)
+    if config is not None:
         push.check(context, config)
-    parts = from_a2a_parts(message.parts)
+    parts = from_json_parts(message.parts)
     if not parts:
         raise errors.InvalidParamsError(message="The message has no parts")
     earlier: Run | None = None
@@ -335,44 +348,51 @@ async def _start(call: Call, params: a2a.SendMessageRequest, *, attach: bool, st
         subject = context.identity.subject if context.identity is not EVERYBODY else f"A2A_USER_{key.session_id}"
         key = key._replace(user_id=subject)
         session = await context.sessions.get_session(**key._asdict(), config=GetSessionConfig(num_recent_events=1))
-    header = header_of(message)
-    request = AgentRunRequest(
+    header = header_of(msgspec.to_builtins(msgspec.structs.replace(message, parts=[])))
+    run_request = AgentRunRequest(
         **key._asdict(),
         new_message=Content(role="user", parts=parts),
         streaming=streaming,
-        custom_metadata={REQUEST: header, METADATA: from_struct(params.metadata)},
+        custom_metadata={REQUEST: header, METADATA: without_internal(with_integers(request.metadata))},
     )
     # A context that the server chooses differs with each attempt, so only the others can be repeated.
     repeatable = message.context_id or message.task_id
     run, attachment = await start(
         context,
-        request,
+        run_request,
         new_session=NewSession() if session is None else None,
         attach=attach,
         idempotency_key=f"a2a:{message.message_id}" if repeatable else None,
     )
     if attachment is not None:
         call.attachments.append(attachment)
-    if notifies:
+    if config is not None:
         await push.save(context, run, config)
     events = TaskEvents(run, keeps_artifacts=False) if known is None else known
     events.add_message(parts, header=header)
     return _Started(run, events, attachment)
 
 
-def _context_id(message: a2a.Message) -> str:
+def _push_config(configuration: SendConfiguration) -> a2a.TaskPushNotificationConfig | None:
+    given = configuration.task_push_notification_config
+    if given is UNSET:
+        return None
+    try:
+        return ParseDict(given, a2a.TaskPushNotificationConfig(), ignore_unknown_fields=True)
+    except ParseError as error:
+        raise errors.InvalidParamsError(message=str(error)) from None
+
+
+def _context_id(message: Message) -> str:
     given = message.context_id
     if "\x00" in given or len(given.encode()) > MAX_ID_BYTES:
         raise errors.InvalidParamsError(message=f"contextId must be at most {MAX_ID_BYTES} bytes long, without NUL")
     return given or new_session_id()
 
 
-def header_of(message: a2a.Message) -> JsonObject:
+def header_of(message: JsonObject) -> JsonObject:
     """The message without its parts, which are the content."""
-    header = a2a.Message()
-    header.CopyFrom(message)
-    header.ClearField("parts")
-    return without_internal(cast("JsonObject", with_integers(MessageToDict(header))))
+    return without_internal(with_integers({key: entry for key, entry in message.items() if key != "parts"}))
 
 
 def answers_of(parts: list[Part], session: Session | None, open_calls: Mapping[str, FunctionCall]) -> list[Part] | None:

@@ -26,7 +26,7 @@ from a2a.server.tasks.push_notification_config_store import normalize_push_notif
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from greenroom.errors import AgentConfigError, InvalidRequest, MissingExtra, NotFound
-from greenroom.gates.a2a.task_events import read_run
+from greenroom.gates.a2a.task_events import read_run, to_task
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.run import Run, RunStatus, Webhook
@@ -113,10 +113,9 @@ async def sending(server: ServerState) -> AsyncGenerator[None]:
 async def _payload(server: ServerState, run: Run, version: str) -> JsonObject:
     events, _ = await read_run(server.sessions, run, keeps_artifacts=False)
     if version.startswith("0."):
-        task = events.task(run)
-        task.ClearField("history")
+        task = to_task(events.task(run, history_length=0))
         return to_compat_task(task).model_dump(mode="json", by_alias=True, exclude_none=True)
-    return MessageToDict(a2a.StreamResponse(status_update=events.status(run)))
+    return events.status(run)
 
 
 class Signer:

@@ -4,24 +4,27 @@
 
 A message is one artifact with the event's id, so a task that is read from the log equals the one that was streamed.
 Long-running calls are not in artifacts; the last status has those that are still open.
+
+All is written in the JSON of version 1.0, as protobuf writes it, but several times as fast; `to_message` parses it for
+the SDK, which encodes version 0.3 and gRPC.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
 from datetime import UTC, datetime
 from typing import TypeAlias
 
 import a2a.types as a2a
-import msgspec
+from google.protobuf.json_format import ParseDict
+from msgspec import UNSET, UnsetType
 
-from greenroom.a2a.metadata import EXECUTOR_V2, adk_key, event_metadata, to_struct, without_internal
-from greenroom.a2a.parts import to_a2a_part
+from greenroom.a2a.metadata import ACTIONS, EXECUTOR_V2, NO_ACTIONS, adk_key, event_metadata, without_internal
+from greenroom.a2a.parts import to_json_part
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall, Part
-from greenroom.records.event import Event, EventActions
+from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUEST_CREDENTIAL
 from greenroom.records.run import Run, RunStatus
 from greenroom.records.session import SessionKey
@@ -33,23 +36,32 @@ TaskEvent: TypeAlias = a2a.Task | a2a.TaskStatusUpdateEvent | a2a.TaskArtifactUp
 REQUEST = "a2a:request"
 """The key of a run's custom metadata that has the incoming message without its parts."""
 
+WORKING = "TASK_STATE_WORKING"
 STATES = {
-    RunStatus.QUEUED: a2a.TaskState.TASK_STATE_SUBMITTED,
-    RunStatus.RUNNING: a2a.TaskState.TASK_STATE_WORKING,
-    RunStatus.WAITING: a2a.TaskState.TASK_STATE_INPUT_REQUIRED,
-    RunStatus.SUCCEEDED: a2a.TaskState.TASK_STATE_COMPLETED,
-    RunStatus.FAILED: a2a.TaskState.TASK_STATE_FAILED,
-    RunStatus.CANCELLED: a2a.TaskState.TASK_STATE_CANCELED,
+    RunStatus.QUEUED: "TASK_STATE_SUBMITTED",
+    RunStatus.RUNNING: WORKING,
+    RunStatus.WAITING: "TASK_STATE_INPUT_REQUIRED",
+    RunStatus.SUCCEEDED: "TASK_STATE_COMPLETED",
+    RunStatus.FAILED: "TASK_STATE_FAILED",
+    RunStatus.CANCELLED: "TASK_STATE_CANCELED",
 }
 
-
-ToParts: TypeAlias = Callable[[Iterable[Part]], Sequence[a2a.Part]]
-
-_NO_ACTIONS = EventActions()
+ToParts: TypeAlias = Callable[[Iterable[Part]], Sequence[JsonObject]]
 
 
-def parts_of(parts: Iterable[Part]) -> Sequence[a2a.Part]:
-    return [made for part in parts if (made := to_a2a_part(part)) is not None]
+def parts_of(parts: Iterable[Part]) -> Sequence[JsonObject]:
+    return [made for part in parts if (made := to_json_part(part)) is not None]
+
+
+def to_task(task: JsonObject) -> a2a.Task:
+    return ParseDict(wire.to_plain(task), a2a.Task())
+
+
+def to_message(update: JsonObject) -> TaskEvent:
+    """Parses the update of a StreamResponse."""
+    ((kind, fields),) = wire.to_plain(update).items()
+    message = a2a.TaskArtifactUpdateEvent() if kind == "artifactUpdate" else a2a.TaskStatusUpdateEvent()
+    return ParseDict(fields, message)
 
 
 class TaskEvents:
@@ -58,15 +70,16 @@ class TaskEvents:
     def __init__(self, run: Run, *, keeps_artifacts: bool, to_parts: ToParts = parts_of) -> None:
         self.open_calls: dict[str, FunctionCall] = {}
         self._run, self._to_parts = run, to_parts
-        self._ids = {"app_name": run.app_name, "user_id": run.user_id, "session_id": run.session_id}
-        self._artifacts: list[a2a.Artifact] | None = [] if keeps_artifacts else None
-        self._history: list[a2a.Message] = []
+        ids = {"app_name": run.app_name, "user_id": run.user_id, "session_id": run.session_id}
+        self._ids: JsonObject = {adk_key(name): text for name, text in ids.items() if text}
+        self._artifacts: list[JsonObject] | None = [] if keeps_artifacts else None
+        self._history: list[JsonObject] = []
         self._begun: set[str] = set()
         self._described: tuple[str, JsonObject | None] | None = None
-        self._metadata = msgspec.Raw()
+        self._around_text = b"", b""
 
-    def read(self, event: Event) -> list[TaskEvent]:
-        """Converts an event for the client; nothing of the user's own ones."""
+    def read(self, event: Event) -> list[JsonObject]:
+        """Converts an event to StreamResponses for the client; nothing of the user's own ones."""
         if event.author == "user":
             self.add_message(event.content.parts if event.content is not None else None, event)
             return []
@@ -82,49 +95,45 @@ class TaskEvents:
             else:
                 shown.append(part)
         made = self._to_parts(shown)
-        metadata = to_struct(event_metadata(event, **self._ids))
+        metadata = event_metadata(event, self._ids)
         if made:
             return [self._artifact(event, made, metadata)]
-        if event.partial or not metadata.fields.get(adk_key("actions")):
+        if event.partial or not metadata.get(ACTIONS):
             return []
-        return [self._status(a2a.TaskState.TASK_STATE_WORKING, metadata=metadata)]
+        return [self._update("statusUpdate", status=self._status(WORKING, (), None), metadata=metadata)]
 
-    def text_chunk(self, event: Event) -> JsonObject | None:
-        """Converts a partial event with nothing but text as `read` does, to JSON; None for others. Protobuf's JSON
-        takes ten times as long, for each chunk of a stream."""
+    def text_chunk(self, event: Event) -> bytes | None:
+        """Converts a partial event with nothing but text as `read` does, to JSON; None for others. What the chunks of
+        a message have in common is encoded once."""
         parts = (event.content.parts if event.content is not None else None) or ()
         if not (event.partial and parts and event.author != "user") or event.is_internal():
             return None
         has_more = event.usage_metadata or event.grounding_metadata or event.citation_metadata
-        if has_more or event.error_code or event.actions != _NO_ACTIONS:
+        if has_more or event.error_code or event.actions != NO_ACTIONS:
             return None
         if any(part.text is None or part != Part(text=part.text) for part in parts):
             return None
-        described = event.id, event.custom_metadata
-        if self._described != described:
-            self._described = deepcopy(described)
-            self._metadata = msgspec.Raw(wire.encode(without_internal(event_metadata(event, **self._ids))))
-        artifact: JsonObject = {"artifactId": event.id, "parts": [{"text": part.text} for part in parts]}
-        artifact["metadata"] = self._metadata
-        update: JsonObject = {"taskId": self._run.id, "contextId": self._run.session_id, "artifact": artifact}
-        if event.id in self._begun:
-            update["append"] = True
+        if self._described != (event.id, event.custom_metadata):
+            self._described = event.id, wire.to_plain(event.custom_metadata)
+            artifact = _artifact_of(event, (), event_metadata(event, self._ids))
+            # No string in JSON has this text, since it would escape the quotes.
+            before, _, after = wire.encode(self._update("artifactUpdate", artifact=artifact)).partition(b'"parts":[]')
+            self._around_text = before, after[: -len("}}")]
+        before, after = self._around_text
+        append = b',"append":true' if event.id in self._begun else b""
         self._begun.add(event.id)
-        return update
+        return b'%b"parts":%b%b%b}}' % (before, wire.encode(parts), after, append)
 
-    def _artifact(self, event: Event, parts: Sequence[a2a.Part], metadata: object) -> a2a.TaskArtifactUpdateEvent:
-        artifact = a2a.Artifact(artifact_id=event.id, parts=parts, metadata=metadata)  # pyright: ignore[reportArgumentType]
+    def _artifact(self, event: Event, parts: Sequence[JsonObject], metadata: JsonObject) -> JsonObject:
+        artifact = _artifact_of(event, parts, metadata)
         if self._artifacts is not None and not event.partial:
             self._artifacts.append(artifact)
-        appends = bool(event.partial) and event.id in self._begun
+        flag = {"lastChunk": True} if not event.partial else {"append": True} if event.id in self._begun else {}
         self._begun.add(event.id)
-        return a2a.TaskArtifactUpdateEvent(
-            task_id=self._run.id,
-            context_id=self._run.session_id,
-            artifact=artifact,
-            append=appends,
-            last_chunk=not event.partial,
-        )
+        return self._update("artifactUpdate", artifact=artifact, **flag)
+
+    def _update(self, kind: str, **fields: object) -> JsonObject:
+        return {kind: {"taskId": self._run.id, "contextId": self._run.session_id, **fields}}
 
     def add_message(self, parts: Sequence[Part] | None, event: Event | None = None, header: object = None) -> None:
         """Adds a user's message to the history; its function responses close calls."""
@@ -134,69 +143,64 @@ class TaskEvents:
         if header is None and event is not None:
             header = (event.custom_metadata or {}).get(REQUEST)
         known: JsonObject = header if isinstance(header, dict) else {}  # pyright: ignore[reportUnknownVariableType]
-        made = self._to_parts(parts or ())
-        self._history.append(
-            a2a.Message(
-                message_id=str(known.get("messageId") or (event.id if event is not None else "")),
-                context_id=self._run.session_id,
-                task_id=self._run.id,
-                role=a2a.Role.ROLE_USER,
-                parts=made,
-                metadata=to_struct(known.get("metadata") or {}),
-            )
-        )
+        message_id = str(known.get("messageId") or (event.id if event is not None else ""))
+        given: JsonObject = known.get("metadata") or {}
+        metadata = {key: entry for key, entry in given.items() if entry is not None}
+        made = self._message(message_id, "ROLE_USER", self._to_parts(parts or ()))
+        self._history.append({**made, "metadata": without_internal(metadata)})
 
-    def task(self, run: Run, *, note: str | None = None) -> a2a.Task:
-        """The task as it is now. note: a text beside the open calls."""
-        return a2a.Task(
-            id=run.id,
-            context_id=run.session_id,
-            status=self._status_of(run, note),
-            artifacts=self._artifacts or (),
-            history=self._history,
-            metadata=to_struct({**{adk_key(key): value for key, value in self._ids.items()}, EXECUTOR_V2: True}),
-        )
+    def _message(self, message_id: str, role: str, parts: Sequence[JsonObject]) -> JsonObject:
+        ids = {"messageId": message_id, "contextId": self._run.session_id, "taskId": self._run.id}
+        filled: JsonObject = {name: value for name, value in {**ids, "parts": parts}.items() if value}
+        return {**filled, "role": role}
 
-    def status(self, run: Run) -> a2a.TaskStatusUpdateEvent:
-        return self.update(self._status_of(run))
+    def task(self, run: Run, *, note: str | None = None, history_length: int | UnsetType = UNSET) -> JsonObject:
+        """The task as it is now. note: a text beside the open calls. history_length: limit to the newest messages."""
+        history = self._history
+        if history_length is not UNSET:
+            history = history[max(len(history) - history_length, 0) :]
+        lists = {"artifacts": self._artifacts, "history": history}
+        return {
+            "id": run.id,
+            "contextId": run.session_id,
+            "status": self._status_of(run, note),
+            **{name: entries for name, entries in lists.items() if entries},
+            "metadata": {**self._ids, EXECUTOR_V2: True},
+        }
 
-    def _status_of(self, run: Run, note: str | None = None) -> a2a.TaskStatus:
-        state, parts = STATES[run.status], list[a2a.Part]()
+    def status(self, run: Run) -> JsonObject:
+        """The run's status as a StreamResponse."""
+        return self._update("statusUpdate", status=self._status_of(run))
+
+    def _status_of(self, run: Run, note: str | None = None) -> JsonObject:
+        state, parts = STATES[run.status], list[JsonObject]()
         if run.status is RunStatus.WAITING:
             calls = list(self.open_calls.values())
             if calls and calls[-1].name == REQUEST_CREDENTIAL:
-                state = a2a.TaskState.TASK_STATE_AUTH_REQUIRED
+                state = "TASK_STATE_AUTH_REQUIRED"
             parts = list(_call_parts(calls))
         elif run.status is RunStatus.FAILED and run.error is not None:
-            parts = [a2a.Part(text=run.error.message)]
+            parts = [{"text": run.error.message}]
         if note is not None:
-            parts.append(a2a.Part(text=note))
-        return self._make_status(state, parts, run.ended_at or run.started_at or run.created_at)
+            parts.append({"text": note})
+        return self._status(state, parts, run.ended_at or run.started_at or run.created_at)
 
-    def _status(self, state: a2a.TaskState, *, metadata: object) -> a2a.TaskStatusUpdateEvent:
-        update = self.update(self._make_status(state, (), None))
-        update.metadata.CopyFrom(metadata)  # pyright: ignore[reportArgumentType]
-        return update
-
-    def update(self, status: a2a.TaskStatus) -> a2a.TaskStatusUpdateEvent:
-        return a2a.TaskStatusUpdateEvent(task_id=self._run.id, context_id=self._run.session_id, status=status)
-
-    def _make_status(self, state: a2a.TaskState, parts: Sequence[a2a.Part], time: float | None) -> a2a.TaskStatus:
-        moment = datetime.now(UTC) if time is None else datetime.fromtimestamp(time, UTC)
-        status = a2a.TaskStatus(state=state, timestamp=moment)
+    def _status(self, state: str, parts: Sequence[JsonObject], time: float | None) -> JsonObject:
+        status: JsonObject = {"state": state, "timestamp": _timestamp(time)}
         if parts:
-            run = self._run
-            message_id = f"{run.id}-{run.message_after_seq}"
-            status.message.CopyFrom(
-                a2a.Message(
-                    message_id=message_id,
-                    context_id=run.session_id,
-                    task_id=run.id,
-                    role=a2a.Role.ROLE_AGENT,
-                    parts=parts,
-                )
-            )
+            message_id = f"{self._run.id}-{self._run.message_after_seq}"
+            status["message"] = self._message(message_id, "ROLE_AGENT", parts)
         return status
+
+
+def _artifact_of(event: Event, parts: Sequence[JsonObject], metadata: JsonObject) -> JsonObject:
+    return {"artifactId": event.id, "parts": parts, "metadata": metadata}
+
+
+def _timestamp(time: float | None) -> str:
+    """time: None for now. As protobuf writes it: without a fraction, or with 3 or 6 digits."""
+    moment = datetime.now(UTC) if time is None else datetime.fromtimestamp(time, UTC)
+    return moment.isoformat()[: -len("+00:00")].removesuffix("000") + "Z"
 
 
 async def read_run(sessions: BaseSessionService, run: Run, *, keeps_artifacts: bool = True) -> tuple[TaskEvents, int]:
@@ -213,8 +217,8 @@ async def read_run(sessions: BaseSessionService, run: Run, *, keeps_artifacts: b
             return events, seq
 
 
-def _call_parts(calls: Iterable[FunctionCall]) -> Iterable[a2a.Part]:
+def _call_parts(calls: Iterable[FunctionCall]) -> Iterable[JsonObject]:
     for call in calls:
-        made = to_a2a_part(Part(function_call=call), is_long_running=True)
+        made = to_json_part(Part(function_call=call), is_long_running=True)
         if made is not None:
             yield made

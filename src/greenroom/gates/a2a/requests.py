@@ -1,0 +1,62 @@
+"""Requests to send a message, in the JSON of version 1.0.
+
+Protobuf reads other spellings too: snake_case, numbers as text, null. Those requests, and invalid ones, are left to the
+SDK, as are all other methods and version 0.3; `parse` then makes the same record of what it has read.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import a2a.types as a2a
+import msgspec
+from a2a.utils import errors
+from google.protobuf.json_format import MessageToDict
+from msgspec import UNSET, Meta, UnsetType, field
+
+from greenroom.a2a.parts import A2aPart
+from greenroom.records.base import JsonObject, Record
+
+_MAX_INT32 = 2**31 - 1
+
+
+class Message(Record, kw_only=True, forbid_unknown_fields=True):
+    message_id: Annotated[str, Meta(min_length=1)]
+    context_id: str = ""
+    task_id: str = ""
+    role: Literal["ROLE_USER", "ROLE_AGENT"]
+    parts: list[A2aPart]
+    metadata: JsonObject | UnsetType = UNSET
+    extensions: tuple[str, ...] = ()
+    reference_task_ids: tuple[str, ...] = ()
+
+
+class SendConfiguration(Record, kw_only=True, forbid_unknown_fields=True):
+    accepted_output_modes: tuple[str, ...] = ()
+    task_push_notification_config: JsonObject | UnsetType = UNSET
+    history_length: Annotated[int, Meta(ge=0, le=_MAX_INT32)] | UnsetType = UNSET
+    return_immediately: bool = False
+
+
+class SendRequest(Record, kw_only=True, forbid_unknown_fields=True):
+    tenant: str = ""
+    message: Message
+    configuration: SendConfiguration = field(default_factory=SendConfiguration)
+    metadata: JsonObject = field(default_factory=dict[str, Any])
+
+
+class SendCall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The JSON-RPC request of a SendRequest."""
+
+    jsonrpc: Literal["2.0"]
+    id: int | str
+    method: Literal["SendMessage", "SendStreamingMessage"]
+    params: SendRequest
+
+
+def parse(params: a2a.SendMessageRequest) -> SendRequest:
+    """Raises InvalidParamsError."""
+    try:
+        return msgspec.convert(MessageToDict(params), SendRequest)
+    except msgspec.ValidationError as error:
+        raise errors.InvalidParamsError(message=str(error)) from None
