@@ -14,13 +14,14 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import SequentialAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
-from greenroom.errors import LlmCallsLimitExceeded
-from greenroom.invocation.user_context import ToolContext
+from greenroom.errors import LlmCallsLimitExceeded, RunFailed
+from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import QUOTED_IS_DATA, Content, Part, UserContent
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.run import AgentRunRequest, RunConfig, StreamingMode, ToolThreadPoolConfig
+from greenroom.records.session import GetSessionConfig
 from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.runner.runner import Runner
 from greenroom.runs.in_process import InProcessRunEngine
@@ -28,6 +29,8 @@ from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset
 from tests.agents.human_input.approvals import decide, request_ids
 from tests.agents.talk import Talk, call, lines_of, shown
 from tests.durability.engines import finish
@@ -72,6 +75,33 @@ async def test_a_runs_own_context_comes_before_its_message_and_is_not_stored() -
 
 def add(a: int, b: int) -> int:
     return a + b
+
+
+async def test_an_answer_finds_its_call_outside_of_the_events_that_the_run_loads() -> None:
+    model = ScriptedModel([call("add", "c-1", a=1, b=1), "hi", "2"])
+    talk = Talk(LlmAgent(name="adder", model=model, tools=[FunctionTool(add, require_confirmation=True)]))
+    config = RunConfig(get_session_config=GetSessionConfig(num_recent_events=1))
+    events = await talk.say("1 + 1", run_config=config)
+    await talk.say("hello", run_config=config)
+    answered = await talk.say(decide(*request_ids(events)), run_config=config)
+    assert [r.response for event in answered for r in event.get_function_responses()] == [{"result": 2}]
+
+
+class Leaving(BaseToolset):
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        raise SystemExit("leave")
+
+
+def leave(_: ReadonlyContext) -> str:
+    raise SystemExit("leave")
+
+
+@pytest.mark.parametrize("options", [{"instruction": leave}, {"tools": [Leaving()]}])
+async def test_a_base_exception_in_the_making_of_a_prompt_fails_the_run(options: dict[str, Any]) -> None:
+    talk = Talk(LlmAgent(name="poet", model=ScriptedModel(["roses are red"]), **options))
+    with pytest.raises(RunFailed, match="SystemExit: leave"):
+        await talk.say("a poem")
+    assert (await talk.log())[-1].error_code == "RunFailed"
 
 
 async def test_less_than_zero_means_no_limit_of_model_calls() -> None:

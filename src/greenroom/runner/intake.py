@@ -31,11 +31,12 @@ SINCE_COMPACTION = GetSessionConfig(from_compaction=True)
 
 def needs_older_events(events: CopyOnWriteList[Event], message: Content | None, invocation_id: str | None) -> bool:
     """Whether a message continues a run, or answers a call, that is not among the events that were loaded."""
-    if not events.skipped:
+    answered = [response.id for response in responses_in(message)]
+    if invocation_id is None and not answered:
         return False
     ledger = ledger_of(events)
     is_older = invocation_id is not None and not ledger.has_run(invocation_id)
-    return is_older or not all(ledger.has_call(response.id) for response in responses_in(message))
+    return is_older or not all(map(ledger.has_call, answered))
 
 
 def check_run(

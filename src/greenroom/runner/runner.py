@@ -377,8 +377,8 @@ class Runner:
 
     async def _open_session(self, user_id: str, session_id: str, config: RunConfig, *, whole: bool = False) -> Session:
         key: JsonObject = {"app_name": self.app_name, "user_id": user_id, "session_id": session_id}
-        which = None if whole else SINCE_COMPACTION
-        session = await self.session_service.get_session(**key, config=config.get_session_config or which)
+        which = None if whole else config.get_session_config or SINCE_COMPACTION
+        session = await self.session_service.get_session(**key, config=which)
         if session is None and not (config.auto_create_session or self._auto_create_session):
             raise SessionNotFound(**key)
         return session or await self.session_service.create_session(**key)

@@ -17,7 +17,7 @@ from greenroom.agents.turn.output import FINISH_TASK_TOOL, final_answer, finish_
 from greenroom.agents.turn.request import build_request, visible_contents
 from greenroom.agents.turn.resume import resume_point
 from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, may_send_events
-from greenroom.errors import code_of, message_of
+from greenroom.errors import as_exception, code_of, message_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event, NodeInfo
 from greenroom.telemetry.agent_spans import model_call_span
@@ -62,6 +62,10 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
         except LoginRequired as needed:
             yield await toolset_request(ctx, agent.name, "McpToolset", needed.request)
             return
+        except Exception:
+            raise
+        except BaseException as raised:  # of an instruction, or of a toolset
+            raise as_exception(raised) from raised
         turn.last = None
         if not turn.calls:
             last: Event | None = None
