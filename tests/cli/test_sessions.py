@@ -75,6 +75,14 @@ def test_conversations_are_exported_and_imported(cli: Cli) -> None:
     assert "Line 1 is not an exported session" in cli("sessions", "import", "chats.jsonl", *copy).stderr
 
 
+def test_conversations_of_apps_that_are_not_in_the_folder_are_included(cli: Cli) -> None:
+    cli("run", "agents", "hello", *STORE, "--session", "s1")
+    (cli.folder / "agents" / "parrot").rename(cli.folder / "agents" / "budgie")
+    assert cli("sessions", "export", "agents", *STORE).stderr == "1 sessions exported\n"
+    assert "s1" in cli("sessions", "list", "agents", *STORE).stdout
+    assert cli("sessions", "show", "s1", "agents", *STORE).stdout == "hello\nhello \n"
+
+
 async def test_an_import_has_the_state_that_was_exported(cli: Cli) -> None:
     service = SqliteSessionService(cli.folder / "chats.db")
     owner: JsonObject = {"app_name": "parrot", "user_id": "ada"}

@@ -121,6 +121,9 @@ def evaluate(
     if (missing := expected - sum(len(result.eval_case_results) for result in results)) > 0:
         note(f"The budget is used up: {missing} of {expected} cases were not run", "red")
         sys.exit(1)
+    if not rate.total:
+        note("Nothing was evaluated: there are no cases, or no metric could judge them", "red")
+        sys.exit(1)
     if fail_under is not None and rate.rate < fail_under:
         note(f"{rate.rate:.1%} passed, {fail_under:.1%} wanted", "red")
         sys.exit(1)

@@ -113,11 +113,12 @@ def _open(
     agents_dir: Path, session_service: str | None, url: str | None, api_key: str | None, app: str | None,
     user: str | None,
 ) -> tuple[_Stored, list[str] | None, str | None]:  # fmt: skip
-    """The store of a folder or the client of a server, its apps or None for all of the server's, and the user."""
+    """The store of a folder or the client of a server, its apps or None for all of them, and the user."""
     if url:
         check_not_with_server(DIR=agents_dir != Path(), session_service=session_service is not None)
         return client_for(url, api_key), [app] if app else None, user or _USER
-    return open_store(agents_dir, session_service), app_names(agents_dir, app), user
+    store = open_store(agents_dir, session_service)
+    return store, apps_of(store, agents_dir, app), user
 
 
 def open_store(agents_dir: Path, uri: str | None) -> BaseSessionService:
@@ -132,6 +133,11 @@ def open_store(agents_dir: Path, uri: str | None) -> BaseSessionService:
             )
         uri = data_folder.session_service_uri(agents_dir)
     return session_service_from_uri(uri)
+
+
+def apps_of(store: BaseSessionService, agents_dir: Path, app: str | None) -> list[str] | None:
+    """The app; else None for all that have sessions, or those of the folder where the store can't list them."""
+    return app_names(agents_dir, app) if store.is_remote or app is not None else None
 
 
 def app_names(agents_dir: Path, app: str | None) -> list[str]:
@@ -162,7 +168,7 @@ class _Stored(Protocol):
 
 
 async def _latest(service: _Stored, apps: list[str] | None, user: str | None, limit: int) -> list[Session]:
-    """apps: all of the server's by default."""
+    """apps: all by default."""
     async with data_folder.closing(service):
         found: list[Session] = []
         for app_name in apps or await service.list_apps():

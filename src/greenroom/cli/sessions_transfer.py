@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from greenroom.cli import data_folder
 from greenroom.cli.server_flags import AgentsDir
-from greenroom.cli.sessions import app_names, open_store
+from greenroom.cli.sessions import apps_of, open_store
 from greenroom.cli.terminal import note
 from greenroom.errors import CallerError, NotOffered, SessionExists
 
@@ -52,7 +52,8 @@ def export_sessions(
     session_service
         Where they are kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
     """
-    source = StoreSource(open_store(agents_dir, session_service), app_names(agents_dir, app), user)
+    service = open_store(agents_dir, session_service)
+    source = StoreSource(service, apps_of(service, agents_dir, app), user)
     if output is None:
         count = asyncio.run(_export(source, sys.stdout.buffer, set()))
     else:
