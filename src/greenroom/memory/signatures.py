@@ -1,4 +1,4 @@
-"""The signs of vectors, one bit for each component, by which the nearest of many are searched in memory."""
+"""Signatures of vectors, one bit for the sign of each component: a search in memory for the nearest of many."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from greenroom.errors import MissingExtra
 
 MAX_SCANNED = 200_000
-"""Of a user with more vectors, the newest are searched."""
+"""Greatest number of vectors of a user that are searched, the newest first."""
 _MAX_CACHED = 400_000
 
 
@@ -28,7 +28,7 @@ def signs(vector: array[float]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Signatures:
-    """Of one user's vectors of one model, oldest first, and where in the database the next read begins.
+    """Signatures of one user's vectors of one model, oldest first, and where in the database the next read begins.
 
     repeated: entries of these that the next read may return again.
     """
@@ -50,7 +50,7 @@ class Signatures:
         return Signatures(entries[dropped:], bits, read_to, frozenset(repeated))
 
     def nearest(self, query: bytes, count: int) -> list[int]:
-        """The `count` entries whose bits differ least."""
+        """Returns the `count` entries whose bits differ least."""
         import numpy
 
         if len(self.entries) <= count:
@@ -69,7 +69,10 @@ Owner = tuple[str, str]
 
 
 class SignatureCache:
-    """Of the users who searched last. Entries are only added: those that were deleted have no vector any more."""
+    """Cache of the signatures of the users who searched last.
+
+    Entries are only added: deleted ones have no vector any more, so a search drops them.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
