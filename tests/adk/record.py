@@ -5,7 +5,8 @@
 - `root_agent` or `app`, whose agents use the model "scripted";
 - `REPLIES` of that model: a text, a Part, a Content, a list of texts and Parts for one reply, or an exception to raise;
 - `MESSAGES` of the user: a text, a Content, or a function from the events so far to a Content;
-- optionally `STATE` of the new session and `RUN_CONFIG`.
+- optionally `STATE` of the new session and `RUN_CONFIG`;
+- optionally `REQUESTS`: "contents", "tools", or both in a tuple: those of each request to the model are compared.
 
 Under greenroom, SUBSTITUTIONS are made in the source: all that somebody who moves over has to change.
 """
@@ -53,6 +54,7 @@ def load(file: Path, for_greenroom: bool) -> ModuleType:
 
 
 _replies: list[Any] = []
+_requests: list[Any] = []
 
 
 def register_model(kit: dict[str, Any]) -> None:
@@ -66,6 +68,7 @@ def register_model(kit: dict[str, Any]) -> None:
             return ["scripted"]
 
         async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+            _requests.append(shown(llm_request))
             reply = _replies.pop(0)
             if isinstance(reply, Exception):
                 raise reply
@@ -82,10 +85,24 @@ def register_model(kit: dict[str, Any]) -> None:
     kit["LLMRegistry"].register(Scripted)
 
 
+def shown(request: Any) -> dict[str, Any]:
+    """Returns a request to the model, as far as two kits word it alike."""
+    contents: list[Any] = []
+    for content in request.contents:
+        dumped = json.loads(content.model_dump_json(by_alias=True, exclude_none=True))
+        hide_texts(*(part.get("functionResponse", {}).get("response") for part in dumped["parts"]))
+        contents.append([dumped.get("role"), dumped["parts"]])
+    tools: list[str] = []
+    for tool in request.config.tools or ():
+        tools += [declaration.name for declaration in tool.function_declarations or ()]
+    return {"contents": contents, "tools": sorted(tools)}
+
+
 async def run(module: ModuleType) -> dict[str, Any]:
     kit: dict[str, Any] = module.__dict__["KIT"]
     types = kit["types"]
     _replies[:] = module.REPLIES
+    _requests.clear()
     if hasattr(module, "app"):
         runner = kit["InMemoryRunner"](app=module.app)
     else:
@@ -111,6 +128,10 @@ async def run(module: ModuleType) -> dict[str, Any]:
             events.append({"raised": kinds[:-3]})  # without Exception, BaseException and object
     session = await runner.session_service.get_session(**whose, session_id="s-1")
     found = {"runs": runs, "state": dict(session.state), "left": len(_replies)}
+    wanted = getattr(module, "REQUESTS", ())
+    if wanted:
+        wanted = (wanted,) if isinstance(wanted, str) else wanted
+        found["requests"] = [{name: request[name] for name in wanted} for request in _requests]
     return numbered(found)
 
 

@@ -104,7 +104,7 @@ async def test_the_arguments_of_finish_task_are_checked_and_kept() -> None:
     declared = {one.name: one.json_schema() for one in model.requests[2].config.tools[0].function_declarations}  # type: ignore
     assert list(declared["finish_task"]["properties"]) == ["guests"]
     assert model.requests[2].config.response_schema is None
-    assert shown(model.requests[2]) == ['user: {"dish":"soup"}']
+    assert shown(model.requests[2]) == ['user: {"dish": "soup"}']
 
 
 async def test_a_task_can_not_be_finished_beside_a_delegation() -> None:

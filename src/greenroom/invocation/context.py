@@ -119,7 +119,8 @@ class InvocationContext:
     agent after its current step. resumed_from: set while a run is resumed: the index in the log of this agent's first
     event of the run. None when the agent starts now. was_cut_off: the process died during the run, so the outcome of
     what it had started is unknown. isolation_scope, scope_start: set for agents that run as a tool: they see only
-    events of that scope, from that index of the log. unstored: events of a turn that an exception ended, shared by the
+    events of that scope, from that index of the log. request: what a node's agent was asked, where that is not the
+    user's message. unstored: events of a turn that an exception ended, shared by the
     agents of a branch; stored in one step with the run's end. send: while tools run, stores an event that one of them
     emits. store: stores an event that no agent yields; None outside of a runner. compaction_lock: held while events
     are summarized. live_request_queue: the client's input in a live run; None in others. announces_done: the agent
@@ -174,6 +175,7 @@ class InvocationContext:
         self.plugins: Hooks = plugins if plugins is not None else NO_HOOKS
         self.isolation_scope: str | None = None
         self.scope_start = 0
+        self.request: Content | None = None
         self.unstored: list[Event] = []
         self.send: Callable[[Event], Awaitable[None]] | None = None
         self.store: Callable[[Event], Awaitable[None]] | None = None

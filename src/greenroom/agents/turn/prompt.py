@@ -54,13 +54,15 @@ class _Calls:
 @dataclass(eq=False)
 class _Prompt:
     """The contents that one agent sees of the first `seen` events of a log, without those at indexes in `rewound`, and
-    with summaries in place of those that were compacted."""
+    with summaries in place of those that were compacted. node_path: of an agent that is a node; it does not see what
+    other nodes wrote."""
 
     agent: str
     branch: str | None
     scope: str | None = None
     _: KW_ONLY
     thoughts: bool = False
+    node_path: str | None = None
     rewound: frozenset[int] = frozenset()
     compacted: Compacted = field(default_factory=Compacted)
     seen: int = 0
@@ -102,6 +104,8 @@ class _Prompt:
     def _add(self, event: Event) -> None:
         content = event.content if event.content is not None else _spoken(event)
         if event.node_info is not None and event.author != self.agent and _is_below(event.node_info.path, self.agent):
+            return
+        if self.node_path is not None and _is_of_other_node(event.node_path, self.node_path):
             return
         if content is None or not content.parts or not _is_visible(event, content, self.branch, self.scope):
             return
@@ -164,15 +168,16 @@ def prompt_contents(
     thoughts: bool = False,
     scope: str | None = None,
     request: Content | None = None,
+    node_path: str | None = None,
 ) -> CopyOnWriteList[Content]:
     """The contents for the next request of this agent; the list is the caller's own, the contents are the log's.
 
-    thoughts: those of other agents, too. scope, request: of an agent that runs as a tool, and what it was asked; its
-    events are a list, read anew for each request: such runs are short, and soon forgotten.
+    thoughts: those of other agents, too. node_path: see `_Prompt`. scope, request: of an agent that runs as a tool, and
+    what it was asked; its events are a list, read anew for each request: such runs are short, and soon forgotten.
     """
     if include == "default" and isinstance(events, CopyOnWriteList):
         rewound, summaries = rewound_indexes(events), compacted(events)
-        key = (_Prompt, agent, branch, thoughts)
+        key = (_Prompt, agent, branch, thoughts, node_path)
         prompt = events.derived.get(key)
         if (
             prompt is None
@@ -180,7 +185,9 @@ def prompt_contents(
             or prompt.rewound != rewound
             or prompt.compacted is not summaries
         ):
-            prompt = _Prompt(agent, branch, thoughts=thoughts, rewound=rewound, compacted=summaries)
+            prompt = _Prompt(
+                agent, branch, thoughts=thoughts, node_path=node_path, rewound=rewound, compacted=summaries
+            )
             if len(events):
                 events.derived[key] = prompt
         prompt.read(events[prompt.seen :])
@@ -227,6 +234,13 @@ def _is_visible(event: Event, content: Content, branch: str | None, scope: str |
             return False
         says_something = says_something or bool(part.text) or not _is_empty(part)
     return says_something
+
+
+def _is_of_other_node(path: str, node_path: str) -> bool:
+    """Whether a path is neither the node's, nor above or below it."""
+    if not path or path == node_path:
+        return False
+    return not path.startswith(f"{node_path}/") and not node_path.startswith(f"{path}/")
 
 
 def _is_below(path: str, agent: str) -> bool:

@@ -179,13 +179,14 @@ def _put_input_context(ctx: InvocationContext, contents: MutableSequence[Content
     """Adds the run's own context in front of the message that began the run; in front of all if that isn't shown."""
     of_run = events_of_run(ctx.session.events, ctx.invocation_id)
     begun_by = next((event.content for event in of_run if event.author == "user" and event.content is not None), None)
-    asked = [content for content in (ctx.user_content, begun_by) if content is not None]
+    asked = [content for content in (ctx.request, ctx.user_content, begun_by) if content is not None]
     at = next((i for i in range(len(contents) - 1, -1, -1) if any(contents[i] is one for one in asked)), 0)
     contents[at:at] = ctx.run_config.model_input_context or ()
 
 
 def visible_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> CopyOnWriteList[Content]:
     events, scope, include = ctx.session.events, ctx.isolation_scope, agent.include_contents
+    request = ctx.request or ctx.user_content
     runner = ctx.node_runner if agent.mode == "single_turn" else None
     shown: CopyOnWriteList[Event] | list[Event] = events
     before: Sequence[Content] = ()
@@ -194,7 +195,11 @@ def visible_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> CopyOnWrite
         shown = [event for event in of_run if _is_of_node(event, runner.path)]
         if "include_contents" in agent.model_fields_set and include == "default":
             before = prompt_contents(
-                events.first(ctx.scope_start), agent=agent.name, branch=ctx.branch, include=include
+                events.first(ctx.scope_start),
+                agent=agent.name,
+                branch=ctx.branch,
+                include=include,
+                node_path=runner.path,
             )
         include = "default"
     elif scope is not None:
@@ -206,7 +211,7 @@ def visible_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> CopyOnWrite
         include=include,
         thoughts=ctx.run_config.include_thoughts_from_other_agents,
         scope=scope,
-        request=ctx.user_content if shown is not events and ctx.user_content not in before[-1:] else None,
+        request=request if shown is not events and request not in before[-1:] else None,
     )
     if before:
         contents[:0] = before

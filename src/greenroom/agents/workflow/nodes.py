@@ -14,6 +14,7 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.node import BaseNode, NodeExecution, RetryConfig
 from greenroom.agents.turn.tool_calls import run_tool
+from greenroom.agents.workflow.engine import first_message
 from greenroom.agents.workflow.errors import NodeWaiting, WorkflowConfigurationError
 from greenroom.agents.workflow.execution import NodeRun
 from greenroom.agents.workflow.function_node import FunctionNode, ParameterBinding
@@ -27,6 +28,7 @@ from greenroom.agents.workflow.requests import (
     read_decision,
 )
 from greenroom.agents.workflow.values import as_content, as_text, output_value
+from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import Context
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event, NodeInfo
@@ -226,7 +228,7 @@ class AgentNode(BaseNode):
         ctx.resumed_from = run.record.began_at
         ctx.scope_start = len(ctx.session.events) if ctx.resumed_from is None else ctx.resumed_from
         if isinstance(agent, BaseLlmAgent):
-            ctx.user_content = as_content(run.node_input)
+            self._set_input(ctx, run)
         async with aclosing(agent.run_async(ctx)) as events:
             async for event in events:
                 for handled in ctx.take_handled():
@@ -249,6 +251,17 @@ class AgentNode(BaseNode):
             await run.send(handled)
         if self.is_task and not is_finished:
             raise NodeWaiting
+
+    def _set_input(self, ctx: InvocationContext, run: NodeRun) -> None:
+        """Sets what the agent's model is asked: the node's input, or the user's request where there is none.
+
+        Source: ADK, whose callbacks and tools see the input as the user's message in tasks only.
+        """
+        is_empty = run.node_input is None or run.node_input == ""
+        request = first_message(run.engine.ctx) if is_empty else as_content(run.node_input)
+        ctx.request = request
+        if self.is_task:
+            ctx.user_content = request
 
     def _give_output(self, run: NodeRun, event: Event, agent: BaseLlmAgent) -> None:
         if event.error_code is not None or event.get_function_calls() or event.get_function_responses():

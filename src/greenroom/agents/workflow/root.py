@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import Any
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.events import EventChannel
 from greenroom.agents.node import BaseNode
-from greenroom.agents.workflow.engine import Engine
+from greenroom.agents.workflow.engine import Engine, first_message
 from greenroom.agents.workflow.errors import NodeFailure
 from greenroom.agents.workflow.execution import NodeRun
 from greenroom.agents.workflow.nodes import AgentNode, build_node
@@ -26,7 +25,7 @@ async def run_as_root(node: BaseNode, ctx: InvocationContext) -> AsyncGenerator[
     if stored and stored[-1][1].actions.end_of_agent and stored[-1][1].author == node.name:
         return
     engine.position.read(stored)
-    run = NodeRun(engine, node, f"{node.name}@1", _first_message(ctx), branch=ctx.branch, author=node.name, parent=None)
+    run = NodeRun(engine, node, f"{node.name}@1", first_message(ctx), branch=ctx.branch, author=node.name, parent=None)
     try:
         async with aclosing(channel.run(run.run())) as events:
             async for event in events:
@@ -51,13 +50,3 @@ def _stored_events(ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
         event = events[index]
         if index >= ctx.resumed_from and (event.isolation_scope == ctx.isolation_scope or event.is_of_task()):
             yield index, event
-
-
-def _first_message(ctx: InvocationContext) -> Any:
-    """Returns the user's request: answers, and messages to tasks, may have come since."""
-    if ctx.resumed_from is not None and ctx.isolation_scope is None:
-        events = ctx.session.events
-        for index in reversed(ledger_of(events).run(ctx.invocation_id).messages):
-            if events[index].isolation_scope is None and not events[index].get_function_responses():
-                return events[index].content
-    return ctx.user_content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from typing import Any, cast
 
 import msgspec
@@ -83,6 +84,9 @@ def as_content(value: Any) -> Content:
     """A node's input as a user's message, for an agent."""
     if isinstance(value, Content):
         return value
-    if not isinstance(value, str):
-        value = "" if value is None else msgspec.json.encode(to_plain(value)).decode()
-    return Content(role="user", parts=[Part(text=value)])
+    plain = to_plain(value)
+    if isinstance(plain, (dict, list)):
+        text = json.dumps(plain, ensure_ascii=False)  # with blanks, as ADK writes it
+    else:
+        text = "" if plain is None else str(plain)
+    return Content(role="user", parts=[Part(text=text)])
