@@ -91,6 +91,11 @@ class FallbackModel(BaseLlm):
         return self._resolved(0).capabilities
 
     @property
+    def is_on_vertex(self) -> bool | None:
+        """The first one's."""
+        return self._resolved(0).is_on_vertex
+
+    @property
     def names_to_resolve(self) -> list[str]:
         given = [[model] if isinstance(model, str) else model.names_to_resolve for model in self.models]
         return [name for names in given for name in names]

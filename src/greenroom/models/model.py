@@ -120,6 +120,11 @@ class BaseLlm(Declarative, ABC):
     def capabilities(self) -> LlmCapabilities:
         return LlmCapabilities()
 
+    @property
+    def is_on_vertex(self) -> bool | None:
+        """Whether the model is reached through Vertex AI, which has built-in tools of its own; None: unknown."""
+        return None
+
     @abstractmethod
     def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
         """Answers a request.

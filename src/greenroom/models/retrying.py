@@ -32,6 +32,10 @@ class WrapperLlm(BaseLlm):
         return self.wrapped.capabilities
 
     @property
+    def is_on_vertex(self) -> bool | None:
+        return self.wrapped.is_on_vertex
+
+    @property
     def names_to_resolve(self) -> list[str]:
         return [self._wrapped] if isinstance(self._wrapped, str) else self._wrapped.names_to_resolve
 

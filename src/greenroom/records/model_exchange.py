@@ -53,7 +53,8 @@ class LlmRequest(Record, kw_only=True, gc=True):
     are not changed: code that may do so gets them within `own_contents`.
 
     tools_dict: the tools behind the declarations, by name; never serialised. cache_config: of the app, cache_metadata:
-    of the agent's newest reply, cacheable_contents_token_count: of its newest prompt.
+    of the agent's newest reply, cacheable_contents_token_count: of its newest prompt. is_on_vertex: whether the model
+    is reached through Vertex AI; None: unknown.
     """
 
     model: str | None = None
@@ -65,6 +66,7 @@ class LlmRequest(Record, kw_only=True, gc=True):
     cache_config: ContextCacheConfig | None = None
     cache_metadata: JsonObject | None = None
     cacheable_contents_token_count: int | None = None
+    is_on_vertex: bool | None = None
 
     @contextlib.contextmanager
     def own_contents(self) -> Generator[None]:

@@ -9,16 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from google.oauth2.credentials import Credentials
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError, ToolError
+from greenroom.models.fallback import FallbackModel
+from greenroom.models.gemini.llm import Gemini
 from greenroom.records import wire
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.retrieval.vertex_ai_rag_retrieval import RagResource, VertexAiRagRetrieval
 from tests.agents.talk import Talk, call
+from tests.models.wire.gemini import GeminiServer
 from tests.server.quick_server import serving_routes
 
 CORPUS = "projects/p1/locations/europe-west3/ragCorpora/7"
@@ -217,3 +221,30 @@ async def test_credentials_that_do_not_work_end_the_run(vertex: Vertex) -> None:
 def test_corpora_are_given_in_one_way(options: dict[str, Any]) -> None:
     with pytest.raises(AgentConfigError, match="either rag_corpora or rag_resources"):
         VertexAiRagRetrieval(name="library", description="Books.", **options)
+
+
+@pytest.mark.parametrize(
+    ("vertexai", "in_environment", "gets_store"),
+    [(True, None, True), (False, "true", False), (None, "true", True), (None, None, False)],
+)
+async def test_a_gemini_made_for_vertex_gets_the_store_whatever_the_environment_says(
+    vertexai: bool | None, in_environment: str | None, gets_store: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOOGLE_GENAI_USE_ENTERPRISE", raising=False)
+    monkeypatch.delenv("GOOGLE_GENAI_USE_VERTEXAI", raising=False)
+    if in_environment is not None:
+        monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", in_environment)
+    async with GeminiServer().serving() as server:
+        options: dict[str, Any] = {"vertexai": vertexai, "base_url": server.url, "api_key": "k"}
+        if gets_store:
+            del options["api_key"]
+            credentials = Credentials("token-1")  # type: ignore[no-untyped-call]
+            options |= {"credentials": credentials, "project": "p", "location": "l"}
+        model = Gemini("gemini-2.5-pro", **options)
+        wrapped = FallbackModel([model])
+        for asked in (model, wrapped):
+            await Talk(LlmAgent(name="a", model=asked, tools=[rag()])).say("hi")
+        await model.close()
+    for body in server.seen:
+        (tool,) = body["tools"]
+        assert tool.keys() == ({"retrieval"} if gets_store else {"functionDeclarations"})

@@ -104,6 +104,7 @@ async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: Base
         model=model.model,
         contents=contents,
         config=copy.copy(config) if config is not None else GenerateContentConfig(),
+        is_on_vertex=model.is_on_vertex,
     )
     request.config.system_instruction = await system_text(agent, ctx)
     if agent.static_instruction:

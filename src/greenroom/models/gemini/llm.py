@@ -88,11 +88,13 @@ class Gemini(ProviderLlm):
     @property
     def capabilities(self) -> LlmCapabilities:
         """Schemas together with tools are taken on Vertex AI, by Gemini 2 and newer."""
+        return LlmCapabilities(output_schema_and_tools=self.is_on_vertex and (gemini_version(self.model) or 0) >= 2)
+
+    @property
+    def is_on_vertex(self) -> bool:
         client: Any = self._made_client or self._given_client
-        is_vertex = client.vertexai if client is not None else self._backend["vertexai"]
-        if is_vertex is None:
-            is_vertex = wants_vertex()
-        return LlmCapabilities(output_schema_and_tools=is_vertex and (gemini_version(self.model) or 0) >= 2)
+        is_vertex: bool | None = client.vertexai if client is not None else self._backend["vertexai"]
+        return wants_vertex() if is_vertex is None else is_vertex
 
     async def close_client(self, client: Any) -> None:
         await client.aio.aclose()

@@ -17,6 +17,7 @@ import msgspec
 from greenroom.errors import AgentConfigError, ToolError
 from greenroom.google_cloud.credentials import GoogleCredentials
 from greenroom.invocation.user_context import ToolContext
+from greenroom.models.by_name import wants_vertex
 from greenroom.models.gemini.contents import gemini_version
 from greenroom.records import wire
 from greenroom.records.auth import ServiceAccount
@@ -76,7 +77,7 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
         self._timeout_seconds = timeout_seconds
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
-        if gemini_version(llm_request.model) is not None and _is_on_vertex(llm_request.model or ""):
+        if gemini_version(llm_request.model) is not None and _is_on_vertex(llm_request):
             llm_request.mark(Tool(retrieval={"vertexRagStore": self._store()}))
         else:
             await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
@@ -155,5 +156,7 @@ class _Reply(msgspec.Struct, rename="camel"):
     contexts: _Contexts = msgspec.field(default_factory=_Contexts)
 
 
-def _is_on_vertex(model: str) -> bool:
-    return model.startswith("projects/") or os.environ.get("GOOGLE_GENAI_USE_VERTEXAI", "").lower() in ("1", "true")
+def _is_on_vertex(request: LlmRequest) -> bool:
+    if request.is_on_vertex is not None:
+        return request.is_on_vertex
+    return (request.model or "").startswith("projects/") or wants_vertex()

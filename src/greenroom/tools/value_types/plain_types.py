@@ -103,7 +103,8 @@ class PlainType(TypeSchema):
 
 
 def _refine(info: inspect_types.Type, schema: JsonObject, definitions: JsonObject, done: set[str]) -> bool:
-    """Adds to a schema what msgspec leaves out: formats of times, types of enums, and their members' own order.
+    """Adds to a schema what msgspec leaves out: formats of times, types of enums, their members' own order, and
+    the items of arrays of anything.
 
     Returns whether the type contains records.
     """
@@ -125,6 +126,8 @@ def _refine(info: inspect_types.Type, schema: JsonObject, definitions: JsonObjec
             _set_type_of_values(schema)
         case inspect_types.LiteralType():
             _set_type_of_values(schema)
+        case inspect_types.CollectionType():
+            schema.setdefault("items", {})  # vendors refuse arrays without it
         case _:
             pass
     has_records = isinstance(info, inspect_types.StructType) and issubclass(info.cls, Record)
