@@ -20,11 +20,13 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
-from greenroom.records.session import GetSessionConfig, Session
+from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.sessions.session_cache import TRUSTED_SECONDS
-from greenroom.sessions.sqlite import SqliteSessionService
+from greenroom.sessions.sql_queries import SESSIONS_PER_DELETION
+from greenroom.sessions.sqlite import _EVENTS_PER_LISTING_UPDATE, SqliteSessionService
 from greenroom.sqlite.database import Database
 from greenroom.testing.contracts.session_service import *  # noqa: F403
+from tests.sqlite.work import counting, scans
 
 _WRITER = """
 import asyncio, sys
@@ -416,3 +418,110 @@ async def test_what_looks_like_actions_without_content_is_kept(tmp_path: Path) -
             assert list(again.events) == events
         finally:
             await service.close()
+
+
+async def test_listing_needs_no_write_lock(service: SqliteSessionService) -> None:
+    session = await _open(service)
+    await service.append(session, _event(1))
+    another = SqliteSessionService(service.path)
+    with contextlib.closing(sqlite3.connect(service.path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        async with asyncio.timeout(2):  # the store waits five seconds for the lock
+            for one in (service, another):
+                (listed,) = (await one.list_sessions(app_name="a", user_id="u")).sessions
+                assert listed.last_update_time == session.last_update_time
+    await another.close()
+
+
+async def test_listing_a_file_just_opened_needs_no_write_lock(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    service = SqliteSessionService(path)
+    await _open(service)
+    await service.close()
+    reopened = SqliteSessionService(path)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        async with asyncio.timeout(2):
+            assert len((await reopened.list_sessions(app_name="a", user_id="u")).sessions) == 1
+    await reopened.close()
+
+
+async def test_listing_works_on_a_full_disk(service: SqliteSessionService) -> None:
+    session = await _open(service)
+    for number in range(20):
+        await service.append(session, _event(number))
+    pages = "PRAGMA max_page_count = 1"  # SQLite sets it to the pages that the file has
+    await service._sqlite.submit(lambda cursor: cursor.execute(pages).fetchone())
+    with pytest.raises(StorageError):
+        for number in range(20, 200):
+            await service.append(session, _event(number))
+    (listed,) = (await service.list_sessions(app_name="a", user_id="u")).sessions
+    assert listed.last_update_time == session.last_update_time
+
+
+@pytest.mark.parametrize("limit", [None, 3])
+async def test_listing_orders_sessions_by_their_newest_events(service: SqliteSessionService, limit: int | None) -> None:
+    """Also those whose newest event `sessions.update_time` doesn't include yet, or includes since just now."""
+    sessions = [await service.create_session(app_name="a", user_id="u", session_id=f"s-{n}") for n in range(5)]
+    appended = 0
+    for turn in range(0, 2 * _EVENTS_PER_LISTING_UPDATE, 37):
+        for _ in range(37):
+            session = sessions[appended * 7 % 4]  # the last one gets none
+            await service.append(session, Event(author="u", timestamp=2e9 + appended))
+            appended += 1
+        by_time = sorted(sessions, key=lambda one: one.last_update_time, reverse=limit is not None)
+        listed: list[str] = []
+        token: str | None = None
+        while True:
+            page = await service.list_sessions(app_name="a", user_id="u", limit=limit, page_token=token)
+            listed += [one.id for one in page.sessions]
+            token = page.next_page_token
+            if token is None:
+                break
+        assert listed == [one.id for one in by_time], turn
+
+
+async def test_a_session_is_listed_by_its_newest_event_after_others_were_deleted(service: SqliteSessionService) -> None:
+    kept = await service.create_session(app_name="a", user_id="u", session_id="kept")
+    deleted = await _open(service)
+    for number in range(_EVENTS_PER_LISTING_UPDATE):  # the last one brings the listing up to date
+        await service.append(deleted, _event(number))
+    await service.delete_session(app_name="a", user_id="u", session_id="s")
+    await service.append(kept, Event(author="u", timestamp=2e9))  # gets the number of a deleted event
+    (listed,) = (await service.list_sessions(app_name="a", user_id="u")).sessions
+    assert listed.last_update_time == 2e9
+
+
+async def test_a_user_with_many_sessions_is_deleted_in_several_transactions(service: SqliteSessionService) -> None:
+    count = 2 * SESSIONS_PER_DELETION
+    for number in range(count):
+        await service.create_session(app_name="a", user_id="u", session_id=f"s-{number}", state={"user:name": "Ann"})
+    commits = service.database_stats.commits
+    await service.delete_user(app_name="a", user_id="u")
+    assert service.database_stats.commits == commits + 3
+    assert (await service.list_sessions(app_name="a", user_id="u")).sessions == []
+    assert (await _open(service)).state == {}
+
+
+async def test_listing_and_deleting_cost_the_same_whatever_the_file_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs: list[int] = []
+    with counting(monkeypatch) as work:
+        service = SqliteSessionService(tmp_path / "x.db")
+        for sessions_of_others in (0, 5000):
+            others = [SessionKey("a", f"u-{number % 100}", f"o-{number}") for number in range(sessions_of_others)]
+            await asyncio.gather(*(service.create_session(**key._asdict(), events=[_event(0)]) for key in others))
+            session = await _open(service)
+            await service.append(session, *(_event(number) for number in range(5)))
+
+            work.reset()
+            await service.list_sessions(app_name="a", user_id="u", limit=20)
+            await service.delete_session(app_name="a", user_id="u", session_id="s")
+            costs.append(work.instructions)
+        with contextlib.closing(sqlite3.connect(service.path)) as connection:
+            assert any("FROM events" in one for one in work.statements)
+            assert not [scan for one in work.statements for scan in scans(connection, one, ("events", "sessions"))]
+        await service.close()
+    # One look at each event since the listing was updated, at most so many; a few instructions per look.
+    assert costs[1] - costs[0] < 60 * _EVENTS_PER_LISTING_UPDATE, costs

@@ -80,9 +80,6 @@ class SessionDatabase(ABC):
     async def is_current(self, cached: CachedSession) -> bool:
         """False when another process has changed the session, or the state of its user or app, since it was read."""
 
-    async def prepare_listing(self) -> None:
-        """Brings the columns by which sessions are listed up to date."""
-
 
 class SessionCache:
     """A cache bounded by an estimate of bytes, and shared by all users of the database in this process.

@@ -37,7 +37,7 @@ from greenroom.sessions.cached_session import (
 )
 from greenroom.sessions.service import BaseSessionService, StoredEvent
 from greenroom.sessions.session_cache import Appended, Deleted, SessionCache
-from greenroom.sessions.sql_queries import SessionQueries, Stored
+from greenroom.sessions.sql_queries import SESSIONS_PER_DELETION, SessionQueries, Stored
 
 if TYPE_CHECKING:
     from greenroom.postgres.database import Database as PostgresDatabase
@@ -157,7 +157,6 @@ class SqlSessionService(BaseSessionService):
         check_limit(limit)
         before = page_position(page_token)
         one_more = None if limit is None else limit + 1
-        await self._sessions.prepare_listing()
         listed = await self._sessions.read(
             lambda queries: queries.read_page(app_name, user_id, where or SessionFilter(), before, one_more)
         )
@@ -200,7 +199,10 @@ class SqlSessionService(BaseSessionService):
             for key in deleted:
                 self._cache.report(Deleted(key))
 
-        await self._sessions.write(lambda queries: queries.delete_user(app_name, user_id), then)
+        while True:
+            deleted = await self._sessions.write(lambda queries: queries.delete_user(app_name, user_id), then)
+            if len(deleted) < SESSIONS_PER_DELETION:
+                return
 
     async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
         """As the contract says. When it fails, session and events are as they were, and can be appended again."""

@@ -47,6 +47,9 @@ _ALL = 2**62
 _FROM_START = float("-inf")
 _PAGE_ROWS = 200
 
+SESSIONS_PER_DELETION = 100
+"""Sessions of a user that one transaction deletes, so that other writes needn't wait for all of them."""
+
 _IS_SESSION = "app_name = ?1 AND user_id = ?2 AND sessions.id = ?3"
 _EVENTS = """
     SELECT seq, data FROM events WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND timestamp >= ?4 ORDER BY seq LIMIT ?5
@@ -79,6 +82,9 @@ _STATE_AFTER = """
     UNION ALL
     SELECT key, value, 0, NULL FROM session_state WHERE session = ?1 AND value IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM state_changes WHERE session = ?1 AND key = session_state.key)
+"""
+PAGE = """
+    SELECT number, fork_seq, update_time, user_id, id FROM sessions WHERE {terms} ORDER BY {order} LIMIT ?
 """
 _INHERIT = """
     INSERT INTO session_ancestors (session, upto, above, ancestor)
@@ -206,8 +212,17 @@ class SessionQueries(ABC):
         return made
 
     async def delete(self, key: SessionKey) -> None:
+        await self._delete_all([key])
+
+    async def _delete_all(self, keys: Sequence[SessionKey]) -> None:
         for statement in self.before_deletion:
             await self.fetch(statement)
+        for key in keys:
+            await self._delete(key)
+        for statement in self.after_deletion:
+            await self.fetch(statement)
+
+    async def _delete(self, key: SessionKey) -> None:
         rows = await self.fetch(f"DELETE FROM sessions WHERE {_IS_SESSION} RETURNING number", *key)
         if not rows:
             return
@@ -218,8 +233,6 @@ class SessionQueries(ABC):
         for owner in owners:
             for (shared_to,) in await self.fetch(_SHARED_TO, owner):
                 await self._cut(owner, shared_to)
-        for statement in self.after_deletion:
-            await self.fetch(statement)
 
     async def _cut(self, number: int, seq: int) -> None:
         """Deletes the events after `seq` of a session without row; its state becomes that after it."""
@@ -230,13 +243,14 @@ class SessionQueries(ABC):
         await self.save_state(SessionKey("", "", ""), number, ScopedDelta({}, {}, state))
 
     async def delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
-        """The keys of the deleted sessions."""
+        """The keys of the deleted sessions: at most `SESSIONS_PER_DELETION`; if fewer, these were the last ones, and
+        the user's state was deleted, too."""
         owner = app_name, user_id
-        rows = await self.fetch("SELECT id FROM sessions WHERE app_name = ? AND user_id = ?", *owner)
-        keys = [SessionKey(*owner, session_id) for (session_id,) in rows]
-        for key in keys:
-            await self.delete(key)
-        await self.fetch("DELETE FROM user_state WHERE app_name = ? AND user_id = ?", *owner)
+        query = "SELECT id FROM sessions WHERE app_name = ? AND user_id = ? LIMIT ?"
+        keys = [SessionKey(*owner, row[0]) for row in await self.fetch(query, *owner, SESSIONS_PER_DELETION)]
+        await self._delete_all(keys)
+        if len(keys) < SESSIONS_PER_DELETION:
+            await self.fetch("DELETE FROM user_state WHERE app_name = ? AND user_id = ?", *owner)
         return keys
 
     async def find(self, key: SessionKey) -> Found | None:
@@ -326,16 +340,20 @@ class SessionQueries(ABC):
             for name, value in values.items():
                 terms.append(_HAS_STATE[scope])
                 arguments += [name, frozen_json(value)]
-        order, count = ("ASC", _ALL) if limit is None else ("DESC", _PAGE_ROWS if where.text else limit)
+        if limit is None:
+            direction, count = "ASC", _ALL
+        else:
+            direction, count = "DESC", _PAGE_ROWS if where.text else limit
+        order = f"update_time {direction}, user_id {direction}, id {direction}"
+
         page: list[CachedSession] = []
         while True:
             more = ["(update_time, user_id, id) < (?, ?, ?)"] if before is not None else []
-            query = f"""
-                SELECT number, 0, fork_seq, update_time, NULL, NULL, user_id, id FROM sessions
-                WHERE {" AND ".join(terms + more)} ORDER BY update_time {order}, user_id {order}, id {order} LIMIT ?
-            """
-            rows = await self.fetch(query, *arguments, *(before or ()), count)
-            found = {SessionKey(app_name, *row[6:]): Found(*row[:6]) for row in rows}
+            rows = await self.fetch_page([*terms, *more], [*arguments, *(before or ())], order, count)
+            found = {
+                SessionKey(app_name, user, session_id): Found(number, 0, fork_seq, update_time, None, None)
+                for number, fork_seq, update_time, user, session_id in rows
+            }
             for one in await self._without_logs(app_name, found):
                 if where.text is None or await self._has_text(found[one.key], one.state, where.text):
                     page.append(one)
@@ -343,7 +361,13 @@ class SessionQueries(ABC):
                     return page
             if len(rows) < count:
                 return page
-            before = rows[-1][3], rows[-1][6], rows[-1][7]
+            before = rows[-1][2], rows[-1][3], rows[-1][4]
+
+    async def fetch_page(
+        self, terms: Sequence[str], arguments: Sequence[str | float], order: str, limit: int
+    ) -> list[Any]:
+        """Sessions for which all terms hold, as number, fork_seq, update_time, user and id."""
+        return await self.fetch(PAGE.format(terms=" AND ".join(terms), order=order), *arguments, limit)
 
     async def _without_logs(self, app_name: str, found: dict[SessionKey, Found]) -> list[CachedSession]:
         if not found:

@@ -16,7 +16,7 @@ from greenroom.records.state import ScopedDelta
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent, frozen_json
 from greenroom.sessions.session_cache import TRUSTED_SECONDS, SessionCache, SessionDatabase
 from greenroom.sessions.sql import SqlSessionService
-from greenroom.sessions.sql_queries import SEQ_OF_EVENT, SessionQueries, Stored
+from greenroom.sessions.sql_queries import PAGE, SEQ_OF_EVENT, SessionQueries, Stored
 from greenroom.sessions.stored_event import to_stored
 from greenroom.sqlite.database import Database
 from greenroom.sqlite.transaction import Transaction
@@ -34,7 +34,7 @@ _APPEND = """
         WHERE session_ancestors.session = sessions.number AND events.seq > above AND events.seq <= upto
     ))
     ON CONFLICT (session, id) DO NOTHING
-    RETURNING session, seq
+    RETURNING number, session, seq
 """
 _SET = {
     "session": "INSERT INTO session_state VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
@@ -52,19 +52,36 @@ _CHANGE = """
         AND NOT EXISTS (SELECT 1 FROM state_changes WHERE session = ?1 AND key = ?2)
     UNION ALL SELECT ?1, ?2, ?3, NULL
 """
-# The times of new events are carried over to `sessions.update_time` before sessions are listed, not with each append,
-# where that would move two index entries.
-_ROLL_FORWARD = """
-    UPDATE sessions SET update_time = newest.timestamp
-    FROM (
-        SELECT session, timestamp, max(number) FROM events
-        WHERE number > (SELECT listed_to FROM session_listing) GROUP BY session
-    ) AS newest
-    WHERE sessions.number = newest.session
+# `sessions.update_time` is not updated with each append, which would move two index entries, but with every so many
+# events of the file. `listed_to` is the number of the last event that it includes; listing reads the later ones.
+_EVENTS_PER_LISTING_UPDATE = 256
+# The newest event of each session after `listed_to`. The `+` keeps SQLite from reading a whole index of events to have
+# them in the order of their sessions.
+_NEWEST = """
+    SELECT session, timestamp, max(number) FROM events
+    WHERE number > (SELECT listed_to FROM session_listing) GROUP BY +session
 """
-_LISTED = """
+_UPDATE_LISTING = (
+    f"UPDATE sessions SET update_time = timestamp FROM ({_NEWEST}) AS newest WHERE sessions.number = newest.session",
+    "UPDATE session_listing SET listed_to = (SELECT ifnull(max(number), 0) FROM events)",
+)
+# SQLite gives the numbers of deleted last events out again.
+_KEEP_LISTING_IN_LOG = """
     UPDATE session_listing SET listed_to = newest
-    FROM (SELECT ifnull(max(number), 0) AS newest FROM events) WHERE listed_to <> newest
+    FROM (SELECT ifnull(max(number), 0) AS newest FROM events) WHERE listed_to > newest
+"""
+_PAGE = f"""
+    WITH newest AS MATERIALIZED ({_NEWEST}),
+    unchanged AS (
+        {{page_of_sessions}}
+    ),
+    changed AS (
+        SELECT number, fork_seq, update_time, user_id, id FROM (
+            SELECT number, fork_seq, newest.timestamp AS update_time, app_name, user_id, id
+            FROM newest CROSS JOIN sessions ON number = session
+        ) AS sessions WHERE {{terms}}
+    )
+    SELECT * FROM (SELECT * FROM unchanged UNION ALL SELECT * FROM changed) ORDER BY {{order}} LIMIT ?
 """
 
 
@@ -132,9 +149,6 @@ class SqliteSessionDatabase(SessionDatabase):
             await self._database.refresh()
         return cached.epoch == self.epoch
 
-    async def prepare_listing(self) -> None:
-        await self._database.execute_all([(_ROLL_FORWARD, ()), (_LISTED, ())])
-
 
 class SqliteSessionQueries(SessionQueries):
     find_statement = find_locked_statement = """
@@ -147,9 +161,7 @@ class SqliteSessionQueries(SessionQueries):
         INSERT INTO sessions (app_name, user_id, id, update_time, fork_seq) VALUES (?, ?, ?, ?, ?)
         ON CONFLICT (app_name, user_id, id) DO NOTHING RETURNING number
     """
-    before_deletion = (_ROLL_FORWARD,)
-    # SQLite may give the last events' numbers out again.
-    after_deletion = (_LISTED,)
+    after_deletion = (_KEEP_LISTING_IN_LOG,)
 
     def __init__(self, transaction: Transaction) -> None:
         super().__init__(transaction)
@@ -161,6 +173,14 @@ class SqliteSessionQueries(SessionQueries):
     async def save_state(self, key: SessionKey, number: int, delta: ScopedDelta) -> None:
         _save_state(self._cursor, key, number, delta)
 
+    async def fetch_page(
+        self, terms: Sequence[str], arguments: Sequence[str | float], order: str, limit: int
+    ) -> list[Any]:
+        unchanged = [*terms, "number NOT IN (SELECT session FROM newest)"]
+        page_of_sessions = PAGE.format(terms=" AND ".join(unchanged), order=order)
+        query = _PAGE.format(page_of_sessions=page_of_sessions, terms=" AND ".join(terms), order=order)
+        return await self.fetch(query, *arguments, limit, *arguments, limit)
+
 
 def _insert(cursor: sqlite3.Cursor, key: SessionKey, one: PreparedEvent, json: bytes) -> tuple[int, bool]:
     """The event's sequence number, and whether it is new in the log. Raises SessionNotFound."""
@@ -171,12 +191,16 @@ def _insert(cursor: sqlite3.Cursor, key: SessionKey, one: PreparedEvent, json: b
         if row is None:
             raise SessionNotFound(*key)
         return row[0], False
-    number, seq = row
+    number, session, seq = row
     delta = one.scoped
     if delta.session:
-        cursor.executemany(_CHANGE, [(number, name, seq) for name in delta.session])
+        cursor.executemany(_CHANGE, [(session, name, seq) for name in delta.session])
     if delta.session or delta.user or delta.app:
-        _save_state(cursor, key, number, delta)
+        _save_state(cursor, key, session, delta)
+
+    if number % _EVENTS_PER_LISTING_UPDATE == 0:
+        for statement in _UPDATE_LISTING:
+            cursor.execute(statement)
     return seq, True
 
 

@@ -179,7 +179,7 @@ class Database:
         if self._closed:
             raise StorageError("Reading", "the database was closed")
         if self._connection is None:
-            await self.submit(lambda cursor: None)
+            await self.refresh()  # opens the file; a write would wait for the write lock
         if self._readers is None:
             self._readers = ThreadPoolExecutor(_READERS, "greenroom-sqlite-reader")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, fetch)
