@@ -110,10 +110,10 @@ async def test_the_second_call_with_the_same_prefix_makes_a_cache_and_later_ones
     assert list(first) == ["fingerprint", "contents_count"]
     assert (first["contents_count"], server.made) == (0, [])
     second = metadata(await desk.say("two"))
-    assert (second["cache_name"], second["invocations_used"], second["contents_count"]) == ("cachedContents/c1", 1, 0)
+    assert (second["cache_name"], second["invocations_used"], second["contents_count"]) == ("cachedContents/c1", 1, 2)
     assert 590 < second["expire_time"] - time.time() <= 600
     assert server.made[0]["ttl"] == "600s"
-    assert server.made[0]["displayName"].endswith("-0contents")
+    assert server.made[0]["displayName"].endswith("-2contents")
     assert RULES[:100] in json.dumps(server.made[0]["systemInstruction"])
     assert server.made[0]["tools"][0]["functionDeclarations"][0]["name"] == "look"
     assert metadata(await desk.say("three"))["invocations_used"] == 2
@@ -127,6 +127,26 @@ async def test_a_cache_is_renewed_after_so_many_runs(server: CachingServer, desk
     names = [metadata(await desk.say(text)).get("cache_name") for text in ("one", "two", "three", "four")]
     assert names == [None, "cachedContents/c1", "cachedContents/c1", "cachedContents/c2"]
     assert server.deleted == ["c1"]
+
+
+async def test_each_cache_takes_in_the_history_so_far(server: CachingServer, desk: Desk) -> None:
+    counts = [metadata(await desk.say(f"message {n}"))["contents_count"] for n in range(6)]
+    assert counts == [0, 2, 2, 6, 6, 10]
+    for made, count in zip(server.made, (2, 6, 10), strict=True):
+        said = [content["parts"][0]["text"] for content in made["contents"]]
+        assert len(said) == count
+        assert said[::2] == [f"message {n}" for n in range(count // 2)]
+    sent = [[content["role"] for content in body["contents"]] for body in server.seen]
+    assert sent == [["user"], ["user"], ["user", "model", "user"], ["user"], ["user", "model", "user"], ["user"]]
+
+
+async def test_a_cache_that_could_not_be_made_is_made_with_the_history_later(server: CachingServer, desk: Desk) -> None:
+    await desk.say("one")
+    server.refuses = True
+    assert metadata(await desk.say("two"))["contents_count"] == 2
+    server.refuses = False
+    third = metadata(await desk.say("three"))
+    assert (third["cache_name"], third["contents_count"]) == ("cachedContents/c1", 4)
 
 
 async def test_an_expired_cache_is_not_used(server: CachingServer, tmp_path: Path) -> None:

@@ -2,7 +2,13 @@
 
 Its action is in the reply's `cache_metadata`, and thus in the session's log, from which the next request continues:
 first only the fingerprint of the stable prefix (system instruction, tools, and the contents before the newest messages
-of the user); once the same prefix comes again, the name of a cache that holds it.
+of the user); once the same prefix comes again, the name of a cache. Each cache holds all that is stable when it is made:
+
+    request  contents        known prefix   what is done
+    1        u1              none           remember the prefix of 0 contents
+    2        u1 m1 u2        0, the same    make a cache of u1 m1, send u2
+    3        u1 m1 u2 m2 u3  2, the same    use it, send u2 m2 u3
+    9        u1 … m8 u9      2, the same    the cache has served its runs: make one of u1 … m8, send u9
 """
 
 from __future__ import annotations
@@ -77,7 +83,9 @@ async def _apply_cache(client: Any, arguments: JsonObject, request: LlmRequest, 
     if not is_same:
         count = _stable_count(contents)
         return {"fingerprint": _digest(_prefix(arguments, count, scope)), "contents_count": count}
-    metadata: JsonObject = {"fingerprint": known["fingerprint"], "contents_count": count}
+    count = max(count, _stable_count(contents))
+    prefix = _prefix(arguments, count, scope)
+    metadata: JsonObject = {"fingerprint": _digest(prefix), "contents_count": count}
     rest = _json([_dumped(content) for content in contents[count:]])
     if not _is_worth_it(arguments["model"], request, config, len(prefix) / (len(prefix) + len(rest))):
         return metadata
@@ -113,11 +121,11 @@ def _dumped(content: Any) -> JsonObject:
 
 
 def _stable_count(contents: Sequence[Any]) -> int:
-    """The number of contents before the newest ones of the user."""
+    """The number of contents before the newest ones of the user; some are left to be sent."""
     count = len(contents)
     while count and contents[count - 1].role == "user":
         count -= 1
-    return count
+    return min(count, max(len(contents) - 1, 0))
 
 
 def _is_worth_it(model: str, request: LlmRequest, config: ContextCacheConfig, share: float) -> bool:
