@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
@@ -89,6 +90,20 @@ async def test_what_a_rate_limit_refused_is_queued(server: Recovering, model: Op
     server.fail_first(6, 429, **{"retry-after-ms": "1"})
     assert await ask(model) == "Back again."
     assert len(server.seen) == 7
+
+
+@pytest.mark.parametrize(
+    ("policy", "attempts"),
+    [(RetryPolicy(), 8), (RetryPolicy(rate_limit_attempts=5), 5), (RetryPolicy(attempts=12), 12)],
+)
+async def test_a_rate_limit_without_a_time_to_wait_is_tried_so_often(
+    server: Recovering, model: OpenAILlm, policy: RetryPolicy, attempts: int
+) -> None:
+    model.retry_policy = msgspec.structs.replace(policy, initial_delay=0.001, max_delay=0.001, jitter=0.001)
+    server.fail_first(20, 429)
+    with pytest.raises(ModelError, match="HTTP 429"):
+        await ask(model)
+    assert len(server.seen) == attempts
 
 
 async def test_nothing_is_queued_beyond_the_deadline(server: Recovering, model: OpenAILlm) -> None:

@@ -31,19 +31,29 @@ _API_RETRY: JsonObject = {
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """attempts: including the first; 1 for no retry. The pauses grow from initial_delay by exp_base up to max_delay,
-    with a random jitter of up to as many seconds; where the provider says how long to wait, that counts.
-    queues_rate_limits: repeats what the provider's rate limit refused until the deadline, however many attempts it
-    takes. http_status_codes: where given, only errors of these are retried. All in seconds.
+    """Limits of repeating failed calls: how often before the deadline, and after which pauses.
+
+    The pauses grow from initial_delay by exp_base up to max_delay; where the provider says how long to wait, that
+    counts.
     """
 
     attempts: int = 3
+    """Including the first; 1 for no retry."""
     initial_delay: float = 0.5
+    """Seconds before the second attempt."""
     max_delay: float = 30.0
+    """Seconds, the longest pause."""
     exp_base: float = 2.0
+    """Factor from one pause to the next."""
     jitter: float = 0.5
+    """Seconds, the most that is added to a pause at random."""
     queues_rate_limits: bool = True
+    """Calls that a rate limit refused wait their turn: until the deadline where the provider says how long to wait,
+    else for `rate_limit_attempts`. False: they are repeated like others."""
+    rate_limit_attempts: int = 8
+    """Of calls that a rate limit refused without saying how long to wait: about a minute of pauses."""
     http_status_codes: list[int] | None = None
+    """If given, only errors with these are retried."""
 
     @classmethod
     def of(cls, retry_options: JsonObject) -> RetryPolicy:
@@ -63,8 +73,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if self.http_status_codes is not None and error.http_status not in self.http_status_codes:
             return False
-        is_queued = self.queues_rate_limits and error.category == ModelErrorCategory.RATE_LIMITED
-        return is_queued or attempt < self.attempts
+        if self.queues_rate_limits and error.category == ModelErrorCategory.RATE_LIMITED:
+            return error.retry_after_seconds is not None or attempt < max(self.attempts, self.rate_limit_attempts)
+        return attempt < self.attempts
 
 
 async def begin(

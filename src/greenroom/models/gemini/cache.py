@@ -2,7 +2,7 @@
 
 Its action is in the reply's `cache_metadata`, and thus in the session's log, from which the next request continues:
 first only the fingerprint of the stable prefix (system instruction, tools, and the contents before the newest messages
-of the user); once the same prefix comes again, the name of a cache. Each cache holds all that is stable when it is made:
+of the user); once the same prefix comes again, the name of a cache. Each holds all that is stable when it is made:
 
     request  contents        known prefix   what is done
     1        u1              none           remember the prefix of 0 contents
