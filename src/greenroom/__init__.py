@@ -106,7 +106,7 @@ _HOMES = {
     "service_account_dict_to_scheme_credential service_account_scheme_credential token_to_scheme_credential",
     "greenroom.records.human_requests": "RequestInput",
     "greenroom.records.event": "Event EventActions EventCompaction NodeInfo ToolConfirmation UiWidget",
-    "greenroom.records.listings": "MemoryEntry",
+    "greenroom.records.listings": "ListArtifactVersionsResponse ListArtifactsResponse MemoryEntry",
     "greenroom.records.model_exchange": "ContextCacheConfig LiveRequest LlmRequest LlmResponse",
     "greenroom.records.run": "RunConfig StreamingMode ToolThreadPoolConfig",
     "greenroom.records.session": "GetSessionConfig Session",

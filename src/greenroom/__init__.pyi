@@ -178,6 +178,8 @@ from greenroom.records.event import NodeInfo as NodeInfo
 from greenroom.records.event import ToolConfirmation as ToolConfirmation
 from greenroom.records.event import UiWidget as UiWidget
 from greenroom.records.human_requests import RequestInput as RequestInput
+from greenroom.records.listings import ListArtifactsResponse as ListArtifactsResponse
+from greenroom.records.listings import ListArtifactVersionsResponse as ListArtifactVersionsResponse
 from greenroom.records.listings import MemoryEntry as MemoryEntry
 from greenroom.records.model_exchange import ContextCacheConfig as ContextCacheConfig
 from greenroom.records.model_exchange import LiveRequest as LiveRequest

@@ -14,7 +14,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import SequentialAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
-from greenroom.errors import LlmCallsLimitExceeded, RunFailed
+from greenroom.errors import ConfigurationError, LlmCallsLimitExceeded, RunFailed
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import QUOTED_IS_DATA, Content, Part, UserContent
@@ -102,6 +102,26 @@ async def test_a_base_exception_in_the_making_of_a_prompt_fails_the_run(options:
     with pytest.raises(RunFailed, match="SystemExit: leave"):
         await talk.say("a poem")
     assert (await talk.log())[-1].error_code == "RunFailed"
+
+
+@pytest.mark.parametrize("makes_config", [True, False])
+async def test_a_variable_limits_the_model_calls_of_a_program(
+    monkeypatch: pytest.MonkeyPatch, makes_config: bool
+) -> None:
+    monkeypatch.setenv("ADK_MAX_LLM_CALLS", "2")
+    talk = Talk(LlmAgent(name="adder", model=ScriptedModel([*[call("add", a=1, b=1)] * 3, "done"]), tools=[add]))
+    with pytest.raises(LlmCallsLimitExceeded):
+        await talk.say("go on", run_config=RunConfig() if makes_config else None)
+
+
+def test_a_config_has_the_limit_of_the_variable_where_it_sets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, limit in (("7", 7), ("0", 0), ("-3", 0), ("", 500)):
+        monkeypatch.setenv("ADK_MAX_LLM_CALLS", text)
+        assert RunConfig().max_llm_calls == limit
+        assert RunConfig(max_llm_calls=3).max_llm_calls == 3
+    monkeypatch.setenv("ADK_MAX_LLM_CALLS", "many")
+    with pytest.raises(ConfigurationError, match="ADK_MAX_LLM_CALLS must be a whole number, not 'many'"):
+        RunConfig()
 
 
 async def test_less_than_zero_means_no_limit_of_model_calls() -> None:

@@ -136,6 +136,19 @@ async def test_a_reader_that_missed_changes_gets_the_list_again(serve: Serve, mo
     await until(lambda: not engine._watches._watches)
 
 
+async def test_the_variable_limits_model_calls_where_the_server_has_no_setting(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADK_MAX_LLM_CALLS", "1")
+    for setting, status in ((None, "LlmCallsLimitExceeded"), (2, None)):
+        gate = Gate()
+        gate.open()
+        server = await serve(gated(gate), max_llm_calls=setting)  # it calls its model twice
+        await server.new_session("gated")
+        reply = await server.client.post("/run", json=run_body("gated"))
+        assert (reply.json()["code"] if reply.status_code != 200 else None) == status
+
+
 async def test_requests_and_the_server_limit_the_model_calls_of_a_run(serve: Serve) -> None:
     for setting, request, allowed in ((None, 1, 1), (1, None, 1), (1, 5, 1), (5, 1, 1), (2, None, 2), (0, None, 2)):
         gate = Gate()

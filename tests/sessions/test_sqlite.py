@@ -525,3 +525,17 @@ async def test_listing_and_deleting_cost_the_same_whatever_the_file_holds(
         await service.close()
     # One look at each event since the listing was updated, at most so many; a few instructions per look.
     assert costs[1] - costs[0] < 60 * _EVENTS_PER_LISTING_UPDATE, costs
+
+
+async def test_closing_a_session_removes_it_from_the_cache(tmp_path: Path) -> None:
+    service = SqliteSessionService(tmp_path / "chats.db")
+    session = await service.create_session(app_name="a", user_id="u", session_id="s")
+    await service.append(session, Event(author="u"), Event(author="u"))
+    where: JsonObject = {"app_name": "a", "user_id": "u", "session_id": "s"}
+    await service.get_session(**where)
+    assert service.events_decoded == 0
+
+    await service.close_session(session)
+    assert await service.get_session(**where) is not None
+    assert service.events_decoded == 2
+    await service.close()

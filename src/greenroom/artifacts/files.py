@@ -46,7 +46,7 @@ from greenroom.artifacts.service import USER_NAMESPACE, ArtifactContent
 from greenroom.errors import InvalidRequest, StorageError
 from greenroom.records import wire
 from greenroom.records.content import Blob, Part
-from greenroom.records.listings import ArtifactVersion
+from greenroom.records.listings import ArtifactVersion, ListArtifactsResponse
 
 T = TypeVar("T")
 
@@ -146,11 +146,12 @@ class FileArtifactService(ArtifactServiceByPath):
 
         return ArtifactContent(self._version(path, number, metadata), payload.stat().st_size, chunks())
 
-    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
+    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> ListArtifactsResponse:
         scopes = scopes_of(app_name, user_id, session_id)
-        return await _in_thread(
+        names = await _in_thread(
             "Listing artifacts", lambda: sorted(name for scope in scopes for name in self._names(scope))
         )
+        return ListArtifactsResponse(names)
 
     async def _list_versions(self, path: ArtifactPath) -> list[int]:
         return await _in_thread("Listing an artifact's versions", lambda: _numbers(self._folder(path) / _VERSIONS))

@@ -14,7 +14,7 @@ from greenroom.artifacts.layout import (
     uri_path,
 )
 from greenroom.records.content import Part
-from greenroom.records.listings import ArtifactVersion
+from greenroom.records.listings import ArtifactVersion, ListArtifactsResponse
 
 _Versions = list[tuple[bytes, bytes]]
 
@@ -38,9 +38,9 @@ class InMemoryArtifactService(ArtifactServiceByPath):
         description, payload = self._versions(path)[number]
         return put_together(read_description(description), payload)
 
-    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
+    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> ListArtifactsResponse:
         scopes = scopes_of(app_name, user_id, session_id)
-        return sorted(name for scope in scopes for name in self._scopes.get(scope, ()))
+        return ListArtifactsResponse(sorted(name for scope in scopes for name in self._scopes.get(scope, ())))
 
     async def _list_versions(self, path: ArtifactPath) -> list[int]:
         return list(range(len(self._versions(path))))

@@ -43,7 +43,7 @@ from greenroom.artifacts.layout import (
 from greenroom.artifacts.service import ArtifactContent
 from greenroom.errors import InvalidRequest, NotOffered, StorageError
 from greenroom.records.content import Blob, FileData, Part
-from greenroom.records.listings import ArtifactVersion
+from greenroom.records.listings import ArtifactVersion, ListArtifactsResponse
 from greenroom.records.service_uri import without_password
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
             path, expires = f"{key}/{found.version}", timedelta(seconds=expires_seconds)
             return await obstore.sign_async(self._store, "GET", path, expires)
 
-    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
+    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> ListArtifactsResponse:
         filenames: set[str] = set()
         with _storage_errors("Listing artifacts"):
             for scope in scopes_of(app_name, user_id, session_id):
@@ -167,7 +167,7 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
                         if path is None or path.filename in filenames or await self._is_pending(one):
                             continue
                         filenames.add(path.filename)
-        return sorted(filenames)
+        return ListArtifactsResponse(sorted(filenames))
 
     async def _list_versions(self, path: ArtifactPath) -> list[int]:
         key = self._key(path)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from greenroom.errors import NotOffered, TooLarge
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
-from greenroom.records.listings import ArtifactVersion
+from greenroom.records.listings import ArtifactVersion, ListArtifactVersionsResponse
 
 USER_NAMESPACE = "user:"
 
@@ -59,7 +59,7 @@ class BaseArtifactService(ABC):
 
     @abstractmethod
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
-        """Names of the session and `user:` names, sorted."""
+        """Names of the session and `user:` names, sorted. Our stores return a ListArtifactsResponse."""
 
     @abstractmethod
     async def list_versions(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> list[int]:
@@ -70,6 +70,18 @@ class BaseArtifactService(ABC):
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> ArtifactVersion | None:
         """Metadata of a version, by default the newest; None if there is none."""
+
+    async def list_artifact_versions(
+        self, *, app_name: str, user_id: str, session_id: str, filename: str
+    ) -> list[ArtifactVersion]:
+        """Metadata of all versions, ascending, without those that are deleted meanwhile."""
+        where = {"app_name": app_name, "user_id": user_id, "session_id": session_id, "filename": filename}
+        versions = ListArtifactVersionsResponse()
+        for version in await self.list_versions(**where):
+            described = await self.get_artifact_version(**where, version=version)
+            if described is not None:
+                versions.append(described)
+        return versions
 
     @abstractmethod
     async def delete_artifact(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> None:

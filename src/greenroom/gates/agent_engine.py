@@ -40,7 +40,6 @@ from greenroom.server.endpoint import Endpoint
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_body import decode_limited
 from greenroom.server.request_context import RequestContext
-from greenroom.server.routes.artifacts import list_artifact_versions
 from greenroom.server.routes.run import RUN_ID_HEADER, when_client_leaves
 from greenroom.server.routes.sessions import imported_events
 
@@ -211,7 +210,7 @@ async def _list_versions(call: _Call, given: ArtifactInput) -> list[int]:
 
 
 async def _list_artifact_versions(call: _Call, given: ArtifactInput) -> list[ArtifactVersion]:
-    return await list_artifact_versions(call.context, _artifact_key(call, given))
+    return await call.context.artifacts.list_artifact_versions(**_artifact_key(call, given))
 
 
 async def _get_artifact_version(call: _Call, given: ArtifactInput) -> ArtifactVersion | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from greenroom.records.base import JsonObject, Record, empty_map
@@ -65,6 +67,28 @@ class ArtifactVersion(Record, kw_only=True):
     custom_metadata: JsonObject = msgspec.field(default_factory=empty_map)
     create_time: float
     mime_type: str | None = None
+
+
+class ListArtifactsResponse(list[str]):
+    """Names of artifacts: a list, as ADK returns it, which is also read as `filenames`."""
+
+    def __init__(self, filenames: Iterable[str] = ()) -> None:
+        super().__init__(filenames)
+
+    @property
+    def filenames(self) -> list[str]:
+        return self
+
+
+class ListArtifactVersionsResponse(list[ArtifactVersion]):
+    """Descriptions of an artifact's versions, ascending: a list, as ADK returns it, also read as `versions`."""
+
+    def __init__(self, versions: Iterable[ArtifactVersion] = ()) -> None:
+        super().__init__(versions)
+
+    @property
+    def versions(self) -> list[ArtifactVersion]:
+        return self
 
 
 class MemoryEntry(Record, kw_only=True):

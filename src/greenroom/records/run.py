@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from greenroom.errors import ConfigurationError
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Content
@@ -27,6 +29,22 @@ INVOCATION_ID = r"^[\x21-\x7e]{1,256}$"
 MAX_DEADLINE_SECONDS = 1e9
 
 _DEADLINE = {"exclusiveMinimum": 0, "exclusiveMaximum": MAX_DEADLINE_SECONDS}
+
+
+_MAX_LLM_CALLS_VARIABLE = "ADK_MAX_LLM_CALLS"
+_MAX_LLM_CALLS = 500
+
+
+def default_max_llm_calls() -> int:
+    """The limit of runs that set none: the variable `ADK_MAX_LLM_CALLS`, else 500. Raises ConfigurationError."""
+    text = os.environ.get(_MAX_LLM_CALLS_VARIABLE)
+    if not text:
+        return _MAX_LLM_CALLS
+    try:
+        return max(int(text), 0)
+    except ValueError:
+        message = f"variable {_MAX_LLM_CALLS_VARIABLE} must be a whole number, not {text!r}"
+        raise ConfigurationError([message]) from None
 
 
 class StreamingMode(StrEnum):
@@ -48,7 +66,8 @@ class ToolThreadPoolConfig(Record, kw_only=True):
 class RunConfig(Record, kw_only=True):
     """Options of one run.
 
-    max_llm_calls: zero or less means no limit. tool_execution_mode: tools run side by side unless it is SEQUENTIAL.
+    max_llm_calls: zero or less means no limit; `ADK_MAX_LLM_CALLS`, else 500, if it is left out.
+    tool_execution_mode: tools run side by side unless it is SEQUENTIAL.
     tool_thread_pool_config: without one, up to 256 synchronous tools of the process run at a time. labels,
     http_options: override those of each agent. on_toolset_error: for toolsets that don't choose themselves.
     client_tools: functions that the client executes: agents may call them, and the client sends the responses.
@@ -57,7 +76,7 @@ class RunConfig(Record, kw_only=True):
     """
 
     streaming_mode: StreamingMode = StreamingMode.NONE
-    max_llm_calls: Annotated[int, Meta(lt=sys.maxsize)] = 500
+    max_llm_calls: Annotated[int, Meta(lt=sys.maxsize)] = msgspec.field(default_factory=default_max_llm_calls)
     response_modalities: list[str] | None = None
     speech_config: JsonValue = None
     input_audio_transcription: JsonObject | None = msgspec.field(default_factory=dict[str, Any])

@@ -30,6 +30,7 @@ from greenroom.records.run import (
     RunError,
     RunFilter,
     RunStatus,
+    default_max_llm_calls,
 )
 from greenroom.records.session import Session, SessionFilter, SessionKey
 from greenroom.runner.intake import live_config
@@ -69,8 +70,9 @@ class InProcessRunEngine(RunEngine):
     credential_service: BaseCredentialService = field(default_factory=InMemoryCredentialService)
     auto_create_session: bool = False
     deadline_seconds: float | None = None
-    """Of runs whose request and app set none, as is `max_llm_calls`."""
+    """Of runs whose request and app set none."""
     max_llm_calls: int | None = None
+    """Of runs whose app sets none; None: as `RunConfig()` has it."""
     limits: RunLimits = _NO_LIMITS
     lock_wait_seconds: float = 10.0
     """Time for which `recover` waits for another server on the same store to end, as in a rolling restart."""
@@ -97,7 +99,10 @@ class InProcessRunEngine(RunEngine):
             watches=self._watches,
             open_session=self._admission.open_session,
             release=self._release,
-            defaults=RunDefaults(self.deadline_seconds, self.max_llm_calls),
+            defaults=RunDefaults(
+                deadline_seconds=self.deadline_seconds,
+                max_llm_calls=default_max_llm_calls() if self.max_llm_calls is None else self.max_llm_calls,
+            ),
             trace_listeners=self.trace_listeners,
             memory_writer=self._memory_writer,
         )

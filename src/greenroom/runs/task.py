@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +24,15 @@ from greenroom.records.answer_metadata import GenerateContentResponseUsageMetada
 from greenroom.records.calls import events_of_run, is_last_word
 from greenroom.records.event import Event
 from greenroom.records.human_requests import request_digest, requests_in
-from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus, StreamingMode
+from greenroom.records.run import (
+    AgentRunRequest,
+    Run,
+    RunConfig,
+    RunError,
+    RunStatus,
+    StreamingMode,
+    default_max_llm_calls,
+)
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.commit import ABORTED, RunLog
 from greenroom.runner.intake import Intake
@@ -37,8 +46,6 @@ _log = logging.getLogger("greenroom.runs")
 MAX_ATTEMPTS = 5
 """A run is failed when so many attempts in a row were cut off without storing an event."""
 
-_WHOLE = RunConfig(streaming_mode=StreamingMode.NONE)
-_STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
 _CANCELLED = RunCancelled.__name__
 
 
@@ -53,7 +60,7 @@ class RunDefaults(NamedTuple):
     """Limits of runs whose request and app set none."""
 
     deadline_seconds: float | None
-    max_llm_calls: int | None
+    max_llm_calls: int
 
 
 @dataclass(slots=True, eq=False)
@@ -349,11 +356,19 @@ def replay_progress(run: Run, session: Session) -> tuple[RunProgress, RunResult]
     return progress, result
 
 
-def _run_config(request: AgentRunRequest, base: RunConfig | None, max_llm_calls: int | None) -> RunConfig:
+@lru_cache
+def _plain_config(mode: StreamingMode, max_llm_calls: int) -> RunConfig:
+    """The configuration of runs whose app and request set nothing."""
+    return RunConfig(streaming_mode=mode, max_llm_calls=max_llm_calls)
+
+
+def _run_config(request: AgentRunRequest, base: RunConfig | None, max_llm_calls: int) -> RunConfig:
     """base: of the app. max_llm_calls: of the server, where the app has no limit of its own; a request lowers it."""
-    is_plain = base is None and max_llm_calls is None and request.max_llm_calls is None
+    mode = StreamingMode.SSE if request.streaming else StreamingMode.NONE
+    is_plain = base is None and request.max_llm_calls is None
     if is_plain and not request.custom_metadata and not request.service_tier and not request.client_tools:
-        return _STREAMED if request.streaming else _WHOLE
+        return _plain_config(mode, max_llm_calls)
+
     config = RunConfig(
         custom_metadata=request.custom_metadata,
         service_tier=request.service_tier,
@@ -363,11 +378,10 @@ def _run_config(request: AgentRunRequest, base: RunConfig | None, max_llm_calls:
     limit = config.max_llm_calls
     if request.max_llm_calls is not None and (limit <= 0 or request.max_llm_calls < limit):
         limit = request.max_llm_calls
-    mode = StreamingMode.SSE if request.streaming else StreamingMode.NONE
     return msgspec.structs.replace(config, streaming_mode=mode, max_llm_calls=limit)
 
 
-def _with_default_limit(config: RunConfig, max_llm_calls: int | None) -> RunConfig:
-    if max_llm_calls is None or config.max_llm_calls != _WHOLE.max_llm_calls:
+def _with_default_limit(config: RunConfig, max_llm_calls: int) -> RunConfig:
+    if config.max_llm_calls != default_max_llm_calls():
         return config
     return msgspec.structs.replace(config, max_llm_calls=max_llm_calls)

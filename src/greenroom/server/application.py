@@ -24,7 +24,7 @@ from greenroom.apps.loader import AppLoader, StaticAppLoader
 from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import AgentConfigError, ConfigurationError
+from greenroom.errors import AgentConfigError
 from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire
@@ -47,7 +47,6 @@ from greenroom.telemetry.run_metrics import RunMetrics
 if TYPE_CHECKING:
     from greenroom.telemetry.otlp import OtlpExport
 
-ADK_MAX_LLM_CALLS = "ADK_MAX_LLM_CALLS"
 ADK_DEFAULT_APP_NAME = "ADK_DEFAULT_APP_NAME"
 
 EXPIRY_CHECK_SECONDS = 600.0
@@ -125,7 +124,7 @@ def create_app(
         credential_service=credentials,
         auto_create_session=settings.auto_create_session,
         deadline_seconds=settings.run_deadline_seconds,
-        max_llm_calls=_max_llm_calls(settings),
+        max_llm_calls=settings.max_llm_calls,
         limits=RunLimits(
             per_user=limits.runs_per_user,
             per_app=limits.runs_per_app,
@@ -233,17 +232,6 @@ class GreenroomApp:
             await server.authenticator.close()
         for service in (server.traces, server.sessions, server.artifacts, server.memory, server.credentials):
             await service.close()
-
-
-def _max_llm_calls(settings: ServerSettings) -> int | None:
-    """Raises ConfigurationError."""
-    if settings.max_llm_calls is not None:
-        return settings.max_llm_calls
-    text = os.environ.get(ADK_MAX_LLM_CALLS) or None
-    try:
-        return None if text is None else max(int(text), 0)
-    except ValueError:
-        raise ConfigurationError([f"variable {ADK_MAX_LLM_CALLS} must be a whole number, not {text!r}"]) from None
 
 
 def _endpoints(gates: Iterable[GateName]) -> tuple[Endpoint, ...]:

@@ -160,5 +160,12 @@ class BaseSessionService(ABC):
     async def flush(self) -> None:
         """Returns when all that was appended is stored; nothing to wait for where `append` returns only then."""
 
+    async def close_session(self, session: Session) -> None:
+        """Releases what the service holds in memory for a session that nobody uses now.
+
+        The session stays stored and can be read and appended to as before. Does nothing for one that isn't stored, and
+        in services that hold nothing.
+        """
+
     async def close(self) -> None:
         """Finishes writing, and closes files and connections."""

@@ -223,6 +223,12 @@ class SessionCache:
         while self._bytes > self.max_bytes and len(self._sessions) > (self.max_bytes > 0):
             self._drop(next(iter(self._sessions)))
 
+    def release(self, key: SessionKey) -> None:
+        """Removes the session from the cache; the next reader reads it from the database."""
+        self._take_inbox()
+        with self._lock:
+            self._drop(key)
+
     def _drop(self, key: SessionKey) -> None:
         cached = self._sessions.pop(key, None)
         if cached is not None:

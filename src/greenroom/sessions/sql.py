@@ -204,6 +204,9 @@ class SqlSessionService(BaseSessionService):
             if len(deleted) < SESSIONS_PER_DELETION:
                 return
 
+    async def close_session(self, session: Session) -> None:
+        self._cache.release(session.key)
+
     async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
         """As the contract says. When it fails, session and events are as they were, and can be appended again."""
         key = session.key

@@ -51,6 +51,7 @@ _RULES: Mapping[str, Operation] = {
     "load_artifact": "read",
     "list_artifact_keys": "read",
     "list_versions": "read",
+    "list_artifact_versions": "read",
     "get_artifact_version": "read",
     "delete_artifact": "write",
     "upload_artifact": "write",

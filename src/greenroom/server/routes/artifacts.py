@@ -8,7 +8,6 @@ from urllib.parse import quote
 from greenroom.errors import ArtifactNotFound, CallerError, InvalidRequest, TooLarge
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Part
-from greenroom.records.listings import ArtifactVersion
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_body import check_is_plain, read_chunks
 from greenroom.server.request_context import RequestContext
@@ -85,14 +84,7 @@ async def list_versions(context: RequestContext) -> AnyReply:
 
 
 async def list_version_metadata(context: RequestContext) -> AnyReply:
-    return Reply(value=await list_artifact_versions(context, _artifact_key(context)))
-
-
-async def list_artifact_versions(context: RequestContext, key: JsonObject) -> list[ArtifactVersion]:
-    """The metadata of all versions, without those that are deleted meanwhile."""
-    versions = await context.artifacts.list_versions(**key)
-    found = [await context.artifacts.get_artifact_version(**key, version=version) for version in versions]
-    return [one for one in found if one is not None]
+    return Reply(value=await context.artifacts.list_artifact_versions(**_artifact_key(context)))
 
 
 async def load_version(context: RequestContext) -> AnyReply:

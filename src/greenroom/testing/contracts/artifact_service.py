@@ -17,7 +17,7 @@ from greenroom.artifacts.service import BaseArtifactService
 from greenroom.errors import InvalidRequest, TooLarge
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, FileData, FunctionCall, Part
-from greenroom.records.listings import ArtifactVersion
+from greenroom.records.listings import ArtifactVersion, ListArtifactsResponse, ListArtifactVersionsResponse
 
 _HERE: JsonObject = {"app_name": "concierge", "user_id": "ann", "session_id": "s-7"}
 
@@ -315,3 +315,16 @@ async def test_all_of_a_user_is_deleted(artifact_service: BaseArtifactService) -
     await artifact_service.delete_user(app_name="concierge", user_id="nobody")
     both = ["a/b.txt", "user:c.txt"]
     assert [await artifact_service.list_artifact_keys(**user) for user in users] == [[], both, both]
+
+
+async def test_listings_are_lists_and_have_the_names_of_the_contract(artifact_service: BaseArtifactService) -> None:
+    for text in ("one", "two"):
+        await _save(artifact_service, "a.txt", text)
+    names = await artifact_service.list_artifact_keys(**_HERE)
+    assert isinstance(names, ListArtifactsResponse)
+    assert names.filenames == names == ["a.txt"]
+
+    versions = await artifact_service.list_artifact_versions(**_HERE, filename="a.txt")
+    assert isinstance(versions, ListArtifactVersionsResponse)
+    assert versions.versions == [await _version(artifact_service, "a.txt", version=n) for n in (0, 1)]
+    assert await artifact_service.list_artifact_versions(**_HERE, filename="b.txt") == []

@@ -226,3 +226,26 @@ async def test_a_page_token_that_is_not_ours_is_refused(session_service: BaseSes
     for token in ("nonsense", "\u00e9", "W10"):
         with pytest.raises(InvalidRequest):
             await session_service.list_sessions(**_OWNER, page_token=token)
+
+
+async def test_a_closed_session_stays_stored_and_can_be_used_again(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service, state={"mood": "good", "user:name": "Ann"})
+    await session_service.append(session, _event("one", delta={"step": 1}))
+    await session_service.close_session(session)
+    again = await _loaded(session_service)
+    assert _said(again) == ["one"]
+    assert again.state == {"mood": "good", "user:name": "Ann", "step": 1}
+
+    await session_service.close_session(again)
+    assert await _appended(session_service, session, _event("two", delta={"step": 2})) == [2]
+    assert await _appended(session_service, again, _event("three")) == [3]
+    assert _said(session) == ["one", "two"]
+    assert _said(again) == _said(await _loaded(session_service)) == ["one", "two", "three"]
+
+
+async def test_closing_a_session_that_is_not_stored_does_nothing(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service)
+    await session_service.delete_session(**_OWNER, session_id="s-1")
+    await session_service.close_session(session)
+    await session_service.close_session(Session(id="never", app_name="concierge", user_id="ann"))
+    assert await session_service.get_session(**_OWNER, session_id="s-1") is None
