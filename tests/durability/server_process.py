@@ -39,6 +39,10 @@ class ServerProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
     async def start(self, *, wait: bool = True) -> None:
         fd = self._listening.fileno()
         self._process = await asyncio.create_subprocess_exec(

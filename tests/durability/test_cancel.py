@@ -219,6 +219,67 @@ async def test_a_run_past_its_deadline_fails_and_its_calls_are_answered(folder: 
         )
 
 
+class Stubborn:
+    """A tool that catches its cancellation, and then does what `after` says."""
+
+    def __init__(self, after: str) -> None:
+        self.after = after
+        self.begun = asyncio.Event()
+        self.released = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def gate(self, tool_context: ToolContext) -> str:
+        """Waits until it is released."""
+        tool_context.state["gate"] = "passed"
+        self.begun.set()
+        try:
+            await self.released.wait()
+        except asyncio.CancelledError:
+            if self.after == "raises":
+                raise ValueError("the clean-up failed") from None
+            if self.after == "stays":
+                await self.released.wait()
+        self.ended.set()
+        return "late"
+
+
+@pytest.mark.parametrize("after", ["returns", "raises", "stays"])
+async def test_a_deadline_holds_though_a_tool_catches_its_cancellation(folder: Path | None, after: str) -> None:
+    stubborn = Stubborn(after)
+    agent = LlmAgent(name="desk", model=model_of(call("gate", "c-1"), "Done."), tools=[stubborn.gate])
+    async with stores_in(folder) as stores, engine_over(stores, agent) as engine:
+        run = await finish(engine, asking("go", deadline_seconds=0.1))
+        assert run.error is not None
+        assert (run.status, run.error.code) == (RunStatus.FAILED, "DeadlineExceeded")
+        await _check_that_the_late_result_is_dropped(stores, stubborn, "DeadlineExceeded")
+        assert (await finish(engine, asking("again"))).status is RunStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize("after", ["returns", "raises", "stays"])
+async def test_a_cancelled_run_ends_though_a_tool_catches_its_cancellation(folder: Path | None, after: str) -> None:
+    stubborn = Stubborn(after)
+    agent = LlmAgent(name="desk", model=model_of(call("gate", "c-1"), "Done."), tools=[stubborn.gate])
+    async with stores_in(folder) as stores, engine_over(stores, agent) as engine:
+        run, attachment = await start(engine, asking("go"))
+        await stubborn.begun.wait()
+        cancelled = await engine.cancel(run.id, reason="a client asked for it")
+        attachment.close()
+        assert cancelled.status is RunStatus.CANCELLED
+        await _check_that_the_late_result_is_dropped(stores, stubborn, "INVOCATION_ABORTED")
+        assert (await finish(engine, asking("again"))).status is RunStatus.SUCCEEDED
+
+
+async def _check_that_the_late_result_is_dropped(stores: Stores, stubborn: Stubborn, error_code: str) -> None:
+    log = await stores.log()
+    stubborn.released.set()
+    if stubborn.after != "raises":
+        await stubborn.ended.wait()
+    assert [r.response for event in log for r in event.get_function_responses()] == [INTERRUPTED]
+    assert log[-1].error_code == error_code
+    assert await stores.log() == log
+    assert "gate" not in (await stores.session()).state
+
+
 async def test_no_task_outlives_the_engine(folder: Path | None) -> None:
     gate = Gate()
     model = model_of(lambda message: call("gate", "c-1") if message == "go" else _TALE, delay=0.002)

@@ -25,7 +25,7 @@ from greenroom.records.calls import INTERRUPTED
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
-from greenroom.runs.task import MAX_ATTEMPTS
+from greenroom.runs.task import MAX_ATTEMPTS, MAX_ATTEMPTS_ALONE
 from greenroom.testing.scripted_model import Fails
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from tests.durability.engines import WHERE, Stores, asking, end_of, engine_over, finish, stores_in
@@ -465,6 +465,8 @@ async def test_a_run_cut_off_too_often_is_failed_and_its_calls_are_closed(folder
             created_at=1.0,
             attempts=MAX_ATTEMPTS,
             stalled=MAX_ATTEMPTS - 1,
+            stalled_alone=MAX_ATTEMPTS_ALONE - 1,
+            resumed_alone=True,
             progress=2,
             request=asking("go"),
         )

@@ -212,8 +212,10 @@ class Run(Record, kw_only=True):
 
     after_seq: the session's last sequence number before the run's first event; message_after_seq: the last one before
     the message of `request`, which may be a later one. attempts: how often a process started or resumed the run;
-    stalled: how many of the last attempts made no progress; progress: the number of its stored events at the last
-    attempt. request: the body, for starting the run again; None of a live run, which can't be. idempotency_key: as the
+    stalled: how many of the last attempts made no progress; stalled_alone: how many of those were the only resumed run
+    without progress when the process died; resumed_alone: whether the last attempt was; progress: the number of its
+    stored events at the last attempt, -1 after a clean stop, which does not count as an attempt without progress.
+    request: the body, for starting the run again; None of a live run, which can't be. idempotency_key: as the
     caller sent it; request_digest: digest of the body with that key. asked: the digests of its pending approval and
     credential requests, by request id. traceparent: W3C context of the trace that the request belongs to. caller: who
     started the run; None without authentication. app_version: version of the app's code in the last attempt. id: also
@@ -233,6 +235,8 @@ class Run(Record, kw_only=True):
     ended_at: float | None = None
     attempts: int = msgspec.field(default_factory=int)
     stalled: int = 0
+    stalled_alone: int = 0
+    resumed_alone: bool = False
     progress: int = 0
     error: RunError | None = None
     usage: GenerateContentResponseUsageMetadata | None = None

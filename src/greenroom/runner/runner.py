@@ -393,11 +393,13 @@ class Runner:
         self, ctx: InvocationContext, log: RunLog, enter: Callable[[], Awaitable[AsyncGenerator[Event]]]
     ) -> AsyncGenerator[Event]:
         is_watched = "on_event_callback" in self.plugin_manager.listeners
+        cancellations = Cancellations()
         log.pending_end_hook = ctx
         with ctx.span or NO_SPAN:
             try:
                 async with aclosing(await enter()) as events:
                     async for event in events:
+                        cancellations.check()
                         if is_watched:
                             await let_plugins_change(event, ctx)
                         if ctx.unstored:
@@ -409,11 +411,13 @@ class Runner:
                             yield stored
                         if ctx.is_aborted:
                             raise RunCancelled(log.invocation_id, "its agent or a tool has aborted it")
+                    cancellations.check()
                     if ctx.unstored:
                         await log.commit(*ctx.take_handled())
                 log.pending_end_hook = None
                 await self.plugin_manager.first_result("after_run_callback", invocation_context=ctx)
             except Exception as error:  # whatever agents, models, tools or plugins raise is the run's outcome
+                cancellations.check()
                 log.pending_end_hook = ctx
                 if isinstance(error, RunCancelled):
                     events = [await self.record_abort(log, error)]
@@ -448,3 +452,19 @@ class Runner:
         )
         ctx.store = log.commit_summary
         return ctx
+
+
+class Cancellations:
+    """Finds the cancellation of a task that its tools, models or callbacks have caught and not raised again."""
+
+    __slots__ = ("_before", "_task")
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._before = self._task.cancelling() if self._task is not None else 0
+
+    def check(self) -> None:
+        """Raises CancelledError if the task was cancelled since then."""
+        task = self._task
+        if task is not None and task.cancelling() > self._before and task is asyncio.current_task():
+            raise asyncio.CancelledError

@@ -41,6 +41,7 @@ from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.queues import SessionQueues
 from greenroom.runs.store import RunStore
+from greenroom.runs.suspects import SuspectRuns, is_suspect
 from greenroom.runs.task import LiveInput, RunDefaults, RunTask, session_of
 from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import Webhooks
@@ -92,6 +93,7 @@ class InProcessRunEngine(RunEngine):
             auto_create_session=self.auto_create_session,
         )
         self._memory_writer = MemoryWriter(self.run_store)
+        self._resuming_suspects: asyncio.Task[None] | None = None
         self._queues = SessionQueues(
             run_store=self.run_store,
             usage_store=lambda: self.session_service.usage,
@@ -264,6 +266,7 @@ class InProcessRunEngine(RunEngine):
     async def recover(self) -> int:
         await self.run_store.lock(wait_seconds=self.lock_wait_seconds)
         left_behind = await self.run_store.list_unfinished()
+        resumed: list[RunTask] = []
         # A session's running run continues before the queued ones, one of which may be older: an answer to its call.
         for run in sorted(left_behind, key=lambda run: run.status is RunStatus.QUEUED):
             try:
@@ -273,9 +276,10 @@ class InProcessRunEngine(RunEngine):
                 run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
                 await self.run_store.save(run)
                 continue
-            _log.info("resuming run %s of session %s", run.id, run.session_id)
             self._limiter.acquire(session_of(run), may_exceed=True)
-            self._queues.enqueue(RunTask(run, runner, is_stored=True))
+            resumed.append(RunTask(run, runner, is_stored=True, is_held=is_suspect(run)))
+
+        self._resume(resumed)
         for run in await self.run_store.list_to_remember():
             with contextlib.suppress(GreenroomError):  # the app is gone
                 runner = await self._runners.acquire(run.app_name)
@@ -283,7 +287,20 @@ class InProcessRunEngine(RunEngine):
                 self._runners.release(runner)
         return len(left_behind)
 
+    def _resume(self, tasks: Sequence[RunTask]) -> None:
+        suspects = [task for task in tasks if task.is_held]
+        if suspects:
+            others = [task for task in tasks if not task.is_held and task.run.status is RunStatus.RUNNING]
+            trial = SuspectRuns(suspects, others=others, begin=self._queues.begin_held, save=self._queues.save)
+            self._resuming_suspects = asyncio.create_task(trial.resume())
+
+        for task in tasks:
+            _log.info("resuming run %s of session %s", task.run.id, task.run.session_id)
+            self._queues.enqueue(task)
+
     async def close(self, *, grace_seconds: float = 5.0) -> None:
+        if self._resuming_suspects is not None:
+            self._resuming_suspects.cancel()
         until = time.monotonic() + grace_seconds
         await self._queues.close(grace_seconds=grace_seconds)
         await self._memory_writer.close(grace_seconds=max(until - time.monotonic(), 0.0))

@@ -35,7 +35,7 @@ SAVE_AGAIN_SECONDS = 1.0, 30.0
 """The first and the longest pause between two tries to store the ends of runs, while the store refuses them."""
 
 CANCEL_SECONDS = 1.0
-"""Time limit for the clean-up of cancelled runs when the server stops; tools may ignore a cancellation."""
+"""Time limit for the clean-up of a cancelled run, which tools may ignore: then the run ends without them."""
 
 MAX_STARTS_PER_TICK = 16
 """At most so many runs start in one iteration of the event loop."""
@@ -109,6 +109,7 @@ class SessionQueues:
         self._by_idempotency_key: dict[tuple[str, str, str], RunTask] = {}
         self._scheduler = StartScheduler()
         self._compacting: dict[asyncio.Task[None], RunTask] = {}
+        self._ignoring: set[asyncio.Task[None]] = set()
         self._unsaved: dict[str, RunTask] = {}
         self._retrying: asyncio.Task[None] | None = None
         self._is_refusing = False
@@ -146,7 +147,13 @@ class SessionQueues:
         self._tasks[run.id] = task
         if run.idempotency_key is not None:
             self._by_idempotency_key[run.app_name, run.user_id, run.idempotency_key] = task
-        return self._begin(task) if len(queue) == 1 else self._save(task)
+        return self._begin(task) if len(queue) == 1 and not task.is_held else self.save(task)
+
+    def begin_held(self, task: RunTask) -> None:
+        """Starts a resumed run that was held, now or after those before it in its session's queue."""
+        task.is_held = False
+        if self._queues[task.key][0] is task:
+            self._begin(task)
 
     def stop(self, task: RunTask, reason: GreenroomError) -> RunTask:
         """Cancels a run, and drops the messages behind it that would continue it. Returns what was cancelled."""
@@ -182,11 +189,16 @@ class SessionQueues:
         if not tasks:
             return
         _, running = await asyncio.wait(tasks, timeout=grace_seconds)
+        saving: list[asyncio.Future[None]] = []
         for one in running:
-            tasks[one].is_abandoned = True
+            task = tasks[one]
+            task.is_abandoned = True
             one.cancel(ABANDONED)
+            if not task.done.is_set():
+                task.run.progress = -1
+                saving.append(self.save(task))
         if running:
-            await asyncio.wait(running, timeout=CANCEL_SECONDS)
+            await asyncio.wait([*running, *saving], timeout=CANCEL_SECONDS)
 
     def _begin(self, task: RunTask) -> asyncio.Future[None]:
         run = task.run
@@ -194,7 +206,7 @@ class SessionQueues:
         run.status = RunStatus.RUNNING
         run.attempts += 1
         task.has_begun = True
-        stored = self._save(task)
+        stored = self.save(task)
         if self._scheduler.is_saturated and not stored.done():
             # In a burst, the client is answered before its run starts.
             stored.add_done_callback(lambda _: self._scheduler.start(run.user_id, lambda: self._start(task)))
@@ -205,11 +217,16 @@ class SessionQueues:
     def _start(self, task: RunTask) -> None:
         if task.done.is_set() or self.is_closing:
             return  # cancelled, or left for the next process, while it was scheduled
-        task.asyncio_task = asyncio.create_task(self._execute(task))
-        task.asyncio_task.add_done_callback(lambda _: self._finish(task))
+        self._run_as(task, asyncio.create_task(self._execute(task)))
+
+    def _run_as(self, task: RunTask, asyncio_task: asyncio.Task[None]) -> None:
+        task.asyncio_task = asyncio_task
+        asyncio_task.add_done_callback(lambda done: self._finish(task) if done is task.asyncio_task else None)
 
     async def _execute(self, task: RunTask) -> None:
-        await task.execute(defaults=self.defaults, open_session=self.open_session, save=self._save)
+        await task.execute(defaults=self.defaults, open_session=self.open_session, save=self.save, stop=self._cancel)
+        if task.asyncio_task is not asyncio.current_task():
+            return
         self._finish(task)
         if task.run.status is RunStatus.SUCCEEDED and task.log is not None and task.asyncio_task is not None:
             self._compacting[task.asyncio_task] = task
@@ -222,7 +239,7 @@ class SessionQueues:
                 task.is_to_remember = self.memory_writer.is_pending(task.run.id)
                 self._save_end(task)
 
-    def _save(self, task: RunTask) -> asyncio.Future[None]:
+    def save(self, task: RunTask) -> asyncio.Future[None]:
         """Stores the record, or stops the run when that fails: no later process could resume it."""
         saving = self.run_store.save_progress(task.run) if task.is_stored else self.run_store.save(task.run)
         _when_done(saving, lambda: self._saved(task, saving))
@@ -246,8 +263,22 @@ class SessionQueues:
         task.stopped_by = reason
         if task.asyncio_task is not None:
             task.asyncio_task.cancel()
+            asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._end_without_waiting, task)
         else:
             self._finish(task)
+
+    def _end_without_waiting(self, task: RunTask) -> None:
+        """Ends a run that was cancelled, and whose tool, model or callback ignores the cancellation."""
+        if task.done.is_set() or task.is_abandoned or task.asyncio_task is None:
+            return
+        _log.warning("run %s ends, though its code ignores its cancellation and still runs", task.run.id)
+        self._ignoring.add(task.asyncio_task)
+        task.asyncio_task.add_done_callback(self._ignoring.discard)
+        self._run_as(task, asyncio.create_task(self._record_abort(task)))
+
+    async def _record_abort(self, task: RunTask) -> None:
+        if task.stopped_by is not None:
+            await task.record_abort(task.stopped_by)
 
     def _finish(self, task: RunTask) -> None:
         """Writes the record, notifies the readers, and starts the next run of the session.
@@ -259,6 +290,8 @@ class SessionQueues:
         if task.is_abandoned and task.asyncio_task is not None and task.asyncio_task.cancelled():
             return
         task.done.set()
+        if task.has_progressed is not None:
+            task.has_progressed.set()
         run, error = task.run, task.error or task.stopped_by
         run.status = task.result.status(error)
         run.error = task.result.error(error)
@@ -291,7 +324,7 @@ class SessionQueues:
                 asked = later.run.asked = without_answered(asked, later.intake.message)
         if not queue:
             del self._queues[task.key]
-        elif not queue[0].has_begun and not self.is_closing:
+        elif not queue[0].has_begun and not queue[0].is_held and not self.is_closing:
             self._begin(queue[0])
 
     def _save_end(self, task: RunTask) -> None:

@@ -44,7 +44,8 @@ from greenroom.usage.store import SECONDS_PER_DAY, ModelDay, ModelUsage
 _log = logging.getLogger("greenroom.runs")
 
 MAX_ATTEMPTS = 5
-"""A run is failed when so many attempts in a row were cut off without storing an event."""
+MAX_ATTEMPTS_ALONE = 2
+"""A run is failed when so many attempts in a row were cut off without storing an event, so many of them alone."""
 
 _CANCELLED = RunCancelled.__name__
 
@@ -65,30 +66,38 @@ class RunDefaults(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RunTask:
-    """A run from admission to its end.
-
-    intake None: it is resumed from its record and its log, unless it is live. session: as admission loaded it, None
-    when it has to be loaded. has_begun: it is first in its queue, though its asyncio task may not have started yet.
-    is_stored: its record, with the request, is in the store. is_to_remember: it has ended, and its app's memory policy
-    applies to it. stopped_by: why the engine cancelled it. is_abandoned: the engine cancelled it because the process
-    ends, and the next process resumes it. done: it has ended.
-    """
+    """A run from admission to its end."""
 
     run: Run
     runner: Runner
     _: KW_ONLY
     intake: Intake | None = None
+    """None: the run is resumed from its record and its log, unless it is live."""
     session: Session | None = None
+    """As admission loaded it; None when it has to be loaded."""
     live: LiveInput | None = None
+    is_held: bool = False
+    """It is resumed by SuspectRuns only."""
+    is_alone: bool = False
+    """No other resumed run is without progress."""
+    has_progressed: asyncio.Event | None = None
+    """Set when the run has stored an event or has ended; None where nobody waits for that."""
     is_stored: bool = False
+    """Its record, with the request, is in the store."""
     is_to_remember: bool = False
+    """It has ended, and its app's memory policy applies to it."""
     has_begun: bool = False
+    """It is first in its queue, though its asyncio task may not have started yet."""
     is_abandoned: bool = False
+    """The engine cancelled it because the process ends, and the next process resumes it."""
     asyncio_task: asyncio.Task[None] | None = None
+    """Runs it; after a cancellation that its code ignores, another one that ends it."""
     log: RunLog | None = None
     error: Exception | None = None
     stopped_by: GreenroomError | None = None
+    """The reason for which the engine cancelled it."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it has ended."""
     key: SessionKey = field(init=False)
     result: RunResult = field(init=False)
 
@@ -124,21 +133,23 @@ class RunTask:
         *,
         defaults: RunDefaults,
         open_session: Callable[[SessionKey], Awaitable[Session]],
-        save: Callable[[RunTask], object],
+        save: Callable[[RunTask], Awaitable[None]],
+        stop: Callable[[RunTask, GreenroomError], None],
     ) -> None:
         """Runs to the end. Raises CancelledError only when the engine has abandoned the run.
 
         A cancellation that the engine did not ask for, KeyboardInterrupt, SystemExit and GeneratorExit were raised by
         the app's own code, and fail this run only. save: stores the record, and stops the run when that fails.
+        stop: cancels the run at its deadline.
         """
         current_run.set(self.run)
         try:
             session = self.session or await open_session(self.key)
             self.session = None
             if self.run.is_live:
-                await self._run_live(session, defaults)
+                await self._run_live(session, defaults, stop)
             else:
-                await self._run(session, defaults, save)
+                await self._run(session, defaults, save, stop)
         except (
             Exception
         ) as error:  # any exception is the run's outcome, and is in its log already if it could be stored
@@ -146,17 +157,25 @@ class RunTask:
                 _log.error("run %s failed", self.run.id, exc_info=error)
             self.error = error
         except BaseException as error:
-            if self.stopped_by is not None:
-                await self._record_abort(self.stopped_by)
+            if self.asyncio_task not in (None, asyncio.current_task()):
+                _log.warning("a tool of run %s ended after its run; its result is dropped", self.run.id)
+            elif self.stopped_by is not None:
+                await self.record_abort(self.stopped_by)
             elif self.is_abandoned:
                 raise
             else:
                 _log.error("run %s failed", self.run.id, exc_info=error)
                 self.error = RunFailed(f"The app's code raised {type(error).__name__}: {error}")
                 self.error.__cause__ = error
-                await self._record_abort(self.error)
+                await self.record_abort(self.error)
 
-    async def _run(self, session: Session, defaults: RunDefaults, save: Callable[[RunTask], object]) -> None:
+    async def _run(
+        self,
+        session: Session,
+        defaults: RunDefaults,
+        save: Callable[[RunTask], Awaitable[None]],
+        stop: Callable[[RunTask, GreenroomError], None],
+    ) -> None:
         run, request = self.run, self.run.request
         if request is None:
             raise RunFailed("The run's record holds no request")
@@ -174,12 +193,13 @@ class RunTask:
             check_version(run, self.runner)
         run.app_version = version_of(self.runner)
         if run.attempts > 1:
-            run.stalled = run.stalled + 1 if len(progress.events) <= run.progress else 0
-            run.progress = len(progress.events)
-            save(self)
-        if run.stalled >= MAX_ATTEMPTS:
+            self._count_attempt(len(progress.events))
+            saving = save(self)
+            if run.stalled:
+                await saving  # this attempt may end the process at once
+        if run.stalled >= MAX_ATTEMPTS and run.stalled_alone >= MAX_ATTEMPTS_ALONE:
             too_often = RunFailed(f"The run was cut off {run.stalled} times without storing an event; it is given up")
-            await self._record_abort(too_often)
+            await self.record_abort(too_often)
             raise too_often
         if progress.has_begun:
             events = self.runner.resume(log, progress, run_config=config)
@@ -188,45 +208,61 @@ class RunTask:
             if intake.answered is not None:
                 self.result.add(Event(author="user", content=intake.message))
             events = self.runner.run_intake(log, intake, state_delta=request.state_delta, run_config=config)
-        await self._within(request.deadline_seconds or defaults.deadline_seconds, self._collect(events))
+        await self._collect(events, request.deadline_seconds or defaults.deadline_seconds, stop)
 
-    async def _collect(self, events: AsyncIterator[Event]) -> None:
-        async for event in events:
-            if not event.partial:
-                self.result.add(event)
+    def _count_attempt(self, stored_events: int) -> None:
+        """Counts the attempt before this one, if it was cut off without storing an event."""
+        run = self.run
+        if stored_events > run.progress:
+            run.stalled = 0
+            run.stalled_alone = 0
+        else:
+            run.stalled += 1
+            run.stalled_alone += run.resumed_alone
+        run.progress = stored_events
+        run.resumed_alone = self.is_alone
 
-    def _within(self, deadline_seconds: float | None, run: Awaitable[None]) -> Awaitable[None]:
-        return run if deadline_seconds is None else self._until_deadline(deadline_seconds, run)
-
-    async def _until_deadline(self, deadline_seconds: float, run: Awaitable[None]) -> None:
-        limit = asyncio.timeout(deadline_seconds)
-        try:
-            async with limit:
-                await run
-        except TimeoutError:
-            if not limit.expired():
-                raise  # the app's own
+    async def _collect(
+        self,
+        events: AsyncIterator[Event],
+        deadline_seconds: float | None,
+        stop: Callable[[RunTask, GreenroomError], None],
+    ) -> None:
+        timer: asyncio.TimerHandle | None = None
+        if deadline_seconds is not None:
             late = DeadlineExceeded(deadline_seconds)
-            await self._record_abort(late)
-            raise late from None
+            timer = asyncio.get_running_loop().call_later(deadline_seconds, stop, self, late)
+        try:
+            async for event in events:
+                if event.partial:
+                    continue
+                self.result.add(event)
+                if self.has_progressed is not None:
+                    self.has_progressed.set()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
-    async def _run_live(self, session: Session, defaults: RunDefaults) -> None:
+    async def _run_live(
+        self, session: Session, defaults: RunDefaults, stop: Callable[[RunTask, GreenroomError], None]
+    ) -> None:
         live = self.live
         config = _with_default_limit(live.run_config if live is not None else RunConfig(), defaults.max_llm_calls)
         log = self._open_log(session, config)
         if live is None:  # a crash cut it off
             cut_off = RunCancelled(self.run.id, "the server stopped while it was running")
-            await self._record_abort(cut_off)
+            await self.record_abort(cut_off)
             raise cut_off
         events = self.runner.live(log, live.requests, run_config=config)
-        await self._within(defaults.deadline_seconds, self._collect(events))
+        await self._collect(events, defaults.deadline_seconds, stop)
 
     def _open_log(self, session: Session, config: RunConfig) -> RunLog:
         run = self.run
         self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent, caller=run.caller)
         return self.log
 
-    async def _record_abort(self, reason: GreenroomError) -> None:
+    async def record_abort(self, reason: GreenroomError) -> None:
+        """Stores the events that end a run that was stopped."""
         run, log = self.run, self.log
         if log is None:
             return

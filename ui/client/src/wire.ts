@@ -884,7 +884,11 @@ export type Run = {
   readonly attempts?: number;
   /** How many of the last attempts made no progress. */
   readonly stalled?: number;
-  /** The number of its stored events at the last attempt. */
+  /** How many of those were the only resumed run without progress when the process died. */
+  readonly stalledAlone?: number;
+  /** Whether the last attempt was. */
+  readonly resumedAlone?: boolean;
+  /** The number of its stored events at the last attempt, -1 after a clean stop, which does not count as an attempt without progress. */
   readonly progress?: number;
   /** Why the run failed. */
   readonly error?: RunError;
