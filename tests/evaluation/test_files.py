@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from greenroom.errors import CallerError, InvalidRequest, NotFound
 from greenroom.evaluation.files import EvalFiles, read_eval_set
-from greenroom.evaluation.records import EvalCase, EvalSet, EvalSetResult
+from greenroom.evaluation.records import EvalCase, EvalCaseResult, EvalSet, EvalSetResult, EvalStatus
+from greenroom.records.session import Session
 
 _NEW = {
     "eval_set_id": "weather",
@@ -124,6 +126,50 @@ async def test_a_result_that_adk_1_wrote_as_a_string_is_read(files: EvalFiles) -
     path.write_text(json.dumps(path.read_text()))
     assert await files.get_result("desk", "r") == result
     assert await files.list_results("desk") == ["r"]
+
+
+def _result(number: int, text: str = "short") -> EvalSetResult:
+    session = Session(id="s", app_name="desk", user_id="ann", state={"text": text})
+    case = EvalCaseResult(
+        eval_set_id="set",
+        eval_id="oslo",
+        final_eval_status=EvalStatus.PASSED,
+        user_id="ann",
+        session_id="s",
+        session_details=session,
+    )
+    return EvalSetResult(
+        eval_set_result_id=f"r-{number}",
+        eval_set_result_name=f"r-{number}",
+        eval_set_id="set",
+        eval_case_results=[case],
+        creation_timestamp=2.0,
+    )
+
+
+async def test_the_oldest_results_are_deleted(files: EvalFiles) -> None:
+    for number in range(5):
+        assert await files.save_result("desk", _result(number), max_results=3)
+        os.utime(files.result_path("desk", f"r-{number}"), (number, number))
+    assert await files.list_results("desk") == ["r-2", "r-3", "r-4"]
+
+    await files.save_result("desk", _result(9))
+    assert len(await files.list_results("desk")) == 4, "without a limit, nothing is deleted"
+
+
+async def test_a_large_result_is_stored_without_its_sessions(files: EvalFiles) -> None:
+    assert await files.save_result("desk", _result(1, "x" * 100_000), max_bytes=10_000)
+    [case] = (await files.get_result("desk", "r-1")).eval_case_results
+    assert (case.eval_id, case.session_details) == ("oslo", None)
+
+    assert await files.save_result("desk", _result(2), max_bytes=10_000)
+    [small] = (await files.get_result("desk", "r-2")).eval_case_results
+    assert small.session_details is not None
+
+
+async def test_a_result_that_is_too_large_without_sessions_is_not_stored(files: EvalFiles) -> None:
+    assert not await files.save_result("desk", _result(1), max_bytes=100)
+    assert await files.list_results("desk") == []
 
 
 @pytest.mark.parametrize("data", [b"{", b"[1]", b'[{"name": "x"}]', b'"x"', b'{"eval_set_id": 1}', b"\xff"])

@@ -289,3 +289,24 @@ async def test_by_default_nothing_is_limited(serve: Serve) -> None:
     await server.new_session("echo")
     replies = await asyncio.gather(*(server.run("echo") for _ in range(50)))
     assert {reply.status_code for reply in replies} == {200}
+
+
+async def test_results_of_evaluations_are_bounded(serve: Serve) -> None:
+    server = await serve(echo(), limits=LimitSettings(eval_results=2, eval_result_bytes=100_000))
+    where = "/dev/apps/echo"
+    for set_id, text in (("small", "x"), ("large", "x" * 100_000)):
+        turn = {"userContent": {"parts": [{"text": text}]}, "finalResponse": {"parts": [{"text": "x"}]}}
+        eval_set = {"eval_set_id": set_id, "eval_cases": [{"evalId": "c", "conversation": [turn]}]}
+        assert (await server.client.post(f"{where}/eval-sets", json={"evalSet": eval_set})).status_code == 200
+
+    results = [(await server.client.get(f"{where}/eval_results")).json()]
+    for _ in range(3):
+        assert (await server.client.post(f"{where}/eval-sets/small/run", json={})).status_code == 200
+        results.append((await server.client.get(f"{where}/eval_results")).json())
+    assert [len(names) for names in results] == [0, 1, 2, 2]
+    assert results[-1][0] == results[-2][1]
+
+    streamed = {"accept": "text/event-stream"}
+    reply = await server.client.post(f"{where}/eval-sets/large/run", json={}, headers=streamed)
+    assert reply.text.endswith('event: end\ndata: {"evalResultId":null}\n\n')
+    assert (await server.client.get(f"{where}/eval_results")).json() == results[-1]

@@ -7,6 +7,7 @@ Sessions to replay as tests: `{apps}/{app}/tests/{name}.json`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import tempfile
@@ -35,6 +36,8 @@ from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.session import Session
 
 T = TypeVar("T")
+
+_log = logging.getLogger("greenroom.evaluation")
 
 SET_SUFFIX, RESULT_SUFFIX = ".evalset.json", ".evalset_result.json"
 HISTORY = Path(".adk") / "eval_history"
@@ -123,8 +126,36 @@ class EvalFiles:
         path = self.result_path(app_name, result_id)
         return await asyncio.to_thread(_read, path, EvalSetResult, f"Evaluation result {result_id!r}")
 
-    async def save_result(self, app_name: str, result: EvalSetResult) -> None:
-        await asyncio.to_thread(write_record, self.result_path(app_name, result.eval_set_result_name), result)
+    async def save_result(
+        self,
+        app_name: str,
+        result: EvalSetResult,
+        *,
+        max_results: int | None = None,
+        max_bytes: int | None = None,
+    ) -> bool:
+        """Stores a result; without the sessions of its cases where it is larger than `max_bytes` with them.
+
+        max_results: the oldest results of the app beyond this number are deleted. Both limits: None for none.
+        Returns False for a result that is too large even so, and is not stored.
+        """
+        path = self.result_path(app_name, result.eval_set_result_name)
+        return await asyncio.to_thread(self._save_result, path, result, max_results, max_bytes)
+
+    def _save_result(self, path: Path, result: EvalSetResult, max_results: int | None, max_bytes: int | None) -> bool:
+        text = text_of(result)
+        if max_bytes is not None and len(text) > max_bytes:
+            text = text_of(_without_sessions(result))
+            if len(text) > max_bytes:
+                _log.warning("the result %s is not stored: it has over %d bytes", path.name, max_bytes)
+                return False
+            _log.warning("the result %s is stored without its sessions: it has over %d bytes", path.name, max_bytes)
+
+        with self._lock:
+            write_text(path, text)
+            if max_results is not None:
+                _delete_oldest(path.parent, keep=max_results)
+        return True
 
     def result_path(self, app_name: str, result_id: str) -> Path:
         """Raises NotFound for what can't be the name of a file."""
@@ -205,8 +236,28 @@ def _read(path: Path, record: type[T], what: str) -> T:
 
 def write_record(path: Path, record: PydanticMethods) -> None:
     """Writes a file with names in snake_case. Readers see the former file or the new one, whole."""
+    write_text(path, text_of(record))
+
+
+def text_of(record: PydanticMethods) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(record.model_dump(mode="json", exclude_none=True)), indent=2)
+
+
+def _without_sessions(result: EvalSetResult) -> EvalSetResult:
+    cases = [msgspec.structs.replace(case, session_details=None) for case in result.eval_case_results]
+    return msgspec.structs.replace(result, eval_case_results=cases)
+
+
+def _delete_oldest(history: Path, *, keep: int) -> None:
+    with os.scandir(history) as entries:
+        results = [entry for entry in entries if entry.name.endswith(RESULT_SUFFIX)]
+    results.sort(key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
+    for entry in results[keep:]:
+        os.unlink(entry.path)
+
+
+def write_text(path: Path, text: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = msgspec.json.format(msgspec.json.encode(record.model_dump(mode="json", exclude_none=True)), indent=2)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
         try:
             file.write(text)

@@ -103,6 +103,14 @@ class LimitSettings:
     artifact_bytes: Count = setting(5_000_000_000, "Maximum size of an artifact that a request or a tool saves.")
     request_items: Count = setting(20_000, "Parts, calls, keys and other items in the JSON of one request; 422 beyond.")
     request_nesting: Count = setting(100, "Levels of nesting in the JSON of one request; 422 beyond.")
+    eval_results: Count = setting(
+        100, "Results of evaluations kept for each app; an evaluation over HTTP deletes the oldest ones beyond."
+    )
+    eval_result_bytes: Count = setting(
+        16 * 1024 * 1024,
+        "Maximum size of a stored result of an evaluation over HTTP. A larger one is stored without the sessions of "
+        "its cases; one that is still larger is returned, and not stored.",
+    )
     events_per_session: Count | None = setting(
         None, "Events of a session after which it accepts no new runs. Running ones continue."
     )

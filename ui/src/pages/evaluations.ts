@@ -63,11 +63,12 @@ export async function run(
   signal: AbortSignal,
 ): Promise<string> {
   const path = `${at(app)}/eval-sets/${encodeURIComponent(set)}/run`;
-  let resultId = "";
+  let resultId: string | null = "";
   for await (const { event, data } of client.requestEvents(path, { method: "POST", body: { evalMetrics }, signal })) {
-    if (event === "end") resultId = (JSON.parse(data) as { evalResultId: string }).evalResultId;
+    if (event === "end") resultId = (JSON.parse(data) as { evalResultId: string | null }).evalResultId;
     else if (data !== "") onProgress(JSON.parse(data) as Progress);
   }
+  if (resultId === null) throw new Error("The result is not stored: it is larger than the server's limits.eval_result_bytes");
   if (resultId === "") throw new Error("The connection was lost before the evaluation ended");
   return resultId;
 }

@@ -19,6 +19,7 @@ from greenroom.evaluation.records import (
     EvalCaseResult,
     EvalMetric,
     EvalSet,
+    EvalSetResult,
     MetricInfo,
 )
 from greenroom.event_streams.stream import RunEnded
@@ -288,7 +289,7 @@ async def _collect(context: RequestContext, evaluation: Evaluation) -> list[Eval
     async for _ in evaluation.results():
         pass
     summary = evaluation.summary()
-    await _files(context).save_result(context.path["app_name"], summary)
+    await _save(context, summary)
     return [without_session(one) for one in summary.eval_case_results]
 
 
@@ -297,8 +298,16 @@ async def _progress(context: RequestContext, evaluation: Evaluation) -> AsyncGen
         progress = {"finished": len(evaluation.finished), "total": evaluation.total}
         yield b"data: %b\n\n" % wire.encode({**progress, "result": without_session(result)})
     summary = evaluation.summary()
-    await _files(context).save_result(context.path["app_name"], summary)
-    yield b"event: end\ndata: %b\n\n" % wire.encode({"evalResultId": summary.eval_set_result_id})
+    is_stored = await _save(context, summary)
+    end = {"evalResultId": summary.eval_set_result_id if is_stored else None}
+    yield b"event: end\ndata: %b\n\n" % wire.encode(end)
+
+
+async def _save(context: RequestContext, result: EvalSetResult) -> bool:
+    limits = context.settings.limits
+    return await _files(context).save_result(
+        context.path["app_name"], result, max_results=limits.eval_results, max_bytes=limits.eval_result_bytes
+    )
 
 
 def without_session(result: EvalCaseResult) -> EvalCaseResult:
