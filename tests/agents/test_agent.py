@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import Agent, LlmAgent
 from greenroom.agents.workflows import SequentialAgent
 from greenroom.errors import AgentConfigError
@@ -16,6 +18,7 @@ from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.talk import Talk, call, lines_of
 
 
@@ -30,10 +33,32 @@ def test_other_names_are_refused(name: str) -> None:
         LlmAgent(name=name)
 
 
-def test_equal_names_in_a_tree_are_refused_and_named() -> None:
-    deep = LlmAgent(name="middle", sub_agents=[LlmAgent(name="twin")])
-    with pytest.raises(AgentConfigError, match="used twice: twin"):
-        LlmAgent(name="root", sub_agents=[deep, LlmAgent(name="twin")])
+def test_equal_names_in_a_tree_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    twins = [LlmAgent(name="twin"), LlmAgent(name="twin")]
+    deep = LlmAgent(name="middle", sub_agents=twins[:1])
+    assert not caplog.records
+    root = LlmAgent(name="root", sub_agents=[deep, twins[1]])
+    assert "agent root: several agents of its tree have the name twin" in caplog.text
+    assert root.find_agent("twin") is twins[0]
+
+
+def test_deep_copies_of_an_agent_share_nothing_that_changes() -> None:
+    def count(numbers: list[int]) -> int:
+        return len(numbers)
+
+    inner = LlmAgent(name="inner", input_schema={"type": "object"})
+    tool = FunctionTool(count, custom_metadata={"cost": 1})
+    agent = LlmAgent(name="agent", tools=[count, tool, AgentTool(inner)], sub_agents=[LlmAgent(name="below")])
+    copied = copy.deepcopy(agent)
+    assert copied.tools[0] is count
+    assert isinstance(copied.tools[1], FunctionTool)
+    assert (copied.tools[1].func, copied.tools[1].custom_metadata) == (count, {"cost": 1})
+    assert isinstance(copied.tools[2], AgentTool)
+    assert copied.tools[2].agent is not inner
+    assert copied.sub_agents[0].parent_agent is copied
+    assert agent.sub_agents[0].parent_agent is agent
+    copied.tools[1].description = "another"
+    assert tool.description != "another"
 
 
 def test_an_agent_has_one_parent() -> None:

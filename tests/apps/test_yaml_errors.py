@@ -280,11 +280,6 @@ def test_a_mistake_in_another_file_is_reported_with_that_file(shop: AgentsDir) -
     assert error.file == shop.path / "shop/staff/cook.yaml"
 
 
-def test_equal_names_in_a_team(shop: AgentsDir) -> None:
-    error = error_of(shop, PLAIN + "sub_agents: [{config_path: cook.yaml}, {code: .tools.cook}]")
-    assert error.problem.startswith("LlmAgent can't be made: Agent names must be unique in a tree; used twice: cook")
-
-
 CALLBACKS = {
     ".tools.price": ("", "must be a map with the function's name, as in {name: .guards.check}, not a text"),
     "{name: .tools.price, args: {}}": (".args", "there is no such key of a reference to code"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import logging
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Self, TypeAlias, cast
@@ -22,6 +24,8 @@ from greenroom.telemetry.agent_spans import operation_span
 from greenroom.telemetry.span import Span
 from greenroom.tools.tool import OnInterrupt
 
+_log = logging.getLogger("greenroom.agents")
+
 Work: TypeAlias = Callable[[InvocationContext], AsyncIterator[Event]]
 
 _NAME = re.compile(r"[^\W\d]\w*(?:[-. ]\w+)*")
@@ -30,7 +34,8 @@ _NAME = re.compile(r"[^\W\d]\w*(?:[-. ]\w+)*")
 class BaseAgent(BaseNode, ABC):
     """Base of all agents. A subclass declares its fields as annotations and writes `_run_async_impl`.
 
-    name: unique in the tree; starts with a letter or `_`, and isn't "user". sub_agents: each agent has one parent.
+    name: unique in the tree, else a warning is logged; starts with a letter or `_`, and isn't "user". sub_agents: each
+    agent has one parent.
     """
 
     sub_agents: Sequence[BaseAgent] = dataclasses.field(default_factory=list["BaseAgent"])
@@ -56,13 +61,17 @@ class BaseAgent(BaseNode, ABC):
                     f"it can't be a sub-agent of {self.name!r} too"
                 )
             child.parent_agent = self
-        self._refuse_equal_names()
+        self._warn_of_equal_names()
 
-    def _refuse_equal_names(self) -> None:
-        names = [agent.name for agent in self.walk()]
-        twice = sorted({name for name in names if names.count(name) > 1})
+    def _warn_of_equal_names(self) -> None:
+        counts = Counter(agent.name for agent in self.walk())
+        twice = sorted(name for name, count in counts.items() if count > 1)
         if twice:
-            raise AgentConfigError(f"Agent names must be unique in a tree; used twice: {', '.join(twice)}")
+            _log.warning(
+                "agent %s: several agents of its tree have the name %s; transfers and resumption find the first one",
+                self.name,
+                ", ".join(twice),
+            )
 
     def clone(self, update: Mapping[str, Any] | None = None) -> Self:
         """A copy with some other fields and without a parent; the sub-agents are cloned too."""

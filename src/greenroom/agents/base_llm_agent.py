@@ -47,6 +47,7 @@ class BaseLlmAgent(BaseAgent):
     include_contents: "none" shows the model only what came since the last message from outside. mode: "chat" talks
     with the user, and agents transfer to it; a parent calls the others as tools, "task" until it calls
     `finish_task`, "single_turn" with its input alone; None is "single_turn" in a workflow, else "chat".
+    parallel_worker: as a node of a workflow it runs once for each item of its input, see `Node`.
     offers_transfer_return: declares the argument `return` of `transfer_to_agent`, by which the model gets the
     control back when the other agent has answered. output_key: where in state the final answer goes. code_executor:
     runs the code in the model's replies. max_steps: model calls per turn of this agent, then it ends without an
@@ -63,6 +64,7 @@ class BaseLlmAgent(BaseAgent):
     disallow_transfer_to_peers: bool = False
     offers_transfer_return: bool = False
     mode: Literal["chat", "task", "single_turn"] | None = None
+    parallel_worker: bool | None = None
     include_contents: Literal["default", "none"] = "default"
     input_schema: Any = None
     output_schema: Any = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self, cast
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
@@ -29,12 +30,26 @@ class LlmAgent(BaseLlmAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._wrap_tools()
+
+    def _wrap_tools(self) -> None:
+        """Makes the tools that are not in `tools` as such. They are kept by the identity of what they are made of."""
         self._search_agents: dict[int, AgentTool] = {}
         self._wrapped_tools: dict[int, BaseTool] = {}
         self._delegates: dict[int, BaseTool] = {}
         for tool in self.tools:
             if not isinstance(tool, (BaseTool, BaseToolset)):
                 self._wrapped_tools[id(tool)] = as_tool(tool)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        copied = copy.copy(self)
+        memo[id(self)] = copied
+        own = {"_search_agents", "_wrapped_tools", "_delegates"}
+        for name, value in vars(self).items():
+            if name not in own:
+                setattr(copied, name, copy.deepcopy(value, memo))
+        copied._wrap_tools()
+        return copied
 
     async def canonical_tools(self, ctx: InvocationContext | None = None) -> list[BaseTool]:
         """Searches that older models can't have beside other tools are handed to an agent of their own."""

@@ -96,6 +96,8 @@ class BaseNode(Declarative):
 
     is_graph = False
     is_task = False
+    converts_input = False
+    """Whether its `execute` converts the input to the input schema."""
 
     @property
     def is_one_event(self) -> bool:

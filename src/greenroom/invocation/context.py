@@ -244,6 +244,39 @@ class InvocationContext:
             if event.author == author and event.branch == self.branch:
                 yield index, event
 
+    def _get_events(self, *, current_invocation: bool = False, current_branch: bool = False) -> list[Event]:
+        """The session's events, or those of this run or branch: ADK's, which agents that others wrote call.
+
+        A branch has its agents' events, and the user's messages that are not in a branch beside it. Answers count in
+        the branch of their call, and above it. Checkpoints are left out where ADK writes none.
+        """
+        events: Sequence[Event] = self.session.events
+        if current_invocation:
+            events = events_of_run(self.session.events, self.invocation_id)
+        if not self.is_resumable:
+            events = [event for event in events if not event.is_checkpoint()]
+        if not current_branch:
+            return list(events)
+
+        called: set[str | None] = set()
+        for event in self.session.events:
+            if self._is_in_or_below(event.branch):
+                called.update(call.id for call in event.get_function_calls())
+        return [event for event in events if self._is_of_branch(event, called)]
+
+    def _is_of_branch(self, event: Event, called: set[str | None]) -> bool:
+        if event.author != "user":
+            return event.branch == self.branch
+        answered = {response.id for response in event.get_function_responses()}
+        if self.branch is not None and answered and called.isdisjoint(answered):
+            return False
+        return event.branch is None or self._is_in_or_below(event.branch)
+
+    def _is_in_or_below(self, branch: str | None) -> bool:
+        if self.branch is None:
+            return True
+        return branch is not None and (branch == self.branch or branch.startswith(f"{self.branch}."))
+
     def is_waiting(self, since: int, *, branch: str | None = None) -> bool:
         """Whether a call made at that index of the log or later, in this branch or below it, is still open."""
         ledger = ledger_of(self.session.events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, cast
@@ -57,6 +58,14 @@ class BaseTool:
         self.behavior = behavior
         self.response_scheduling = response_scheduling
         self._custom_metadata = cast("Mapping[str, JsonValue]", _read_only(custom_metadata or {}))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        copied = copy.copy(self)
+        memo[id(self)] = copied
+        for name, value in vars(self).items():
+            if name != "_custom_metadata":  # read-only views can be shared, and can't be copied
+                setattr(copied, name, copy.deepcopy(value, memo))
+        return copied
 
     @classmethod
     def from_config(cls, config: Any, config_abs_path: str) -> Self:

@@ -101,6 +101,35 @@ async def test_a_childs_output_can_be_the_parents() -> None:
     assert lines_of(events)[1] == "echo@1 = 4"
 
 
+async def test_an_output_of_its_own_replaces_that_of_the_child() -> None:
+    """As in ADK, and stored, so that a resumed run continues with it."""
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> Any:
+        await ctx.run_node(double, 2, use_as_output=True)
+        return "another"
+
+    @node(rerun_on_resume=True)
+    async def early(ctx: Context) -> Any:
+        yield "early"
+        await ctx.run_node(double, 2, use_as_output=True)
+
+    events = await Walk(Workflow(name="wf", edges=[("START", parent, early, echo)])).go()
+    outputs = ["double@1 = 4", "parent@1 = 'another'", "early@1 = 'early'", "double@1 = 4", "echo@1 = 'early'"]
+    assert [line.rpartition("/")[2] for line in lines_of(events)] == outputs
+
+
+async def test_the_output_of_the_child_is_stored_once() -> None:
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> Any:
+        ctx.state["seen"] = True
+        return await ctx.run_node(double, 2, use_as_output=True)
+
+    events = await Walk(Workflow(name="wf", edges=[("START", parent, echo)])).go()
+    assert [event.output for event in events] == [4, None, 4]
+    assert events[1].actions.state_delta == {"seen": True}
+
+
 async def test_a_parent_whose_child_waits_runs_again_and_takes_what_is_done_from_the_log() -> None:
     """1.9.4, 1.13.2."""
     doubled = 0

@@ -24,12 +24,12 @@ from greenroom.agents.workflow.errors import (
 from greenroom.agents.workflow.node_context import NodeContext, check_delta
 from greenroom.agents.workflow.position import NodeStatus, checkpoint
 from greenroom.agents.workflow.requests import request_event
-from greenroom.agents.workflow.values import output_value
+from greenroom.agents.workflow.values import input_value, output_value
 from greenroom.errors import ToolError, as_exception, code_of, error_of, message_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonValue
 from greenroom.records.content import Content
-from greenroom.records.event import Event, NodeInfo
+from greenroom.records.event import Event, EventActions, NodeInfo
 from greenroom.records.human_requests import RequestInput
 from greenroom.telemetry.span import current
 from greenroom.tools.value_types.plain_types import InvalidValue
@@ -77,6 +77,7 @@ class NodeRun:
         self._outer_span = self.span = parent.span if parent is not None else engine.span
         self.final: Event | None = None
         self._gave_output = False
+        self._delegate: NodeRun | None = None
         self._unstored: list[Event] = []
         self._held: list[Event] = []
         self._held_error: DynamicNodeFailError | None = None
@@ -183,7 +184,11 @@ class NodeRun:
             raise self.failure(NodeInterrupted(self.path))
         if self.record.status is NodeStatus.PENDING and self.node.on_interrupt == "report":
             await self.send(self.mark(NodeStatus.RUNNING))
-        self.is_waiting, self.final, self._gave_output, self._counts = False, None, False, {}
+        self.is_waiting = False
+        self.final = None
+        self._gave_output = False
+        self._delegate = None
+        self._counts = {}
         self._task = asyncio.current_task()
         span = None
         if self._outer_span is not None and "/" in self.path:  # the root's span is the agent's
@@ -207,6 +212,8 @@ class NodeRun:
         limit = asyncio.timeout(self.node.timeout)
         try:
             async with limit:
+                if not self.node.converts_input:
+                    self.node_input = input_value(self.node_input, self.node.input_schema)
                 await self.node.execute(self)
                 await self._wait_for_children()
                 await self._take_leftovers()
@@ -280,7 +287,10 @@ class NodeRun:
         if self.final is not None:
             await self.send(self.final)
         self.final = None
+        gave_output = event.output is not None
         event = self._with_actions(event)
+        if gave_output and event.output is None and event.content is None and event.actions == EventActions():
+            return
         if self.node.is_one_event:
             self.final = event
         else:
@@ -310,7 +320,10 @@ class NodeRun:
             event.actions.merge(actions)
         if event.output is not None:
             event.output = self._output(event.output)
-            event.node_info = NodeInfo(output_for=self.output_for)
+            if self._delegate is not None and event.output == self._delegate.record.output:
+                event.output = None  # the delegate's event has it
+            else:
+                event.node_info = NodeInfo(output_for=self.output_for)
         return self._marked(event)
 
     def _output(self, value: Any) -> JsonValue:
@@ -356,15 +369,15 @@ class NodeRun:
         if run_id is None:
             self._counts[node.name] = number = self._counts.get(node.name, 0) + 1
             run_id = str(number)
-        if use_as_output:
-            if self._gave_output:
-                raise ValueError(f"Node {self.node.name!r} has an output already")
-            self._gave_output = True
+        if use_as_output and self._delegate is not None:
+            raise ValueError(f"Node {self.node.name!r} runs another node already whose output is its own")
         if use_sub_branch:
             branch = sub_branch(self.branch, f"{node.name}@{run_id}")
         child = self._child(node, run_id, node_input, branch=branch)
         if use_as_output:
-            child.output_for += self.output_for
+            self._delegate = child
+            if not self._gave_output:
+                child.output_for += self.output_for
         child.isolation_scope = isolation_scope or self.isolation_scope
         return await self._run_child(child)
 

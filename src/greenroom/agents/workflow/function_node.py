@@ -50,6 +50,8 @@ class FunctionNode(BaseNode):
     require_confirmation: bool | ConfirmationPredicate = False
     parameter_binding: ParameterBinding = "state"
 
+    converts_input = True
+
     def __init__(self, func: Callable[..., Any] | None = None, *, name: str | None = None, **values: Any) -> None:
         if func is None or not callable(func):
             raise WorkflowConfigurationError("A FunctionNode needs a function: FunctionNode(func=…)")

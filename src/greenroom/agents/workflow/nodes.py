@@ -44,6 +44,8 @@ class JoinNode(BaseNode):
 
     on_interrupt: OnInterrupt = "retry"
 
+    converts_input = True
+
     @property
     def is_one_event(self) -> bool:
         return True
@@ -208,6 +210,8 @@ class AgentNode(BaseNode):
     agent: BaseAgent
     on_interrupt: OnInterrupt = "retry"
 
+    converts_input = True
+
     @classmethod
     def of(cls, agent: BaseAgent, **options: Any) -> AgentNode:
         shared = {name: getattr(agent, name) for name in _SHARED}
@@ -303,7 +307,7 @@ def _agent_node(agent: BaseAgent) -> BaseNode:
     mode = agent.mode or "single_turn"
     waits = agent.wait_for_output or mode != "single_turn"
     node = AgentNode.of(agent.clone(update={"mode": mode}), wait_for_output=waits)
-    return _parallel(node, None) if getattr(agent, "parallel_worker", False) else node
+    return _parallel(node, None) if agent.parallel_worker else node
 
 
 def _parallel(inner: BaseNode, max_workers: int | None) -> ParallelWorker:

@@ -28,6 +28,16 @@ def output_value(value: Any, schema: Any) -> JsonValue:
     return _dumped(converted, without_nulls=True)
 
 
+def input_value(value: Any, schema: Any) -> Any:
+    """The input of a node with an input schema: converted to it, and plain again. A content is taken by its text.
+
+    Raises InvalidValue.
+    """
+    if schema is None or not is_type(schema):
+        return value
+    return output_value(_content_as(schema, value), schema)
+
+
 def is_type(schema: Any) -> bool:
     """Whether values are converted to it: a JSON Schema or an API schema only describes them."""
     return not isinstance(schema, dict) and type(schema).__name__ != "Schema"
@@ -68,16 +78,21 @@ def converted(value: Any, schema: TypeSchema, hint: Any) -> Any:
         return value
     if isinstance(hint, type) and not hasattr(hint, "__args__") and isinstance(value, hint):
         return value
-    if isinstance(value, Content):
-        text = as_text(value)
-        if text is not None:
-            if hint is str:
-                return text
-            try:
-                value = msgspec.json.decode(text)
-            except msgspec.DecodeError as error:
-                raise InvalidValue(f"The message is not JSON: {error}") from None
+    value = _content_as(hint, value)
+    if hint is str and isinstance(value, str):
+        return value
     return schema.convert(value if type(value) in _PLAIN else to_plain(value))
+
+
+def _content_as(hint: Any, value: Any) -> Any:
+    """A content's text for a string, its JSON for other types; other values, and media, stay as they are."""
+    text = as_text(value)
+    if text is None or hint is str:
+        return value if text is None else text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise InvalidValue(f"The message is not JSON: {error}") from None
 
 
 def as_content(value: Any) -> Content:

@@ -24,7 +24,6 @@ from greenroom.agents.workflow.execution import NodeRun, sub_branch
 from greenroom.agents.workflow.nodes import START_NAME, AgentNode, JoinNode
 from greenroom.agents.workflow.position import NodeStatus
 from greenroom.agents.workflow.root import run_as_root
-from greenroom.agents.workflow.values import output_value
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonValue
 from greenroom.records.event import Event, NodeInfo
@@ -79,10 +78,7 @@ class Workflow(BaseAgent):
 
     async def execute(self, execution: NodeExecution) -> None:
         """Runs it as a node of another workflow, or as the root."""
-        run = cast("NodeRun", execution)
-        if self.input_schema is not None:
-            run.node_input = output_value(run.node_input, self.input_schema)
-        await _Walk(self, run).run()
+        await _Walk(self, cast("NodeRun", execution)).run()
 
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         return run_as_root(self, ctx)

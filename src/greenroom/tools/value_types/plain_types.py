@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import msgspec
 import msgspec.inspect as inspect_types
@@ -31,6 +31,9 @@ class TypeSchema:
 
     def __init__(self, schema: JsonObject) -> None:
         self._schema = inline_root(schema)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # it never changes
 
     def json_schema(self) -> JsonObject:
         """The whole schema, with nested classes under `$defs`. Shared, so not to be changed."""
