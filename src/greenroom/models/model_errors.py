@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from greenroom.errors import ModelError
+from greenroom.models.error_reply import ErrorReply
 
 
 class RetryStrategy(StrEnum):
@@ -111,7 +112,9 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
         return _C.NETWORK_ERROR
     if "JSONDecodeError" in names or "ValidationError" in names:
         return _C.SERVER_ERROR  # the provider sent what its own SDK can't read
-    return _by_words(_WORDS, str(error).lower()) or _C.UNKNOWN_ERROR
+    # A server that reports an error without saying of which kind has failed by itself.
+    otherwise = _C.SERVER_ERROR if isinstance(error, ErrorReply) else _C.UNKNOWN_ERROR
+    return _by_words(_WORDS, str(error).lower()) or otherwise
 
 
 def _by_words(rules: list[tuple[ModelErrorCategory, str]], text: str) -> ModelErrorCategory | None:

@@ -14,6 +14,7 @@ import msgspec
 
 from greenroom.errors import GreenroomError, MissingExtra, ModelError
 from greenroom.models.attempts import CircuitBreaker, Replies, RetryPolicy, begin
+from greenroom.models.error_reply import ErrorReply, error_in
 from greenroom.models.model import BaseLlm
 from greenroom.models.model_errors import ModelErrorCategory, model_error, new_model_error
 from greenroom.models.reply import Reply
@@ -39,8 +40,10 @@ async def post(client: Any, path: str, arguments: JsonObject) -> JsonObject:
     The SDKs' own methods convert each argument and event by its type, which costs more than all else here.
     """
     reply = await client.post(path, cast_to=object, **_body_and_options(arguments))
+    if isinstance(reply, str):  # not sent as JSON, which says nothing of what it is
+        return _decoded(reply)
     if not isinstance(reply, dict):
-        raise msgspec.ValidationError(f"The reply is not a JSON object: {str(reply)[:200]!r}")
+        raise _not_json(reply)
     return cast("JsonObject", reply)
 
 
@@ -49,19 +52,79 @@ async def exchange(
 ) -> AsyncGenerator[LlmResponse]:
     """Sends arguments as `post` does, and yields the responses that `reply` makes of the answer or of its events.
 
-    sdk: the client's package.
+    sdk: the client's package. Raises ErrorReply for errors that the server sends with status 200.
     """
-    if stream:
-        request = _body_and_options({**arguments, "stream": True})
-        stream_class = importlib.import_module(sdk).AsyncStream[object]
-        async with await client.post(path, cast_to=object, **request, stream=True, stream_cls=stream_class) as events:
-            async for event in events:
-                for shown in reply.add(event):
-                    yield shown
-    else:
-        reply.add_whole(await post(client, path, arguments))
-    if reply.is_complete or not stream:
+    if not stream:
+        _add_whole(reply, await post(client, path, arguments))
         yield reply.whole()
+        return
+
+    request = _body_and_options({**arguments, "stream": True})
+    stream_class = importlib.import_module(sdk).AsyncStream[object]
+    async with await client.post(path, cast_to=object, **request, stream=True, stream_cls=stream_class) as events:
+        body = await _whole_body(events.response)
+        if body is not None:
+            _add_whole(reply, body)
+            yield reply.whole()
+            return
+        try:
+            async for event in events:
+                if event is not None:
+                    for shown in reply.add(cast("JsonObject", event)):
+                        yield shown
+        except (KeyError, TypeError, AttributeError) as error:
+            raise _unreadable(error) from error
+        except Exception as error:
+            reported = _reported_by_sdk(error)
+            if reported is None:
+                raise
+            raise reported from error
+    if reply.is_complete:
+        yield reply.whole()
+
+
+def _add_whole(reply: Reply, body: JsonObject) -> None:
+    error = error_in(body)
+    if error is not None:
+        raise error
+    try:
+        reply.add_whole(body)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(error) from error
+
+
+async def _whole_body(response: Any) -> JsonObject | None:
+    """The body of a server that answers a request for a stream with one JSON object: those that don't stream, and those
+    that refuse. None for a stream, also for one that is declared to be JSON."""
+    content_type: str = response.headers.get("content-type", "")
+    if "json" not in content_type:
+        return None
+    body: bytes = await response.aread()
+    return _decoded(body) if body.lstrip().startswith((b"{", b"[")) else None
+
+
+def _reported_by_sdk(error: Exception) -> ErrorReply | None:
+    """The error of an event for which the SDK raised its own, of which it drops half. None for other errors."""
+    body: Any = getattr(error, "body", None)
+    if not body or getattr(error, "status_code", 0) >= 400:
+        return None
+    return (error_in(cast("JsonObject", body)) if isinstance(body, dict) else None) or ErrorReply.of(body)
+
+
+def _decoded(text: str | bytes) -> JsonObject:
+    try:
+        return msgspec.json.decode(text, type=JsonObject)
+    except msgspec.DecodeError as error:
+        raise _not_json(text) from error
+
+
+def _not_json(reply: object) -> msgspec.ValidationError:
+    return msgspec.ValidationError(f"The reply is not a JSON object: {str(reply)[:200]!r}")
+
+
+def _unreadable(error: Exception) -> msgspec.ValidationError:
+    """For a reply with fields that are missing, or of other types than those of the API."""
+    return msgspec.ValidationError(f"The reply does not have the API's form: {type(error).__name__}: {error}")
 
 
 def _body_and_options(arguments: JsonObject) -> JsonObject:

@@ -13,18 +13,24 @@ from greenroom.records.answer_metadata import (
     FinishReason,
     GenerateContentResponseUsageMetadata,
 )
-from greenroom.records.base import JsonObject
+from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, Part, PartialArg
 from greenroom.records.identifiers import new_function_call_id
 from greenroom.records.model_exchange import LlmResponse
 
+_STOPS = (
+    "stop", "tool_calls", "tool_call", "function_call", "end_turn", "tool_use", "stop_sequence", "completed",
+    "pause_turn", "eos", "eos_token",
+)  # fmt: skip
+_LIMITS = ("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded")
+_REFUSALS = ("content_filter", "refusal", "safety")
 _FINISH_REASONS = {
-    **dict.fromkeys(("stop", "tool_calls", "function_call", "end_turn", "tool_use", "stop_sequence", "completed",
-                     "pause_turn"), FinishReason.STOP),
-    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded"),
-                    FinishReason.MAX_TOKENS),
-    **dict.fromkeys(("content_filter", "refusal", "safety"), FinishReason.SAFETY),
-}  # fmt: skip
+    **{reason.lower(): reason for reason in FinishReason},
+    **dict.fromkeys(_STOPS, FinishReason.STOP),
+    **dict.fromkeys(_LIMITS, FinishReason.MAX_TOKENS),
+    **dict.fromkeys(_REFUSALS, FinishReason.SAFETY),
+}
+"""Of OpenAI, Anthropic and Google, and of servers compatible with them: TGI, Mistral and others."""
 
 
 def nested(given: JsonObject, name: str) -> JsonObject:
@@ -33,7 +39,7 @@ def nested(given: JsonObject, name: str) -> JsonObject:
 
 
 def finish_reason(said: str | None) -> FinishReason:
-    """Of what vendors other than Google call it."""
+    """The finish reason for a vendor's word for it; OTHER for words that aren't known."""
     return _FINISH_REASONS.get((said or "").lower(), FinishReason.OTHER)
 
 
@@ -45,15 +51,28 @@ def token_usage(
     thoughts: int | None = None,
     cached: int | None = None,
 ) -> GenerateContentResponseUsageMetadata:
-    """As the Gemini API counts: thoughts, which other vendors count as output, are not among the candidates' tokens."""
-    prompt, output = prompt or 0, output or 0
+    """The usage as the Gemini API counts it: thoughts are not among the candidates' tokens.
+
+    Most other vendors count them as output. Where the total is the sum of all three, as xAI's is, they aren't.
+    """
+    prompt = prompt or 0
+    output = output or 0
+    thoughts = thoughts or 0
+    has_thoughts_in_output = total is None or total != prompt + output + thoughts
     return GenerateContentResponseUsageMetadata(
         prompt_token_count=prompt,
-        candidates_token_count=output - (thoughts or 0),
+        candidates_token_count=max(output - thoughts, 0) if has_thoughts_in_output else output,
         total_token_count=prompt + output if total is None else total,
         thoughts_token_count=thoughts or None,
         cached_content_token_count=cached or None,
     )
+
+
+def arguments_text(given: JsonValue) -> str:
+    """The JSON text of a call's arguments, which some servers send as an object, or leave out."""
+    if given is None:
+        return ""
+    return given if isinstance(given, str) else msgspec.json.encode(given).decode()
 
 
 class StreamedCall:
@@ -62,11 +81,30 @@ class StreamedCall:
     __slots__ = ("call", "pieces")
 
     def __init__(self, call: FunctionCall) -> None:
-        self.call, self.pieces = call, list[str]()
+        self.call = call
+        self.pieces: list[str] = []
 
     @property
     def text(self) -> str:
         return "".join(self.pieces)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the arguments so far are a whole JSON object."""
+        if not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
+            return False
+        try:
+            self.decode()
+        except msgspec.DecodeError:
+            return False
+        return True
+
+    def decode(self) -> JsonObject:
+        """The arguments; none are an empty object. Raises DecodeError, or UnicodeEncodeError for lone surrogates."""
+        value = msgspec.json.decode(self.text.strip() or "{}")
+        if isinstance(value, str):  # encoded twice
+            value = msgspec.json.decode(value.strip() or "{}")
+        return msgspec.convert({} if value is None else value, JsonObject)
 
 
 class Reply:
@@ -98,6 +136,11 @@ class Reply:
     @property
     def is_empty(self) -> bool:
         return not (self.parts or self._texts)
+
+    @property
+    def has_text(self) -> bool:
+        """True if there is text of the answer, not only of thoughts."""
+        return bool(self._texts and not self._is_thought) or any(part.text and not part.thought for part in self.parts)
 
     def add_text(self, text: str, *, thought: bool = False) -> LlmResponse:
         if self._texts and self._is_thought != thought:
@@ -135,8 +178,11 @@ class Reply:
     def begin_call(
         self, name: str, call_id: str | None, *, signature: bytes | None = None, metadata: JsonObject | None = None
     ) -> tuple[StreamedCall, LlmResponse]:
+        """Begins a function call. It gets an id of its own if it has none, or another call's."""
         self.end_text()
-        streamed = StreamedCall(FunctionCall(id=call_id or new_function_call_id(), name=name))
+        if not call_id or any(known.call.id == call_id for known in self._calls):
+            call_id = new_function_call_id()
+        streamed = StreamedCall(FunctionCall(id=call_id, name=name))
         self._calls.append(streamed)
         self.parts.append(
             Part(function_call=streamed.call, thought_signature=signature, part_metadata=metadata),
@@ -164,8 +210,7 @@ class Reply:
         parts = self.parts
         for streamed in self._calls:
             try:
-                text = streamed.text
-                streamed.call.args = msgspec.json.decode(text, type=JsonObject) if text.strip() else {}
+                streamed.call.args = streamed.decode()
             except (msgspec.DecodeError, UnicodeEncodeError):
                 if response.finish_reason != FinishReason.MAX_TOKENS:
                     response.finish_reason = FinishReason.MALFORMED_FUNCTION_CALL

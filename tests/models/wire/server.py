@@ -84,7 +84,7 @@ class WireServer(ABC):
         is_stream = self.is_stream(request, body)
         if self._misbehavior is not None:
             return self._misbehaving(self._misbehavior, is_stream)
-        if not is_stream:
+        if not is_stream or isinstance(self.raw, dict):  # servers that don't stream, or refuse to
             return JSONResponse(self.raw or self.whole(self._parts, self._finish_reason))
         body_frames, end = self.frames(self._parts, self._finish_reason)
         return _streaming(_each(self.raw or [*body_frames, *end]))

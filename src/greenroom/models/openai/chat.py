@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,19 +11,20 @@ import msgspec
 
 from greenroom.errors import GreenroomError
 from greenroom.models.conversion import request_options
+from greenroom.models.error_reply import ErrorReply, error_in, not_a_reply
 from greenroom.models.model import BaseLlmConnection
+from greenroom.models.openai.call_deltas import CallDeltas, given_id
 from greenroom.models.openai.messages import PROVIDER, completion_arguments
 from greenroom.models.provider import ProviderLlm, exchange
-from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
+from greenroom.models.reply import Reply, arguments_text, finish_reason, nested, token_usage
 from greenroom.records.answer_metadata import (
     Citation,
-    FinishReason,
     GenerateContentResponseUsageMetadata,
     LogprobsResult,
     LogprobsResultCandidate,
     LogprobsResultTopCandidates,
 )
-from greenroom.records.base import JsonObject
+from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
@@ -35,6 +36,12 @@ _REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Fields that DeepSeek, vLLM and others send beside `content`; OpenAI's own API doesn't."""
 ApiKey = str | Callable[[], str | Awaitable[str]]
 _CALL_FIELDS = frozenset({"id", "index", "type", "function"})
+_FAILURES = {
+    "error": "server_error",  # of Mistral and OpenRouter
+    "insufficient_system_resource": "overloaded_error",  # of DeepSeek
+    "abort": "server_error",  # of vLLM and SGLang
+}
+"""Finish reasons of replies that the server couldn't end, and the type of the error."""
 
 
 class OpenAIClientLlm(ProviderLlm):
@@ -148,54 +155,110 @@ class OpenAILlm(OpenAIClientLlm):
 
 
 class CompletionReply(Reply):
-    """A completion as plain JSON, in chunks or whole."""
+    """A completion as plain JSON, in chunks or whole: OpenAI's, and those of servers compatible with it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._open: list[tuple[int | None, str | None, StreamedCall]] = []
+        self._deltas = CallDeltas()
         self._logprobs: list[JsonObject] = []
-        self._reasoning_field: str | None = None
+        # The thought that is open: its metadata, and OpenRouter's details of it.
+        self._thought: JsonObject | None = None
         self._reasoning_details: list[JsonObject] = []
 
     def add_whole(self, completion: JsonObject) -> None:
-        super().add_whole(completion)
         if not completion.get("choices"):
-            self.response.finish_reason = FinishReason.OTHER
+            raise not_a_reply(completion, missing="choices")
+        super().add_whole(completion)
 
     def add(self, chunk: JsonObject) -> Iterator[LlmResponse]:
         """Only the first choice is read."""
         if chunk.get("model"):
             self.response.model_version = chunk["model"]
-        usage = chunk.get("usage")
-        if usage is not None:
+        usage: JsonObject | None = chunk.get("usage")
+        if usage:
             self.response.usage_metadata = _usage(usage)
-        for choice in (chunk.get("choices") or ())[:1]:
-            yield from self.add_message(choice.get("message") or nested(choice, "delta"))
-            self._logprobs += nested(choice, "logprobs").get("content") or ()
-            if choice.get("finish_reason") is not None:
-                self._finish(choice["finish_reason"])
+        choices: list[JsonObject] = chunk.get("choices") or []
+        if choices:
+            yield from self._add_choice(choices[0])
+        elif usage and not self.is_empty:
+            self.is_complete = True  # its last chunk, of servers that give no finish reason
+        else:
+            error = error_in(chunk)
+            if error is not None:
+                raise error
+
+    def _add_choice(self, choice: JsonObject) -> Iterator[LlmResponse]:
+        delta: JsonObject | None = choice.get("delta")
+        if delta:
+            yield from self.add_message(delta)
+        message: JsonObject | None = choice.get("message")
+        if message:
+            yield from self._add_whole_message(message)
+        self._logprobs += nested(choice, "logprobs").get("content") or ()
+        reason: str | None = choice.get("finish_reason")
+        if choice.get("error") or reason in _FAILURES:
+            raise _failure(choice)
+        if reason:
+            self._finish(reason)
+
+    def _add_whole_message(self, message: JsonObject) -> Iterator[LlmResponse]:
+        """Adds a message that isn't in pieces. In a stream, where some servers repeat it in the last chunk, only what
+        its deltas left out."""
+        if self.is_empty:
+            yield from self.add_message(message)
+            return
+        if not self.has_text:
+            yield from self._add_content(message.get("content"))
+        for position, call in enumerate(_calls_of(message)):
+            if position >= len(self._calls):
+                yield from self._add_calls([call])
+            elif not self._calls[position].pieces:
+                arguments = arguments_text(nested(call, "function").get("arguments"))
+                yield self.add_arguments(self._calls[position], arguments)
 
     def add_message(self, message: JsonObject) -> Iterator[LlmResponse]:
         for name in _REASONING_FIELDS:
             said = message.get(name)
             if isinstance(said, str) and said:
-                self._reasoning_field = name
+                self._thought = {"name": name}
                 yield self.add_text(said, thought=True)
                 break
         for detail in message.get("reasoning_details") or ():
             self._add_reasoning_detail(detail)
-        text: str = (message.get("content") or "") + (message.get("refusal") or "")
+        yield from self._add_content(message.get("content"))
+        yield from self._add_content(message.get("refusal"))
+        for note in message.get("annotations") or ():
+            self._citations.append(citation(nested(note, "url_citation")))
+        yield from self._add_calls(_calls_of(message))
+
+    def _add_content(self, content: str | JsonObject | list[str | JsonObject] | None) -> Iterator[LlmResponse]:
+        """Adds a text, or a list of parts, such as Mistral's: texts, thoughts and references."""
+        parts = content if isinstance(content, list) else [content or ""]
+        for part in parts:
+            if isinstance(part, str):
+                yield from self._add_answer(part)
+                continue
+            kind: str = part.get("type") or "text"
+            if kind in ("thinking", "reasoning"):
+                text = _text_of(part.get(kind) or part.get("text"))
+                if text:
+                    self._thought = self._thought or {"type": kind}
+                    yield self.add_text(text, thought=True)
+            elif kind.endswith("reference"):
+                self._citations += _references(part)
+            else:
+                yield from self._add_answer(_text_of(part.get("text") or part.get("refusal")))
+
+    def _add_answer(self, text: str) -> Iterator[LlmResponse]:
         if text:
             self._end_thought()
             yield self.add_text(text)
-        for note in message.get("annotations") or ():
-            self._citations.append(citation(nested(note, "url_citation")))
-        for call in message.get("tool_calls") or ():
-            self._end_thought()
-            yield from self._add_call(call)
+
+    def whole(self) -> LlmResponse:
+        self._end_thought()
+        return super().whole()
 
     def _finish(self, reason: str) -> None:
-        self._end_thought()
         self.is_complete = True
         self.response.finish_reason = finish_reason(reason)
         self.response.logprobs_result, self.response.avg_logprobs = logprobs_result(self._logprobs)
@@ -211,32 +274,71 @@ class CompletionReply(Reply):
             known.append(detail)
 
     def _end_thought(self) -> None:
-        name, details = self._reasoning_field, self._reasoning_details
+        thought = self._thought
+        details = self._reasoning_details
         beside: JsonObject = {"beside": {"reasoning_details": details}} if details else {}
-        if name is not None:
-            self.end_text(metadata={PROVIDER: {"name": name, **beside}})
+        if thought is not None:
+            self.end_text(metadata={PROVIDER: {**thought, **beside}})
         elif details:  # only encrypted ones
             self.add_part(Part(text="", thought=True, part_metadata={PROVIDER: beside}))
-        self._reasoning_field, self._reasoning_details = None, []
+        self._thought = None
+        self._reasoning_details = []
 
-    def _add_call(self, delta: JsonObject) -> Iterator[LlmResponse]:
-        """Pieces belong together by their index; some servers give every call the same, or none, but its own id."""
-        function: JsonObject | None = delta.get("function")
-        index, call_id = delta.get("index"), delta.get("id")
-        if function is None and delta.get("type") != "function" and call_id:
-            return  # a custom tool's call: none was declared
-        name, arguments = (function or {}).get("name") or "", (function or {}).get("arguments") or ""
-        for known_index, known_id, call in reversed(self._open):
-            if known_index == index and (not call_id or not known_id or known_id == call_id):
+    def _add_calls(self, deltas: Iterable[JsonObject]) -> Iterator[LlmResponse]:
+        """Adds the calls of a message, or of one chunk."""
+        self._deltas.begin_chunk()
+        for delta in deltas:
+            function: JsonObject | None = delta.get("function")
+            if function is None and delta.get("type") != "function" and delta.get("id"):
+                continue  # a custom tool's call: none was declared
+            self._end_thought()
+            name: str = nested(delta, "function").get("name") or ""
+            arguments = arguments_text(nested(delta, "function").get("arguments"))
+            call = self._deltas.call_of(delta, name, arguments)
+            if call is None:
+                extra = {key: value for key, value in delta.items() if value is not None and key not in _CALL_FIELDS}
+                metadata = {PROVIDER: extra} if extra else None
+                call, shown = self.begin_call(name, given_id(delta), metadata=metadata)
+                self._deltas.begin(delta, call)
+                yield shown
+            elif name:
                 call.call.name = call.call.name or name
-                break
-        else:
-            extra = {key: value for key, value in delta.items() if value is not None and key not in _CALL_FIELDS}
-            call, shown = self.begin_call(name, call_id, metadata={PROVIDER: extra} if extra else None)
-            self._open.append((index, call_id, call))
-            yield shown
-        if arguments:
-            yield self.add_arguments(call, arguments)
+            is_repeated = bool(name) and call.is_whole
+            if arguments and not is_repeated:
+                yield self.add_arguments(call, arguments)
+
+
+def _calls_of(message: JsonObject) -> list[JsonObject]:
+    """The calls of a message or delta: a list, one object, or OpenAI's former `function_call`."""
+    calls: JsonObject | list[JsonObject] | None = message.get("tool_calls")
+    if calls:
+        return [calls] if isinstance(calls, dict) else calls
+    former: JsonObject | None = message.get("function_call")
+    return [{"type": "function", "function": former}] if former else []
+
+
+def _text_of(value: str | list[str | JsonObject] | None) -> str:
+    """A text, or the texts of a list of parts."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return "".join(part if isinstance(part, str) else part.get("text") or "" for part in value)
+
+
+def _references(part: JsonObject) -> list[Citation]:
+    """Mistral's: of a page that its tool has found, or by the ids of documents in the prompt."""
+    if part.get("url") or part.get("title"):
+        return [Citation(uri=part.get("url"), title=part.get("title"))]
+    ids: list[JsonValue] = part.get("reference_ids") or []
+    return [Citation(title=str(one)) for one in ids]
+
+
+def _failure(choice: JsonObject) -> ErrorReply:
+    """The error that ended a choice."""
+    error: JsonValue = choice.get("error")
+    if error:
+        return ErrorReply.of(error)
+    reason = choice["finish_reason"]
+    return ErrorReply(f"The server ended the reply with {reason!r}", kind=_FAILURES[reason])
 
 
 def _usage(usage: JsonObject) -> GenerateContentResponseUsageMetadata:
