@@ -167,7 +167,11 @@ def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
     if home is None:
         return import_module("greenroom.adk_names").stand_in(name)
-    value = getattr(import_module(home), name)
+    errors = import_module("greenroom.errors")
+    try:
+        value = getattr(import_module(home), name)
+    except errors.MissingExtra as error:
+        return import_module("greenroom.stand_ins").without_extra(name, error.extra, error.package)
     if home.startswith("greenroom.records."):
         value = import_module("greenroom.records.base").public(value)
     globals()[name] = value

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import tomllib
-from abc import ABCMeta
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from greenroom.errors import NotOffered
+from greenroom.stand_ins import make_stand_in
 
 
 class AdkName(msgspec.Struct, frozen=True):
@@ -47,18 +47,6 @@ def _read_table() -> Iterator[AdkName]:
                 yield from (AdkName(name, package, status, words) for name in missing.split())
 
 
-class _StandIn(ABCMeta):
-    """Of classes that may be imported, subclassed and named in annotations, and that raise NotOffered when used."""
-
-    def __call__(cls, *_: Any, **__: Any) -> Any:
-        raise NotOffered(cls._missing_because)
-
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)  # typing, inspect and pydantic ask for such attributes
-        raise NotOffered(cls._missing_because)
-
-
 @cache
 def stand_in(name: str) -> type:
     """A class for a name of ADK that greenroom lacks, so that an agent which only mentions it loads.
@@ -69,4 +57,4 @@ def stand_in(name: str) -> type:
     if adk_name is None or adk_name.missing_because is None:
         raise AttributeError(f"module 'greenroom' has no attribute {name!r}")
     reason = adk_name.missing_because
-    return _StandIn(name, (), {"__doc__": reason, "__module__": "greenroom", "_missing_because": reason})
+    return make_stand_in(name, reason, lambda: NotOffered(reason))

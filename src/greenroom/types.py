@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from greenroom.records.model_options import FileSearch as FileSearch
     from greenroom.records.model_options import FunctionCallingConfigMode as FunctionCallingConfigMode
     from greenroom.records.model_options import FunctionResponseScheduling as FunctionResponseScheduling
+    from greenroom.records.model_options import GenerateImagesConfig as GenerateImagesConfig
     from greenroom.records.model_options import GenerationConfigRoutingConfig as GenerationConfigRoutingConfig
     from greenroom.records.model_options import GoogleMaps as GoogleMaps
     from greenroom.records.model_options import GoogleSearch as GoogleSearch
@@ -114,6 +115,7 @@ if TYPE_CHECKING:
     from greenroom.records.model_options import MultiSpeakerVoiceConfig as MultiSpeakerVoiceConfig
     from greenroom.records.model_options import Outcome as Outcome
     from greenroom.records.model_options import PartMediaResolutionLevel as PartMediaResolutionLevel
+    from greenroom.records.model_options import PersonGeneration as PersonGeneration
     from greenroom.records.model_options import PrebuiltVoiceConfig as PrebuiltVoiceConfig
     from greenroom.records.model_options import ProactivityConfig as ProactivityConfig
     from greenroom.records.model_options import RagRetrievalConfig as RagRetrievalConfig
@@ -122,6 +124,7 @@ if TYPE_CHECKING:
     from greenroom.records.model_options import ReplicatedVoiceConfig as ReplicatedVoiceConfig
     from greenroom.records.model_options import Retrieval as Retrieval
     from greenroom.records.model_options import RetrievalConfig as RetrievalConfig
+    from greenroom.records.model_options import SafetyFilterLevel as SafetyFilterLevel
     from greenroom.records.model_options import SessionResumptionConfig as SessionResumptionConfig
     from greenroom.records.model_options import SlidingWindow as SlidingWindow
     from greenroom.records.model_options import SpeakerVoiceConfig as SpeakerVoiceConfig

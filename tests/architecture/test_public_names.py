@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -114,6 +119,71 @@ def _check_stand_in(adk_name: AdkName) -> None:
     for use in (stand_in, subclass, lambda: stand_in.anything):
         with pytest.raises(NotOffered, match=adk_name.name):
             use()
+
+
+WITHOUT_EXTRAS = """
+import importlib.abc
+import sys
+
+class Blocker(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def _packages_of_extras() -> set[str]:
+    """Modules of packages that `pip install greenroom` alone doesn't bring."""
+    needed = set[str]()
+    waiting = ["greenroom"]
+    while waiting:
+        name = _normalized(waiting.pop())
+        if name in needed:
+            continue
+        needed.add(name)
+        with suppress(metadata.PackageNotFoundError):
+            waiting += [one for one in metadata.requires(name) or () if "extra ==" not in one]
+    homes = metadata.packages_distributions()
+    return {module for module, packages in homes.items() if not needed & {_normalized(one) for one in packages}}
+
+
+def _normalized(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def test_all_names_can_be_imported_without_extras() -> None:
+    blocked = _packages_of_extras()
+    assert {"a2a", "google", "httpx", "mcp", "openai"} <= blocked
+    assert not blocked & {"msgspec", "starlette"}
+    script = (
+        WITHOUT_EXTRAS.replace("{blocked}", repr(blocked))
+        + """
+from greenroom import *
+import greenroom
+from greenroom.errors import MissingExtra
+
+class MyClient(Client):
+    pass
+
+assert not isinstance(LlmAgent(name="a"), (RemoteA2aAgent, MyClient))
+for use, extra in (
+    (RemoteA2aAgent, "a2a"), (to_a2a, "a2a"), (AgentCardBuilder, "a2a"), (RequestInterceptor, "a2a"),
+    (Client, "client"), (MyClient, "client"), (to_mcp_server, "mcp"), (lambda: Client.connect, "client"),
+):
+    try:
+        use()
+    except MissingExtra as error:
+        assert error.extra == extra, error
+    else:
+        raise AssertionError(use)
+print(len([name for name in greenroom.__all__ if name in globals()]))
+"""
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == len(greenroom.__all__)
 
 
 def test_unknown_name_is_no_attribute() -> None:

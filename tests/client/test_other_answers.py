@@ -183,4 +183,4 @@ def test_without_its_packages_the_client_names_the_extra(monkeypatch: pytest.Mon
     monkeypatch.delitem(vars(greenroom), "Client", raising=False)
     monkeypatch.setitem(sys.modules, "httpx_sse", None)
     with pytest.raises(errors.MissingExtra, match=r"greenroom\[client\]"):
-        greenroom.Client  # noqa: B018
+        greenroom.Client("http://127.0.0.1:1")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pydantic
 import pytest
+from google.genai import types as genai
 
 from greenroom import Event, EventActions, LlmResponse, NodeInfo, RunConfig, types
 from greenroom.errors import InvalidRequest
@@ -198,3 +199,37 @@ def test_importing_types_loads_no_record() -> None:
     code = "import sys, greenroom.types; print([m for m in sys.modules if m.startswith('greenroom.records')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+GROUNDING = {"webSearchQueries": ["oslo"], "groundingChunks": [{"web": {"uri": "https://a.example", "newField": 1}}]}
+IN_SNAKE_CASE = {
+    "web_search_queries": ["oslo"],
+    "grounding_chunks": [{"web": {"uri": "https://a.example", "newField": 1}}],
+}
+
+
+@pytest.mark.parametrize("record", [Event, LlmResponse])
+@pytest.mark.parametrize("given", [GROUNDING, IN_SNAKE_CASE, types.GroundingMetadata(IN_SNAKE_CASE)])
+def test_metadata_in_either_spelling_equals_itself_after_a_round_trip(record: Any, given: Any) -> None:
+    made = make(record, grounding_metadata=given)
+    assert made.grounding_metadata == GROUNDING
+    assert made.grounding_metadata.grounding_chunks[0].web.uri == "https://a.example"
+    for by_alias in (False, True):
+        assert record.model_validate_json(made.model_dump_json(by_alias=by_alias)) == made
+        assert record.model_validate(made.model_dump(by_alias=by_alias)) == made
+    assert wire.client_decoder(type(made))(wire.encode(made)) == made
+
+
+def test_options_inside_options_are_spelled_alike() -> None:
+    spelled = types.ContextWindowCompressionConfig({"trigger_tokens": 5, "sliding_window": {"target_tokens": 2}})
+    assert spelled == {"triggerTokens": 5, "slidingWindow": {"targetTokens": 2}}
+    assert spelled == types.ContextWindowCompressionConfig(
+        trigger_tokens=5, sliding_window=types.SlidingWindow(target_tokens=2)
+    )
+
+
+def test_options_for_images_are_those_of_the_gemini_api() -> None:
+    ours = types.GenerateImagesConfig(number_of_images=2, person_generation=types.PersonGeneration.ALLOW_ADULT)
+    theirs = genai.GenerateImagesConfig.model_validate(ours)
+    assert theirs.number_of_images == 2
+    assert theirs.person_generation == genai.PersonGeneration.ALLOW_ADULT

@@ -14,12 +14,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, cast
 
-import a2a.types as a2a
-from google.protobuf.json_format import ParseDict
 from msgspec import UNSET, UnsetType, field
 
-from greenroom.a2a.metadata import adk_key, from_struct, from_value, with_integers, without_internal
-from greenroom.errors import InvalidRequest
+from greenroom.errors import InvalidRequest, MissingExtra
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import (
@@ -36,6 +33,14 @@ from greenroom.records.content import (
     ToolResponse,
     VideoMetadata,
 )
+
+try:
+    import a2a.types as a2a
+    from google.protobuf.json_format import ParseDict
+except ImportError as error:
+    raise MissingExtra("a2a", "a2a-sdk") from error
+
+from greenroom.a2a.metadata import adk_key, from_struct, from_value, with_integers, without_internal
 
 DATA_TAGS = b"<a2a_datapart_json>", b"</a2a_datapart_json>"
 """Around JSON in `text/plain` bytes that are a data part."""

@@ -39,6 +39,10 @@ class LiveRequestQueue:
     def send_activity_end(self) -> None:
         self.send(LiveRequest(activity_end=ActivityEnd()))
 
+    def send_audio_stream_end(self) -> None:
+        """The audio pauses, as when the microphone is switched off, so that the model answers what it has heard."""
+        self.send(LiveRequest(audio_stream_end=True))
+
     def close(self) -> None:
         """Ends the input: the run ends when its running tools have answered."""
         self.send(LiveRequest(close=True))
@@ -76,8 +80,11 @@ class LiveRequestQueue:
         self._wake()
 
     @property
-    def is_closed(self) -> bool:
+    def closed(self) -> bool:
+        """True once `close` was called."""
         return self._is_closed
+
+    is_closed = closed
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

@@ -76,8 +76,15 @@ class BaseLlmConnection(ABC):
         """Sends the conversation so far; the model answers if its last content is the user's."""
 
     @abstractmethod
-    async def send_content(self, content: Content, *, partial: bool = False) -> None:
-        """Sends a user's turn, or function responses. partial: more of the turn will follow."""
+    async def send_content(self, content: Content) -> None:
+        """Sends a user's turn, or the rest of one, or function responses; the model answers."""
+
+    async def send_partial_content(self, content: Content) -> bool:
+        """Sends a piece of a user's turn, more of which will follow, so that the model waits.
+
+        False where a connection takes whole turns only: nothing was sent, and the caller sends the piece with the rest.
+        """
+        return False
 
     @abstractmethod
     async def send_realtime(self, data: RealtimeInput) -> None:

@@ -299,7 +299,7 @@ class _RecordedConnection(BaseLlmConnection):
     async def send_history(self, history: Sequence[Content]) -> None:
         pass
 
-    async def send_content(self, content: Content, *, partial: bool = False) -> None:
+    async def send_content(self, content: Content) -> None:
         self._sent.put_nowait(content)
 
     async def send_realtime(self, data: RealtimeInput) -> None:

@@ -130,6 +130,8 @@ class Record(PydanticMethods, msgspec.Struct, rename="camel", omit_defaults=True
 class OpenRecord(PydanticMethods, dict[str, Any]):
     """A JSON object with named fields: keys are camelCase, attributes snake_case, and keys without a field are kept.
 
+    A map may spell the fields either way, also in the records inside it; they become one spelling.
+
     For what only passes through, between a model's service and its users: nothing that the service adds is lost.
     """
 
@@ -142,7 +144,13 @@ class OpenRecord(PydanticMethods, dict[str, Any]):
             delattr(cls, name)  # so that `__getattr__` is asked
 
     def __init__(self, given: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
-        super().__init__(given or {})
+        super().__init__()
+        for name, value in (given or {}).items():
+            self[self.keys_by_name.get(name, name)] = value
+        for name, record in _inner_records(type(self)).items():
+            key = self.keys_by_name[name]
+            if key in self:
+                self[key] = _opened(self[key], record)
         for name, value in fields.items():
             if self.keys_by_name and name not in self.keys_by_name and name not in self.keys_by_name.values():
                 raise TypeError(f"{type(self).__name__}() has no field {name!r}")

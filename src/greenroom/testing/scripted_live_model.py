@@ -130,8 +130,12 @@ class ScriptedConnection(BaseLlmConnection):
         if history and history[-1].role == "user":
             self._turns.put_nowait((history[-1], 0))
 
-    async def send_content(self, content: Content, *, partial: bool = False) -> None:
-        self._take_in(content, ends_turn=not partial)
+    async def send_content(self, content: Content) -> None:
+        self._take_in(content, ends_turn=True)
+
+    async def send_partial_content(self, content: Content) -> bool:
+        self._take_in(content, ends_turn=False)
+        return True
 
     async def send_realtime(self, data: RealtimeInput) -> None:
         self._take_in(data, ends_turn=isinstance(data, (ActivityEnd, AudioStreamEnd)))

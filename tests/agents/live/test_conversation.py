@@ -10,6 +10,7 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import LoopAgent, ParallelAgent
 from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded, ModelError
+from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.content import (
     ActivityEnd,
     ActivityStart,
@@ -71,7 +72,7 @@ async def test_audio_is_heard_and_only_its_transcripts_are_stored() -> None:
     async with calling(desk) as call:
         for number in range(3):
             call.speak(bytes([number, 0]) * 160)
-        call.queue.send(LiveRequest(audio_stream_end=True))
+        call.queue.send_audio_stream_end()
         await call.turns()
         events = await call.end()
         log = await call.log()
@@ -554,3 +555,15 @@ async def test_the_output_key_holds_the_last_text() -> None:
     assert session.state == {"greeting": "Hello."}
     deltas = [(event.author, event.actions.state_delta) for event in session.events if event.actions.state_delta]
     assert deltas == [("desk", {"greeting": "Hello."})]
+
+
+async def test_a_queue_is_closed_once_its_end_was_sent() -> None:
+    for end in (LiveRequestQueue.close, lambda queue: queue.send(LiveRequest(close=True))):
+        queue = LiveRequestQueue()
+        queue.send_audio_stream_end()
+        assert not queue.closed
+        end(queue)
+        assert queue.closed
+        assert (await queue.get()).audio_stream_end
+        assert (await queue.get()).close
+        assert queue.closed

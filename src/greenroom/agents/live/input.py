@@ -25,6 +25,7 @@ class ClientInput:
         self._calls = calls
         self._unfinished: list[Part] = []
         self._listener: BaseLlmConnection | None = None
+        """The connection that has got all pieces of the unfinished turn."""
 
     async def forward(self) -> None:
         """Until the client closes the queue. Tools that are at work may finish."""
@@ -56,7 +57,7 @@ class ClientInput:
             await self._note(request.state_delta)
             request.state_delta = None
             begun = Content(role="user", parts=list(self._unfinished))
-            await self._conversation.connection.send(lambda live: self._send(live, content, begun, partial=True))
+            await self._conversation.connection.send(lambda live: self._send_piece(live, content, begun))
             self._queue.take()
             return
         event = self._event(request.state_delta)
@@ -86,10 +87,15 @@ class ClientInput:
         elif not is_answered:
             await self._conversation.connection.send(lambda live: self._send(live, content, whole), stored_at=readings)
 
-    async def _send(self, live: BaseLlmConnection, content: Content, whole: Content, *, partial: bool = False) -> None:
-        """whole: the turn so far, for a connection that has not heard its beginning."""
-        await live.send_content(content if live is self._listener else whole, partial=partial)
+    async def _send(self, live: BaseLlmConnection, content: Content, whole: Content) -> None:
+        """whole: with the pieces sent before, for a connection that has not got them."""
+        await live.send_content(content if live is self._listener else whole)
         self._listener = live
+
+    async def _send_piece(self, live: BaseLlmConnection, content: Content, begun: Content) -> None:
+        """begun: with the pieces sent before, for a connection that has not got them."""
+        is_taken = await live.send_partial_content(content if live is self._listener else begun)
+        self._listener = live if is_taken else None
 
     def _check(self, content: Content, answers: list[FunctionResponse]) -> None:
         """Raises InvalidRequest for answers to calls that are not a client's to answer, and ApprovalRefused."""

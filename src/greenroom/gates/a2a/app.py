@@ -6,17 +6,16 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import httpx
 import msgspec
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.errors import MissingExtra
 from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.runner.runner import Runner
-from greenroom.tools.web.address_guard import GuardedTransport
 
 try:
     import a2a.types as a2a
+    import httpx
     from a2a.client.card_resolver import parse_agent_card
     from a2a.server.agent_execution import AgentExecutor
     from a2a.server.request_handlers import DefaultRequestHandler
@@ -33,6 +32,7 @@ except ImportError as error:
 
 from greenroom.gates.a2a.card import AgentCardBuilder
 from greenroom.gates.a2a.executor import A2aAgentExecutor
+from greenroom.tools.web.address_guard import GuardedTransport
 
 _PUSH_SECONDS = 10.0
 

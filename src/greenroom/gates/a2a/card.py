@@ -11,19 +11,23 @@ import time
 from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
-import a2a.types as a2a
-from a2a.client.card_resolver import parse_agent_card
-
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.node import BaseNode
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.apps.app import App
+from greenroom.errors import MissingExtra
 from greenroom.server.request_context import RequestContext, origin_of
 from greenroom.tools.builtin.examples import ExampleTool
 from greenroom.tools.tool import BaseTool
 from greenroom.version import __version__
+
+try:
+    import a2a.types as a2a
+    from a2a.client.card_resolver import parse_agent_card
+except ImportError as error:
+    raise MissingExtra("a2a", "a2a-sdk") from error
 
 DEFAULT_DESCRIPTION = "An ADK Agent"
 DEFAULT_URL = "http://localhost:80/a2a"

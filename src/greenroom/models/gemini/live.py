@@ -92,7 +92,14 @@ class GeminiLiveConnection(LiveConnection):
         if self._takes_text_as_speech and asks:
             await self._send_realtime(text=last if is_text and last else CONTINUE)
 
-    async def send_content(self, content: Content, *, partial: bool = False) -> None:
+    async def send_content(self, content: Content) -> None:
+        await self._send_turn(content, partial=False)
+
+    async def send_partial_content(self, content: Content) -> bool:
+        await self._send_turn(content, partial=True)
+        return True
+
+    async def _send_turn(self, content: Content, *, partial: bool) -> None:
         parts = content.parts or []
         responses = [part.function_response for part in parts if part.function_response is not None]
         if responses and len(responses) == len(parts):

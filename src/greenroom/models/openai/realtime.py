@@ -92,12 +92,16 @@ class RealtimeConnection(LiveConnection):
         if history and not is_model(history[-1]):
             await self._answer()
 
-    async def send_content(self, content: Content, *, partial: bool = False) -> None:
+    async def send_partial_content(self, content: Content) -> bool:
+        await self._add(content, is_new=True)
+        return True
+
+    async def send_content(self, content: Content) -> None:
         responses = [part.function_response for part in content.parts or () if part.function_response is not None]
-        if not responses and not partial:
+        if not responses:
             await self._interrupt()
         await self._add(content, is_new=True)
-        if not partial and (not responses or any(one.scheduling != "SILENT" for one in responses)):
+        if not responses or any(one.scheduling != "SILENT" for one in responses):
             if any(one.scheduling == "INTERRUPT" for one in responses):
                 await self._interrupt()
             await self._answer()

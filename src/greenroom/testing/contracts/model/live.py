@@ -137,7 +137,7 @@ async def test_a_history_that_the_model_ended_waits_for_the_user(live: LiveProvi
         await connection.send_history(history)
         replies = aiter(connection.receive())
         early = asyncio.ensure_future(anext(replies))
-        await connection.send_content(UserContent("And"), partial=True)
+        assert await connection.send_partial_content(UserContent("And"))
         assert not early.done()
         await connection.send_content(UserContent("tomorrow?"))
         turn = [await early, *await _turn(replies)]

@@ -1,0 +1,34 @@
+"""Classes in place of public names that can't be used here, so that code which only mentions them runs."""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from greenroom.errors import MissingExtra
+
+
+class _StandIn(ABCMeta):
+    """Of classes that may be imported, subclassed and named in annotations, and that raise an error when used."""
+
+    def __call__(cls, *_: Any, **__: Any) -> Any:
+        raise cls._error()
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)  # typing, inspect and pydantic ask for such attributes
+        raise cls._error()
+
+
+def make_stand_in(name: str, reason: str, error: Callable[[], Exception]) -> type:
+    """error: makes what is raised by a call of the class, and by reading its attributes."""
+    members = {"__doc__": reason, "__module__": "greenroom", "_error": staticmethod(error)}
+    return _StandIn(name, (), members)
+
+
+@cache
+def without_extra(name: str, extra: str, package: str) -> type:
+    """In place of a public name whose extra is not installed. It raises MissingExtra when it is used."""
+    return make_stand_in(name, MissingExtra(extra, package).detail, lambda: MissingExtra(extra, package))
