@@ -3,14 +3,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from greenroom.apps.load_directory import parse
+import pytest
+
+from greenroom.apps import env_file
+from greenroom.apps.env_file import load_env_file
 
 _LOADER = """
 import os, sys
 from pathlib import Path
-from greenroom.apps.load_directory import load_env_file
+from greenroom.apps.env_file import load_env_file
 
 for folder in sys.argv[1:]:
     load_env_file(Path(folder))
@@ -30,34 +34,39 @@ def test_a_later_app_s_file_counts_before_an_earlier_one_s_and_the_process_befor
     assert loaded.stdout.splitlines() == [f"{app} by the process" for app in ("one", "two", "one")]
 
 
-def test_lines_of_all_kinds() -> None:
-    text = (
-        "# a comment\n"
-        "PLAIN=abc\n"
-        "  export EXPORTED = with spaces  # and a comment\n"
-        "HASH=a#b\n"
-        "EMPTY=\n"
-        "SINGLE='as $it \\n is # here'\n"
-        'DOUBLE="a \\"quote\\", a\\nline # here"  # out\n'
-        'LINES="one\ntwo"\r\n'
-        "WINDOWS=crlf\r\n"
-        "UNCLOSED='abc\n"
-        "URL=postgres://u:p@h/db?a=b\n"
-        "no assignment\n"
-        "1ST=not a name\n"
-        "TWICE=1\n"
-        "TWICE=2"
-    )
-    assert parse(text) == {
-        "PLAIN": "abc",
-        "EXPORTED": "with spaces",
-        "HASH": "a#b",
-        "EMPTY": "",
-        "SINGLE": "as $it \\n is # here",
-        "DOUBLE": 'a "quote", a\nline # here',
-        "LINES": "one\ntwo",
-        "WINDOWS": "crlf",
-        "UNCLOSED": "'abc",
-        "URL": "postgres://u:p@h/db?a=b",
-        "TWICE": "2",
-    }
+def variables(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, names: Sequence[str]
+) -> dict[str, str | None]:
+    """Those names after the file was loaded."""
+    (tmp_path / ".env").write_text(text)
+    for name in names:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(env_file, "_variables_of_the_process", frozenset(os.environ))
+    load_env_file(tmp_path)
+    return {name: os.environ.get(name) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("URL=postgresql://${DB_USER}@db\nDB_USER=later", "postgresql://of-the-process@db"),
+        ("DB_USER=of-the-file\nURL=${DB_USER}", "of-the-file"),
+        ("URL=${MISSING_NAME}", ""),
+        ("URL=${MISSING_NAME:-sqlite}", "sqlite"),
+        ("URL='${DB_USER}'", "of-the-process"),
+        ("URL=$DB_USER", "$DB_USER"),
+        ("export URL = with spaces  # and a comment", "with spaces"),
+        ("URL=a#b", "a#b"),
+        ('URL="a \\"quote\\", a\\nline # here"  # out', 'a "quote", a\nline # here'),
+        ('URL="one\ntwo"\r\n', "one\ntwo"),
+        ("\ufeffURL=after a byte order mark", "after a byte order mark"),
+        ("URL=1\nURL=2", "2"),
+        ("URL", None),
+    ],
+)
+def test_values_are_read_as_python_dotenv_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str | None
+) -> None:
+    monkeypatch.setenv("DB_USER", "of-the-process")
+    assert variables(tmp_path, text, monkeypatch, ["URL"]) == {"URL": expected}

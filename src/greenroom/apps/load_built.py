@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from greenroom.apps.app import App
-from greenroom.apps.load_directory import DirectoryAppLoader, load_env_file
+from greenroom.apps.env_file import load_env_file
+from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.apps.loader import AppLoader
 from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound
 from greenroom.records import wire

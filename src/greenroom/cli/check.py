@@ -34,7 +34,7 @@ def check(directory: Path, /) -> None:
     directory
         A folder of Python files, or one file. Hidden folders and `node_modules` are passed over.
     """
-    from greenroom.apps.load_directory import load_env_file
+    from greenroom.apps.env_file import load_env_file
     from greenroom.models.by_name import LLMRegistry
 
     files = [directory] if directory.is_file() else sorted(_python_files(directory))
