@@ -254,6 +254,7 @@ OTHER_VARIABLES = {
     "GREENROOM_CONFIG": "The configuration file; as `--config` does.",
     "GREENROOM_URL": "The server of `greenroom run` and `greenroom sessions`; as `--url` does.",
     "GREENROOM_API_KEY": "The key for that server; as `--api-key` does, which other users of the machine can read.",
+    "GREENROOM_MCP_START_SECONDS": "Seconds that a process of an MCP server has to start, by default: 60.",
     "GREENROOM_CACHE_DIR": "The folder of local models, instead of the user's cache folder.",
 }
 """Variables that are read before the settings, or without a server."""

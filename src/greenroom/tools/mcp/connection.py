@@ -45,6 +45,10 @@ IDLE_SECONDS = 900.0
 """Time for which a session over HTTP may be unused before it is closed; a server process keeps running."""
 
 
+REPORT_SECONDS = 5.0
+"""Time without an answer after which a log line says that a server is still waited for."""
+
+
 class ConnectionLost(Exception):
     """was_sent: the session ended during a request, so whether the server received it is unknown."""
 
@@ -69,19 +73,39 @@ class McpConnection:
     def is_alive(self) -> bool:
         return not self._owner.done() and not self._closing.is_set()
 
+    @property
+    def is_closed(self) -> bool:
+        """True when the session is over, and the server process, if there is one, has ended."""
+        return self._owner.done()
+
     async def opened(self) -> None:
-        """Waits until the session is initialized. Raises ToolsetInitializationError."""
+        """Waits until the session is initialized.
+
+        Raises ToolsetInitializationError, whose cause is TimeoutError if the server has not answered in time. The
+        process is then ended in the background.
+        """
+        waiting = asyncio.get_running_loop().call_later(REPORT_SECONDS, self._report_waiting)
         try:
             async with asyncio.timeout(self._params.timeout):
                 await asyncio.shield(self._opened)
-        except TimeoutError:
-            await self.close()
+        except TimeoutError as late:
+            self._closing.set()
+            self._owner.cancel()
             reason = f"no answer within {self._params.timeout:g} s"
-            raise ToolsetInitializationError(describe(self._params), reason) from None
+            raise ToolsetInitializationError(describe(self._params), reason) from late
         except asyncio.CancelledError:
             self._closing.set()
             self._owner.cancel()
             raise
+        finally:
+            waiting.cancel()
+
+    def _report_waiting(self) -> None:
+        _log.warning(
+            "%s has not answered for %g s and is waited for, up to %g s; package runners such as npx and uvx "
+            "download the server at its first start",
+            describe(self._params), REPORT_SECONDS, self._params.timeout,
+        )  # fmt: skip
 
     async def request(self, send: Callable[[Client], Awaitable[T]]) -> T:
         """Sends a request, and returns its result. Raises ConnectionLost, and the SDK's errors."""
@@ -259,7 +283,7 @@ class _Slot:
 
     @property
     def is_used(self) -> bool:
-        return self.lock.locked() or (self.connection is not None and self.connection.is_alive)
+        return self.lock.locked() or (self.connection is not None and not self.connection.is_closed)
 
 
 class McpSessions:
@@ -267,6 +291,7 @@ class McpSessions:
         self._params = params
         self._callbacks = callbacks
         self._slots: dict[tuple[asyncio.AbstractEventLoop, str], _Slot] = {}
+        self._closing: set[McpConnection] = set()
 
     def headers(self, *more: Mapping[str, str]) -> dict[str, str]:
         """Merges these into the connection's own headers; later ones replace earlier ones, ignoring case."""
@@ -289,8 +314,8 @@ class McpSessions:
     async def request(self, caller: Caller, send: Callable[[Client], Awaitable[T]], *, may_repeat: bool = False) -> T:
         """Sends a request in the session for this caller, which is opened if there is none.
 
-        Opening is repeated once, and so is the request if it may be repeated. Raises ToolsetInitializationError,
-        LoginRequired, ToolError when the connection is lost, and MCPError.
+        Opening is repeated once, unless it took too long, and so is the request if it may be repeated. Raises
+        ToolsetInitializationError, LoginRequired, ToolError when the connection is lost, and MCPError.
         """
         if caller.login is None:
             return await self._request(caller, send, may_repeat=may_repeat)
@@ -309,7 +334,8 @@ class McpSessions:
                 if connection is not None and _is_end_of_session(error):
                     connection.abandon()
                 is_refused = caller.login is not None and caller.login.is_refused()
-                if is_last or is_refused or not (may_repeat or connection is None):
+                is_late = connection is None and isinstance(error.__cause__, TimeoutError)
+                if is_last or is_refused or is_late or not (may_repeat or connection is None):
                     raise
         raise AssertionError("unreachable")
 
@@ -318,12 +344,18 @@ class McpSessions:
         loop = asyncio.get_running_loop()
         mine = [self._slots.pop(at).connection for at in list(self._slots) if at[0] is loop]
         await asyncio.gather(*(connection.close() for connection in mine if connection is not None))
+        while self._closing:
+            await asyncio.gather(*(connection.close() for connection in self._closing))
+            self._closing = {connection for connection in self._closing if not connection.is_closed}
 
     async def _connection(self, caller: Caller) -> McpConnection:
         slot = self._slot(self.key(caller))
         async with slot.lock:  # concurrent callers share one session, and one server process
             if slot.connection is not None and slot.connection.is_alive:
                 return slot.connection
+            if slot.connection is not None and not slot.connection.is_closed:
+                self._closing.add(slot.connection)
+            self._closing = {connection for connection in self._closing if not connection.is_closed}
             slot.connection = McpConnection(self._params, caller, self._callbacks)
             await slot.connection.opened()
             return slot.connection

@@ -5,10 +5,17 @@ Source of names and defaults: ADK's MCP session parameters.
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
+
+from greenroom.errors import AgentConfigError
+
+START_SECONDS = "GREENROOM_MCP_START_SECONDS"
+"""Variable with the time that a server process has to start, where its parameters set none; 60 seconds without it."""
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 300.0
@@ -43,12 +50,26 @@ class StdioServerParameters:
     cwd: str | Path | None = None
 
 
+def _start_seconds() -> float:
+    """Raises AgentConfigError for a variable that is not a positive number."""
+    text = os.environ.get(START_SECONDS, "60")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise AgentConfigError(f"{START_SECONDS} must be a number of seconds above 0, not {text[:100]!r}")
+    return seconds
+
+
 @dataclass
 class StdioConnectionParams:
-    """timeout: seconds for starting the process and initializing the session."""
-
     server_params: ServerCommand
-    timeout: float = CONNECT_SECONDS
+    timeout: float = field(default_factory=_start_seconds)
+    """Seconds for starting the process and initializing the session.
+
+    ADK's default of 5 is too short for package runners such as `npx`, which download a server at its first start.
+    """
 
 
 @dataclass
