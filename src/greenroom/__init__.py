@@ -8,14 +8,18 @@ from typing import Any
 from greenroom.version import __version__ as __version__
 
 _HOMES = {
+    "greenroom.a2a.well_known": "AGENT_CARD_WELL_KNOWN_PATH",
     "greenroom.agents.agent": "BaseAgent",
     "greenroom.agents.agent_tool": "AgentTool",
+    "greenroom.agents.base_llm_agent": "InstructionProvider ToolUnion",
     "greenroom.agents.callbacks": "AfterAgentCallback AfterModelCallback AfterToolCallback BeforeAgentCallback "
     "BeforeModelCallback BeforeToolCallback OnModelErrorCallback OnToolErrorCallback",
     "greenroom.agents.config_types": "AgentRefConfig ArgumentConfig BaseAgentConfig CodeConfig",
+    "greenroom.agents.google_search": "GoogleSearchAgentTool create_google_search_agent",
     "greenroom.agents.llm_agent": "Agent LlmAgent",
     "greenroom.agents.node": "BaseNode RetryConfig",
-    "greenroom.agents.planning": "BasePlanner BuiltInPlanner PlanReActPlanner",
+    "greenroom.agents.planning": "ACTION_TAG BasePlanner BuiltInPlanner FINAL_ANSWER_TAG PLANNING_TAG "
+    "PlanReActPlanner REASONING_TAG REPLANNING_TAG",
     "greenroom.agents.remote_a2a.agent": "RemoteA2aAgent",
     "greenroom.agents.remote_a2a.config": "A2aCardRequestConfig A2aRemoteAgentConfig CardRequestInterceptor "
     "ParametersConfig RequestInterceptor",
@@ -30,6 +34,7 @@ _HOMES = {
     "greenroom.apps.app": "App MemoryPolicy ResumabilityConfig",
     "greenroom.apps.component_registry": "ComponentRegistry",
     "greenroom.apps.load_built": "BuiltOutputLoader",
+    "greenroom.apps.load_yaml": "from_config",
     "greenroom.apps.loader": "StaticAppLoader",
     "greenroom.artifacts.in_memory": "InMemoryArtifactService",
     "greenroom.artifacts.files": "FileArtifactService",
@@ -38,9 +43,8 @@ _HOMES = {
     "greenroom.client.async_client": "AsyncClient",
     "greenroom.client.client": "Client",
     "greenroom.client.run_stream": "RunStream",
-    "greenroom.code_executors.executor": (
-        "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult File"
-    ),
+    "greenroom.code_executors.executor": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult "
+    "File",
     "greenroom.code_executors.process": "ExecutionResult",
     "greenroom.code_executors.unsafe_local": "UnsafeLocalCodeExecutor",
     "greenroom.credentials.in_memory": "InMemoryCredentialService",
@@ -50,11 +54,19 @@ _HOMES = {
     "greenroom.embeddings.gemini": "GeminiEmbeddings",
     "greenroom.embeddings.local": "LocalEmbeddings",
     "greenroom.embeddings.openai": "OpenAIEmbeddings",
-    "greenroom.errors": "A2AClientError AgentCardResolutionError",
+    "greenroom.errors": "A2AClientError AgentCardResolutionError AlreadyExistsError InputValidationError "
+    "LlmCallsLimitExceededError NotFoundError SessionNotFoundError",
     "greenroom.evaluation.agent_evaluator": "AgentEvaluator",
-    "greenroom.evaluation.config": "EvalConfig",
-    "greenroom.evaluation.records": "EvalSet",
-    "greenroom.evaluation.tool_stubs": "AgentSimulatorFactory EnvironmentSimulationFactory EnvironmentSimulationPlugin",
+    "greenroom.evaluation.config": "CustomMetricConfig EvalConfig",
+    "greenroom.evaluation.metrics.metric": "EvaluationResult PerInvocationResult",
+    "greenroom.evaluation.records": "AgentDetails AppDetails ConversationScenario EvalCase EvalCaseResult EvalMetric "
+    "EvalMetricResult EvalMetricResultDetails EvalMetricResultPerInvocation EvalSet EvalSetResult EvalStatus "
+    "IntermediateData Interval Invocation InvocationEvent MetricInfo MetricValueInfo Rubric RubricContent RubricScore "
+    "SessionInput",
+    "greenroom.evaluation.simulation": "ConversationGenerationConfig ConversationScenarios UserBehavior UserPersona",
+    "greenroom.evaluation.tool_stubs": "AgentSimulatorFactory EnvironmentSimulationConfig "
+    "EnvironmentSimulationFactory EnvironmentSimulationPlugin InjectedError InjectionConfig MockStrategy "
+    "ToolSimulationConfig",
     "greenroom.gates.a2a.app": "to_a2a",
     "greenroom.gates.a2a.card": "AgentCardBuilder",
     "greenroom.gates.a2a.executor": "A2aAgentExecutor A2aAgentExecutorConfig ExecuteInterceptor",
@@ -62,6 +74,7 @@ _HOMES = {
     "greenroom.invocation.compaction": "BaseEventsSummarizer EventsCompactionConfig LlmEventSummarizer",
     "greenroom.invocation.context": "InvocationContext",
     "greenroom.invocation.live_requests": "LiveRequestQueue",
+    "greenroom.invocation.template": "inject_session_state",
     "greenroom.invocation.user_context": "CallbackContext Context ReadonlyContext ToolContext",
     "greenroom.memory.firestore": "FirestoreMemoryService",
     "greenroom.memory.in_memory": "InMemoryMemoryService",
@@ -76,15 +89,14 @@ _HOMES = {
     "greenroom.models.gemini.llm": "Gemini",
     "greenroom.models.gemma": "Gemma Gemma3Ollama",
     "greenroom.models.langchain": "LangchainLlm",
-    "greenroom.models.lite_llm": "LiteLlm",
-    "greenroom.models.model": (
-        "AnthropicGenerateContentConfig BaseLlm BaseLlmConnection LlmCapabilities OpenAIGenerateContentConfig "
-        "ServiceTier"
-    ),
+    "greenroom.models.lite_llm": "LiteLLMClient LiteLlm",
+    "greenroom.models.model": "AnthropicGenerateContentConfig BaseLlm BaseLlmConnection LlmCapabilities "
+    "OpenAIGenerateContentConfig ServiceTier",
     "greenroom.models.openai.chat": "OpenAILlm",
     "greenroom.models.openai.responses": "AzureOpenAIResponsesLlm OpenAIResponsesLlm",
     "greenroom.models.retrying": "RetryingLlm",
     "greenroom.plugins.budget": "BudgetLimit BudgetPlugin",
+    "greenroom.tools.mcp.declaration": "adk_to_mcp_tool_type gemini_to_json_schema",
     "greenroom.usage.prices": "Price",
     "greenroom.plugins.context_filter": "ContextFilterPlugin",
     "greenroom.plugins.debug_logging": "DebugLoggingPlugin",
@@ -106,10 +118,11 @@ _HOMES = {
     "service_account_dict_to_scheme_credential service_account_scheme_credential token_to_scheme_credential",
     "greenroom.records.human_requests": "RequestInput",
     "greenroom.records.event": "Event EventActions EventCompaction NodeInfo ToolConfirmation UiWidget",
-    "greenroom.records.listings": "ListArtifactVersionsResponse ListArtifactsResponse MemoryEntry",
+    "greenroom.records.listings": "ArtifactVersion ListArtifactVersionsResponse ListArtifactsResponse MemoryEntry "
+    "SearchMemoryResponse",
     "greenroom.records.model_exchange": "ContextCacheConfig LiveRequest LlmRequest LlmResponse",
     "greenroom.records.run": "RunConfig StreamingMode ToolThreadPoolConfig",
-    "greenroom.records.session": "GetSessionConfig Session",
+    "greenroom.records.session": "GetSessionConfig ListSessionsResponse Session",
     "greenroom.records.state": "State",
     "greenroom.runner.in_memory": "InMemoryRunner",
     "greenroom.runner.rewind": "InvocationNotFoundError",
@@ -126,11 +139,12 @@ _HOMES = {
     "greenroom.tools.builtin.examples": "BaseExampleProvider Example ExampleTool",
     "greenroom.tools.builtin.load_artifacts": "LoadArtifactsTool load_artifacts load_artifacts_tool",
     "greenroom.tools.builtin.load_web_page": "load_web_page",
-    "greenroom.tools.builtin.memory": "LoadMemoryTool PreloadMemoryTool load_memory load_memory_tool preload_memory",
+    "greenroom.tools.builtin.memory": "LoadMemoryTool PreloadMemoryTool load_memory load_memory_tool preload_memory "
+    "preload_memory_tool",
     "greenroom.tools.builtin.model_side": "CodeExecutionTool EnterpriseWebSearchTool GoogleMapsGroundingTool "
-    "GoogleSearchTool UrlContextTool VertexAiSearchTool code_execution enterprise_web_search google_maps_grounding "
-    "google_search url_context",
-    "greenroom.tools.builtin.run_control": "exit_loop get_user_choice request_input",
+    "GoogleSearchTool UrlContextTool VertexAiSearchTool code_execution enterprise_web_search "
+    "enterprise_web_search_tool google_maps_grounding google_search url_context",
+    "greenroom.tools.builtin.run_control": "exit_loop get_user_choice get_user_choice_tool request_input",
     "greenroom.tools.computer_use.computer": "BaseComputer ComputerEnvironment ComputerState",
     "greenroom.tools.computer_use.playwright": "PlaywrightComputer",
     "greenroom.tools.computer_use.toolset": "ComputerUseToolset",
@@ -154,7 +168,7 @@ _HOMES = {
     "SkillLifecycleMode SkillRegistry SkillToolset",
     "greenroom.tools.third_party": "CrewaiTool LangchainTool",
     "greenroom.tools.tool": "BaseTool",
-    "greenroom.tools.toolset": "BaseToolset",
+    "greenroom.tools.toolset": "BaseToolset ToolPredicate",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -4,8 +4,11 @@ from typing import Any
 
 from greenroom import errors as errors
 from greenroom import types as types
+from greenroom.a2a.well_known import AGENT_CARD_WELL_KNOWN_PATH as AGENT_CARD_WELL_KNOWN_PATH
 from greenroom.agents.agent import BaseAgent as BaseAgent
 from greenroom.agents.agent_tool import AgentTool as AgentTool
+from greenroom.agents.base_llm_agent import InstructionProvider as InstructionProvider
+from greenroom.agents.base_llm_agent import ToolUnion as ToolUnion
 from greenroom.agents.callbacks import AfterAgentCallback as AfterAgentCallback
 from greenroom.agents.callbacks import AfterModelCallback as AfterModelCallback
 from greenroom.agents.callbacks import AfterToolCallback as AfterToolCallback
@@ -18,10 +21,17 @@ from greenroom.agents.config_types import AgentRefConfig as AgentRefConfig
 from greenroom.agents.config_types import ArgumentConfig as ArgumentConfig
 from greenroom.agents.config_types import BaseAgentConfig as BaseAgentConfig
 from greenroom.agents.config_types import CodeConfig as CodeConfig
+from greenroom.agents.google_search import GoogleSearchAgentTool as GoogleSearchAgentTool
+from greenroom.agents.google_search import create_google_search_agent as create_google_search_agent
 from greenroom.agents.llm_agent import Agent as Agent
 from greenroom.agents.llm_agent import LlmAgent as LlmAgent
 from greenroom.agents.node import BaseNode as BaseNode
 from greenroom.agents.node import RetryConfig as RetryConfig
+from greenroom.agents.planning import ACTION_TAG as ACTION_TAG
+from greenroom.agents.planning import FINAL_ANSWER_TAG as FINAL_ANSWER_TAG
+from greenroom.agents.planning import PLANNING_TAG as PLANNING_TAG
+from greenroom.agents.planning import REASONING_TAG as REASONING_TAG
+from greenroom.agents.planning import REPLANNING_TAG as REPLANNING_TAG
 from greenroom.agents.planning import BasePlanner as BasePlanner
 from greenroom.agents.planning import BuiltInPlanner as BuiltInPlanner
 from greenroom.agents.planning import PlanReActPlanner as PlanReActPlanner
@@ -56,6 +66,7 @@ from greenroom.apps.app import MemoryPolicy as MemoryPolicy
 from greenroom.apps.app import ResumabilityConfig as ResumabilityConfig
 from greenroom.apps.component_registry import ComponentRegistry as ComponentRegistry
 from greenroom.apps.load_built import BuiltOutputLoader as BuiltOutputLoader
+from greenroom.apps.load_yaml import from_config as from_config
 from greenroom.apps.loader import StaticAppLoader as StaticAppLoader
 from greenroom.artifacts.files import FileArtifactService as FileArtifactService
 from greenroom.artifacts.in_memory import InMemoryArtifactService as InMemoryArtifactService
@@ -81,12 +92,50 @@ from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
 from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
 from greenroom.errors import A2AClientError as A2AClientError
 from greenroom.errors import AgentCardResolutionError as AgentCardResolutionError
+from greenroom.errors import AlreadyExistsError as AlreadyExistsError
+from greenroom.errors import InputValidationError as InputValidationError
+from greenroom.errors import LlmCallsLimitExceededError as LlmCallsLimitExceededError
+from greenroom.errors import NotFoundError as NotFoundError
+from greenroom.errors import SessionNotFoundError as SessionNotFoundError
 from greenroom.evaluation.agent_evaluator import AgentEvaluator as AgentEvaluator
+from greenroom.evaluation.config import CustomMetricConfig as CustomMetricConfig
 from greenroom.evaluation.config import EvalConfig as EvalConfig
+from greenroom.evaluation.metrics.metric import EvaluationResult as EvaluationResult
+from greenroom.evaluation.metrics.metric import PerInvocationResult as PerInvocationResult
+from greenroom.evaluation.records import AgentDetails as AgentDetails
+from greenroom.evaluation.records import AppDetails as AppDetails
+from greenroom.evaluation.records import ConversationScenario as ConversationScenario
+from greenroom.evaluation.records import EvalCase as EvalCase
+from greenroom.evaluation.records import EvalCaseResult as EvalCaseResult
+from greenroom.evaluation.records import EvalMetric as EvalMetric
+from greenroom.evaluation.records import EvalMetricResult as EvalMetricResult
+from greenroom.evaluation.records import EvalMetricResultDetails as EvalMetricResultDetails
+from greenroom.evaluation.records import EvalMetricResultPerInvocation as EvalMetricResultPerInvocation
 from greenroom.evaluation.records import EvalSet as EvalSet
+from greenroom.evaluation.records import EvalSetResult as EvalSetResult
+from greenroom.evaluation.records import EvalStatus as EvalStatus
+from greenroom.evaluation.records import IntermediateData as IntermediateData
+from greenroom.evaluation.records import Interval as Interval
+from greenroom.evaluation.records import Invocation as Invocation
+from greenroom.evaluation.records import InvocationEvent as InvocationEvent
+from greenroom.evaluation.records import MetricInfo as MetricInfo
+from greenroom.evaluation.records import MetricValueInfo as MetricValueInfo
+from greenroom.evaluation.records import Rubric as Rubric
+from greenroom.evaluation.records import RubricContent as RubricContent
+from greenroom.evaluation.records import RubricScore as RubricScore
+from greenroom.evaluation.records import SessionInput as SessionInput
+from greenroom.evaluation.simulation import ConversationGenerationConfig as ConversationGenerationConfig
+from greenroom.evaluation.simulation import ConversationScenarios as ConversationScenarios
+from greenroom.evaluation.simulation import UserBehavior as UserBehavior
+from greenroom.evaluation.simulation import UserPersona as UserPersona
 from greenroom.evaluation.tool_stubs import AgentSimulatorFactory as AgentSimulatorFactory
+from greenroom.evaluation.tool_stubs import EnvironmentSimulationConfig as EnvironmentSimulationConfig
 from greenroom.evaluation.tool_stubs import EnvironmentSimulationFactory as EnvironmentSimulationFactory
 from greenroom.evaluation.tool_stubs import EnvironmentSimulationPlugin as EnvironmentSimulationPlugin
+from greenroom.evaluation.tool_stubs import InjectedError as InjectedError
+from greenroom.evaluation.tool_stubs import InjectionConfig as InjectionConfig
+from greenroom.evaluation.tool_stubs import MockStrategy as MockStrategy
+from greenroom.evaluation.tool_stubs import ToolSimulationConfig as ToolSimulationConfig
 from greenroom.gates.a2a.app import to_a2a as to_a2a
 from greenroom.gates.a2a.card import AgentCardBuilder as AgentCardBuilder
 from greenroom.gates.a2a.executor import A2aAgentExecutor as A2aAgentExecutor
@@ -98,6 +147,7 @@ from greenroom.invocation.compaction import EventsCompactionConfig as EventsComp
 from greenroom.invocation.compaction import LlmEventSummarizer as LlmEventSummarizer
 from greenroom.invocation.context import InvocationContext as InvocationContext
 from greenroom.invocation.live_requests import LiveRequestQueue as LiveRequestQueue
+from greenroom.invocation.template import inject_session_state as inject_session_state
 from greenroom.invocation.user_context import CallbackContext as CallbackContext
 from greenroom.invocation.user_context import Context as Context
 from greenroom.invocation.user_context import ReadonlyContext as ReadonlyContext
@@ -119,6 +169,7 @@ from greenroom.models.gemma import Gemma as Gemma
 from greenroom.models.gemma import Gemma3Ollama as Gemma3Ollama
 from greenroom.models.langchain import LangchainLlm as LangchainLlm
 from greenroom.models.lite_llm import LiteLlm as LiteLlm
+from greenroom.models.lite_llm import LiteLLMClient as LiteLLMClient
 from greenroom.models.model import AnthropicGenerateContentConfig as AnthropicGenerateContentConfig
 from greenroom.models.model import BaseLlm as BaseLlm
 from greenroom.models.model import BaseLlmConnection as BaseLlmConnection
@@ -178,9 +229,11 @@ from greenroom.records.event import NodeInfo as NodeInfo
 from greenroom.records.event import ToolConfirmation as ToolConfirmation
 from greenroom.records.event import UiWidget as UiWidget
 from greenroom.records.human_requests import RequestInput as RequestInput
+from greenroom.records.listings import ArtifactVersion as ArtifactVersion
 from greenroom.records.listings import ListArtifactsResponse as ListArtifactsResponse
 from greenroom.records.listings import ListArtifactVersionsResponse as ListArtifactVersionsResponse
 from greenroom.records.listings import MemoryEntry as MemoryEntry
+from greenroom.records.listings import SearchMemoryResponse as SearchMemoryResponse
 from greenroom.records.model_exchange import ContextCacheConfig as ContextCacheConfig
 from greenroom.records.model_exchange import LiveRequest as LiveRequest
 from greenroom.records.model_exchange import LlmRequest as LlmRequest
@@ -189,6 +242,7 @@ from greenroom.records.run import RunConfig as RunConfig
 from greenroom.records.run import StreamingMode as StreamingMode
 from greenroom.records.run import ToolThreadPoolConfig as ToolThreadPoolConfig
 from greenroom.records.session import GetSessionConfig as GetSessionConfig
+from greenroom.records.session import ListSessionsResponse as ListSessionsResponse
 from greenroom.records.session import Session as Session
 from greenroom.records.state import State as State
 from greenroom.runner.in_memory import InMemoryRunner as InMemoryRunner
@@ -217,6 +271,7 @@ from greenroom.tools.builtin.memory import PreloadMemoryTool as PreloadMemoryToo
 from greenroom.tools.builtin.memory import load_memory as load_memory
 from greenroom.tools.builtin.memory import load_memory_tool as load_memory_tool
 from greenroom.tools.builtin.memory import preload_memory as preload_memory
+from greenroom.tools.builtin.memory import preload_memory_tool as preload_memory_tool
 from greenroom.tools.builtin.model_side import CodeExecutionTool as CodeExecutionTool
 from greenroom.tools.builtin.model_side import EnterpriseWebSearchTool as EnterpriseWebSearchTool
 from greenroom.tools.builtin.model_side import GoogleMapsGroundingTool as GoogleMapsGroundingTool
@@ -225,11 +280,13 @@ from greenroom.tools.builtin.model_side import UrlContextTool as UrlContextTool
 from greenroom.tools.builtin.model_side import VertexAiSearchTool as VertexAiSearchTool
 from greenroom.tools.builtin.model_side import code_execution as code_execution
 from greenroom.tools.builtin.model_side import enterprise_web_search as enterprise_web_search
+from greenroom.tools.builtin.model_side import enterprise_web_search_tool as enterprise_web_search_tool
 from greenroom.tools.builtin.model_side import google_maps_grounding as google_maps_grounding
 from greenroom.tools.builtin.model_side import google_search as google_search
 from greenroom.tools.builtin.model_side import url_context as url_context
 from greenroom.tools.builtin.run_control import exit_loop as exit_loop
 from greenroom.tools.builtin.run_control import get_user_choice as get_user_choice
+from greenroom.tools.builtin.run_control import get_user_choice_tool as get_user_choice_tool
 from greenroom.tools.builtin.run_control import request_input as request_input
 from greenroom.tools.computer_use.computer import BaseComputer as BaseComputer
 from greenroom.tools.computer_use.computer import ComputerEnvironment as ComputerEnvironment
@@ -239,9 +296,7 @@ from greenroom.tools.computer_use.toolset import ComputerUseToolset as ComputerU
 from greenroom.tools.environment import BaseEnvironment as BaseEnvironment
 from greenroom.tools.environment import EnvironmentToolset as EnvironmentToolset
 from greenroom.tools.environment import LocalEnvironment as LocalEnvironment
-from greenroom.tools.functions.authenticated_function_tool import (
-    AuthenticatedFunctionTool as AuthenticatedFunctionTool,
-)
+from greenroom.tools.functions.authenticated_function_tool import AuthenticatedFunctionTool as AuthenticatedFunctionTool
 from greenroom.tools.functions.function_tool import FunctionTool as FunctionTool
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool as LongRunningFunctionTool
 from greenroom.tools.mcp.connection_params import SseConnectionParams as SseConnectionParams
@@ -249,6 +304,8 @@ from greenroom.tools.mcp.connection_params import StdioConnectionParams as Stdio
 from greenroom.tools.mcp.connection_params import StdioServerParameters as StdioServerParameters
 from greenroom.tools.mcp.connection_params import StreamableHTTPConnectionParams as StreamableHTTPConnectionParams
 from greenroom.tools.mcp.connection_params import StreamableHTTPServerParams as StreamableHTTPServerParams
+from greenroom.tools.mcp.declaration import adk_to_mcp_tool_type as adk_to_mcp_tool_type
+from greenroom.tools.mcp.declaration import gemini_to_json_schema as gemini_to_json_schema
 from greenroom.tools.mcp.instruction_provider import McpInstructionProvider as McpInstructionProvider
 from greenroom.tools.mcp.tool import MCPTool as MCPTool
 from greenroom.tools.mcp.tool import McpTool as McpTool
@@ -282,6 +339,7 @@ from greenroom.tools.third_party import CrewaiTool as CrewaiTool
 from greenroom.tools.third_party import LangchainTool as LangchainTool
 from greenroom.tools.tool import BaseTool as BaseTool
 from greenroom.tools.toolset import BaseToolset as BaseToolset
+from greenroom.tools.toolset import ToolPredicate as ToolPredicate
 from greenroom.usage.prices import Price as Price
 from greenroom.version import __version__ as __version__
 

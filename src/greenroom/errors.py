@@ -448,3 +448,11 @@ class ToolLoadingError(ToolsetError):
 
 
 class ToolsetInitializationError(ToolLoadingError): ...
+
+
+# Names of ADK for the same errors.
+AlreadyExistsError = Conflict
+InputValidationError = InvalidRequest
+LlmCallsLimitExceededError = LlmCallsLimitExceeded
+NotFoundError = NotFound
+SessionNotFoundError = SessionNotFound

@@ -21,11 +21,28 @@ class _StandIn(ABCMeta):
             raise AttributeError(name)  # typing, inspect and pydantic ask for such attributes
         raise cls._error()
 
+    # What is done with constants.
+    def __iter__(cls) -> Any:
+        raise cls._error()
+
+    def __add__(cls, _: object) -> Any:
+        raise cls._error()
+
+    def __radd__(cls, _: object) -> Any:
+        raise cls._error()
+
+    def __format__(cls, _: str) -> str:
+        raise cls._error()
+
 
 def make_stand_in(name: str, reason: str, error: Callable[[], Exception]) -> type:
-    """error: makes what is raised by a call of the class, and by reading its attributes."""
+    """error: makes what is raised by a call of the class, and by reading its attributes.
+
+    Names of errors can be caught, too.
+    """
+    bases = (Exception,) if name.endswith(("Error", "Exception")) else ()
     members = {"__doc__": reason, "__module__": "greenroom", "_error": staticmethod(error)}
-    return _StandIn(name, (), members)
+    return _StandIn(name, bases, members)
 
 
 @cache

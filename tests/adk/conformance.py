@@ -1,4 +1,4 @@
-"""Records in ADK what the agents of this folder do and how evaluations score, and runs the comparison with it."""
+"""Records ADK's names, what the agents of this folder do in ADK and how evaluations score there, and runs the comparison with it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ def main() -> int:
     command = [python, str(HERE / "record.py"), "adk", *agents]
     recorded = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
     (HERE / "recorded.json").write_bytes(recorded)
+    names = subprocess.run([python, str(HERE / "list_names.py")], stdout=subprocess.PIPE, check=True).stdout
+    (HERE / "names.json").write_bytes(names)
     evaluation = HERE.parent / "evaluation"
     subprocess.run([str(adk_evaluation_environment() / "python"), str(evaluation / "adk" / "record.py")], check=True)
     tests = (str(HERE), str(evaluation / "test_same_scores.py"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from greenroom.adk_names import adk_names
+from greenroom.adk_names import adk_rows
 from greenroom.errors import GreenroomError, error_classes
 from greenroom.server.configuration import all_settings
 from greenroom.server.replies import title, type_uri
@@ -55,11 +55,13 @@ def metrics() -> str:
 
 
 def names_of_adk() -> str:
-    rows = [
-        (f"`{one.name}`", f"`{one.package}`", one.status + (f": {one.words}" if one.words else ""))
-        for one in sorted(adk_names().values(), key=lambda one: (one.package, one.name))
-    ]
-    return _table(("name", "package of ADK", "offered"), rows)
+    """Names of a package with the same answer are one line."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for row in sorted(adk_rows(), key=lambda row: (row.package, row.name)):
+        answer = row.status + (f": {row.words}" if row.words else "")
+        names.setdefault((row.package, answer), []).append(f"`{row.name}`")
+    rows = [(f"`{package}`", " ".join(found), answer) for (package, answer), found in names.items()]
+    return _table(("package of ADK", "names", "offered"), rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -27,7 +27,9 @@ from greenroom.tools.value_types.type_schema import type_schema
 ADK_DEFAULT_MODEL = "gemini-3.5-flash"
 LOCAL_DEFAULT_MODEL = "local/smollm2-135m"
 
-Instruction: TypeAlias = str | Callable[[ReadonlyContext], str | Awaitable[str]]
+InstructionProvider: TypeAlias = Callable[[ReadonlyContext], str | Awaitable[str]]
+
+Instruction: TypeAlias = str | InstructionProvider
 """Text with `{variables}`, or a function whose text is taken as it is."""
 
 StaticInstruction: TypeAlias = "str | Part | Content | Sequence[str | Part | Content]"

@@ -24,6 +24,13 @@ def load_agent(path: str | Path, *, registry: ComponentRegistry | None = None, a
     return agent
 
 
+def from_config(config_path: str | Path) -> BaseAgent:
+    """ADK's name for `load_agent`. Raises FileNotFoundError when there is no such file, else as `load_agent`."""
+    if not Path(config_path).is_file():
+        raise FileNotFoundError(f"There is no file {config_path}")
+    return load_agent(config_path)
+
+
 def load_app_agent(
     path: Path,
     package: PrivatePackage,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from greenroom.errors import AgentConfigError, MissingVariable
 from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records import wire
 
 _BRACES = re.compile(r"(?<![$\\{]){+[^{}]*}+")
@@ -38,7 +39,13 @@ def _parse(template: str) -> tuple[str | _Variable, ...]:
     return tuple(pieces)
 
 
-async def inject_session_state(template: str, ctx: InvocationContext, *, agent_name: str) -> str:
+async def inject_session_state(template: str, readonly_context: ReadonlyContext) -> str:
+    """Replaces the variables of a template, for instruction functions. Raises MissingVariable."""
+    ctx = readonly_context._invocation_context
+    return await fill_template(template, ctx, agent_name=readonly_context.agent_name)
+
+
+async def fill_template(template: str, ctx: InvocationContext, *, agent_name: str) -> str:
     """Replaces the variables of a template. Raises MissingVariable."""
     pieces = _parse(template)
     if len(pieces) == 1:

@@ -21,6 +21,24 @@ _BROKEN = ("TransferEncodingError", "Cannot connect", "Connection error", "Serve
 """Messages of the HTTP libraries below LiteLLM for connections that failed."""
 
 
+def _library() -> Any:
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import downloads a price list
+    library: Any = importlib.import_module("litellm")  # its pins keep it out of the environment of the checks
+    library.suppress_debug_info = True  # else it prints advice with each error
+    return library
+
+
+class LiteLLMClient:
+    """Calls LiteLLM. Subclass it to change what is sent or received, and pass it as `LiteLlm(llm_client=…)`."""
+
+    async def acompletion(self, model: Any, messages: Any, tools: Any, **kwargs: Any) -> Any:
+        return await _library().acompletion(model=model, messages=messages, tools=tools, **kwargs)
+
+    def completion(self, model: Any, messages: Any, tools: Any, stream: bool = False, **kwargs: Any) -> Any:
+        """Blocks; `LiteLlm` calls `acompletion` only."""
+        return _library().completion(model=model, messages=messages, tools=tools, stream=stream, **kwargs)
+
+
 class LiteLlm(ProviderLlm):
     """model: a name of LiteLLM's, with the service before it: `bedrock/…`, `vertex_ai/…`, `ollama_chat/…`.
 
@@ -42,9 +60,7 @@ class LiteLlm(ProviderLlm):
         self._arguments = {name: value for name, value in given.items() if value is not None and name not in _OURS}
 
     def make_client(self) -> Any:
-        library: Any = importlib.import_module("litellm")  # its pins keep it out of the environment of the checks
-        library.suppress_debug_info = True  # else it prints advice with each error
-        return library
+        return _library()
 
     def _load(self) -> Any:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import downloads a price list
@@ -86,6 +102,8 @@ class LiteLlm(ProviderLlm):
 
     async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
         gathered = LiteLlmReply(arguments["model"])
+        if isinstance(client, LiteLLMClient):
+            arguments = {"tools": None, **arguments}  # subclasses written for ADK require them
         try:
             if not stream:
                 gathered.add_whole((await client.acompletion(**arguments)).model_dump())

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from greenroom.invocation.template import inject_session_state
+from greenroom.invocation.template import fill_template
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, Part
@@ -37,6 +37,6 @@ class GlobalInstructionPlugin(BasePlugin):
     async def _text(self, ctx: CallbackContext) -> str:
         given = self.global_instruction
         if isinstance(given, str):
-            return await inject_session_state(given, ctx._invocation_context, agent_name=ctx.agent_name)
+            return await fill_template(given, ctx._invocation_context, agent_name=ctx.agent_name)
         text = given(ctx)
         return await text if inspect.isawaitable(text) else text

@@ -7,7 +7,7 @@ import inspect
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,6 @@ from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
 
 HeaderProvider: TypeAlias = Callable[[ReadonlyContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
-ToolPredicate = Callable[[BaseTool, ReadonlyContext | None], bool]
 
 _log = logging.getLogger("greenroom.tools")
 
@@ -31,6 +30,12 @@ class LoginRequired(ToolError):
     def __init__(self, server: str, request: CredentialRequest) -> None:
         super().__init__(f"The user must log in at {server} first")
         self.request = request
+
+
+class ToolPredicate(Protocol):
+    """Selects tools of a toolset."""
+
+    def __call__(self, tool: BaseTool, readonly_context: ReadonlyContext | None, /) -> bool: ...
 
 
 class BaseToolset(ABC):

@@ -15,7 +15,7 @@ from greenroom.agents.turn.output import FinishTaskTool, SetModelResponseTool
 from greenroom.agents.turn.prompt import prompt_contents
 from greenroom.code_executors.executor import BaseCodeExecutor, BuiltInCodeExecutor
 from greenroom.invocation.context import InvocationContext
-from greenroom.invocation.template import inject_session_state
+from greenroom.invocation.template import fill_template
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.models.model import BaseLlm
 from greenroom.records.calls import events_of_run
@@ -34,7 +34,7 @@ CACHE_LOOKBACK = 1000
 
 async def _resolve(instruction: Instruction, ctx: InvocationContext, agent_name: str) -> str:
     if isinstance(instruction, str):
-        return await inject_session_state(instruction, ctx, agent_name=agent_name)
+        return await fill_template(instruction, ctx, agent_name=agent_name)
     text = instruction(ReadonlyContext(ctx))
     if inspect.isawaitable(text):
         text = await text

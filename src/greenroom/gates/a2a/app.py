@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from greenroom.a2a.well_known import AGENT_CARD_WELL_KNOWN_PATH
 from greenroom.agents.agent import BaseAgent
 from greenroom.errors import MissingExtra
 from greenroom.runner.in_memory import InMemoryRunner
@@ -93,7 +94,7 @@ def to_a2a(
                 push_sender=sender,
             )
             app.router.routes[:] = [
-                *create_agent_card_routes(card, card_url=f"{path}/.well-known/agent-card.json"),
+                *create_agent_card_routes(card, card_url=path + AGENT_CARD_WELL_KNOWN_PATH),
                 *create_jsonrpc_routes(handler, rpc_url=path or "/", enable_v0_3_compat=True),
                 *create_rest_routes(handler, path_prefix=path, enable_v0_3_compat=True),
             ]

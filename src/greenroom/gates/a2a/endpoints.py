@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from greenroom.a2a.well_known import AGENT_CARD_WELL_KNOWN_PATH
 from greenroom.errors import AppLoadError, AppNotFound, InvalidRequest, MissingExtra, NotFound, TooManyRuns, Unavailable
 from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.steps import as_object
@@ -270,7 +271,7 @@ async def lifespan(server: ServerState) -> AsyncGenerator[None]:
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint("GET", _APP + "/.well-known/agent-card.json", get_card, "A2A", "read", "The agent card of an app",
+    Endpoint("GET", _APP + AGENT_CARD_WELL_KNOWN_PATH, get_card, "A2A", "read", "The agent card of an app",
         replies=JsonObject, errors=(AppNotFound, AppLoadError), aliases=(_APP + "/.well-known/agent.json",)),
     Endpoint("GET", "/.well-known/jwks.json", push.get_keys, "A2A", "open", "The keys that sign push notifications",
         replies=JsonObject, errors=(NotFound,)),

@@ -106,3 +106,4 @@ def _is_message(content: Content) -> bool:
 
 
 preload_memory = PreloadMemoryTool()
+preload_memory_tool = preload_memory

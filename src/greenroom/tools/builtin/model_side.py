@@ -113,4 +113,5 @@ google_search = GoogleSearchTool()
 google_maps_grounding = GoogleMapsGroundingTool()
 url_context = UrlContextTool()
 enterprise_web_search = EnterpriseWebSearchTool()
+enterprise_web_search_tool = enterprise_web_search
 code_execution = CodeExecutionTool()

@@ -24,6 +24,7 @@ async def _get_user_choice(options: list[str], tool_context: ToolContext) -> Non
 
 
 get_user_choice = LongRunningFunctionTool(_get_user_choice, name="get_user_choice", on_interrupt="retry")
+get_user_choice_tool = get_user_choice
 
 
 async def _request_input(message: str, response_schema: dict[str, Any] | None = None) -> None:
