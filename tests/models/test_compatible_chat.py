@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,14 +14,14 @@ from greenroom.errors import ModelError
 from greenroom.models.openai.chat import OpenAILlm
 from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Part, UserContent
+from greenroom.records.content import UserContent
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from tests.models.random_replies import Calls, Draw, calls, calls_of, cut, shown_parts, texts_of, words
 from tests.models.wire.openai_chat import ChatServer
 from tests.models.wire.server import frame
 
 ONCE: JsonObject = {"retry_options": {"attempts": 1}}
-Calls = list[tuple[str, JsonObject]]
 
 
 @pytest.fixture
@@ -45,18 +45,6 @@ async def responses(model: OpenAILlm, *, stream: bool) -> list[LlmResponse]:
 
 async def answer(model: OpenAILlm, *, stream: bool) -> LlmResponse:
     return (await responses(model, stream=stream))[-1]
-
-
-def texts_of(response: LlmResponse, *, thought: bool = False) -> str:
-    parts = (response.content.parts if response.content else None) or []
-    return "".join(part.text or "" for part in parts if bool(part.thought) == thought)
-
-
-def calls_of(response: LlmResponse) -> Calls:
-    parts = (response.content.parts if response.content else None) or []
-    calls = [part.function_call for part in parts if part.function_call]
-    assert len({call.id for call in calls}) == len(calls)
-    return [(call.name or "", call.args or {}) for call in calls]
 
 
 def completion(message: JsonObject, finish: str | None = "stop", **more: Any) -> JsonObject:
@@ -154,10 +142,6 @@ async def test_deltas_belong_to_their_calls(
     assert {part.function_call.id for part in shown_parts(partials) if part.function_call} == {
         part.function_call.id for part in shown_parts([whole]) if part.function_call
     }
-
-
-def shown_parts(shown: list[LlmResponse]) -> list[Part]:
-    return [part for response in shown if response.content for part in response.content.parts or ()]
 
 
 async def test_calls_that_are_numbered_come_in_any_order(server: ChatServer, model: OpenAILlm) -> None:
@@ -437,20 +421,8 @@ async def test_a_reply_of_another_form(server: ChatServer, model: OpenAILlm, bro
 
 # Random replies, in deltas as each server sends them.
 
-words = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=12)
-values = st.one_of(st.integers(-9, 9), words, st.booleans(), st.lists(st.integers(0, 9), max_size=2))
-arguments = st.dictionaries(st.sampled_from("abc}"), st.one_of(values, st.dictionaries(words, values, max_size=2)))
-calls = st.lists(st.tuples(st.sampled_from(["look", "find"]), arguments), max_size=4)
 
-
-def cut(draw: Callable[..., Any], text: str) -> list[str]:
-    """Cuts a text into pieces that aren't empty."""
-    places = sorted(draw(st.sets(st.integers(1, max(len(text) - 1, 1)), max_size=4)))
-    pieces = [text[begin:end] for begin, end in zip([0, *places], [*places, len(text)], strict=True)]
-    return [piece for piece in pieces if piece]
-
-
-def numbered(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
+def numbered(draw: Draw, wanted: Calls) -> list[JsonObject]:
     """OpenAI, llama.cpp: an index with each delta; the id and the name with the first."""
     deltas: list[JsonObject] = []
     for index, (name, args) in enumerate(wanted):
@@ -459,7 +431,7 @@ def numbered(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
     return deltas
 
 
-def interleaved(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
+def interleaved(draw: Draw, wanted: Calls) -> list[JsonObject]:
     """The same, with the deltas of several calls mixed and some in one chunk."""
     per_call = [
         [{"index": index, "id": f"c{index}", "name": name}]
@@ -474,7 +446,7 @@ def interleaved(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
     return deltas
 
 
-def vllm(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
+def vllm(draw: Draw, wanted: Calls) -> list[JsonObject]:
     """An id of its own for each delta."""
     deltas: list[JsonObject] = []
     for index, (name, args) in enumerate(wanted):
@@ -484,7 +456,7 @@ def vllm(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
     return deltas
 
 
-def tgi(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
+def tgi(draw: Draw, wanted: Calls) -> list[JsonObject]:
     """One object, not a list; index 0, the id `0` and the name in each delta."""
     deltas: list[JsonObject] = []
     for name, args in wanted:
@@ -494,7 +466,7 @@ def tgi(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
     return deltas
 
 
-def bare(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
+def bare(draw: Draw, wanted: Calls) -> list[JsonObject]:
     """Neither index nor id."""
     deltas: list[JsonObject] = []
     for name, args in wanted:
@@ -503,7 +475,7 @@ def bare(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
     return deltas
 
 
-def mistral(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
+def mistral(draw: Draw, wanted: Calls) -> list[JsonObject]:
     """Whole calls with ids, all in one chunk, with arguments as text or object."""
     entries: list[JsonObject] = []
     for at, (name, args) in enumerate(wanted):
@@ -512,7 +484,7 @@ def mistral(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
     return [calling(*entries)] if entries else []
 
 
-def gemini(draw: Callable[..., Any], wanted: Calls) -> list[JsonObject]:
+def gemini(draw: Draw, wanted: Calls) -> list[JsonObject]:
     """Whole calls with index 0 and an empty id, one or several in a chunk."""
     entries: list[JsonObject] = [
         {"index": 0, "id": "", "name": name, "arguments": json.dumps(args)} for name, args in wanted

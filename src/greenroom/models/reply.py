@@ -138,6 +138,11 @@ class Reply:
         return not (self.parts or self._texts)
 
     @property
+    def open_text(self) -> str:
+        """The text since the last part."""
+        return "".join(self._texts)
+
+    @property
     def has_text(self) -> bool:
         """True if there is text of the answer, not only of thoughts."""
         return bool(self._texts and not self._is_thought) or any(part.text and not part.thought for part in self.parts)

@@ -6,14 +6,14 @@ import os
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from greenroom.errors import ModelError
 from greenroom.models.conversion import base64_bytes
-from greenroom.models.model_errors import ModelErrorCategory, category_of_type, missing_variable, new_model_error
+from greenroom.models.error_reply import ErrorReply, not_a_reply
+from greenroom.models.model_errors import missing_variable
 from greenroom.models.openai.chat import ApiKey, OpenAIClientLlm, citation, logprobs_result
 from greenroom.models.openai.items import PROVIDER, response_arguments
 from greenroom.models.provider import exchange, post
-from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
-from greenroom.records.base import JsonObject
+from greenroom.models.reply import Reply, StreamedCall, arguments_text, finish_reason, nested, token_usage
+from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, CodeExecutionResult, ExecutableCode, Part, ToolCall
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
@@ -66,7 +66,7 @@ class OpenAIResponsesLlm(OpenAIClientLlm):
         return {**given, **arguments}
 
     def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
-        reply = ResponseReply(self.model, include_metadata=self._include_metadata)
+        reply = ResponseReply(include_metadata=self._include_metadata)
         return exchange(client, "/responses", arguments, reply, stream=stream, sdk=self.package)
 
     async def count(self, client: Any, arguments: JsonObject) -> int | None:
@@ -94,79 +94,141 @@ class AzureOpenAIResponsesLlm(OpenAIResponsesLlm):
 
 
 class ResponseReply(Reply):
-    """A response as plain JSON, in stream events or whole."""
+    """A response as plain JSON, in stream events or whole: OpenAI's, and those of servers compatible with it.
 
-    def __init__(self, model: str, *, include_metadata: bool) -> None:
+    An item may come whole at its beginning, in deltas, with the `done` event of its arguments or its own, or only in
+    the last event, with the whole response. Each event adds what those before it didn't bring.
+    """
+
+    def __init__(self, *, include_metadata: bool) -> None:
         super().__init__()
-        self._model, self._include_metadata = model, include_metadata
-        self._calls_at: dict[int | None, StreamedCall] = {}
-        self._shown_at: int | None = -1
+        self._include_metadata = include_metadata
+        self._calls_at: dict[JsonValue, StreamedCall] = {}
+        """Calls that have begun, by index, id and call id of their items."""
+        self._shown: set[JsonValue] = set()
+        """Indexes and ids of the items of text deltas; the type of items without either."""
+        self._done: set[JsonValue] = set()
+        """Indexes and ids of items that are complete."""
+        self._unnumbered_done = 0
         self._has_reasoned = False
         self._logprobs: list[JsonObject] = []
 
     def add_whole(self, response: JsonObject) -> None:
-        for item in response["output"]:
-            self._add_item(item)
-        self._finish(response)
+        for _ in self._end(response):
+            pass
 
     def add(self, event: JsonObject) -> Iterator[LlmResponse]:
-        """The partial response of a stream event, if it has one."""
-        shown = self._add_event(event)
-        if shown is not None:
-            yield shown
-
-    def _add_event(self, event: JsonObject) -> LlmResponse | None:
-        kind: str = event["type"]
-        index: int | None = event.get("output_index")
+        """The partial responses of a stream event."""
+        kind: str = event.get("type") or ""
         if kind in ("response.output_text.delta", "response.refusal.delta"):
-            self._shown_at = index
-            return self.add_text(event["delta"])
-        if kind == "response.function_call_arguments.delta":
-            return self.add_arguments(self._calls_at[index], event["delta"])
-        if kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
-            self._shown_at = index
-            return self.add_text(event["delta"], thought=True)
-        if kind == "response.reasoning_summary_part.added" and event["summary_index"] > 0:
-            return self.add_text("\n\n", thought=True)
-        if kind == "response.output_item.added" and event["item"]["type"] == "function_call":
-            self._calls_at[index], shown = self.begin_call(event["item"]["name"], event["item"]["call_id"])
-            return shown
-        if kind == "response.output_item.done":
-            return self._add_item(event["item"], index=index)
-        if kind in ("response.completed", "response.incomplete", "response.failed"):
-            self._finish(event["response"])
-        elif kind == "error":
-            raise self._failed(event)
-        return None
+            self._note_shown(event, "message")
+            yield self.add_text(event.get("delta") or "")
+        elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+            self._note_shown(event, "reasoning")
+            yield self.add_text(event.get("delta") or "", thought=True)
+        elif kind == "response.reasoning_summary_part.added":
+            if (event.get("summary_index") or 0) > 0:
+                yield self.add_text("\n\n", thought=True)
+        elif kind in ("response.function_call_arguments.delta", "response.function_call_arguments.done"):
+            yield from self._add_event_of_call(event)
+        elif kind == "response.output_item.added":
+            if event["item"].get("type") == "function_call":
+                yield self._begin_call(event["item"], event.get("output_index"))
+        elif kind == "response.output_item.done":
+            yield from self._add_item(event["item"], event.get("output_index"))
+        elif kind in ("response.completed", "response.incomplete", "response.failed"):
+            yield from self._end(event["response"])
+        elif kind == "error" or not kind:
+            raise not_a_reply(event, missing="type")
 
-    def _add_item(self, item: JsonObject, *, index: int | None = -1) -> LlmResponse | None:
-        """Adds an item that is complete, of which deltas may have been shown: those of this index."""
-        kind = item["type"]
-        is_shown = index != -1 and self._shown_at == index  # None from servers that don't number their items
-        if kind == "function_call":
-            call = self._calls_at.get(index) or self.begin_call(item["name"], item["call_id"])[0]
-            rest = {name: item[name] for name in item if name not in ("type", "call_id", "name", "arguments")}
-            next(part for part in self.parts if part.function_call is call.call).part_metadata = {PROVIDER: rest}
-            return None if call.pieces or not item["arguments"] else self.add_arguments(call, item["arguments"])
-        if kind == "reasoning":
-            return self._add_reasoning(item, is_shown=is_shown)
-        if kind == "message":
-            return self._add_message(item, is_shown=is_shown)
-        shown, *_ = [self.add_part(part) for part in _parts_of(item)]
+    def _note_shown(self, event: JsonObject, kind: str) -> None:
+        self._shown |= _keys(event.get("output_index"), event.get("item_id")) or {kind}
+
+    def _add_event_of_call(self, event: JsonObject) -> Iterator[LlmResponse]:
+        """Adds a piece of arguments, or all of them if there were no pieces; without a key to the newest call."""
+        keys = _keys(event.get("output_index"), event.get("item_id"), event.get("call_id"))
+        call = next((self._calls_at[key] for key in keys if key in self._calls_at), None)
+        if call is None and not keys and self._calls:
+            call = self._calls[-1]
+        if call is None:
+            return
+        if "delta" in event:
+            piece = arguments_text(event["delta"])
+            if piece:
+                yield self.add_arguments(call, piece)
+        else:
+            yield from self._add_missing_arguments(call, event)
+
+    def _begin_call(self, item: JsonObject, index: int | None) -> LlmResponse:
+        call, shown = self.begin_call(item["name"], item.get("call_id") or item.get("id"))
+        for key in _keys(index, item.get("id"), item.get("call_id")):
+            self._calls_at.setdefault(key, call)
         return shown
 
-    def _finish(self, response: JsonObject) -> None:
-        """Raises ModelError for a response that failed."""
+    def _add_missing_arguments(self, call: StreamedCall, given: JsonObject) -> Iterator[LlmResponse]:
+        arguments = arguments_text(given.get("arguments"))
+        if arguments and not call.pieces:
+            yield self.add_arguments(call, arguments)
+
+    def _add_item(self, item: JsonObject, index: int | None) -> Iterator[LlmResponse]:
+        """Adds an item that is complete, of which deltas may have been shown."""
+        keys = _keys(index, item.get("id"))
+        self._done |= keys
+        if index is None:
+            self._unnumbered_done += 1
+        kind: str = item.setdefault("type", "message")
+        if kind == "function_call":
+            yield from self._add_call(item, index)
+            return
+
+        is_shown = bool(self._shown & keys) or kind in self._shown
+        self._shown.discard(kind)
+        if kind == "reasoning":
+            yield from self._add_reasoning(item, is_shown=is_shown)
+        elif kind == "message":
+            yield from self._add_message(item, is_shown=is_shown)
+        else:
+            shown, *_ = [self.add_part(part) for part in _parts_of(item)]
+            yield shown
+
+    def _add_call(self, item: JsonObject, index: int | None) -> Iterator[LlmResponse]:
+        keys = _keys(index, item.get("id"), item.get("call_id"))
+        call = next((self._calls_at[key] for key in keys if key in self._calls_at), None)
+        if call is None:
+            yield self._begin_call(item, index)
+            call = self._calls[-1]
+        self._calls_at = {key: known for key, known in self._calls_at.items() if known is not call}
+        rest = {name: item[name] for name in item if name not in ("type", "call_id", "name", "arguments")}
+        next(part for part in self.parts if part.function_call is call.call).part_metadata = {PROVIDER: rest}
+        yield from self._add_missing_arguments(call, item)
+
+    def _end(self, response: JsonObject) -> Iterator[LlmResponse]:
+        """Adds what only the whole response has. Raises ErrorReply for one that failed."""
         status: str | None = response.get("status")
         if status in ("failed", "cancelled"):
-            raise self._failed(response.get("error") or {"message": f"It was {status}"})
+            raise ErrorReply.of(response.get("error") or f"The response was {status}")
+        output: list[JsonObject] | None = response.get("output")
+        text: str | None = response.get("output_text")
+        if output is None and not text and self.is_empty:
+            raise not_a_reply(response, missing="output")
+
+        unnumbered_done = self._unnumbered_done
+        for index, item in enumerate(output or ()):
+            if index >= unnumbered_done and not self._done & _keys(index, item.get("id")):
+                yield from self._add_item(item, index)
+        if text and self.is_empty:
+            yield self.add_text(text)
+        self._finish(response)
+
+    def _finish(self, response: JsonObject) -> None:
         self.is_complete = True
         out = self.response
-        out.model_version, out.interaction_id = response.get("model"), response.get("id")
-        reason = nested(response, "incomplete_details").get("reason")
-        out.finish_reason = finish_reason(reason or status)
+        out.model_version = response.get("model")
+        out.interaction_id = response.get("id")
+        reason: str | None = nested(response, "incomplete_details").get("reason")
+        out.finish_reason = finish_reason(reason or response.get("status") or "completed")
         usage: JsonObject | None = response.get("usage")
-        if usage is not None:
+        if usage:
             out.usage_metadata = token_usage(
                 usage.get("input_tokens"),
                 usage.get("output_tokens"),
@@ -179,42 +241,47 @@ class ResponseReply(Reply):
             facts = {name: response[name] for name in ("id", "status", "service_tier") if response.get(name)}
             out.custom_metadata = {"openai_response": facts}
 
-    def _add_reasoning(self, item: JsonObject, *, is_shown: bool) -> LlmResponse | None:
+    def _add_reasoning(self, item: JsonObject, *, is_shown: bool) -> Iterator[LlmResponse]:
         self._has_reasoned = True
-        shown = None
-        if not is_shown:
+        contents = _contents(item.get("summary") or item.get("content"))
+        text = "\n\n".join(filter(None, map(_text_of, contents)))
+        if text and not is_shown and text != self.open_text:
             self.end_text()
-            said = [one["text"] for one in item.get("summary") or item.get("content") or ()]
-            shown = self.add_text("\n\n".join(said), thought=True) if said else None
+            yield self.add_text(text, thought=True)
         encrypted: str = item.pop("encrypted_content", None) or ""
         if encrypted:
             self.end_text(signature=encrypted.encode(), metadata={PROVIDER: item})
         else:
             self.end_text(metadata={PROVIDER: {}})  # the API keeps it by itself
-        return shown
 
-    def _add_message(self, item: JsonObject, *, is_shown: bool) -> LlmResponse | None:
-        shown = None
-        contents: list[JsonObject] = item["content"]
-        text = "".join(one.get("text") or one.get("refusal") or "" for one in contents)
-        if not is_shown and text:
+    def _add_message(self, item: JsonObject, *, is_shown: bool) -> Iterator[LlmResponse]:
+        contents = _contents(item.get("content"))
+        text = "".join(map(_text_of, contents))
+        if text and not is_shown and text != self.open_text:
             self.end_text()
-            shown = self.add_text(text)
+            yield self.add_text(text)
         annotations: list[JsonObject] = [note for one in contents for note in one.get("annotations") or ()]
         self._citations += [citation(note) for note in annotations]
         for one in contents:
             self._logprobs += one.get("logprobs") or ()
         if not annotations:
-            del item["content"]
+            item.pop("content", None)
         is_needed = annotations or self._has_reasoned or item.get("phase")
         self.end_text(metadata={PROVIDER: item} if is_needed else None)
-        return shown
 
-    def _failed(self, error: JsonObject) -> ModelError:
-        code = error.get("code")
-        category = category_of_type(code) or ModelErrorCategory.SERVER_ERROR
-        detail = f"{self._model}: {code or 'error'}: {error.get('message')}"
-        return new_model_error(detail, model=self._model, category=category)
+
+def _keys(*given: JsonValue) -> set[JsonValue]:
+    return {key for key in given if key is not None}
+
+
+def _contents(given: str | list[str | JsonObject] | None) -> list[JsonObject]:
+    """The contents of an item, which some servers send as text."""
+    contents = [given] if isinstance(given, str) else given or []
+    return [{"text": one} if isinstance(one, str) else one for one in contents]
+
+
+def _text_of(content: JsonObject) -> str:
+    return content.get("text") or content.get("refusal") or ""
 
 
 def _parts_of(item: JsonObject) -> list[Part]:
