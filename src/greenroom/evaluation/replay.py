@@ -88,7 +88,7 @@ class Talk:
             events = self._runner.run_live(live_request_queue=LiveRequestQueue(), **options)
         else:
             content = with_open_calls(message.as_content(), session.events)
-            events = self._runner.run_async(new_message=content, state_delta=delta or None, **options)
+            events = self._runner.run_message(new_message=content, state_delta=delta or None, **options)
         last: list[str] = []
 
         async def read() -> None:

@@ -38,7 +38,10 @@ from greenroom.gates.steps import (
     data_frame,
     find_session,
     link_to,
+    new_message,
+    no_such_call,
     response_part,
+    split_conversation,
     start,
     stream_reply,
 )
@@ -46,7 +49,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, FileData, Part
-from greenroom.records.human_requests import DECLINED, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
+from greenroom.records.human_requests import DECLINED, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, requests_in
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
 from greenroom.records.session import Session, SessionKey
@@ -54,6 +57,9 @@ from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.replies import AnyReply
 from greenroom.server.request_context import RequestContext
+
+_CONTEXT = "Context from the application:\n"
+_INSTRUCTION_ROLES = ("developer", "system")
 
 
 class ContentSource(Record, kw_only=True):
@@ -66,11 +72,23 @@ class ContentSource(Record, kw_only=True):
 
 
 class ContentPart(Record, kw_only=True):
-    """type: the kind of the part. text: of a part of text. source: where the content of other parts is."""
+    """A part of a message. Clients of versions before 1.0 send files as `binary`, without a source."""
 
-    type: Literal["text", "image", "audio", "video", "document"]
+    type: Literal["text", "image", "audio", "video", "document", "binary"]
     text: str | None = None
+    """Of a part of text."""
     source: ContentSource | None = None
+    """Source of the content of other parts."""
+    mime_type: str | None = None
+    """Media type of a `binary` part."""
+    data: str | None = None
+    """Content of a `binary` part, in base64."""
+    url: str | None = None
+    """Address of a `binary` part's content."""
+    id: str | None = None
+    """A provider's handle of a `binary` part's content."""
+    filename: str | None = None
+    """Name of a `binary` part's file."""
 
 
 class Message(Record, kw_only=True):
@@ -277,19 +295,19 @@ async def run_agent(context: RequestContext) -> AnyReply:
     if session is not None and (run := await _started(context, body, key)):
         attachment = await context.engine.attach(run.id, after=run.message_after_seq)
         return stream_reply(context, attachment, AgUiEvents(body, session.state), run)
-    newest = len(body.messages)
-    while newest and body.messages[newest - 1].role in ("user", "tool"):
-        newest -= 1
-    message = _new_message(body, session, newest)
-    new_session, known = None, JsonObject()
+    client_tools = _tools(body)
+    new_session: NewSession | None = None
+    known, changes = JsonObject(), JsonObject()
     if session is None:
-        earlier = (message for message in body.messages[:newest] if message.role not in ("activity", "reasoning"))
-        new_session = NewSession(contents_of_chat(earlier, _parts), state)
+        history, parts = _whole_conversation(body, client_tools)
+        new_session = NewSession(history, state)
+        message = new_message(parts, history)
     else:
         known = dict(session.state)
-    changes = {name: value for name, value in state.items() if session is not None and known.get(name) != value}
+        changes = {name: value for name, value in state.items() if known.get(name) != value}
+        message = new_message(_new_parts(body, session))
     request = AgentRunRequest(
-        **key._asdict(), new_message=message, streaming=True, state_delta=changes or None, client_tools=_tools(body)
+        **key._asdict(), new_message=message, streaming=True, state_delta=changes or None, client_tools=client_tools
     )
     run, attachment = await start(context, request, new_session=new_session, idempotency_key=body.run_id)
     assert attachment is not None
@@ -303,30 +321,92 @@ async def _started(context: RequestContext, body: RunAgentInput, key: SessionKey
     return next((run for run in listed.runs if run.idempotency_key == body.run_id), None)
 
 
-def _new_message(body: RunAgentInput, session: Session | None, newest: int) -> Content:
-    parts = [_answer(entry, session) for entry in body.resume or ()]
-    for message in body.messages[newest:]:
-        parts += _result(message, session) if message.role == "tool" else _parts(message)
-    if not parts:
-        raise InvalidRequest("The last message must be a user's or a tool's, or `resume` must answer an interrupt")
-    if body.context:
-        entries = "\n".join(f"- {entry.description}: {entry.value}" for entry in body.context)
-        parts.insert(0, Part(text=f"Context from the application:\n{entries}"))
-    return Content(role="user", parts=parts)
+def _whole_conversation(
+    body: RunAgentInput, client_tools: list[FunctionDeclaration] | None
+) -> tuple[list[Content], list[Part]]:
+    """The history of a new thread, and the parts of its new message."""
+    for entry in body.resume or ():
+        raise no_such_call(entry.interrupt_id)
+    messages = _shown_to_models(body)
+    instructions = [message for message in messages if message.role in _INSTRUCTION_ROLES]
+    others = (message for message in messages if message.role not in _INSTRUCTION_ROLES)
+    history, parts = split_conversation(contents_of_chat(others, _parts), client_tools)
+    return [*contents_of_chat(instructions, _parts), *history], [*_context(body, parts), *parts]
 
 
-def _result(message: Message, session: Session | None) -> list[Part]:
-    """The response to an open call; none for a result that the client got from the server and sends back."""
+def _new_parts(body: RunAgentInput, session: Session) -> list[Part]:
+    """The new parts of a message to a thread that exists: answers to interrupts, then what follows the assistant's
+    last message.
+
+    Clients that keep the history themselves send more: results that the server gave them or has already, and what the
+    user said before a run that ended without a message.
+    """
+    answers = [_answer(entry, session) for entry in body.resume or ()]
+    results: list[Part] = []
+    repeated_results: list[Part] = []
+    words: list[Part] = []
+    ledger = ledger_of(session.events)
+    messages = _shown_to_models(body)
+    newest = next((at for at in range(len(messages), 0, -1) if messages[at - 1].role == "assistant"), 0)
+    for message in messages[newest:]:
+        if message.role == "user":
+            words += _parts(message)
+        elif message.role == "tool":
+            result = _result(message, session)
+            is_repeated = result and not ledger.is_open(message.tool_call_id)
+            (repeated_results if is_repeated else results).extend(result)
+
+    said = _said_last(session)
+    is_repetition = bool(said) and words[: len(said)] == said
+    if is_repetition and (answers or results or len(words) > len(said)):
+        words = words[len(said) :]
+    if not (answers or results or words):
+        results = repeated_results
+    parts = [*answers, *results, *words]
+    return [*_context(body, parts), *parts] if results or words else parts
+
+
+def _shown_to_models(body: RunAgentInput) -> list[Message]:
+    return [message for message in body.messages if message.role not in ("activity", "reasoning")]
+
+
+def _context(body: RunAgentInput, parts: list[Part]) -> list[Part]:
+    """The entries of `context`, to be put before the words of a message that has parts."""
+    if not body.context or not parts:
+        return []
+    entries = "\n".join(f"- {entry.description}: {entry.value}" for entry in body.context)
+    return [Part(text=f"{_CONTEXT}{entries}")]
+
+
+def _said_last(session: Session) -> list[Part]:
+    """The user's words since the last message that an agent wrote for the client."""
+    said: list[Part] = []
+    for index in range(len(session.events) - 1, -1, -1):
+        event = session.events[index]
+        parts = (event.content.parts if event.content is not None else None) or ()
+        if event.author == "user":
+            said[:0] = [part for part in parts if _is_word(part)]
+        elif parts and not requests_in(event):
+            break
+    return said
+
+
+def _is_word(part: Part) -> bool:
+    return part.function_response is None and not (part.text or "").startswith(_CONTEXT)
+
+
+def _result(message: Message, session: Session) -> list[Part]:
+    """The response to a call; none for a result that the client got from the server and sends back."""
     text = "".join(part.text or "" for part in _parts(message))
     try:
         return [response_part(session, message.tool_call_id or "", text)]
     except InvalidRequest:
-        if session is not None and ledger_of(session.events).has_call(message.tool_call_id):
+        if ledger_of(session.events).has_call(message.tool_call_id):
             return []
         raise
 
 
-def _answer(entry: ResumeEntry, session: Session | None) -> Part:
+def _answer(entry: ResumeEntry, session: Session) -> Part:
     part = response_part(session, entry.interrupt_id, entry.payload)
     answer = part.function_response
     assert answer is not None
@@ -344,6 +424,8 @@ def _parts(message: Message) -> list[Part]:
 
 
 def _part(part: ContentPart) -> Part:
+    if part.type == "binary":
+        return _binary_part(part)
     source = part.source
     if source is None:
         if part.text is None:
@@ -352,6 +434,18 @@ def _part(part: ContentPart) -> Part:
     if source.type != "data":
         return Part(file_data=FileData(file_uri=source.value, mime_type=source.mime_type))
     return blob_part(source.value, source.mime_type)
+
+
+def _binary_part(part: ContentPart) -> Part:
+    if part.data is not None:
+        made = blob_part(part.data, part.mime_type)
+        if made.inline_data is not None:
+            made.inline_data.display_name = part.filename
+        return made
+    uri = part.url or part.id
+    if not uri:
+        raise InvalidRequest("A part of the type 'binary' has neither data nor url nor id", location=("body",))
+    return Part(file_data=FileData(file_uri=uri, mime_type=part.mime_type, display_name=part.filename))
 
 
 def _tools(body: RunAgentInput) -> list[FunctionDeclaration] | None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from greenroom.errors import GreenroomError, InvalidRequest
+from greenroom.errors import ApprovalRefused, GreenroomError, InvalidRequest
 from greenroom.event_streams.stream import RunEnded
 from greenroom.records import wire
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
@@ -18,11 +18,12 @@ from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.calls import ledger_of
 from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
-from greenroom.records.human_requests import requests_in
+from greenroom.records.human_requests import REQUESTS, requests_in
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.redaction import redact
 from greenroom.records.run import AgentRunRequest, OnDisconnect, Run
 from greenroom.records.session import Session, SessionKey
+from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.runs.engine import Attachment
 from greenroom.server.replies import StreamReply
 from greenroom.server.request_context import RequestContext
@@ -228,6 +229,50 @@ def contents_of_chat(messages: Iterable[M], parts_of: Callable[[M], list[Part]])
     return contents
 
 
+def split_conversation(
+    contents: Sequence[Content], client_tools: Sequence[FunctionDeclaration] | None
+) -> tuple[list[Content], list[Part]]:
+    """Splits the whole conversation of a client, which has no session yet, into its history and the new message.
+
+    New is what follows the agent's last message: outputs of the client's functions, then words. Outputs of other
+    functions, which the client got from an agent, are history; if nothing else is new, the message is empty.
+    Raises InvalidRequest for outputs of calls that the conversation doesn't have, and ApprovalRefused for approvals.
+    """
+    newest = next((at for at in range(len(contents), 0, -1) if contents[at - 1].role == "model"), 0)
+    earlier_parts = (part for content in contents[:newest] for part in content.parts or ())
+    called = {part.function_call.id: part.function_call.name for part in earlier_parts if part.function_call}
+    names = {tool.name for tool in client_tools or ()}
+    history = list(contents[:newest])
+    parts: list[Part] = []
+    for part in (part for content in contents[newest:] for part in content.parts or ()):
+        response = part.function_response
+        if response is None or called.get(response.id) in names:
+            parts.append(part)
+        elif response.name in REQUESTS:
+            raise ApprovalRefused("no run of this session asks for it")
+        elif response.id in called:
+            history.append(Content(role="user", parts=[part]))
+        else:
+            raise no_such_call(response.id)
+    return history, parts
+
+
+def new_message(parts: Iterable[Part], history: Sequence[Content] = ()) -> Content | None:
+    """The message with function responses first; None if there are no parts, and the history ends with a response, so
+    that an agent is to continue. Raises InvalidRequest if nothing is new."""
+    ordered = sorted(parts, key=lambda part: part.function_response is None)
+    if ordered:
+        return Content(role="user", parts=ordered)
+    last = history[-1].parts if history else None
+    if last and last[-1].function_response is not None:
+        return None
+    raise InvalidRequest("Nothing is new: the last message must be a user's or a tool's", location=("body",))
+
+
+def no_such_call(call_id: str | None) -> InvalidRequest:
+    return InvalidRequest(f"No function call of this conversation has the id {call_id}", location=("body",))
+
+
 def blob_part(data: str, mime_type: str | None) -> Part:
     """data: base64. Raises InvalidRequest."""
     try:
@@ -324,14 +369,7 @@ async def start(
             request, traceparent=traceparent, attach=attach, idempotency_key=idempotency_key
         )
     app = await context.apps.load(request.app_name)
-    events, client_tools = list[Event](), {tool.name for tool in request.client_tools or ()}
-    for content in new_session.history:
-        author = "user" if content.role == "user" else app.root_agent.name
-        event = Event(author=author, content=content, invocation_id=new_invocation_id())
-        called = (call for call in event.get_function_calls() if call.name in client_tools)
-        event.long_running_tool_ids = [call.id for call in called if call.id] or None
-        redact(event)
-        events.append(event)
+    events = _imported(new_session.history, request.client_tools, agent=app.root_agent.name)
     key = SessionKey(request.app_name, request.user_id, request.session_id)
     await context.sessions.create_session(**key._asdict(), state=new_session.state, events=events)
     try:
@@ -339,6 +377,26 @@ async def start(
     except GreenroomError:
         await context.engine.delete_session(key)
         raise
+
+
+def _imported(
+    history: Iterable[Content], client_tools: Sequence[FunctionDeclaration] | None, *, agent: str
+) -> list[Event]:
+    """The events of earlier messages. What follows a message of the user, up to the next one, is one run."""
+    names = {tool.name for tool in client_tools or ()}
+    events: list[Event] = []
+    invocation_id = new_invocation_id()
+    for content in history:
+        is_user = content.role == "user"
+        event = Event(author="user" if is_user else agent, content=content)
+        if is_user and not event.get_function_responses():
+            invocation_id = new_invocation_id()
+        event.invocation_id = invocation_id
+        called = (call for call in event.get_function_calls() if call.name in names)
+        event.long_running_tool_ids = [call.id for call in called if call.id] or None
+        redact(event)
+        events.append(event)
+    return events
 
 
 async def find_session(context: RequestContext, key: SessionKey) -> Session | None:
@@ -349,7 +407,7 @@ def response_part(session: Session | None, call_id: str, output: JsonValue) -> P
     """The client's response to an open call. output: see `response_object`. Raises InvalidRequest for calls that
     nobody made or that their tools answer."""
     if session is None:
-        raise InvalidRequest(f"No function call of this conversation has the id {call_id}")
+        raise no_such_call(call_id)
     answer = FunctionResponse(id=call_id, response=response_object(output))
     event = ledger_of(session.events).call_to_answer(answer, location=("body",))
     answer.name = next(call.name for call in event.get_function_calls() if call.id == call_id)

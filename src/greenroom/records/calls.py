@@ -168,6 +168,10 @@ class CallLedger:
     def has_call(self, call_id: str | None) -> bool:
         return call_id in self._made
 
+    def is_open(self, call_id: str | None) -> bool:
+        """Whether a long-running call of that id waits for its response."""
+        return call_id in self._waiting
+
     def first_of_waiting_runs(self) -> list[int]:
         return [run.indexes[0] for run in self._runs.values() if run.waiting]
 

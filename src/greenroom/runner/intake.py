@@ -62,21 +62,27 @@ class Intake(NamedTuple):
         return self.answered is not None and not responses_in(self.message)
 
 
+_PARTS = ("body", "newMessage", "parts")
+
+
+def check_is_of_one_kind(message: Content | None) -> None:
+    """Raises InvalidRequest for function responses beside other parts, which ADK's interfaces refuse, too.
+
+    Other protocols send both in one request; their gates put the responses first.
+    """
+    parts = (message.parts if message is not None else None) or ()
+    responses = sum(part.function_response is not None for part in parts)
+    if 0 < responses < len(parts) and not any(part.function_call is not None for part in parts):
+        raise InvalidRequest("A message holds either function responses or other parts, not both", location=_PARTS)
+
+
 def checked_message(message: Content | None) -> Content | None:
-    """The message as a user's. Raises InvalidRequest for one that can't be a user's turn."""
+    """The message as a user's. Raises InvalidRequest for one with function calls."""
     if message is None:
         return None
-    here = ("body", "newMessage", "parts")
-    kinds = {_kind(part.function_call, part.function_response) for part in message.parts or ()}
-    if "call" in kinds:
-        raise InvalidRequest("A user's message can't hold function calls", location=here)
-    if len(kinds) > 1:
-        raise InvalidRequest("A message holds either function responses or other parts, not both", location=here)
+    if any(part.function_call is not None for part in message.parts or ()):
+        raise InvalidRequest("A user's message can't hold function calls", location=_PARTS)
     return message if message.role == "user" else Content(role="user", parts=message.parts)
-
-
-def _kind(call: object, response: object) -> str:
-    return "call" if call is not None else "response" if response is not None else "other"
 
 
 def answered_call(events: CopyOnWriteList[Event], message: Content | None) -> Event | None:
@@ -87,11 +93,10 @@ def answered_call(events: CopyOnWriteList[Event], message: Content | None) -> Ev
     responses = responses_in(message)
     if not responses:
         return None
-    here = ("body", "newMessage", "parts")
     ledger = ledger_of(events)
-    calling = [ledger.call_to_answer(response, location=here) for response in responses]
+    calling = [ledger.call_to_answer(response, location=_PARTS) for response in responses]
     if any(event.invocation_id != calling[0].invocation_id for event in calling):
-        raise InvalidRequest("The function responses answer calls of several runs", location=here)
+        raise InvalidRequest("The function responses answer calls of several runs", location=_PARTS)
     return calling[0]
 
 

@@ -37,6 +37,7 @@ from greenroom.runner.intake import (
     Intake,
     answered_call,
     check_inputs,
+    check_is_of_one_kind,
     check_run,
     checked_message,
     live_config,
@@ -161,6 +162,33 @@ class Runner:
         Checkpoints of workflow agents, and steps of agents that run as tools, are yielded for a resumable app only.
         A reader that stops early stops the run, as `InvocationContext.abort` does; its open calls are then answered as
         interrupted. Raises SessionNotFound, RunNotFound, InvalidRequest, and what failed the run, after its event.
+        """
+        check_is_of_one_kind(new_message)
+        run = self.run_message(
+            user_id=user_id,
+            session_id=session_id,
+            new_message=new_message,
+            state_delta=state_delta,
+            run_config=run_config,
+            invocation_id=invocation_id,
+        )
+        async with aclosing(run) as events:
+            async for event in events:
+                yield event
+
+    async def run_message(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        new_message: Content | None = None,
+        state_delta: JsonObject | None = None,
+        run_config: RunConfig | None = None,
+        invocation_id: str | None = None,
+    ) -> AsyncGenerator[Event]:
+        """`run_async` that also takes a message with function responses and other parts, as other protocols send it.
+
+        The model is shown the responses beside their calls, then the other parts.
         """
         config = (run_config or RunConfig()).over(self.run_config)
         session = await self._open_session(user_id, session_id, config)

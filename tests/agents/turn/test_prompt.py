@@ -93,6 +93,43 @@ def test_a_message_that_answers_an_older_call_and_the_newest_goes_on_from_the_ne
     assert prompt(*one_by_one) == ["call x", "x = 1", "call y", "y = 1"]
 
 
+def both(words: str, *given: tuple[str, int]) -> Event:
+    """A message of the user that answers calls and says something."""
+    event = answers("user", *given)
+    assert event.content is not None
+    event.content.parts = [*(event.content.parts or ()), Part(text=words)]
+    return event
+
+
+def test_words_beside_answers_come_after_them() -> None:
+    called = calls("me", "a", "b", long_running=("a", "b"))
+    lines = ["hello", "call a", "call b", "a = 1", "b = 2", "and now?"]
+    assert prompt(text("user", "hello"), called, both("and now?", ("b", 2), ("a", 1))) == lines
+    assert prompt(text("user", "hello"), called, both("and now?", ("b", 2), ("a", 1)), text("me", "well")) == [
+        *lines,
+        "well",
+    ]
+    assert prompt(text("user", "hello"), called, both("and now?", ("a", 1))) == [*lines[:4], "b = pending", "and now?"]
+
+
+def test_words_beside_the_answer_to_an_older_call_follow_what_was_said_since() -> None:
+    log = [text("user", "hello"), calls("me", "a", long_running=("a",)), text("user", "so?"), text("me", "wait")]
+    lines = ["hello", "call a", "a = 1", "so?", "wait", "and now?"]
+    assert prompt(*log, both("and now?", ("a", 1))) == lines
+    assert prompt(*log, both("and now?", ("a", 1)), include="none") == lines
+
+
+def test_words_beside_an_approval_stay_when_the_call_is_made() -> None:
+    approval = both("do it", ("r", 0))
+    assert approval.content is not None
+    [response, words] = approval.content.parts or []
+    response.function_response = FunctionResponse(id="r", name="adk_request_confirmation", response={"confirmed": True})
+    log = [text("user", "hello"), calls("me", "a"), answers("me", ("a", 0)), approval]
+    assert prompt(*log) == ["hello", "call a", "a = 0", words.text]
+    assert prompt(*log, answers("me", ("a", 1))) == ["hello", "call a", "a = 1", words.text]
+    assert prompt(*log, answers("me", ("a", 1)), include="none") == ["hello", "call a", "a = 1", words.text]
+
+
 def test_calls_that_were_never_answered_are_answered_in_the_prompt() -> None:
     assert prompt(calls("me", "x", "y"), answers("me", ("y", 1)), text("user", "hello?")) == [
         "call x", "call y", "x = interrupted", "y = 1", "hello?",

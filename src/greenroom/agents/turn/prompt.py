@@ -55,7 +55,7 @@ class _Calls:
 class _Prompt:
     """The contents that one agent sees of the first `seen` events of a log, without those at indexes in `rewound`, and
     with summaries in place of those that were compacted. node_path: of an agent that is a node; it does not see what
-    other nodes wrote."""
+    other nodes wrote. just_answered: the calls that the newest message answers. has_words: it also says something."""
 
     agent: str
     branch: str | None
@@ -70,6 +70,7 @@ class _Prompt:
     calls_by_id: dict[str, _Calls] = field(default_factory=dict[str, _Calls])
     last_calls: _Calls | None = None
     just_answered: _Calls | None = None
+    has_words: bool = False
 
     def __post_init__(self) -> None:
         self.hidden = self.rewound | self.compacted.hidden
@@ -87,14 +88,13 @@ class _Prompt:
         """A summary is shown as the agent's own words: as another agent's, it would be quoted."""
         content = event.actions.compaction.compacted_content if event.actions.compaction is not None else None
         if content is not None and content.parts and _is_visible(event, content, self.branch, self.scope):
-            self._close_calls()
-            self.just_answered = None
+            self._begin_content()
             self.contents.append(Content(role="model", parts=content.parts))
 
     def snapshot(self) -> CopyOnWriteList[Content]:
         contents = self.contents.snapshot()
         answered = self.just_answered
-        if answered is not None and answered.at + 2 < len(contents):
+        if answered is not None and not self.has_words and answered.at + 2 < len(contents):
             # The newest message answers an older call: the model continues from there.
             return CopyOnWriteList(contents[: answered.at + 2])
         if self.last_calls is not None and len(contents) == self.last_calls.at + 1:
@@ -112,9 +112,10 @@ class _Prompt:
         responses = event.get_function_responses()
         if responses and event.author in ("user", self.agent):
             self._add_responses(content, responses)
+            if event.author == "user" and event.isolation_scope == self.scope:
+                self._add_words(content)
             return
-        self._close_calls()
-        self.just_answered = None
+        self._begin_content()
         if event.author not in ("user", self.agent):
             content = _as_context(event.author, content, thoughts=self.thoughts)
             if content is not None:
@@ -128,6 +129,19 @@ class _Prompt:
             for call in calls:
                 if call.id:
                     self.calls_by_id[call.id] = self.last_calls
+
+    def _begin_content(self) -> None:
+        self._close_calls()
+        self.just_answered = None
+        self.has_words = False
+
+    def _add_words(self, content: Content) -> None:
+        """Adds the words of a message that answers calls, after the responses."""
+        words = [part for part in content.parts or () if part.function_response is None]
+        if words:
+            self._close_calls()
+            self.has_words = True
+            self.contents.append(Content(role="user", parts=words))
 
     def _close_calls(self) -> None:
         """Something follows the newest calls: give them their responses now, made up where there are none."""
@@ -214,7 +228,8 @@ def _start_of_this_turn(events: Sequence[Event], agent: str, branch: str | None,
             if event.get_function_calls() and not answered:
                 continue
         elif event.get_function_responses() and event.author == "user":
-            answered.update(response.id or "" for response in event.get_function_responses())
+            shown = (one for one in event.get_function_responses() if one.name not in REQUESTS)
+            answered.update(response.id or "" for response in shown)
         elif not answered:
             return index
     return 0
@@ -231,7 +246,7 @@ def _is_visible(event: Event, content: Content, branch: str | None, scope: str |
     for part in content.parts or ():
         response = part.function_response
         if response is not None and event.author == "user" and response.name in REQUESTS:
-            return False
+            continue
         says_something = says_something or bool(part.text) or not _is_empty(part)
     return says_something
 

@@ -208,7 +208,7 @@ class _Execution:
             streaming_mode=StreamingMode.SSE if request.streaming else StreamingMode.NONE,
             custom_metadata=request.custom_metadata,
         )
-        run = self._runner.run_async(
+        run = self._runner.run_message(
             user_id=request.user_id,
             session_id=request.session_id,
             new_message=self._message,

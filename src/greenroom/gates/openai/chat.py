@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from greenroom.errors import InvalidRequest
 from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.openai.messages import (
     INSTRUCTION_ROLES,
@@ -23,7 +22,9 @@ from greenroom.gates.steps import (
     data_frame,
     find_session,
     link_to,
+    new_message,
     response_part,
+    split_conversation,
     start,
     stream_reply,
 )
@@ -31,7 +32,7 @@ from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content, Part
 from greenroom.records.identifiers import new_session_id
 from greenroom.records.run import AgentRunRequest, Run
-from greenroom.records.session import SessionKey
+from greenroom.records.session import Session, SessionKey
 from greenroom.server.replies import AnyReply, Reply
 from greenroom.server.request_context import RequestContext
 from greenroom.server.routes.run import RUN_ID_HEADER, failure_of
@@ -149,33 +150,53 @@ async def _run_of(context: RequestContext, body: ChatRequest) -> tuple[AgentRunR
     while newest and messages[newest - 1].role != "assistant":
         newest -= 1
     tail = [message for message in messages[newest:] if message.role not in INSTRUCTION_ROLES]
-    if not tail:
-        raise InvalidRequest("The last message must be a user's or a tool's", location=("body", "messages"))
-    session_id, call_prefix = (body.metadata or {}).get("session_id"), ""
-    if session_id is None:
-        answered = next((message.tool_call_id for message in tail if message.tool_call_id), None)
-        session_id = answered.partition(_CALL_SEPARATOR)[0] if answered else new_session_id()
-        call_prefix = session_id + _CALL_SEPARATOR
-    key = SessionKey(body.model, body.user or context.identity.subject, session_id)
-    session = await find_session(context, key)
-    parts: list[Part] = []
-    for message in tail:
-        if message.role == "tool":
-            text = "".join(part.text or "" for part in parts_of(message.content))
-            call_id = (message.tool_call_id or "").removeprefix(call_prefix)
-            parts.append(response_part(session, call_id, text))
-        else:
-            parts += parts_of(message.content)
+    client_tools = declarations_of(body.tools)
+    key, session, call_prefix = await _session_of(context, body, tail)
+
     new_session: NewSession | None = None
     if session is None:
         instructions = [part for one in messages if one.role in INSTRUCTION_ROLES for part in parts_of(one.content)]
-        first = [Content(role="user", parts=instructions)] if instructions else []
-        earlier = (message for message in messages[:newest] if message.role not in INSTRUCTION_ROLES)
-        new_session = NewSession([*first, *contents_of_chat(earlier, lambda message: parts_of(message.content))])
+        conversation = (message for message in messages if message.role not in INSTRUCTION_ROLES)
+        contents = contents_of_chat(conversation, lambda message: parts_of(message.content))
+        history, parts = split_conversation(contents, client_tools)
+        if instructions:
+            history.insert(0, Content(role="user", parts=instructions))
+        new_session = NewSession(history)
+        message = new_message(parts, history)
+    else:
+        message = new_message(part for one in tail for part in _new_parts(one, session, call_prefix))
+
     request = AgentRunRequest(
-        **key._asdict(),
-        new_message=Content(role="user", parts=parts),
-        streaming=bool(body.stream),
-        client_tools=declarations_of(body.tools),
+        **key._asdict(), new_message=message, streaming=bool(body.stream), client_tools=client_tools
     )
     return request, new_session, call_prefix
+
+
+async def _session_of(
+    context: RequestContext, body: ChatRequest, tail: list[ChatMessage]
+) -> tuple[SessionKey, Session | None, str]:
+    """The key of the chat's session, the session if it exists, and the prefix of the ids of its calls."""
+    user_id = body.user or context.identity.subject
+    session_id = (body.metadata or {}).get("session_id")
+    if session_id is not None:
+        key = SessionKey(body.model, user_id, session_id)
+        return key, await find_session(context, key), ""
+
+    answered = next((message.tool_call_id for message in tail if message.tool_call_id), None)
+    if answered is not None:
+        key = SessionKey(body.model, user_id, answered.partition(_CALL_SEPARATOR)[0])
+        session = await find_session(context, key)
+        if session is not None:
+            return key, session, key.session_id + _CALL_SEPARATOR
+
+    key = SessionKey(body.model, user_id, new_session_id())
+    return key, None, key.session_id + _CALL_SEPARATOR
+
+
+def _new_parts(message: ChatMessage, session: Session, call_prefix: str) -> list[Part]:
+    """The parts of a new message in a session that exists."""
+    parts = parts_of(message.content)
+    if message.role != "tool":
+        return parts
+    call_id = (message.tool_call_id or "").removeprefix(call_prefix)
+    return [response_part(session, call_id, "".join(part.text or "" for part in parts))]

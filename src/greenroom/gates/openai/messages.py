@@ -9,7 +9,15 @@ import re
 from typing import Any, cast
 
 from greenroom.errors import InvalidRequest
-from greenroom.gates.steps import ToolCallMessage, as_object, blob_part, call_part, response_object, response_part
+from greenroom.gates.steps import (
+    ToolCallMessage,
+    as_object,
+    blob_part,
+    call_part,
+    no_such_call,
+    response_object,
+    response_part,
+)
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Content, FileData, FunctionResponse, Part
 from greenroom.records.run import Run
@@ -111,10 +119,15 @@ def contents_of(items: str | list[JsonObject], session: Session | None) -> list[
                 call_id, name = _text(item, "call_id"), _text(item, "name")
                 names[call_id] = name
                 role, parts = "model", [call_part(name, _text(item, "arguments"), call_id)]
+                if contents and contents[-1].role == "model":  # the items of one message, such as parallel calls
+                    contents[-1].parts = [*(contents[-1].parts or ()), *parts]
+                    continue
             case "function_call_output":
                 role, call_id = "user", _text(item, "call_id")
-                if session is not None or call_id not in names:
+                if session is not None:
                     parts = [response_part(session, call_id, item.get("output"))]
+                elif call_id not in names:
+                    raise no_such_call(call_id)
                 else:
                     response = response_object(item.get("output"))
                     answer = FunctionResponse(id=call_id, name=names[call_id], response=response)

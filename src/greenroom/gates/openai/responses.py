@@ -25,6 +25,8 @@ from greenroom.gates.steps import (
     data_frame,
     find_session,
     link_to,
+    new_message,
+    split_conversation,
     start,
     stream_reply,
 )
@@ -393,20 +395,21 @@ async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[Agen
         key = SessionKey(body.model, user_id, given or new_session_id())
     session = await find_session(context, key)
     contents = contents_of(items, session)
+    client_tools = declarations_of(body.tools)
+
     new_session: NewSession | None = None
     if session is None:
-        first = [Content(role="user", parts=[Part(text=body.instructions)])] if body.instructions else []
-        newest = next((at for at in range(len(contents), 0, -1) if contents[at - 1].role == "model"), 0)
-        new_session = NewSession([*first, *contents[:newest]])
-        contents = contents[newest:]
-    parts = [part for content in contents if content.role == "user" for part in content.parts or ()]
-    if not parts:
-        raise InvalidRequest("The last item of the input must be a message or an output", location=("body", "input"))
+        history, parts = split_conversation(contents, client_tools)
+        if body.instructions:
+            history.insert(0, Content(role="user", parts=[Part(text=body.instructions)]))
+        new_session = NewSession(history)
+        message = new_message(parts, history)
+    else:
+        from_user = (content for content in contents if content.role == "user")
+        message = new_message(part for content in from_user for part in content.parts or ())
+
     request = AgentRunRequest(
-        **key._asdict(),
-        new_message=Content(role="user", parts=parts),
-        streaming=bool(body.stream),
-        client_tools=declarations_of(body.tools),
+        **key._asdict(), new_message=message, streaming=bool(body.stream), client_tools=client_tools
     )
     return request, new_session
 

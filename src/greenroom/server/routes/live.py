@@ -20,7 +20,7 @@ from greenroom.records.event import Event
 from greenroom.records.model_exchange import LiveRequest
 from greenroom.records.run import Run, RunConfig
 from greenroom.records.session import SessionKey
-from greenroom.runner.intake import checked_message
+from greenroom.runner.intake import check_is_of_one_kind, checked_message
 from greenroom.runs.engine import Attachment
 from greenroom.server.replies import AnyReply, SocketReply, problem
 from greenroom.server.request_body import decode_limited
@@ -135,6 +135,7 @@ def decode_request(text: bytes) -> LiveRequest:
         raise InvalidRequest("A blob needs data and mime_type", location=("frame", "blob"))
     if request.content is not None and not request.content.parts:
         raise InvalidRequest("The message has no parts", location=("frame", "content", "parts"))
+    check_is_of_one_kind(request.content)
     request.content = checked_message(request.content)
     return request
 

@@ -27,6 +27,7 @@ from greenroom.records.run import (
     SessionRunRequest,
 )
 from greenroom.records.session import SessionKey
+from greenroom.runner.intake import check_is_of_one_kind
 from greenroom.runs.engine import Attachment
 from greenroom.runs.watch import RunWatch
 from greenroom.server.replies import AnyReply, Reply, StreamReply, failure_reply
@@ -88,6 +89,7 @@ def failure_of(run: Run) -> Reply | None:
 
 
 async def start_in_background(context: RequestContext) -> AnyReply:
+    check_is_of_one_kind(context.body.new_message)
     return await _start_in_background(
         context, context.session_key, context.body, idempotency_key=_idempotency_key(context)
     )
@@ -114,6 +116,7 @@ async def edit_event(context: RequestContext) -> AnyReply:
     event_id = context.path["event_id"]
     seq = await context.sessions.seq_of_event(**context.session_names, event_id=event_id) - 1
     body: SessionRunRequest = context.body or SessionRunRequest()
+    check_is_of_one_kind(body.new_message)
     if body.new_message is None:
         page = await context.sessions.list_events(**context.session_names, after=seq, limit=1)
         if page.events and page.events[0].author == "user":
@@ -214,6 +217,7 @@ def _run_request(context: RequestContext) -> AgentRunRequest:
     request: AgentRunRequest = context.body
     if not request.app_name:
         request.app_name = context.default_app()
+    check_is_of_one_kind(request.new_message)
     _check(request)
     return request
 
