@@ -9,8 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
+from a2a.client.card_resolver import parse_agent_card
 from a2a.types import TaskState
 from google.protobuf.json_format import MessageToDict
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Route
 
 import greenroom
 from greenroom.agents.llm_agent import LlmAgent
@@ -278,6 +281,46 @@ async def test_a_card_from_a_file_or_a_map(tmp_path: Path) -> None:
         agent = remote(Peer(), agent_card=source)
         assert texts(await Talk(agent).say("hello")) == ["You said: hello"]
         assert agent.description == "Books tables."
+
+
+OLD_CARD: dict[str, Any] = {
+    "name": "peer", "description": "Books tables.", "url": URL, "version": "1", "capabilities": {"streaming": True},
+    "defaultInputModes": ["text"], "defaultOutputModes": ["text"], "skills": [],
+}  # fmt: skip
+
+
+def without_card(peer: Peer) -> list[BaseRoute]:
+    return [one for one in peer.app.router.routes if not (isinstance(one, Route) and "card" in one.path)]
+
+
+@pytest.mark.parametrize("version", ["0.2", "0.2.0", "0.2.6", "0.3.0", None])
+@pytest.mark.parametrize("source", ["map", "object", "well-known", "old path"])
+async def test_a_card_of_an_older_version(source: str, version: str | None) -> None:
+    plain = {**OLD_CARD, **({"protocolVersion": version} if version else {})}
+    peer = Peer()
+
+    async def served(request: Any) -> JSONResponse:
+        return JSONResponse(plain)
+
+    if source in ("well-known", "old path"):
+        path = "/.well-known/agent.json" if source == "old path" else "/.well-known/agent-card.json"
+        peer.app.router.routes[:] = [Route(path, served), *without_card(peer)]
+    given = {"map": dict(plain), "object": parse_agent_card(dict(plain))}.get(source, URL)
+    assert texts(await Talk(remote(peer, agent_card=given)).say("hello")) == ["You said: hello"]
+
+
+@pytest.mark.parametrize("version", ["0.1", "0.1.9"])
+async def test_a_card_of_a_version_that_is_too_old_is_refused_by_its_name(version: str) -> None:
+    agent = remote(Peer(), agent_card={**OLD_CARD, "protocolVersion": version})
+    with pytest.raises(A2AClientError, match=rf"JSONRPC {version};.*from version 0\.2 on"):
+        await Talk(agent).say("hello")
+
+
+async def test_a_server_without_a_card_is_named_once() -> None:
+    peer = Peer()
+    peer.app.router.routes[:] = without_card(peer)
+    with pytest.raises(AgentCardResolutionError, match=r"agent-card\.json.*404"):
+        await Talk(remote(peer, agent_card=URL)).say("hello")
 
 
 @pytest.mark.parametrize(

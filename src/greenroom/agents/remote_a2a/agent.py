@@ -39,7 +39,7 @@ except ImportError as error:
 
 from greenroom.a2a.metadata import EXTENSION, from_value
 from greenroom.a2a.parts import LONG_RUNNING, to_a2a_part
-from greenroom.agents.remote_a2a.card import fetch_card, is_url, read_card
+from greenroom.agents.remote_a2a.card import fetch_card, is_url, read_card, usable_card
 from greenroom.agents.remote_a2a.config import A2aRemoteAgentConfig, ParametersConfig, PartConverter
 from greenroom.agents.remote_a2a.message import (
     AUTH_CALL,
@@ -185,7 +185,7 @@ class RemoteA2aAgent(BaseAgent):
             )
             factory = ClientFactory(config)
         try:
-            return factory.create(card)
+            return factory.create(usable_card(card))
         except ValueError as error:
             raise A2AClientError(f"the card of agent {self.name!r} has no usable endpoint: {error}") from error
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import httpx
 import msgspec
 from a2a.client import errors
 from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
-from a2a.types import AgentCard
+from a2a.types import AgentCard, AgentInterface
 from google.protobuf.json_format import ParseError
 
 from greenroom.errors import AgentCardResolutionError
@@ -18,6 +22,8 @@ from greenroom.records.service_uri import is_loopback
 
 _PORTS = {"http": 80, "https": 443}
 _WELL_KNOWN = "/.well-known/"
+_OLD_PATH = "/.well-known/agent.json"
+_OLDEST = (0, 3)
 
 
 def read_card(path: str) -> AgentCard:
@@ -38,8 +44,11 @@ async def fetch_card(url: str, client: httpx.AsyncClient, headers: Mapping[str, 
         given = urlsplit(url)
         _check_is_secure(given, url)
         is_of_card = _WELL_KNOWN in given.path or given.path.endswith(".json")
-        resolver = A2ACardResolver(client, url, "/") if is_of_card else A2ACardResolver(client, url)
-        card = await resolver.get_agent_card(http_kwargs={"headers": dict(headers)})
+        options = {"headers": dict(headers)}
+        if is_of_card:
+            card = await A2ACardResolver(client, url, "/").get_agent_card(http_kwargs=options)
+        else:
+            card = await _well_known_card(A2ACardResolver(client, url), options)
         for interface in card.supported_interfaces:
             is_grpc = interface.protocol_binding == "GRPC"
             endpoint = urlsplit(interface.url if "//" in interface.url or not is_grpc else f"//{interface.url}")
@@ -50,6 +59,44 @@ async def fetch_card(url: str, client: httpx.AsyncClient, headers: Mapping[str, 
     except (errors.A2AClientError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise AgentCardResolutionError(f"the card {url} can't be used: {error}") from error
     return card
+
+
+async def _well_known_card(resolver: A2ACardResolver, options: dict[str, Any]) -> AgentCard:
+    """From the path of versions 0.3 and 1.0, else from that of earlier versions."""
+    try:
+        return await resolver.get_agent_card(http_kwargs=options)
+    except errors.AgentCardResolutionError as error:
+        if error.status_code != HTTPStatus.NOT_FOUND:
+            raise
+        with contextlib.suppress(errors.AgentCardResolutionError):
+            return await resolver.get_agent_card(_OLD_PATH, http_kwargs=options)
+        raise
+
+
+def usable_card(card: AgentCard) -> AgentCard:
+    """The card with interfaces that the SDK can use: JSON-RPC of version 0.2 is that of 0.3.
+
+    Raises ValueError, which names the versions, for a card without such an interface.
+    """
+    old = [interface for interface in card.supported_interfaces if _version(interface) == (0, 2)]
+    if any(interface.protocol_binding == "JSONRPC" for interface in old):
+        given, card = card, AgentCard()
+        card.CopyFrom(given)
+        for interface in card.supported_interfaces:
+            if _version(interface) == (0, 2) and interface.protocol_binding == "JSONRPC":
+                interface.protocol_version = "0.3"
+
+    interfaces = card.supported_interfaces
+    if interfaces and not any(_version(interface) >= _OLDEST for interface in interfaces):
+        shown = ", ".join(f"{interface.protocol_binding} {interface.protocol_version}" for interface in interfaces)
+        raise ValueError(f"it offers A2A in {shown}; JSON-RPC can be used from version 0.2 on, others from 0.3 on")
+    return card
+
+
+def _version(interface: AgentInterface) -> tuple[int, ...]:
+    """Major and minor number; the oldest that can be used if there is none."""
+    found = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?", interface.protocol_version)
+    return (int(found[1]), int(found[2] or 0)) if found else _OLDEST
 
 
 def is_url(source: str) -> bool:
