@@ -39,11 +39,27 @@ def reason(loader: DirectoryAppLoader, app: str) -> str:
 def test_sub_folders_with_agent_modules_are_apps(agents_dir: AgentsDir) -> None:
     agents_dir.agent("weather")
     agents_dir.agent("bistro")
-    for other in ("_private", ".hidden", "__pycache__", "not-a-name", "1st"):
+    for other in ("_private", ".hidden", "__pycache__", "not-a-name"):
         agents_dir.agent(other)
     agents_dir.write("notes/readme.txt", "no app")
     agents_dir.write("agent_file.py", "")
     assert DirectoryAppLoader(agents_dir.path).list_apps() == ["bistro", "weather"]
+
+
+def test_a_name_may_begin_with_a_digit(agents_dir: AgentsDir) -> None:
+    agents_dir.write("1_basic/prompts.py", "GREETING = 'Greet.'")
+    agents_dir.write("1_basic/agent.py", """
+        from greenroom import LlmAgent
+        from .prompts import GREETING
+        root_agent = LlmAgent(name="greeter", instruction=GREETING)
+    """)  # fmt: skip
+    agents_dir.write("2nd/3rd/__init__.py", "from . import agent")
+    agents_dir.write("2nd/3rd/agent.py", "from greenroom import LlmAgent\nroot_agent = LlmAgent(name='third')")
+    loader = DirectoryAppLoader(agents_dir.path)
+    assert loader.list_apps() == ["1_basic", "2nd.3rd"]
+    assert loader.load("1_basic").name == "1_basic"
+    assert loader.load("2nd.3rd").root_agent.name == "third"
+    assert DirectoryAppLoader(agents_dir.path / "1_basic").list_apps() == ["1_basic"]
 
 
 def test_a_package_is_an_app_if_it_exports_an_agent(agents_dir: AgentsDir) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from greenroom.agents.base_llm_agent import static_parts
 from greenroom.agents.planning import BuiltInPlanner, PlanReActPlanner
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.load_directory import DirectoryAppLoader
+from greenroom.apps.load_yaml import load_agent
 from greenroom.apps.yaml_config.document import camel
 from greenroom.code_executors.executor import BaseCodeExecutor, BuiltInCodeExecutor
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
@@ -981,3 +983,31 @@ def test_contents_of_the_example_are_records(shop: AgentsDir) -> None:
         "mimeType: text/plain}}]}, output: []}]}}",
     )
     assert tool.examples[0].input == types.Content(parts=[types.Part.from_bytes(data=b"hi", mime_type="text/plain")])
+
+
+SELF_LOADING = """
+    from pathlib import Path
+    from greenroom.apps.load_yaml import load_agent
+    root_agent = load_agent(Path(__file__).with_name("shop.yaml"))
+"""
+
+
+@pytest.mark.parametrize("package", ["", "from . import agent", "from .agent import root_agent"])
+def test_an_app_may_load_its_own_file_while_it_is_imported(agents_dir: AgentsDir, package: str) -> None:
+    agents_dir.write("shop/__init__.py", package)
+    agents_dir.write("shop/agent.py", "def stock() -> int:\n    return 3\n" + textwrap.dedent(SELF_LOADING))
+    agents_dir.write("shop/tools.py", "def price() -> int:\n    return 2\n")
+    agents_dir.write("shop/shop.yaml", PLAIN + "tools: [{name: shop.tools.price}, {name: .agent.stock}]")
+    agent = DirectoryAppLoader(agents_dir.path).load("shop").root_agent
+    assert isinstance(agent, LlmAgent)
+    tools = [cast("Any", tool) for tool in agent.tools]
+    assert [tool.__name__ for tool in tools] == ["price", "stock"]
+    assert {tool.__module__.partition(".")[2] for tool in tools} == {"shop.tools", "shop.agent"}
+    assert len({tool.__module__.partition(".")[0] for tool in tools}) == 1, "its modules are imported once"
+
+
+def test_an_app_may_load_its_own_file_later(agents_dir: AgentsDir) -> None:
+    agents_dir.write("shop/tools.py", "def price() -> int:\n    return 2\n")
+    file = agents_dir.write("shop/shop.yaml", PLAIN + "tools: [{name: .tools.price}]")
+    first, second = (cast("LlmAgent", load_agent(file)) for _ in range(2))
+    assert first.tools[0] is not second.tools[0]

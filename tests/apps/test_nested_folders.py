@@ -67,7 +67,7 @@ def test_what_lies_in_an_apps_folder_belongs_to_it(agents_dir: AgentsDir, loader
 
 def test_not_all_folders_are_looked_into(agents_dir: AgentsDir, loader: DirectoryAppLoader) -> None:
     for folder in (
-        "team/.hidden", "team/_private", "team/__pycache__", "team/no-name", "team/1st", "tmp/draft", "team/tmp/draft",
+        "team/.hidden", "team/_private", "team/__pycache__", "team/no-name", "tmp/draft", "team/tmp/draft",
         "node_modules/thing", "venv/lib/thing", "no-name/thing", ".hidden/thing", "_private/thing",
     ):  # fmt: skip
         agents_dir.write(f"{folder}/agent.py", "1 / 0")

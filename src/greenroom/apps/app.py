@@ -17,7 +17,7 @@ from greenroom.records.event import Event
 from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.run import RunConfig
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,7 @@ class MemoryPolicy:
 
 @dataclass(kw_only=True, eq=False)
 class App:
-    """name: letters, digits, `_` and `-`, no digit first; not "user". Of an app in a folder of apps, several of these
+    """name: letters, digits, `_` and `-`, no `-` first; not "user". Of an app in a folder of apps, several of these
     with dots between them: `team.bots`. plugins: called in this order. default_model: of agents without a model of
     their own or above them. run_config: of the app's runs, as far as a
     request doesn't say otherwise. version: of the app's code, kept in the records of its runs; loaders fill it with a
@@ -69,8 +69,8 @@ class App:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name == "user":
             raise AgentConfigError(
-                f"App name {self.name!r} must start with a letter or '_', hold only letters, digits, '_' and '-' (and "
-                "'.' between such names), and not be 'user'"
+                f"App name {self.name!r} must hold only letters, digits, '_' and '-' (and '.' between such "
+                "names), with no '-' first, and not be 'user'"
             )
         compaction = self.events_compaction_config
         if compaction is not None and compaction.summarizer is None and not isinstance(self.root_agent, BaseLlmAgent):

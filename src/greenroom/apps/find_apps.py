@@ -73,7 +73,7 @@ def exported(module: ModuleType, app_name: str) -> App | None:
 MAX_LEVELS = 5
 """Source: ADK's loader of nested folders."""
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z0-9_]+")
 _APP_FILES = frozenset({"agent.py", ROOT_FILE})
 _ENVIRONMENT = "pyvenv.cfg"
 _SKIPPED = frozenset({"tmp", "node_modules", "site-packages"})
@@ -96,15 +96,16 @@ def find_apps(agents_dir: Path, *, levels: int = MAX_LEVELS) -> Iterator[str]:
     """The names of the apps in a folder, in no order. levels: how deep they may lie; 1: right in it.
 
     Folders inside an app's own folder belong to that app and are none. Below the first level a package that only
-    exports an agent is none either: no library has to be parsed to know. Hidden folders, those with names that aren't
-    Python's, with `_` in front, virtual environments and `tmp` are not looked into, nor are links.
+    exports an agent is none either: no library has to be parsed to know. Hidden folders, those whose names have other
+    characters than letters, digits and `_`, or `_` in front, virtual environments and `tmp` are not looked into, nor
+    are links.
     """
     for folder in agents_dir.iterdir():
         if folder.name.startswith((".", "_")) or not folder.is_dir():
             continue
         if not is_name(folder.name):
             if is_app(folder):
-                _log.debug("the folder %s is left out: an app's name is a Python name", folder)
+                _log.debug("the folder %s is left out: an app's name has letters, digits and '_' only", folder)
         elif is_app(folder):
             yield folder.name
         elif not folder.is_symlink():

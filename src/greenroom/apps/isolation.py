@@ -204,6 +204,21 @@ class _Importer:
         return self._package.has(".".join(parts))
 
 
+def package_importing(folder: Path) -> PrivatePackage | None:
+    """The package that is importing the app in this folder right now, whose code asks for more of the app."""
+    for finder in sys.meta_path:
+        if isinstance(finder, PrivatePackage) and folder.is_relative_to(finder.folder):
+            app = ".".join([finder.name, *folder.relative_to(finder.folder).parts])
+            if any(_is_importing(name) for name in finder.loaded() if name == app or name.startswith(f"{app}.")):
+                return finder
+    return None
+
+
+def _is_importing(name: str) -> bool:
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))  # set by importlib while a module's code runs
+
+
 def is_installed(name: str, *, apart_from: Iterable[Path]) -> bool:
     """Whether `name` can be imported from `sys.path`, apart from the modules at or in these paths."""
     try:

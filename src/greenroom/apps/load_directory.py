@@ -90,8 +90,7 @@ class DirectoryAppLoader(AppLoader):
         self._single = folder.name if is_app(folder) else None
         if self._single is not None and not is_name(self._single):
             raise AgentConfigError(
-                f"The folder {folder.name!r} can't be an app: rename it to a name of letters, digits and '_', "
-                "with no digit first"
+                f"The folder {folder.name!r} can't be an app: rename it to a name of letters, digits and '_'"
             )
         self.agents_dir = folder.parent if self._single is not None else folder
         self._package = PrivatePackage(self.agents_dir)

@@ -7,19 +7,20 @@ from pathlib import Path
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.component_registry import ComponentRegistry
-from greenroom.apps.isolation import PrivatePackage
+from greenroom.apps.isolation import PrivatePackage, package_importing
 from greenroom.apps.yaml_config.agents import AgentBuilder
 from greenroom.apps.yaml_config.references import References
 
 
 def load_agent(path: str | Path, *, registry: ComponentRegistry | None = None, allow_args: bool = True) -> BaseAgent:
     """The agent of a file, with all agents that it refers to. The file's folder counts as the app.
+    A module of that app may call it while it is imported.
 
     registry: in place of that of the process. allow_args: False for files that strangers write; then only MCP
     toolsets take arguments. Raises ConfigFileError, and whatever modules of the folder raise on import.
     """
     file = Path(path).expanduser().absolute()
-    package = PrivatePackage(file.parent.parent)
+    package = package_importing(file.parent) or PrivatePackage(file.parent.parent)
     agent, _ = load_app_agent(file, package, registry=registry, allow_args=allow_args)
     return agent
 
