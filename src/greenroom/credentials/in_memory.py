@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from greenroom.credentials.service import KEPT_SECONDS, BaseCredentialService
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.records import wire
-from greenroom.records.auth import AuthCredential, CredentialRequest
+from greenroom.records.auth import AuthCredential
 
 _read_credential = wire.decoder(AuthCredential)
-_read_request = wire.decoder(CredentialRequest)
 
 
 class InMemoryCredentialService(BaseCredentialService):
+    """Keeps requests as the base class does."""
+
     def __init__(self) -> None:
         self._credentials: dict[tuple[str, str, str], bytes] = {}
-        self._requests: dict[tuple[str, str, str], tuple[float, bytes]] = {}
 
     async def load_credential(self, *, app_name: str, user_id: str, credential_key: str) -> AuthCredential | None:
         kept = self._credentials.get((app_name, user_id, credential_key))
@@ -33,23 +33,7 @@ class InMemoryCredentialService(BaseCredentialService):
         )
         return {key: _read_credential(data) for key, data in stored}
 
-    async def save_request(self, *, app_name: str, user_id: str, request: CredentialRequest) -> None:
-        for key, (created_at, _) in list(self._requests.items()):
-            if created_at >= request.created_at - KEPT_SECONDS:
-                break  # they are in the order of creation
-            del self._requests[key]
-        self._requests[app_name, user_id, request.id] = request.created_at, wire.encode(request)
-
-    async def delete_requests(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        for key, (_, data) in list(self._requests.items()):
-            if key[:2] == (app_name, user_id) and _read_request(data).session_id == session_id:
-                del self._requests[key]
-
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
-        for kept in (self._credentials, self._requests):
-            for key in [key for key in kept if key[:2] == (app_name, user_id)]:
-                del kept[key]
-
-    async def load_request(self, *, app_name: str, user_id: str, request_id: str) -> CredentialRequest | None:
-        kept = self._requests.get((app_name, user_id, request_id))
-        return _read_request(kept[1]) if kept is not None else None
+        for key in [key for key in self._credentials if key[:2] == (app_name, user_id)]:
+            del self._credentials[key]
+        self.pending_requests.delete_of_user(app_name, user_id)

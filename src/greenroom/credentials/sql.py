@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from greenroom.credentials.service import KEPT_SECONDS, BaseCredentialService
+from greenroom.credentials.requests import KEPT_SECONDS
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.records import wire
 from greenroom.records.auth import AuthCredential, CredentialRequest
 

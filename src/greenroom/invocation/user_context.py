@@ -6,12 +6,11 @@ import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.invocation.context import InvocationContext
+from greenroom.memory.service import with_metadata
 from greenroom.records import wire
 from greenroom.records.auth import AuthConfig, AuthCredential, CredentialRequest, public_config
 from greenroom.records.base import JsonObject, JsonValue
@@ -21,8 +20,6 @@ from greenroom.records.listings import ArtifactVersion, MemoryEntry, SearchMemor
 from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
 from greenroom.records.state import TEMP_PREFIX, State
-
-OfMemory = TypeVar("OfMemory", Event, MemoryEntry)
 
 
 def temporary_key(auth_config: AuthConfig) -> str:
@@ -268,7 +265,7 @@ class Context(ReadonlyContext):
         self, *, events: Sequence[Event], custom_metadata: Mapping[str, JsonValue] | None = None
     ) -> None:
         """Adds events of this session; those that are stored already are skipped. custom_metadata: for all entries."""
-        events = [_with_metadata(event, custom_metadata) for event in events]
+        events = [with_metadata(event, custom_metadata) for event in events]
         await self._memory().add_events_to_memory(**self._session_key(), events=events)
 
     async def add_memory(
@@ -276,7 +273,7 @@ class Context(ReadonlyContext):
     ) -> None:
         """Stores entries for this user that belong to no session. custom_metadata: for all of them."""
         ctx = self._invocation_context
-        entries = [_with_metadata(entry, custom_metadata) for entry in memories]
+        entries = [with_metadata(entry, custom_metadata) for entry in memories]
         await self._memory().add_memories(app_name=ctx.app_name, user_id=ctx.user_id, memories=entries)
 
     async def delete_memory(self, memory_id: str) -> None:
@@ -361,12 +358,6 @@ class Context(ReadonlyContext):
         if self.function_call_id is None:
             raise AgentConfigError("Only a tool that a model called can ask for a confirmation or a credential")
         return self.function_call_id
-
-
-def _with_metadata(one: OfMemory, metadata: Mapping[str, JsonValue] | None) -> OfMemory:
-    if not metadata:
-        return one
-    return msgspec.structs.replace(one, custom_metadata={**metadata, **(one.custom_metadata or {})})
 
 
 CallbackContext = Context

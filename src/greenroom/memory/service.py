@@ -3,30 +3,60 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
 
 from greenroom.errors import NotOffered
+from greenroom.records.base import JsonValue
 from greenroom.records.event import Event
 from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
 from greenroom.records.session import Session
 
+OfMemory = TypeVar("OfMemory", Event, MemoryEntry)
+
+
+def with_metadata(one: OfMemory, metadata: Mapping[str, JsonValue] | None) -> OfMemory:
+    """An event or entry with more metadata; its own counts more."""
+    if not metadata:
+        return one
+    return msgspec.structs.replace(one, custom_metadata={**metadata, **(one.custom_metadata or {})})
+
 
 class BaseMemoryService(ABC):
-    """Stores memories per user and app."""
+    """Stores memories per user and app.
+
+    Methods that are not abstract raise NotOffered in a store that doesn't have them, such as one written for ADK.
+    """
 
     @abstractmethod
     async def add_session_to_memory(self, session: Session) -> None:
         """Stores the session's events that have content, replacing its earlier ones."""
 
-    @abstractmethod
     async def add_events_to_memory(
         self, *, app_name: str, user_id: str, session_id: str, events: Sequence[Event]
     ) -> None:
         """Adds events of a session; events already stored, by id, are skipped."""
+        raise NotOffered(f"{type(self).__name__} stores whole sessions only")
 
-    @abstractmethod
     async def add_memories(self, *, app_name: str, user_id: str, memories: Sequence[MemoryEntry]) -> None:
         """Stores entries that belong to no session."""
+        if type(self).add_memory is BaseMemoryService.add_memory:
+            raise NotOffered(f"{type(self).__name__} stores whole sessions only")
+        await self.add_memory(app_name=app_name, user_id=user_id, memories=memories)
+
+    async def add_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memories: Sequence[MemoryEntry],
+        custom_metadata: Mapping[str, JsonValue] | None = None,
+    ) -> None:
+        """ADK's form of `add_memories`. custom_metadata: for all entries."""
+        entries = [with_metadata(entry, custom_metadata) for entry in memories]
+        await self.add_memories(app_name=app_name, user_id=user_id, memories=entries)
 
     @abstractmethod
     async def search_memory(self, *, app_name: str, user_id: str, query: str, limit: int = 10) -> SearchMemoryResponse:

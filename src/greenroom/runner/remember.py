@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from greenroom.apps.app import MemoryPolicy
 from greenroom.invocation.context import Services
+from greenroom.memory.service import BaseMemoryService
 from greenroom.records.event import Event
 from greenroom.records.session import SessionKey
 
@@ -28,5 +29,12 @@ async def remember(
         after += len(page.events)
         if not page.events or after >= page.last_seq:
             break
-    if selected:
+    if not selected:
+        return
+    if type(services.memory).add_events_to_memory is not BaseMemoryService.add_events_to_memory:
         await services.memory.add_events_to_memory(**where, events=selected)
+        return
+
+    session = await services.sessions.get_session(**where)  # for a store that takes whole sessions only
+    if session is not None:
+        await services.memory.add_session_to_memory(session)

@@ -105,7 +105,7 @@ class Readiness:
         await self.artifacts.delete_artifact(**key)
 
     async def _search(self) -> None:
-        await self.memory.search_memory(app_name=_APP, user_id=_USER, query=_NONE, limit=1)
+        await self.memory.search_memory(app_name=_APP, user_id=_USER, query=_NONE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

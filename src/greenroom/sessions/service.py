@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from greenroom.errors import NotOffered
+from greenroom.errors import NotFound, NotOffered, SessionNotFound
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import (
@@ -16,8 +16,11 @@ from greenroom.records.session import (
     ListSessionsResponse,
     Session,
     SessionFilter,
+    SessionKey,
 )
 from greenroom.records.state import USER_PREFIX
+from greenroom.sessions.adk_methods import with_imported_log, with_pages, with_partial_logs
+from greenroom.sessions.cached_session import append_own, check_limit, is_partial, prepare
 
 if TYPE_CHECKING:
     from greenroom.usage.store import UsageStore
@@ -34,6 +37,16 @@ class StoredEvent(NamedTuple):
 SessionCapability: TypeAlias = Literal["forks", "past states", "search by text", "several events in one step"]
 
 
+_ADK_METHODS = {
+    "create_session": with_imported_log,
+    "get_session": with_partial_logs,
+    "list_sessions": with_pages,
+}
+_BEYOND_ADK: frozenset[SessionCapability] = frozenset(
+    ("forks", "past states", "search by text", "several events in one step")
+)
+
+
 class BaseSessionService(ABC):
     """Keeps sessions, their logs and their state.
 
@@ -41,7 +54,9 @@ class BaseSessionService(ABC):
     scopes: of the app (`app:`), of the user in the app (`user:`), of the session; `temp:` keys are never stored. A null
     in a delta removes its key. All operations are atomic, and raise StorageError when the store fails.
 
-    Methods that are not abstract raise NotOffered in a store that can't do them.
+    Methods that are not abstract have a default, which raises NotOffered where a store has to do it by itself. A store
+    that has no `append` is one written for ADK: it is called with the parameters that ADK's methods have, and stores
+    events in `append_event`, which updates the given session by calling this class's.
     """
 
     not_offered: ClassVar[frozenset[SessionCapability]] = frozenset()
@@ -53,6 +68,16 @@ class BaseSessionService(ABC):
     server_database: str | None = None
     """The SQLite file in which a server keeps runs, credentials and traces, and usage of a remote service; None: they
     are kept in memory, or in the PostgreSQL database of the sessions."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.append is not BaseSessionService.append:
+            return
+        if "not_offered" not in vars(cls):
+            cls.not_offered = _BEYOND_ADK
+        for name, with_all_parameters in _ADK_METHODS.items():
+            if name in vars(cls):
+                setattr(cls, name, with_all_parameters(vars(cls)[name]))
 
     @cached_property
     def usage(self) -> UsageStore:
@@ -99,11 +124,15 @@ class BaseSessionService(ABC):
         update first, in the reverse of that order; then `next_page_token` names the next page.
         """
 
-    @abstractmethod
     async def list_events(
         self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None
     ) -> ListEventsResponse:
         """The events after sequence number `after`. Raises SessionNotFound."""
+        check_limit(limit)
+        session = await self._require(SessionKey(app_name, user_id, session_id))
+        first = max(after, 0)
+        end = None if limit is None else first + limit
+        return ListEventsResponse(events=session.events[first:end], last_seq=len(session.events))
 
     async def list_apps(self) -> list[str]:
         """The apps that have sessions, sorted."""
@@ -111,7 +140,11 @@ class BaseSessionService(ABC):
 
     async def seq_of_event(self, *, app_name: str, user_id: str, session_id: str, event_id: str) -> int:
         """The sequence number of an event in a session's log. Raises SessionNotFound, NotFound."""
-        raise NotOffered(f"{type(self).__name__} can't look up events by id")
+        session = await self._require(SessionKey(app_name, user_id, session_id))
+        for seq, event in enumerate(session.events, 1):
+            if event.id == event_id:
+                return seq
+        raise NotFound(f"Event not found: {event_id!r} in session {session_id!r}")
 
     async def fork_session(
         self, *, app_name: str, user_id: str, session_id: str, seq: int | None = None, new_session_id: str | None = None
@@ -136,18 +169,36 @@ class BaseSessionService(ABC):
         """Removes all sessions of a user in an app, with their logs, and the user's state. App state stays."""
         raise NotOffered(f"{type(self).__name__} can't delete a user's sessions and state together")
 
-    @abstractmethod
     async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
         """Stores complete events and their state deltas in this order, in one transaction.
 
         `session` is brought up to date: the events, their deltas, and whatever others appended meanwhile. `temp:` keys
         of a delta reach `session.state` and are taken out of the event. An event whose id is already in the log is not
         stored again; its sequence number is returned. Raises SessionNotFound.
+
+        By default each event is passed to `append_event`, which may raise after some of them.
         """
+        stored: list[StoredEvent] = []
+        for event in events:
+            await self.append_event(session, event)
+            if not session.events or session.events[-1].id != event.id:
+                append_own(session, prepare([event]))  # a store that has not called `append_event` of this class
+            seq = len(session.events)
+            if is_partial(session):
+                seq = await self.seq_of_event(**session.key._asdict(), event_id=event.id)
+            stored.append(StoredEvent(seq, None))
+        return stored
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """ADK's form of `append`: a partial event is returned as it is."""
-        if not event.partial:
+        """ADK's form of `append`: a partial event is returned as it is.
+
+        In a store written for ADK, it only updates the given session: its events, and its state by the event's delta.
+        """
+        if event.partial:
+            return event
+        if type(self).append is BaseSessionService.append:
+            append_own(session, prepare([event]))
+        else:
             await self.append(session, event)
         return event
 
@@ -159,6 +210,12 @@ class BaseSessionService(ABC):
 
     async def flush(self) -> None:
         """Returns when all that was appended is stored; nothing to wait for where `append` returns only then."""
+
+    async def _require(self, key: SessionKey) -> Session:
+        session = await self.get_session(**key._asdict())
+        if session is None:
+            raise SessionNotFound(*key)
+        return session
 
     async def close_session(self, session: Session) -> None:
         """Releases what the service holds in memory for a session that nobody uses now.

@@ -11,7 +11,8 @@ from typing import Literal
 
 import pytest
 
-from greenroom.credentials.service import KEPT_SECONDS, BaseCredentialService
+from greenroom.credentials.requests import KEPT_SECONDS
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.records.auth import (
     AuthConfig,
     AuthCredential,
