@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
 import greenroom
+from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.remote_a2a.agent import RemoteA2aAgent
 from greenroom.agents.workflows import LoopAgent, SequentialAgent
-from greenroom.errors import A2AClientError, AgentCardResolutionError
+from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.a2a_peer import URL, Peer, card
@@ -154,14 +156,17 @@ async def test_an_approval_of_the_remote_framework_is_no_approval_of_ours() -> N
     )
 
 
+def check_error(event: Event, message: str, *, code: str = "A2AClientError") -> None:
+    assert (event.error_code, event.content) == (code, None)
+    assert re.search(message, event.error_message or ""), event.error_message
+
+
 async def test_a_failed_task_fails_the_run() -> None:
     talk = Talk(remote(Peer()))
-    with pytest.raises(A2AClientError, match="failed: no table left"):
-        await talk.say("fail")
-    *_, noted, end = await talk.log()
-    assert "no table left" in (noted.custom_metadata or {})["a2a:error"]
-    assert (noted.custom_metadata or {})["a2a:request"]["parts"]
-    assert end.error_code == "A2AClientError"
+    *_, end = await talk.say("fail")
+    check_error(end, "failed: no table left")
+    assert "no table left" in (end.custom_metadata or {})["a2a:error"]
+    assert (end.custom_metadata or {})["a2a:request"]["parts"]
     assert texts(await talk.say("hello")) == ["You said: hello"]  # of another task
 
 
@@ -221,15 +226,13 @@ async def test_a_task_that_the_server_has_lost_is_an_error() -> None:
     turn = asyncio.create_task(Talk(remote(peer)).say("wait"))
     await peer.agent.begun.wait()
     transport._inner._app = Peer().app  # restarted, without a memory
-    with pytest.raises(A2AClientError, match="can't be read"):
-        await turn
+    check_error((await turn)[-1], "can't be read")
     peer.agent.go.set()
 
 
 async def test_a_silent_server_is_an_error_after_the_timeout() -> None:
     peer = Peer()
-    with pytest.raises(A2AClientError, match=r"has not changed for 0.2 s"):
-        await Talk(remote(peer, timeout=0.2)).say("wait")
+    check_error((await Talk(remote(peer, timeout=0.2)).say("wait"))[-1], "has not changed for 0.2 s")
     assert peer.agent.cancelled
 
 
@@ -238,8 +241,20 @@ async def test_a_server_that_can_not_be_reached_is_an_error() -> None:
         raise httpx.ConnectError("refused")
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as http:
-        with pytest.raises(A2AClientError, match=r"A2A request failed: .*refused"):
-            await Talk(RemoteA2aAgent("desk", card(), httpx_client=http)).say("hello")
+        desk = RemoteA2aAgent("desk", card(), httpx_client=http)
+        check_error((await Talk(desk).say("hello"))[-1], r"A2A request failed: .*refused")
+
+        after = LlmAgent(name="after", model=ScriptedModel(["I answer for the desk."]))
+        events = await Talk(SequentialAgent(name="both", sub_agents=[desk, after])).say("hello")
+        assert [event.author for event in events if event.author != "both"] == ["desk", "after"], (
+            "as in ADK, the next agent runs"
+        )
+
+        desk = RemoteA2aAgent("desk", card(), httpx_client=http)
+        model = ScriptedModel([FunctionCall(name="desk", args={"request": "hello"}), "The desk is closed."])
+        events = await Talk(LlmAgent(name="a", model=model, tools=[AgentTool(desk)])).say("hello")
+        [response] = [response for event in events for response in event.get_function_responses()]
+        assert "refused" in (response.response or {})["error"]
 
 
 async def test_a_stopped_run_cancels_the_task() -> None:
@@ -312,15 +327,15 @@ async def test_a_card_of_an_older_version(source: str, version: str | None) -> N
 @pytest.mark.parametrize("version", ["0.1", "0.1.9"])
 async def test_a_card_of_a_version_that_is_too_old_is_refused_by_its_name(version: str) -> None:
     agent = remote(Peer(), agent_card={**OLD_CARD, "protocolVersion": version})
-    with pytest.raises(A2AClientError, match=rf"JSONRPC {version};.*from version 0\.2 on"):
-        await Talk(agent).say("hello")
+    [end] = await Talk(agent).say("hello")
+    check_error(end, rf"JSONRPC {version};.*from version 0\.2 on")
 
 
 async def test_a_server_without_a_card_is_named_once() -> None:
     peer = Peer()
     peer.app.router.routes[:] = without_card(peer)
-    with pytest.raises(AgentCardResolutionError, match=r"agent-card\.json.*404"):
-        await Talk(remote(peer, agent_card=URL)).say("hello")
+    [end] = await Talk(remote(peer, agent_card=URL)).say("hello")
+    check_error(end, r"agent-card\.json.*404", code="AgentCardResolutionError")
 
 
 @pytest.mark.parametrize(
@@ -335,8 +350,9 @@ async def test_a_server_without_a_card_is_named_once() -> None:
     ],
 )
 async def test_a_card_that_can_not_be_used(source: str, served: Any, reason: str) -> None:
-    with pytest.raises(AgentCardResolutionError, match=reason):
-        await Talk(remote(Peer(served), agent_card=source)).say("hello")
+    talk = Talk(remote(Peer(served), agent_card=source))
+    [end] = await talk.say("hello")
+    check_error(end, reason, code="AgentCardResolutionError")
 
 
 @pytest.mark.parametrize(

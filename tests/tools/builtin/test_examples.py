@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.errors import AgentConfigError
+from greenroom.records import wire
 from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.examples import BaseExampleProvider, Example, ExampleTool
@@ -83,3 +87,22 @@ async def test_a_message_without_text_gets_no_examples(examples: list[Example] |
     picture = said("user", Part(inline_data=Blob(data=b"x", mime_type="image/png")))
     assert await block(ExampleTool(examples), picture) is None
     assert not isinstance(examples, Provider) or examples.queries == []
+
+
+async def test_examples_may_be_maps() -> None:
+    content = {"role": "user", "parts": [{"text": "2+2?"}]}
+    add = {"name": "add", "args": {"a": 2, "b": 2}}
+    call = {"role": "model", "parts": [{"function_call": add}]}
+    record = Example(input=wire.from_plain(content, Content), output=[wire.from_plain(call, Content)])
+    for given in (
+        {"input": content, "output": [call]},
+        {"input": record.input, "output": record.output},
+        {"input": content, "output": [{"role": "model", "parts": [{"functionCall": add}]}]},
+    ):
+        assert ExampleTool([given, record]).examples == [record, record]
+
+
+@pytest.mark.parametrize("given", [{}, {"input": "2+2?", "output": []}, {"input": {"parts": [5]}, "output": []}, 5])
+def test_examples_that_are_none_are_refused(given: Any) -> None:
+    with pytest.raises(AgentConfigError, match="An example of ExampleTool is not valid"):
+        ExampleTool([given])

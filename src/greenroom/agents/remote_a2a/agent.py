@@ -152,6 +152,8 @@ class RemoteA2aAgent(BaseAgent):
                 async with aclosing(exchange.run(reached.to_follow if reached is not None else None)) as events:
                     async for event in events:
                         yield event
+        except A2AClientError as error:  # before the message was sent
+            yield _with_error(ctx.new_event(), error)
         finally:
             if http is not self._httpx:
                 await http.aclose()
@@ -235,8 +237,7 @@ class _Exchange:
         except A2AClientError as error:
             failed = self._event(None)
             failed.custom_metadata = {**(failed.custom_metadata or {}), ERROR: error.reason, REQUEST: self._request}
-            yield failed
-            raise
+            yield _with_error(failed, error)
         finally:
             if not is_abandoned:
                 await remote.cancel()
@@ -390,6 +391,13 @@ class _Exchange:
             if interceptor.after_request is not None and shown is not None:
                 shown = await interceptor.after_request(self._ctx, payload, shown)
         return shown
+
+
+def _with_error(event: Event, error: A2AClientError) -> Event:
+    """The agent's last event. As in ADK, the run continues with the next agent, if there is one."""
+    event.error_code = error.code
+    event.error_message = error.detail
+    return event
 
 
 def _long_running_ids(parts: Sequence[Any]) -> set[str]:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, Record
@@ -79,12 +80,25 @@ def _argument(value: Any) -> str:
     return f"'{escaped}'"
 
 
+def _example(given: Example | JsonObject) -> Example:
+    if isinstance(given, Example):
+        return given
+    try:
+        return wire.from_plain(given, Example)
+    except InvalidRequest as error:
+        raise AgentConfigError(f"An example of ExampleTool is not valid: {error.detail}") from None
+
+
 class ExampleTool(BaseTool):
     """Only for messages with text, by which a provider chooses its examples."""
 
-    def __init__(self, examples: Sequence[Example] | BaseExampleProvider) -> None:
+    def __init__(self, examples: Sequence[Example | JsonObject] | BaseExampleProvider) -> None:
+        """examples: maps have `input` and `output`, contents as in JSON. Raises AgentConfigError for other maps."""
         super().__init__(name="example_tool", description="Shows the model examples of good answers.")
-        self.examples = examples
+        if isinstance(examples, BaseExampleProvider):
+            self.examples: Sequence[Example] | BaseExampleProvider = examples
+        else:
+            self.examples = [_example(example) for example in examples]
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         query = tool_context.user_content.text().strip() if tool_context.user_content is not None else ""
