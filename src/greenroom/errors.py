@@ -172,6 +172,7 @@ class AppNotFound(NotFound):
         apps = f" Known apps: {', '.join(known)}." if known else ""
         super().__init__(f"App not found: {app_name!r}.{apps}")
         self.app_name = app_name
+        self.known = known or []
 
 
 class SessionNotFound(NotFound, SessionError, ValueError):

@@ -18,6 +18,7 @@ from greenroom.apps.loader import AppLoader, StaticAppLoader
 from greenroom.errors import AppLoadError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
+from tests.file_system_calls import file_system_calls
 from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve
 from tests.server.serving import Serving
@@ -199,3 +200,48 @@ async def test_the_root_leads_to_the_web_page(server: Serving) -> None:
     for path in ("/", "/dev-ui", "/?app=echo"):
         reply = await server.client.get(path)
         assert (reply.status_code, reply.headers["location"]) == (307, "/dev-ui/")
+
+
+_AGENT = """
+from greenroom import LlmAgent
+root_agent = LlmAgent(name="agent", model="scripted")
+"""
+
+
+@pytest.mark.parametrize("count", [1, 40])
+async def test_creating_a_session_reads_no_folder(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    loader = _loader_of_folders(tmp_path, count)
+    server = await serve(services={"app_loader": loader})
+    with file_system_calls(monkeypatch) as calls:
+        assert (await server.client.post("/apps/app_0/users/ann/sessions")).status_code == 200
+        assert (await server.client.post("/apps/app_0/users/ann/sessions/s-1")).status_code == 200
+    assert calls == []
+
+
+async def test_an_unknown_app_is_looked_for_off_the_event_loop(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = _loader_of_folders(tmp_path, 40)
+    server = await serve(services={"app_loader": loader})
+    with file_system_calls(monkeypatch) as calls:
+        reply = await server.client.post("/apps/nowhere/users/ann/sessions")
+    assert (reply.status_code, "app_39" in reply.json()["detail"]) == (404, True)
+    assert [(call.name, call.is_on_this_thread) for call in calls if "nowhere" in call.path] == [("os.stat", False)]
+    assert not [call for call in calls if call.is_on_this_thread]
+
+    (tmp_path / "nowhere").mkdir()
+    (tmp_path / "nowhere" / "agent.py").write_text(_AGENT)
+    with file_system_calls(monkeypatch) as calls:
+        assert (await server.client.post("/apps/nowhere/users/ann/sessions")).status_code == 200
+        assert "nowhere" in (await server.client.get("/list-apps")).json()
+    assert calls
+    assert not [call for call in calls if call.is_on_this_thread]
+
+
+def _loader_of_folders(folder: Path, count: int) -> DirectoryAppLoader:
+    for number in range(count):
+        (folder / f"app_{number}").mkdir()
+        (folder / f"app_{number}" / "agent.py").write_text(_AGENT)
+    return DirectoryAppLoader(folder)

@@ -192,7 +192,7 @@ async def test_anothers_run_is_as_good_as_absent(state: ServerState) -> None:
 
 async def test_apps_out_of_reach_are_not_named(state: ServerState) -> None:
     limited = a_call(state, who("bob", "run", apps={"echo", "gone"}), "run")
-    assert limited.apps.list_apps() == ["echo"]
+    assert await limited.apps.list_apps() == ["echo"]
     assert (await limited.apps.load("echo")).name == "echo"
     for name in ("other", "nowhere"):
         with pytest.raises(Forbidden):

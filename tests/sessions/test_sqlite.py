@@ -520,8 +520,8 @@ async def test_listing_and_deleting_cost_the_same_whatever_the_file_holds(
             await service.delete_session(app_name="a", user_id="u", session_id="s")
             costs.append(work.instructions)
         with contextlib.closing(sqlite3.connect(service.path)) as connection:
-            assert any("FROM events" in one for one in work.statements)
-            assert not [scan for one in work.statements for scan in scans(connection, one, ("events", "sessions"))]
+            assert any("FROM events" in one.text for one in work.statements)
+            assert scans(connection, work.statements, ("events", "sessions")) == []
         await service.close()
     # One look at each event since the listing was updated, at most so many; a few instructions per look.
     assert costs[1] - costs[0] < 60 * _EVENTS_PER_LISTING_UPDATE, costs

@@ -107,6 +107,9 @@ class BuiltOutputLoader(AppLoader):
     def list_apps(self) -> list[str]:
         return sorted(self._sources)
 
+    async def has_app(self, app_name: str) -> bool:
+        return app_name in self._sources
+
     def load(self, app_name: str) -> App:
         """Runs the app's own code the first time. Raises AppLoadError for an archive that can't be read, too."""
         source = self._sources.get(app_name)

@@ -51,6 +51,11 @@ class _Loaded(NamedTuple):
     files: frozenset[Path]
 
 
+class _Listing(NamedTuple):
+    names: frozenset[str]
+    listed_at: float
+
+
 class _Failure(NamedTuple):
     error: AppLoadError
     culprit: Path | None
@@ -102,11 +107,41 @@ class DirectoryAppLoader(AppLoader):
         self._apps: dict[str, _Loaded] = {}
         self._failures: dict[str, _Failure] = {}
         self._changes = Changes(self.agents_dir)
+        if self._single is not None:
+            self._listing = _Listing(frozenset([self._single]), float("inf"))
+        else:
+            self._listing = _Listing(frozenset(), float("-inf"))
 
     def list_apps(self) -> list[str]:
         if self._single is not None:
             return [self._single]
-        return sorted(find_apps(self.agents_dir, levels=self._levels))
+        started = self._clock()
+        names = sorted(find_apps(self.agents_dir, levels=self._levels))
+        self._listing = _Listing(frozenset(names), started)
+        return names
+
+    async def list_apps_async(self, *, max_age_seconds: float = 0.0) -> list[str]:
+        """As `list_apps`, in a thread. hot_reload keeps the names in memory up to date."""
+        listing = self._listing
+        if self._clock() - listing.listed_at <= max_age_seconds:
+            return sorted(listing.names)
+        return await _IMPORTS.run(self.list_apps)
+
+    async def has_app(self, app_name: str) -> bool:
+        """An app that was deleted is found until the folder is listed again, which hot_reload does."""
+        if app_name in self._apps or app_name in self._listing.names:
+            return True
+        return await _IMPORTS.run(partial(self._names_with, app_name)) is not None
+
+    def _names_with(self, app_name: str) -> list[str] | None:
+        """Names of all apps, if this is one. Reads no more than one folder for a name that is none's."""
+        try:
+            if not folder_of(self.agents_dir, app_name).is_dir():
+                return None
+        except AppNotFound:
+            return None
+        names = self.list_apps()
+        return names if app_name in names else None
 
     def load(self, app_name: str) -> App:
         """Runs the app's own code the first time, which may take seconds."""
@@ -116,9 +151,9 @@ class DirectoryAppLoader(AppLoader):
         with self._loading:
             loaded = self._apps.get(app_name)
             if loaded is None:
-                names = self.list_apps()
-                if app_name not in names:
-                    raise AppNotFound(app_name, names)
+                names = self._names_with(app_name)
+                if names is None:
+                    raise AppNotFound(app_name, sorted(self._listing.names) or self.list_apps())
                 self._refuse_known_failure(app_name)
                 self._start_watching()
                 loaded = self._try(app_name, names)

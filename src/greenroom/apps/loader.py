@@ -18,6 +18,14 @@ class AppLoader(ABC):
     def list_apps(self) -> list[str]:
         """Names of all apps, sorted, those that can't be loaded included."""
 
+    async def list_apps_async(self, *, max_age_seconds: float = 0.0) -> list[str]:
+        """As `list_apps`, for event loops: folders are read elsewhere. max_age_seconds: of names from memory."""
+        return self.list_apps()
+
+    async def has_app(self, app_name: str) -> bool:
+        """Whether there is this app. Known apps are found in memory, however many there are."""
+        return app_name in self.list_apps()
+
     @abstractmethod
     def load(self, app_name: str) -> App:
         """The app, the same object as long as its source is unchanged.
@@ -88,6 +96,9 @@ class StaticAppLoader(AppLoader):
 
     def list_apps(self) -> list[str]:
         return sorted(self._apps)
+
+    async def has_app(self, app_name: str) -> bool:
+        return app_name in self._apps
 
     def load(self, app_name: str) -> App:
         try:

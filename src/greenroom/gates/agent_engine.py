@@ -240,11 +240,11 @@ async def query(context: RequestContext) -> AnyReply:
         raise _unknown(context)
     kind, method = _METHODS[name]
     given = wire.from_plain(context.body.input or {}, kind)
-    return Reply(value={"output": await method(_Call(context, context.default_app()), given)})
+    return Reply(value={"output": await method(_Call(context, await context.default_app()), given)})
 
 
 async def stream_query(context: RequestContext) -> AnyReply:
-    call, name = _Call(context, context.default_app()), _method(context)
+    call, name = _Call(context, await context.default_app()), _method(context)
     given: JsonObject = context.body.input or {}
     if name == "stream_query":
         return await _stream_message(call, wire.from_plain(given, MessageInput))

@@ -132,7 +132,7 @@ async def _deliver(
     context: RequestContext, delivery: JsonObject, payload: JsonObject, *, sender: str | None, default: str
 ) -> AnyReply:
     app_name, identity = context.path["app_name"], context.identity
-    context.apps.check_exists(app_name)
+    await context.apps.check_exists(app_name)
     user_id = str(sender or "").strip().strip("/").replace("/", "--") or default
     if not identity.acts_for(app_name, user_id):
         user_id = identity.subject

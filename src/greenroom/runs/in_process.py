@@ -246,7 +246,7 @@ class InProcessRunEngine(RunEngine):
 
     async def delete_expired_sessions(self) -> int:
         count = 0
-        for name in self.apps.list_apps():
+        for name in await self.apps.list_apps_async():
             try:
                 ttl_seconds = (await self.apps.load_async(name)).session_ttl_seconds
             except GreenroomError:

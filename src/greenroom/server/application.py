@@ -195,7 +195,7 @@ class GreenroomApp:
         apps, default_app = self._server.apps, self._server.default_app
         logging.getLogger().addHandler(self._server.logs)
         await asyncio.to_thread(apps.preload)
-        if default_app is not None and default_app not in (names := apps.list_apps()):
+        if default_app is not None and default_app not in (names := await apps.list_apps_async()):
             _log.warning("the default app is %r, but the apps are: %s", default_app, ", ".join(names) or "none")
         self._expiry = asyncio.create_task(self._delete_expired_sessions())
         resumed = await self.engine.recover()

@@ -172,7 +172,7 @@ class EndpointApp:
         headers = decode_headers(scope)
         path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
         if path.get("app_name") == "":  # the path names none
-            path["app_name"] = server.default_app_for(identity)
+            path["app_name"] = await server.default_app_for(identity)
         if authenticator is not None and "app_name" in path and endpoint.access != "open":
             identity.check_reach(path["app_name"], path.get("user_id", identity.subject))
         body: Any = None

@@ -132,7 +132,7 @@ class ServerState:
     rate: RequestRate | None = None
     default_app: str | None = None
 
-    def default_app_for(self, identity: Identity) -> str:
+    async def default_app_for(self, identity: Identity) -> str:
         """The app of a request that names none: the configured one, else the only one that the caller may access.
 
         Raises AppNotNamed, and Forbidden (without the app's name) if the caller may not access the default.
@@ -141,7 +141,8 @@ class ServerState:
             if not identity.reaches(self.default_app):
                 raise Forbidden("These credentials don't reach the default app")
             return self.default_app
-        reached = [name for name in self.apps.list_apps() if identity.reaches(name)]
+        names = await self.apps.list_apps_async(max_age_seconds=1.0)
+        reached = [name for name in names if identity.reaches(name)]
         if len(reached) != 1:
             raise AppNotNamed(len(reached))
         return reached[0]
@@ -199,18 +200,18 @@ class RequestContext:
         authenticator = self._server.authenticator
         return EVERYBODY if authenticator is None else await authenticator.identify_by(credentials)
 
-    def default_app(self) -> str:
+    async def default_app(self) -> str:
         """The app of a request that names none. Raises AppNotNamed, Forbidden."""
-        return self._server.default_app_for(self._permissions.identity)
+        return await self._server.default_app_for(self._permissions.identity)
 
     @property
     def apps(self) -> AuthorizedApps:
         return AuthorizedApps(self._server.apps, self._permissions.identity)
 
-    def check_app(self) -> None:
+    async def check_app(self) -> None:
         """Raises AppNotFound for an app that isn't served, unless a setting allows it."""
         if not self._server.settings.allow_unknown_apps:
-            self.apps.check_exists(self.path["app_name"])
+            await self.apps.check_exists(self.path["app_name"])
 
     @property
     def session_key(self) -> SessionKey:

@@ -5,10 +5,12 @@ Instructions are never in a card, only descriptions.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from greenroom.agents.agent import BaseAgent
@@ -180,19 +182,23 @@ async def card_of(context: RequestContext) -> a2a.AgentCard:
     built.CopyFrom(await _built(app, capabilities, with_auth=with_auth))
     for interface in built.supported_interfaces:
         interface.url = f"{origin_of(context.headers)}/a2a/{name}"
-    file = folder / "agent.json" if folder is not None else None
     if context.settings.a2a_grpc is not None:
         interface = a2a.AgentInterface(protocol_binding="GRPC", protocol_version="1.0", tenant=name)
         interface.url = _grpc_address(context.settings.a2a_grpc, context.headers.get("host", "localhost"))
         built.supported_interfaces.append(interface)
-    if file is None or not file.is_file():
+    data = None if folder is None else await asyncio.to_thread(_read, folder / "agent.json")
+    if data is None:
         return built
-    given = parse_agent_card(json.loads(file.read_bytes()))
+    given = parse_agent_card(json.loads(data))
     if not given.capabilities.ByteSize():
         given.capabilities.CopyFrom(capabilities)
     if not given.supported_interfaces:
         given.supported_interfaces.extend(built.supported_interfaces)
     return given
+
+
+def _read(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
 
 
 def _grpc_address(address: str, host: str) -> str:

@@ -128,7 +128,7 @@ def _rest_handler(method: str, path: str) -> Handler:
 async def _dispatch(context: RequestContext, method: str, path: str, endpoint: SdkEndpoint) -> AnyReply:
     """Raises what HTTP has a status for: refused access, limits, a server that stops."""
     body, decoded = await _body(context) if method == "POST" else (b"", None)
-    context.apps.check_exists(context.path["app_name"])
+    await context.apps.check_exists(context.path["app_name"])
     wrap = _wrap_of(path, decoded)
     call = Call(context, card_of, is_followed=wrap is None)
     try:

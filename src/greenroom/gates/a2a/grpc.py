@@ -126,7 +126,7 @@ class _Service(GrpcHandler):
         scope = {"type": "http", "headers": given, "query_string": b"", "client": (peer, 0)}
         try:
             identity = await server.admit(scope, access)
-            app_name = getattr(request, "tenant", "") or server.default_app_for(identity)
+            app_name = getattr(request, "tenant", "") or await server.default_app_for(identity)
             _check_items(request, server.settings.limits.request_items)
             opened = RequestContext(
                 server=server,
@@ -138,7 +138,7 @@ class _Service(GrpcHandler):
                 body=None,
                 receive=_receive,
             )
-            opened.apps.check_exists(app_name)
+            await opened.apps.check_exists(app_name)
         except GreenroomError as error:
             await _abort(context, error)
         call = Call(opened, card_of)

@@ -96,7 +96,7 @@ async def _answer(method: str, context: RequestContext) -> AnyReply:
         raise Unavailable("The server is stopping")
     (manager, _), limits = _open[id(context.settings)], context.settings.limits
     if "app_name" in context.path:
-        context.apps.check_exists(context.path["app_name"])
+        await context.apps.check_exists(context.path["app_name"])
     body = b""
     if method == "POST":
         body = await read_body(context.receive, context.headers, limit_bytes=context.settings.max_body_bytes)

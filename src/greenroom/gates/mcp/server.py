@@ -75,7 +75,7 @@ Find = Callable[[Context], tuple[RequestContext, str | None]]
 def mcp_server(find: Find) -> Server[Any]:
     async def list_tools(ctx: Context, _: Any) -> types.ListToolsResult:
         context, named = find(ctx)
-        names = [named] if named is not None else context.apps.list_apps()
+        names = [named] if named is not None else await context.apps.list_apps()
         return types.ListToolsResult(tools=[await _tool(context, name) for name in names])
 
     async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> Any:
@@ -89,7 +89,7 @@ def mcp_server(find: Find) -> Server[Any]:
 
     async def list_resources(ctx: Context, params: Any) -> types.ListResourcesResult:
         context, named = find(ctx)
-        names = [named] if named is not None else context.apps.list_apps()
+        names = [named] if named is not None else await context.apps.list_apps()
         try:
             app_name, page, following = await _sessions(context, names, params and params.cursor)
         except CallerError as error:

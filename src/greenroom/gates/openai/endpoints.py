@@ -25,11 +25,12 @@ from greenroom.server.request_context import RequestContext
 
 
 async def list_models(context: RequestContext) -> AnyReply:
-    return Reply(value={"object": "list", "data": [_model(name) for name in context.apps.list_apps()]})
+    names = await context.apps.list_apps()
+    return Reply(value={"object": "list", "data": [_model(name) for name in names]})
 
 
 async def get_model(context: RequestContext) -> AnyReply:
-    context.apps.check_exists(context.path["model"])
+    await context.apps.check_exists(context.path["model"])
     return Reply(value=_model(context.path["model"]))
 
 

@@ -7,6 +7,7 @@ alone, so another user's run is reported as not found.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -254,21 +255,23 @@ class AuthorizedApps:
         self._apps = apps
         self._identity = identity
 
-    def list_apps(self) -> list[str]:
-        return [name for name in self._apps.list_apps() if self._identity.reaches(name)]
+    async def list_apps(self, *, max_age_seconds: float = 0.0) -> list[str]:
+        """max_age_seconds: of names from memory."""
+        names = await self._apps.list_apps_async(max_age_seconds=max_age_seconds)
+        return [name for name in names if self._identity.reaches(name)]
 
     async def load(self, app_name: str) -> App:
         self._identity.check_app(app_name)
         try:
             return await self._apps.load_async(app_name)
-        except AppNotFound:
-            raise AppNotFound(app_name, self.list_apps()) from None
+        except AppNotFound as error:
+            raise AppNotFound(app_name, [name for name in error.known if self._identity.reaches(name)]) from None
 
-    def check_exists(self, app_name: str) -> None:
+    async def check_exists(self, app_name: str) -> None:
         """Raises Forbidden, AppNotFound."""
         self._identity.check_app(app_name)
-        if app_name not in (names := self.list_apps()):
-            raise AppNotFound(app_name, names)
+        if not await self._apps.has_app(app_name):
+            raise AppNotFound(app_name, await self.list_apps(max_age_seconds=1.0))
 
     def problems(self) -> Mapping[str, AppLoadError]:
         return {name: error for name, error in self._apps.problems().items() if self._identity.reaches(name)}
@@ -288,6 +291,6 @@ class AuthorizedApps:
         self._identity.check_app(app_name)
         return AgentFiles(self._apps, app_name)
 
-    def readme(self, app_name: str) -> str | None:
+    async def readme(self, app_name: str) -> str | None:
         self._identity.check_app(app_name)
-        return self._apps.readme(app_name)
+        return await asyncio.to_thread(self._apps.readme, app_name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.describe import can_be_live, describe, missing_for_models
 from greenroom.errors import CallerError, GreenroomError
@@ -14,7 +16,7 @@ PAGE_LIMIT = 1000
 
 
 async def list_apps(context: RequestContext) -> AnyReply:
-    names = context.apps.list_apps()
+    names = await context.apps.list_apps()
     if not context.query["detailed"]:
         return Reply(value=names)
     return Reply(value=ListAppsResponse(apps=[await _summary(context.apps, name) for name in names]))
@@ -45,7 +47,8 @@ async def _summary(apps: AuthorizedApps, name: str) -> AppInfo:
     try:
         app = await apps.load(name)
     except GreenroomError as error:
-        return AppInfo(name=name, language=apps.language(name), error=error.detail)
+        language = await asyncio.to_thread(apps.language, name)
+        return AppInfo(name=name, language=language, error=error.detail)
     problem = apps.problems().get(name)
     return AppInfo(
         name=name,

@@ -32,7 +32,7 @@ async def list_artifacts(context: RequestContext) -> AnyReply:
 
 
 async def save_artifact(context: RequestContext) -> AnyReply:
-    context.check_app()
+    await context.check_app()
     body: SaveArtifactRequest = context.body
     if all(getattr(body.artifact, kind) is None for kind in _STORED_KINDS):
         raise CallerError("Not supported artifact type.")
@@ -42,7 +42,7 @@ async def save_artifact(context: RequestContext) -> AnyReply:
 
 
 async def upload_artifact(context: RequestContext) -> AnyReply:
-    context.check_app()
+    await context.check_app()
     check_is_plain(context.headers)
     announced, limit = context.headers.get("content-length", ""), context.settings.limits.artifact_bytes
     if announced.isdigit() and int(announced) > limit:

@@ -41,7 +41,7 @@ async def app_tree(context: RequestContext) -> AnyReply:
     tree: JsonObject = {"name": app.name, "root_agent": await _agent(app.root_agent)}
     if app.plugins:
         tree["plugins"] = [{"name": plugin.name} for plugin in app.plugins]
-    readme = context.apps.readme(name)
+    readme = await context.apps.readme(name)
     if readme is not None:
         tree["readme"] = readme
     return Reply(value=tree)
@@ -104,7 +104,7 @@ async def _agent(agent: BaseAgent) -> JsonObject:
 
 async def app_logs(context: RequestContext) -> AnyReply:
     """Lines of an app's log: the newest ones, or a stream that continues with new ones."""
-    context.apps.check_exists(context.path["app_name"])
+    await context.apps.check_exists(context.path["app_name"])
     after, limit = last_seen(context) or 0, min(context.query["limit"] or MAX_LINES, MAX_LINES)
     if wants_stream(context):
         return StreamReply(pieces=_follow_logs(context, after, limit), close=lambda: None)

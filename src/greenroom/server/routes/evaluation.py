@@ -104,10 +104,10 @@ class SessionTestReply(Record, kw_only=True):
     file: str | None = None
 
 
-def _app(context: RequestContext) -> str:
+async def _app(context: RequestContext) -> str:
     """Raises Forbidden, AppNotFound."""
     name = context.path["app_name"]
-    context.apps.check_exists(name)
+    await context.apps.check_exists(name)
     return name
 
 
@@ -123,7 +123,7 @@ def _files(context: RequestContext) -> EvalFiles:
 
 async def _names(context: RequestContext, list_names: Callable[[EvalFiles, str], Awaitable[list[str]]]) -> list[str]:
     """Empty for an app that is not in a folder."""
-    app = _app(context)
+    app = await _app(context)
     return [] if context.apps.folder(app) is None else await list_names(_files(context), app)
 
 
@@ -137,24 +137,24 @@ async def list_eval_set_ids(context: RequestContext) -> AnyReply:
 
 async def create_eval_set(context: RequestContext) -> AnyReply:
     body: CreateEvalSetRequest = context.body
-    return Reply(value=await _files(context).create_set(_app(context), body.eval_set))
+    return Reply(value=await _files(context).create_set(await _app(context), body.eval_set))
 
 
 async def create_empty_eval_set(context: RequestContext) -> None:
-    await _files(context).create_set(_app(context), EvalSet(eval_set_id=context.path["eval_set_id"]))
+    await _files(context).create_set(await _app(context), EvalSet(eval_set_id=context.path["eval_set_id"]))
 
 
 async def get_eval_set(context: RequestContext) -> AnyReply:
-    return Reply(value=await _files(context).get_set(_app(context), context.path["eval_set_id"]))
+    return Reply(value=await _files(context).get_set(await _app(context), context.path["eval_set_id"]))
 
 
 async def delete_eval_set(context: RequestContext) -> None:
-    await _files(context).delete_set(_app(context), context.path["eval_set_id"])
+    await _files(context).delete_set(await _app(context), context.path["eval_set_id"])
 
 
 async def list_cases(context: RequestContext) -> AnyReply:
     """ADK answers 400 for a set that is not there."""
-    app = _app(context)
+    app = await _app(context)
     try:
         eval_set = await _files(context).get_set(app, context.path["eval_set_id"])
     except NotFound as error:
@@ -163,7 +163,7 @@ async def list_cases(context: RequestContext) -> AnyReply:
 
 
 async def add_session(context: RequestContext) -> None:
-    app, files, body = _app(context), _files(context), context.body
+    app, files, body = await _app(context), _files(context), context.body
     await files.get_set(app, context.path["eval_set_id"])
     key = SessionKey(app, body.user_id, body.session_id)
     session = await context.find_session(key)
@@ -171,7 +171,7 @@ async def add_session(context: RequestContext) -> None:
 
 
 async def get_case(context: RequestContext) -> AnyReply:
-    case = await _files(context).get_case(_app(context), context.path["eval_set_id"], context.path["eval_id"])
+    case = await _files(context).get_case(await _app(context), context.path["eval_set_id"], context.path["eval_id"])
     return Reply(value=case)
 
 
@@ -179,11 +179,11 @@ async def replace_case(context: RequestContext) -> None:
     case: EvalCase = context.body
     if case.eval_id != context.path["eval_id"]:
         raise CallerError(f"The body is of the case {case.eval_id[:100]!r}, the path of {context.path['eval_id']!r}")
-    await _files(context).replace_case(_app(context), context.path["eval_set_id"], case)
+    await _files(context).replace_case(await _app(context), context.path["eval_set_id"], case)
 
 
 async def delete_case(context: RequestContext) -> None:
-    await _files(context).delete_case(_app(context), context.path["eval_set_id"], context.path["eval_id"])
+    await _files(context).delete_case(await _app(context), context.path["eval_set_id"], context.path["eval_id"])
 
 
 async def list_eval_results(context: RequestContext) -> AnyReply:
@@ -195,13 +195,13 @@ async def list_eval_result_ids(context: RequestContext) -> AnyReply:
 
 
 async def get_eval_result(context: RequestContext) -> AnyReply:
-    return Reply(value=await _files(context).get_result(_app(context), context.path["eval_result_id"]))
+    return Reply(value=await _files(context).get_result(await _app(context), context.path["eval_result_id"]))
 
 
 async def list_metrics(context: RequestContext) -> AnyReply:
     from greenroom.evaluation.metrics.by_name import metric_infos
 
-    _app(context)
+    await _app(context)
     return Reply(value=ListMetricsInfoResponse(metrics_info=metric_infos()))
 
 
@@ -222,7 +222,7 @@ async def _evaluation(context: RequestContext) -> Evaluation:
     from greenroom.evaluation.run import DEFAULT_USER, AgentUnderTest, Evaluation, app_details
     from greenroom.evaluation.simulation import user_simulator
 
-    app_name, body = _app(context), context.body
+    app_name, body = await _app(context), context.body
     app = await context.apps.load(app_name)
     if body.live_model_config is not None:
         raise NotOffered("Evaluation of live runs is not supported")
@@ -319,22 +319,22 @@ async def list_tests(context: RequestContext) -> AnyReply:
 
 
 async def get_test(context: RequestContext) -> AnyReply:
-    return Reply(value=await _files(context).get_test(_app(context), context.path["test_name"]))
+    return Reply(value=await _files(context).get_test(await _app(context), context.path["test_name"]))
 
 
 async def save_test(context: RequestContext) -> AnyReply:
-    file = await _files(context).save_test(_app(context), context.path["test_name"], context.body.session_data)
+    file = await _files(context).save_test(await _app(context), context.path["test_name"], context.body.session_data)
     return Reply(value=SessionTestReply(status="success", file=file))
 
 
 async def delete_test(context: RequestContext) -> AnyReply:
-    await _files(context).delete_test(_app(context), context.path["test_name"])
+    await _files(context).delete_test(await _app(context), context.path["test_name"])
     return Reply(value=SessionTestReply(status="success"))
 
 
 async def _wanted_tests(context: RequestContext) -> dict[str, Session]:
     """The one that the query names, or all, by name."""
-    files, app = _files(context), _app(context)
+    files, app = _files(context), await _app(context)
     name: str | None = context.query["test_name"]
     return {one: await files.get_test(app, one) for one in ([name] if name else await files.list_tests(app))}
 
@@ -369,7 +369,7 @@ async def _rebuild(context: RequestContext) -> None:
     from greenroom.evaluation.recorded_case import spec_of, with_open_calls  # with YAML, which takes 10 ms
     from greenroom.evaluation.run import DEFAULT_USER, SESSION_PREFIX
 
-    app_name = _app(context)
+    app_name = await _app(context)
     tests = await _wanted_tests(context)
     await context.apps.load(app_name)
     for name, then in tests.items():

@@ -41,7 +41,7 @@ _CAMEL = {re.sub(r"_(\w)", lambda m: m[1].upper(), name): name for name in LiveR
 async def run_live(context: RequestContext) -> AnyReply:
     """Receives LiveRequests in text frames and audio in binary frames; sends events in text frames."""
     query = context.query
-    app_name = query["app_name"] or context.default_app()
+    app_name = query["app_name"] or await context.default_app()
     for name in ("user_id", "session_id"):
         if not query[name]:
             raise InvalidRequest(f"{name} is missing", location=("query", name), kind="missing")

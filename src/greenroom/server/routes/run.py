@@ -57,7 +57,7 @@ class EventPage(Record, kw_only=True, omit_defaults=False):
 
 async def run(context: RequestContext) -> AnyReply:
     """Waits for the run to end, and returns its events as a JSON array, without internal ones."""
-    request = _run_request(context)
+    request = await _run_request(context)
     request.streaming = False
     started, attachment = await _start(context, request)
     try:
@@ -75,7 +75,7 @@ async def run(context: RequestContext) -> AnyReply:
 
 async def run_sse(context: RequestContext) -> AnyReply:
     """Streams the run's events in ADK's format, without internal ones."""
-    request = _run_request(context)
+    request = await _run_request(context)
     started, attachment = await _start(context, request)
     cancel = when_client_leaves(context, started.id, request.on_disconnect)
     return _stream(context, attachment, run_id=started.id, when_client_leaves=cancel, for_adk=True)
@@ -213,10 +213,10 @@ async def _start(context: RequestContext, request: AgentRunRequest) -> tuple[Run
     return started, attachment
 
 
-def _run_request(context: RequestContext) -> AgentRunRequest:
+async def _run_request(context: RequestContext) -> AgentRunRequest:
     request: AgentRunRequest = context.body
     if not request.app_name:
-        request.app_name = context.default_app()
+        request.app_name = await context.default_app()
     check_is_of_one_kind(request.new_message)
     _check(request)
     return request

@@ -66,7 +66,7 @@ class ForkSessionRequest(Record, kw_only=True):
 
 
 async def create_session(context: RequestContext) -> AnyReply:
-    context.check_app()
+    await context.check_app()
     body: CreateSessionRequest = context.body or CreateSessionRequest()
     if body.options:
         raise CallerError("This session store takes no options")
@@ -94,7 +94,7 @@ def imported_events(events: Iterable[Event], most: int | None) -> list[Event]:
 
 async def create_session_with_id(context: RequestContext) -> AnyReply:
     """The body is the state, or has the single key `state`, as ADK for Java sends it."""
-    context.check_app()
+    await context.check_app()
     state: JsonObject = context.body or {}
     inner: JsonObject | None = state["state"] if len(state) == 1 and isinstance(state.get("state"), dict) else None
     session = await context.sessions.create_session(**context.session_names, state=state if inner is None else inner)
