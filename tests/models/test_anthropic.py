@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from google.oauth2.credentials import Credentials
 from starlette.requests import Request
+from starlette.responses import Response
 
 from greenroom.errors import MessageConversionError, ModelError
 from greenroom.models.anthropic.llm import AnthropicLlm, Claude
@@ -17,6 +18,7 @@ from greenroom.records.generation import GenerateContentConfig, ThinkingConfig, 
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 from tests.models.wire.anthropic import AnthropicServer
+from tests.models.wire.server import frame
 
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "weather"}}
 FOUND = {
@@ -79,6 +81,98 @@ async def test_blocks_of_the_service_are_kept_and_sent_back(server: AnthropicSer
     sent = server.seen[-1]["messages"][1]["content"]
     assert sent == blocks
     await model.close()
+
+
+PAUSED: dict[str, Any] = {"stop_reason": "pause_turn", "stop_sequence": None}
+
+
+class PausingServer(AnthropicServer):
+    """Pauses a number of messages after their blocks, and then says the last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paused: list[list[dict[str, Any]]] = []
+
+    async def __call__(self, request: Request) -> Response:
+        is_stream = (await request.json()).get("stream")
+        if not self.paused:
+            self.raw = None
+            return await super().__call__(request)
+        parts = tuple(Part(part_metadata={"anthropic": block}) for block in self.paused.pop(0))
+        if is_stream:
+            body, _ = self.frames(parts, "STOP")
+            delta = {"type": "message_delta", "delta": PAUSED, "usage": {"output_tokens": 5}}
+            self.raw = [
+                *body,
+                frame(delta, event="message_delta"),
+                frame({"type": "message_stop"}, event="message_stop"),
+            ]
+        else:
+            self.raw = {**self.whole(parts, "STOP"), **PAUSED}
+        return await super().__call__(request)
+
+
+@pytest.fixture
+async def pausing() -> AsyncIterator[PausingServer]:
+    async with PausingServer().serving() as running:
+        yield running
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_paused_message_is_sent_back_and_continued(pausing: PausingServer, stream: bool) -> None:
+    pausing.paused = [[SEARCH], [FOUND, RUN]]
+    pausing.say(*(Part(part_metadata={"anthropic": block}) for block in (RAN, CITED)))
+    model = AnthropicLlm("claude-sonnet-5", api_key=pausing.secret, base_url=pausing.url)
+    *partials, whole = await answers(model, stream=stream, tools=[Tool(google_search={}, code_execution={})])
+    sent = [[message["content"] for message in body["messages"][1:]] for body in pausing.seen]
+    assert sent == [[], [[SEARCH]], [[SEARCH, FOUND, RUN]]]
+    assert all(body["tools"] == pausing.seen[0]["tools"] for body in pausing.seen)
+    assert whole.finish_reason == "STOP"
+    assert whole.content is not None
+    assert len(whole.content.parts or ()) == 5
+    assert whole.content.text() == "It is cold."
+    assert whole.usage_metadata is not None
+    assert (whole.usage_metadata.prompt_token_count, whole.usage_metadata.candidates_token_count) == (30, 15)
+    assert all(partial.partial for partial in partials)
+    await answers(model, UserContent("Hi"), whole.content, UserContent("Sure?"))
+    assert pausing.seen[-1]["messages"][1]["content"] == [SEARCH, FOUND, RUN, RAN, CITED]
+    await model.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_message_that_is_paused_again_and_again_is_an_error(pausing: PausingServer, stream: bool) -> None:
+    pausing.paused = [[SEARCH], [FOUND], [RUN]]
+    model = AnthropicLlm("claude-sonnet-5", api_key=pausing.secret, base_url=pausing.url)
+    model.max_continuations = 2
+    *_, whole = await answers(model, stream=stream)
+    assert len(pausing.seen) == 3
+    assert (whole.error_code, whole.error_message) == ("OTHER", "The service paused the message 3 times")
+    await model.close()
+
+
+def test_calls_of_the_services_tools_travel_with_their_results() -> None:
+    def sent(*blocks: dict[str, Any]) -> list[dict[str, Any]]:
+        parts = [Part(part_metadata={"anthropic": block}) for block in blocks]
+        made = arguments(UserContent("Hi"), Content(role="model", parts=parts), UserContent("Sure?"))
+        return [block for message in made["messages"] if message["role"] == "assistant" for block in message["content"]]
+
+    note = {"type": "text", "text": "Let me see."}
+    assert sent(note, SEARCH) == [note]
+    assert sent(FOUND, note) == [note]
+    assert sent(SEARCH, FOUND, RUN) == [SEARCH, FOUND]
+    assert sent(SEARCH) == []
+    assert sent({"type": "mcp_tool_use", "id": "m1", "name": "x", "input": {}}, note) == [note]
+
+
+def test_code_that_waits_for_a_tool_of_the_client_is_sent_without_result() -> None:
+    caller = {"caller": {"type": "code_execution_20250825", "tool_id": RUN["id"]}}
+    call = Part(function_call=FunctionCall(id="a", name="look", args={}), part_metadata={"anthropic": caller})
+    result = Part(function_response=FunctionResponse(id="a", name="look", response={"result": "seen"}))
+    begun = Part(part_metadata={"anthropic": RUN})
+    made = arguments(
+        UserContent("Hi"), Content(role="model", parts=[begun, call]), Content(role="user", parts=[result])
+    )
+    assert [block["type"] for block in made["messages"][1]["content"]] == ["server_tool_use", "tool_use"]
 
 
 def arguments(*contents: Content, model: str = "claude-opus-5", **config: Any) -> dict[str, Any]:

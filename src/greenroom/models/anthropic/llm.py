@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 
 from greenroom.errors import MissingProject
-from greenroom.models.anthropic.messages import PROVIDER, STRUCTURED_OUTPUT, message_arguments
+from greenroom.models.anthropic.messages import PROVIDER, STRUCTURED_OUTPUT, assistant_blocks, message_arguments
 from greenroom.models.by_name import CLAUDE_LOCATIONS, CLAUDE_PROJECTS
 from greenroom.models.conversion import json_text
+from greenroom.models.error_reply import not_a_reply
 from greenroom.models.model_errors import missing_variable
 from greenroom.models.provider import ProviderLlm, exchange, post
-from greenroom.models.reply import Reply, StreamedCall, finish_reason, token_usage
-from greenroom.records.answer_metadata import Citation
+from greenroom.models.reply import Reply, StreamedCall, arguments_text, finish_reason, nested, token_usage
+from greenroom.records.answer_metadata import Citation, FinishReason, GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
-from greenroom.records.content import CodeExecutionResult, ExecutableCode, Part, ToolCall, ToolResponse
+from greenroom.records.content import CodeExecutionResult, Content, ExecutableCode, Part, ToolCall, ToolResponse
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ class AnthropicLlm(ProviderLlm):
 
     extra: ClassVar[str] = "anthropic"
     package: ClassVar[str] = "anthropic"
+    max_continuations: int = 10
+    """Limit of continuing one message that the service pauses amid its own tools."""
 
     def __init__(
         self,
@@ -79,8 +83,29 @@ class AnthropicLlm(ProviderLlm):
         prompt = {name: arguments[name] for name in _PROMPT if name in arguments}
         return (await post(client, "/v1/messages/count_tokens", prompt)).get("input_tokens")
 
-    def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
-        return exchange(client, "/v1/messages", arguments, MessageReply(), stream=stream, sdk=self.package)
+    async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+        """Sends a message that the service paused back as often as it does, within the limits of a call.
+
+        Source: https://docs.anthropic.com/en/api/handling-stop-reasons (pause_turn)
+        """
+        reply = MessageReply()
+        sent: JsonObject = arguments
+        for continuations_left in range(self.max_continuations, -1, -1):
+            async with aclosing(
+                exchange(client, "/v1/messages", sent, reply, stream=stream, sdk=self.package)
+            ) as responses:
+                async for response in responses:
+                    if response.partial or not reply.is_paused:
+                        yield response
+                    elif not continuations_left:
+                        response.error_code = response.finish_reason = FinishReason.OTHER
+                        response.error_message = f"The service paused the message {self.max_continuations + 1} times"
+                        yield response
+            if not reply.is_paused:
+                return
+            blocks = assistant_blocks(Content(role="model", parts=reply.parts), model=arguments["model"])
+            sent = {**arguments, "messages": [*arguments["messages"], {"role": "assistant", "content": blocks}]}
+            reply.continue_turn()
 
 
 class Claude(AnthropicLlm):
@@ -129,11 +154,16 @@ def _variable(names: Sequence[str]) -> str | None:
 
 
 class MessageReply(Reply):
-    """A message as plain JSON, in stream events or whole."""
+    """A message as plain JSON, in stream events or whole: Anthropic's, and those of servers compatible with it.
+
+    is_paused: the service has stopped amid its own tools, and wants the message back to continue it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.is_paused = False
         self._usage: JsonObject = {}
+        self._earlier_usage: list[JsonObject] = []
         # The block that is open: as it began, and what its deltas brought.
         self._block: JsonObject = {}
         self._call: StreamedCall | None = None
@@ -141,55 +171,73 @@ class MessageReply(Reply):
         self._signature = ""
 
     def add_whole(self, message: JsonObject) -> None:
-        self.response.model_version = message.get("model")
-        for block in message["content"]:
-            kind = block["type"]
-            self._begin(block)
-            if kind in ("text", "thinking"):
-                self.add_text(block[kind], thought=kind == "thinking")
-            elif self._call is not None:
-                self.add_arguments(self._call, json_text(block["input"]))
-            self._signature = block.get("signature") or ""
-            self._end()
-        self._note_usage(message.get("usage"))
+        if message.get("content") is None and message.get("stop_reason") is None:
+            raise not_a_reply(message, missing="content")
+        for _ in self._add_message(message):
+            pass
         self._finish(message)
 
     def add(self, event: JsonObject) -> Iterator[LlmResponse]:
-        """The partial response of a stream event, if it has one."""
-        kind: str = event["type"]
-        shown = None
+        """The partial responses of a stream event."""
+        kind: str = event.get("type") or ""
         if kind == "content_block_delta":
-            shown = self._add_delta(event["delta"])
+            yield from self._add_delta(event["delta"])
         elif kind == "content_block_start":
-            shown = self._begin(event["content_block"])
+            yield from self._begin(event["content_block"])
         elif kind == "content_block_stop":
-            self._end()
+            yield from self._end()
         elif kind == "message_start":
-            self.response.model_version = event["message"].get("model")
-            self._note_usage(event["message"].get("usage"))
-        elif kind == "message_delta" and event["delta"].get("stop_reason") is not None:
+            yield from self._add_message(event["message"])
+        elif kind == "message_delta":
             self._note_usage(event.get("usage"))
-            self._finish(event["delta"])
-        if shown is not None:
-            yield shown
+            if nested(event, "delta").get("stop_reason") is not None:
+                yield from self._end()
+                self._finish(event["delta"])
+        elif kind == "message_stop":
+            yield from self._end()
+            self.is_complete = True
+        elif kind == "error" or not kind:
+            raise not_a_reply(event, missing="type")
 
-    def _add_delta(self, delta: JsonObject) -> LlmResponse | None:
-        kind = delta["type"]
-        if kind == "text_delta":
-            return self.add_text(delta["text"])
-        if kind == "thinking_delta":
-            return self.add_text(delta["thinking"], thought=True)
-        if kind == "input_json_delta":
+    def continue_turn(self) -> None:
+        """Prepares for the rest of a message that was paused."""
+        self.is_paused = False
+        self.is_complete = False
+        self._earlier_usage.append(self._usage)
+        self._usage = {}
+
+    def _add_message(self, message: JsonObject) -> Iterator[LlmResponse]:
+        """Adds a message with the blocks that it has; in a stream, most services send none with its start."""
+        self.response.model_version = message.get("model")
+        self._note_usage(message.get("usage"))
+        content: str | list[JsonObject] = message.get("content") or []
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            yield from self._begin(block)
+            yield from self._end()
+
+    def _add_delta(self, delta: JsonObject) -> Iterator[LlmResponse]:
+        kind: str = delta["type"]
+        if kind in ("text_delta", "thinking_delta"):
+            yield from self._add_piece(delta.get(kind.removesuffix("_delta")), thought=kind == "thinking_delta")
+        elif kind == "input_json_delta":
+            piece = arguments_text(delta.get("partial_json"))
             if self._call is None:
-                self._json.append(delta["partial_json"])
-            elif delta["partial_json"]:
-                shown = self.add_arguments(self._call, delta["partial_json"])
-                return shown if self._call.call.name != STRUCTURED_OUTPUT else None
+                self._json.append(piece)
+            elif piece:
+                yield from self._shown(self._call, self.add_arguments(self._call, piece))
         elif kind == "signature_delta":
             self._signature += delta["signature"]
         elif kind == "citations_delta":
             self._block["citations"] = [*(self._block.get("citations") or ()), delta["citation"]]
-        return None
+
+    def _add_piece(self, text: str | None, *, thought: bool) -> Iterator[LlmResponse]:
+        if text:
+            yield self.add_text(text, thought=thought)
+
+    def _shown(self, call: StreamedCall, response: LlmResponse) -> Iterator[LlmResponse]:
+        """Nothing of the tool by which earlier models give structured answers."""
+        if call.call.name != STRUCTURED_OUTPUT:
+            yield response
 
     def whole(self) -> LlmResponse:
         for index, part in enumerate(self.parts):
@@ -198,30 +246,37 @@ class MessageReply(Reply):
                 for streamed in [one for one in self._calls if one.call is call]:
                     self._calls.remove(streamed)
                     self.parts[index] = Part(text=_unwrapped(streamed.text))
-        if usage := self._usage:
-            cached: int = usage.get("cache_read_input_tokens", 0)
-            prompt = usage.get("input_tokens", 0) + cached + usage.get("cache_creation_input_tokens", 0)
-            thoughts = usage.get("output_tokens_details", {}).get("thinking_tokens")
-            self.response.usage_metadata = token_usage(
-                prompt, usage.get("output_tokens"), thoughts=thoughts, cached=cached
-            )
+        if self._usage:
+            self.response.usage_metadata = _token_usage([*self._earlier_usage, self._usage])
         return super().whole()
 
-    def _begin(self, block: JsonObject) -> LlmResponse | None:
-        self._call, self._signature = None, ""
-        self._json.clear()
-        if block["type"] == "tool_use":
+    def _begin(self, block: JsonObject) -> Iterator[LlmResponse]:
+        """Begins a block; what it has already is its first piece, but for a call's input, which may come in deltas."""
+        yield from self._end()
+        kind: str = block["type"]
+        self._block = dict(block)
+        self._signature = block.get("signature") or ""
+        if kind == "tool_use":
             extra = {name: block[name] for name in block if name not in ("type", "id", "name", "input")}
             metadata = {PROVIDER: extra} if extra else None
-            self._call, shown = self.begin_call(block["name"], block["id"], metadata=metadata)
-            return shown if block["name"] != STRUCTURED_OUTPUT else None
-        self._block = {"type": block["type"]} if block["type"] == "thinking" else dict(block)
-        return None
+            self._call, shown = self.begin_call(block["name"], block.get("id"), metadata=metadata)
+            yield from self._shown(self._call, shown)
+        elif kind in ("text", "thinking"):
+            yield from self._add_piece(block.get(kind), thought=kind == "thinking")
 
-    def _end(self) -> None:
-        block, kind = self._block, self._block.get("type")
-        if self._call is not None:
-            self._call = None
+    def _end(self) -> Iterator[LlmResponse]:
+        """Ends the block that is open, if one is."""
+        block = self._block
+        kind = block.get("type")
+        call = self._call
+        pieces = "".join(self._json)
+        self._block = {}
+        self._call = None
+        self._json.clear()
+        if call is not None:
+            given = block.get("input")
+            if given and not call.pieces:
+                yield from self._shown(call, self.add_arguments(call, arguments_text(given)))
         elif kind == "thinking":
             self.end_text(signature=self._signature.encode() or None, metadata={PROVIDER: {"type": "thinking"}})
         elif kind == "redacted_thinking":
@@ -234,21 +289,38 @@ class MessageReply(Reply):
                 title = one.get("title") or one.get("document_title")
                 self._citations.append(Citation(uri=one.get("url"), title=title))
         elif kind is not None:
-            if self._json and "".join(self._json).strip():
-                block["input"] = msgspec.json.decode("".join(self._json))
+            if pieces.strip():
+                block["input"] = msgspec.json.decode(pieces)
             self.add_part(_part_of(block))
-        self._block = {}
 
     def _finish(self, end: JsonObject) -> None:
         self.is_complete = True
-        self.response.finish_reason = finish_reason(end["stop_reason"])
-        details: JsonObject = end.get("stop_details") or {}
-        if end["stop_reason"] == "refusal":
+        reason: str | None = end.get("stop_reason")
+        self.is_paused = reason == "pause_turn"
+        self.response.finish_reason = finish_reason(reason) if reason is not None else None
+        if reason == "refusal":
+            details = nested(end, "stop_details")
             self.response.error_message = details.get("explanation") or details.get("category")
 
     def _note_usage(self, usage: JsonObject | None) -> None:
         """Later events repeat the counts that have changed."""
         self._usage |= {name: value for name, value in (usage or {}).items() if value is not None}
+
+
+def _token_usage(messages: Iterable[JsonObject]) -> GenerateContentResponseUsageMetadata:
+    """The sum of the usage of a message and of the paused ones that it continues."""
+    prompt = 0
+    output = 0
+    cached = 0
+    thoughts = 0
+    for usage in messages:
+        read: int = usage.get("cache_read_input_tokens", 0)
+        written: int = usage.get("cache_creation_input_tokens", 0)
+        cached += read
+        prompt += usage.get("input_tokens", 0) + read + written
+        output += usage.get("output_tokens", 0)
+        thoughts += nested(usage, "output_tokens_details").get("thinking_tokens") or 0
+    return token_usage(prompt, output, thoughts=thoughts or None, cached=cached)
 
 
 def _part_of(block: JsonObject) -> Part:

@@ -28,6 +28,7 @@ from greenroom.models.conversion import (
     with_newness,
 )
 from greenroom.models.model import effort_of, output_schema
+from greenroom.models.reply import nested
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
 from greenroom.records.generation import GenerateContentConfig
@@ -56,6 +57,8 @@ _TAKEN = frozenset({
 _WITHOUT_SCHEMAS = re.compile(r".*claude-([123]|instant|(opus|sonnet)-4($|-0|[-@]20)).*")
 _SAMPLED = re.compile(r".*claude-([123]|instant|[a-z]+-[1-3]|(opus|sonnet|haiku)-4($|-[0-6]|[-@]20)).*")
 """Later models refuse sampling settings, and the SDK has no parameters for them any more."""
+_CALL_ID = r"[a-zA-Z0-9_-]+"
+_CALL_PREFIX = "toolu_fallback_"
 _JSON_ONLY = "Answer with JSON only, without any other text."
 
 
@@ -108,7 +111,7 @@ def _mark_prefix(arguments: JsonObject, mark: JsonObject) -> None:
 def messages(request: LlmRequest, *, model: str) -> list[JsonObject]:
     """Consecutive contents of one role are one message, with tool results first."""
     out: list[JsonObject] = []
-    ids = CallIds(r"[a-zA-Z0-9_-]+", prefix="toolu_fallback_")
+    ids = CallIds(_CALL_ID, prefix=_CALL_PREFIX)
     for content, is_new in with_newness(request.contents):
         if is_model(content):
             role, blocks = "assistant", list(_assistant(content, ids, model=model))
@@ -121,9 +124,39 @@ def messages(request: LlmRequest, *, model: str) -> list[JsonObject]:
         if role == "user":
             blocks = sorted(blocks, key=lambda block: block["type"] != "tool_result")
         out.append({"role": role, "content": blocks})
+    out = _without_cut_off_tools(out)
     if not out:
         out.append({"role": "user", "content": [{"type": "text", "text": "."}]})
     return out
+
+
+def assistant_blocks(content: Content, *, model: str) -> list[JsonObject]:
+    """The blocks of one message of the model."""
+    return list(_assistant(content, CallIds(_CALL_ID, prefix=_CALL_PREFIX), model=model))
+
+
+def _without_cut_off_tools(sent: list[JsonObject]) -> list[JsonObject]:
+    """Leaves out calls of the service's own tools without result, of replies that were cut off, and results without
+    call: the API refuses both. Code that waits for the client's tools has its result later."""
+    blocks: list[JsonObject] = [block for message in sent for block in message["content"]]
+    begun = {block.get("id") for block in blocks if block["type"].endswith("_tool_use")}
+    results = (block["tool_use_id"] for block in blocks if block["type"].endswith("_tool_result"))
+    waiting = (nested(block, "caller").get("tool_id") for block in blocks if block["type"] == "tool_use")
+    paired = begun & {*results, *waiting}
+
+    out: list[JsonObject] = []
+    for message in sent:
+        kept = [block for block in message["content"] if _own_tool_id(block) in (None, *paired)]
+        if kept:
+            out.append({**message, "content": kept})
+    return out
+
+
+def _own_tool_id(block: JsonObject) -> str | None:
+    """The id of a call of the service's own tool, or of the call that a result belongs to; None for other blocks."""
+    if block["type"].endswith("_tool_use"):
+        return block.get("id")
+    return block.get("tool_use_id") if block["type"].endswith("_tool_result") else None
 
 
 def _assistant(content: Content, ids: CallIds, *, model: str) -> Iterable[JsonObject]:
