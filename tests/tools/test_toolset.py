@@ -105,10 +105,10 @@ async def test_toolset_and_app_choose_whether_a_run_fails_without_the_tools(
     assert "OSError: down" in caplog.text
 
 
-def test_a_server_process_has_five_seconds_to_start_as_in_adk() -> None:
+def test_a_server_process_has_a_minute_to_start() -> None:
     server = StdioServerParameters("server")
-    assert StdioConnectionParams(server).timeout == 5.0
-    assert McpToolset(connection_params=server)._params.timeout == 5.0  # pyright: ignore[reportPrivateUsage]
+    assert StdioConnectionParams(server).timeout == 60.0
+    assert McpToolset(connection_params=server)._params.timeout == 60.0  # pyright: ignore[reportPrivateUsage]
 
 
 def test_adks_earlier_names_are_there() -> None:
@@ -119,3 +119,27 @@ def test_adks_earlier_names_are_there() -> None:
     assert (
         greenroom.load_artifacts_tool is greenroom.load_artifacts_tool.load_artifacts_tool is greenroom.load_artifacts
     )
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        ([Words(), Words()], "tools[0] (Words) and tools[1] (Words) have a tool of the name 'echo'"),
+        ([Echo(), Words()], "tools[0] (Echo) and tools[1] (Words) have a tool of the name 'echo'"),
+        ([Words(), shout], "tools[0] (Words) and tools[1] (function) have a tool of the name 'shout'"),
+        ([Words(), Words(tool_name_prefix="b")], None),
+        ([Words(tool_filter=["echo"]), shout], None),
+    ],
+)
+async def test_equal_names_of_tools_are_reported_once(
+    caplog: pytest.LogCaptureFixture, tools: list[Any], message: str | None
+) -> None:
+    talk = Talk(LlmAgent(name="a", model=ScriptedModel(["ok"], loop=True), tools=tools))
+    for _ in range(2):
+        await talk.say("go")
+    reported = [text for text in caplog.messages if "have a tool of the name" in text]
+    if message is None:
+        assert reported == []
+    else:
+        assert len([text for text in reported if message in text]) == 1
+        assert all("tool_name_prefix" in text for text in reported)

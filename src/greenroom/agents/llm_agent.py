@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import logging
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Protocol, Self, cast
 
 from greenroom.agents.agent import BaseAgent
@@ -24,6 +26,8 @@ from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool, ClientTool
 from greenroom.tools.toolset import BaseToolset
 
+_log = logging.getLogger("greenroom.agents")
+
 
 class LlmAgent(BaseLlmAgent):
     """Answers with a model, calls tools, and may transfer to other agents of its tree. Its fields: `BaseLlmAgent`."""
@@ -37,6 +41,7 @@ class LlmAgent(BaseLlmAgent):
         self._search_agents: dict[int, AgentTool] = {}
         self._wrapped_tools: dict[int, BaseTool] = {}
         self._delegates: dict[int, BaseTool] = {}
+        self._reported_names: set[str] = set()
         for tool in self.tools:
             if not isinstance(tool, (BaseTool, BaseToolset)):
                 self._wrapped_tools[id(tool)] = as_tool(tool)
@@ -44,7 +49,7 @@ class LlmAgent(BaseLlmAgent):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         copied = copy.copy(self)
         memo[id(self)] = copied
-        own = {"_search_agents", "_wrapped_tools", "_delegates"}
+        own = {"_search_agents", "_wrapped_tools", "_delegates", "_reported_names"}
         for name, value in vars(self).items():
             if name not in own:
                 setattr(copied, name, copy.deepcopy(value, memo))
@@ -54,6 +59,7 @@ class LlmAgent(BaseLlmAgent):
     async def canonical_tools(self, ctx: InvocationContext | None = None) -> list[BaseTool]:
         """Searches that older models can't have beside other tools are handed to an agent of their own."""
         tools: list[BaseTool] = []
+        ends: list[int] = []
         for tool in self.tools:
             if isinstance(tool, BaseTool):
                 tools.append(tool)
@@ -65,6 +71,9 @@ class LlmAgent(BaseLlmAgent):
                 if wrapped is None:
                     wrapped = self._wrapped_tools[id(tool)] = as_tool(tool)
                 tools.append(wrapped)
+            ends.append(len(tools))
+        if len({tool.name for tool in tools}) < len(tools):
+            self._warn_of_equal_tool_names(tools, ends)
         for agent in self.sub_agents:
             if agent.is_delegate:
                 if id(agent) not in self._delegates:
@@ -76,6 +85,22 @@ class LlmAgent(BaseLlmAgent):
             tools += _client_tools(ctx, {tool.name for tool in tools})
         is_alone = len(tools) == 1 and self.output_type is None and not transfer_targets(self)
         return tools if is_alone else [self._beside_others(tool) for tool in tools]
+
+    def _warn_of_equal_tool_names(self, tools: Sequence[BaseTool], ends: Sequence[int]) -> None:
+        """Once for each name. ends: for each of `self.tools`, the number of tools up to it."""
+        sources: dict[str, str] = {}
+        for index, tool in enumerate(tools):
+            position = bisect_right(ends, index)
+            source = f"tools[{position}] ({type(self.tools[position]).__name__})"
+            earlier = sources.get(tool.name)
+            sources[tool.name] = source
+            if earlier is not None and tool.name not in self._reported_names:
+                self._reported_names.add(tool.name)
+                _log.warning(
+                    "agent %s: %s and %s have a tool of the name %r; the model gets the second one. "
+                    "Rename one of them, or give one of the toolsets a tool_name_prefix",
+                    self.name, earlier, source, tool.name,
+                )  # fmt: skip
 
     def _beside_others(self, tool: BaseTool) -> BaseTool:
         if not isinstance(tool, (GoogleSearchTool, VertexAiSearchTool)) or not tool.bypass_multi_tools_limit:

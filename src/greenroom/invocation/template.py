@@ -1,7 +1,8 @@
 """Text with variables in braces, filled in from the state and the artifacts of a session.
 
 Source: ADK's instruction templates. `{name}` is taken from state, `{artifact.name}` from the artifacts; a trailing `?`
-makes it optional. Other text in braces is left unchanged, such as JSON.
+makes it optional. Other text in braces is left unchanged, such as JSON. A backslash before braces keeps a name
+that would be a variable: `\\{name}` becomes `{name}`, and `\\{{name}}` becomes `{{name}}`. ADK keeps it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records import wire
 
-_BRACES = re.compile(r"(?<![$\\{]){+[^{}]*}+")
+_BRACES = re.compile(r"(?P<escape>\\)?(?<![${]){+[^{}]*}+")
 _STATE_NAME = re.compile(r"(?:(?:app|user|temp):)?[^\W\d]\w*")
 _ARTIFACT = "artifact."
 
@@ -30,11 +31,14 @@ def _parse(template: str) -> tuple[str | _Variable, ...]:
     pieces: list[str | _Variable] = []
     end = 0
     for match in _BRACES.finditer(template):
-        name = match.group().strip("{} ")
+        braces = match.group().removeprefix("\\")
+        name = braces.strip("{} ")
         variable = _Variable(name.removesuffix("?").rstrip(), name.endswith("?"))
-        if variable.name.startswith(_ARTIFACT) or _STATE_NAME.fullmatch(variable.name):
-            pieces += [template[end : match.start()], variable]
-            end = match.end()
+        if not variable.name.startswith(_ARTIFACT) and not _STATE_NAME.fullmatch(variable.name):
+            continue
+        pieces.append(template[end : match.start()])
+        pieces.append(variable if match["escape"] is None else braces)
+        end = match.end()
     pieces.append(template[end:])
     return tuple(pieces)
 

@@ -50,7 +50,9 @@ async def system_text(instruction: Instruction, *, state: JsonObject | None = No
         ("{nested}", "{name}"),
         ('Answer as {"city": "Oslo"} or {"a": {"b": [1]}}', 'Answer as {"city": "Oslo"} or {"a": {"b": [1]}}'),
         ("{} { } {1abc} {not a name} {x:y} {a.b}", "{} { } {1abc} {not a name} {x:y} {a.b}"),
-        ("${name} and \\{name}", "${name} and \\{name}"),
+        ("${name} and \\{name}", "${name} and {name}"),
+        ("Copy \\{{name}}, \\{artifact.plan} and {name}", "Copy {{name}}, {artifact.plan} and Ada"),
+        ("A regular expression: \\{1,2} \\{a b} {name\\}", "A regular expression: \\{1,2} \\{a b} {name\\}"),
         ("no variables", "no variables"),
     ],
 )

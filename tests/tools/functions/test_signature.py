@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -276,3 +277,14 @@ def test_names_of_all_kinds_of_callables():
     assert (partial.name, partial.description, list(partial.parameters)) == ("bound", "Looks up.", ["city"])
     assert read_signature(lambda: 1, name="given").name == "given"
     assert read_signature(lambda: 1).name == "lambda"
+
+
+@pytest.mark.parametrize("hint", [pydantic.EmailStr, list[pydantic.EmailStr], dict[str, pydantic.NameEmail]])
+def test_a_type_whose_package_is_missing_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch, hint: Any):
+    monkeypatch.setitem(sys.modules, "email_validator", None)
+
+    def invite(address: Any) -> None: ...
+
+    invite.__annotations__["address"] = hint
+    with pytest.raises(ToolDeclarationError, match=r"'invite'.*parameter 'address': email-validator is not installed"):
+        read_signature(invite)

@@ -14,7 +14,7 @@ from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
 
 
 class PydanticType(TypeSchema):
-    """A type that pydantic knows. Raises AgentConfigError for what pydantic can't model."""
+    """A type that pydantic knows. Raises AgentConfigError for what pydantic can't model, or lacks a package for."""
 
     def __init__(self, tp: Any) -> None:
         try:
@@ -22,6 +22,8 @@ class PydanticType(TypeSchema):
             super().__init__(self._adapter.json_schema())
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             raise AgentConfigError(error.message) from None
+        except ImportError as error:  # some types, such as EmailStr, need a package of their own, which it names
+            raise AgentConfigError(str(error)) from error
 
     def _convert(self, value: JsonValue) -> object:
         try:
