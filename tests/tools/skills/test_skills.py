@@ -173,10 +173,11 @@ def zipped(files: Mapping[str, str | bytes]) -> bytes:
 
 @pytest.mark.parametrize("folder", ["", "brewing/"])
 def test_an_archive_is_a_skill(folder: str) -> None:
-    files = {"SKILL.md": FRONT + "Do it.", "references/a.md": "A", "scripts/x.py": "1", "LICENSE": "no"}
+    files = {"SKILL.md": FRONT + "Do it.", "references/a.md": "A", "scripts/x.py": "1", "LICENSE": "MIT", ".env": "no"}
     found = load_skill_from_zip(zipped({folder + path: content for path, content in files.items()}))
     assert (found.name, found.instructions) == ("brewing", "Do it.")
-    assert found.files() == {"references/a.md": b"A", "scripts/x.py": b"1"}
+    texts = {path: content.encode() for path, content in files.items() if path != ".env"}
+    assert found.files() == texts
 
 
 @pytest.mark.parametrize("folder", ["references", "assets", "scripts"])
@@ -223,28 +224,30 @@ def test_what_is_no_archive_of_a_skill_is_refused(archive: bytes) -> None:
 
 
 PATHS_OUT = [
-    "SKILL.md", "references", "references/", "../brewing/SKILL.md", "references/../SKILL.md", "references/../../x",
-    "/etc/passwd", "references\\..\\x", "notes/a.md", "references/a\0b", "", ".", "./SKILL.md",
+    "../brewing/SKILL.md", "references/../SKILL.md", "references/../../x", "..", ".env", ".git/config",
+    "references/.hidden", "/etc/passwd", "references\\..\\x", "references/a\0b", "", ".",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PATHS_OUT)
-def test_no_path_leads_out_of_a_skills_folders(tmp_path: Path, path: str) -> None:
+def test_no_path_leads_out_of_a_skills_folder(tmp_path: Path, path: str) -> None:
     folder = write(tmp_path, FRONT)
-    write(tmp_path, "secret", name="brewing/notes", file="a.md")
+    write(tmp_path, "secret", name="brewing/.git", file="config")
+    write(tmp_path, "secret", name="brewing", file=".env")
     for one in (load_skill_from_dir(folder), skill()):
         with pytest.raises(ForbiddenPath):
             one.read(path, max_bytes=100)
 
 
-def test_no_link_leads_out_of_a_skills_folders(tmp_path: Path) -> None:
+def test_no_link_leads_out_of_a_skills_folder(tmp_path: Path) -> None:
     folder = write(tmp_path / "skills", FRONT)
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "key").write_text("hush")
     (folder / "references").mkdir()
     (folder / "references" / "ok.md").write_text("fine")
     (folder / "references" / "key").symlink_to(tmp_path / "secret" / "key")
-    (folder / "references" / "self.md").symlink_to(folder / "SKILL.md")
+    (folder / ".env").write_text("hush")
+    (folder / "references" / "self.md").symlink_to(folder / ".env")
     (folder / "references" / "inner.md").symlink_to(folder / "references" / "ok.md")
     (folder / "assets").symlink_to(tmp_path / "secret")
     found = load_skill_from_dir(folder)
@@ -252,7 +255,8 @@ def test_no_link_leads_out_of_a_skills_folders(tmp_path: Path) -> None:
         with pytest.raises(ForbiddenPath):
             found.read(path, max_bytes=100)
     assert found.read("references/inner.md", max_bytes=100) == b"fine"
-    assert found.files() == {"references/inner.md": b"fine", "references/ok.md": b"fine"}
+    texts = {"SKILL.md": FRONT.encode(), "references/inner.md": b"fine", "references/ok.md": b"fine"}
+    assert found.files() == texts
     with pytest.raises(OverflowError):
         found.files(max_bytes=5)
 
@@ -760,6 +764,53 @@ async def test_skills_are_loaded_and_listed_without_blocking(tmp_path: Path, cap
     assert failed[0].startswith("broken: Skill 'broken' can't be used")
     assert list(list_skills_in_dir(tmp_path)) == ["brewing"]
     assert list_skills_in_dir(tmp_path / "none") == {}
-    assert ["left out" in line or "no folder" in line for line in caplog.messages] == [True, True]
-    with pytest.raises(InvalidSkill):
-        await load_skills_from_dir_async(tmp_path)
+    assert [one.name for one in await load_skills_from_dir_async(tmp_path)] == ["brewing"]
+    assert ["left out" in line or "no folder" in line for line in caplog.messages] == [True, True, True]
+
+
+@pytest.mark.parametrize("path", ["pptxgenjs.md", "examples/a.md", "examples/deep/b.md", "LICENSE.txt", "SKILL.md"])
+@pytest.mark.parametrize("is_zip", [True, False])
+async def test_a_model_reads_files_beside_the_standard_folders(tmp_path: Path, path: str, is_zip: bool) -> None:
+    text = FRONT if path == "SKILL.md" else "text"
+    if is_zip:
+        toolset = SkillToolset([load_skill_from_zip(zipped({"SKILL.md": FRONT, path: text}))])
+    else:
+        file = write(tmp_path, FRONT) / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        toolset = SkillToolset(skills_dir=tmp_path)
+    args = {"skill_name": "brewing", "file_path": path}
+    assert await ask(toolset, "load_skill_resource", args) == {**args, "content": text}
+
+
+def test_resources_are_the_files_of_the_standard_folders(tmp_path: Path) -> None:
+    folder = write(tmp_path, FRONT)
+    for path, content in (
+        ("references/deep/a.md", b"A"), ("assets/logo.png", b"\x89PNG"), ("scripts/x.py", b"1"), ("notes.md", b"N")
+    ):  # fmt: skip
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    for found in (load_skill_from_dir(folder), Skill(frontmatter=FRONTMATTER, instructions="", resources=RESOURCES)):
+        resources = found.resources
+        assert (resources.list_references(), resources.get_reference("deep/a.md")) == (["deep/a.md"], "A")
+        assert (resources.list_assets(), resources.get_asset("logo.png")) == (["logo.png"], b"\x89PNG")
+        assert resources.list_scripts() == ["x.py"]
+        script = resources.get_script("x.py")
+        assert script is not None
+        assert script.src == "1"
+        assert resources.get_reference("none") is None
+
+
+FRONTMATTER = Frontmatter(name="brewing", description="Brews.")
+RESOURCES = skills.Resources(
+    references={"deep/a.md": "A"}, assets={"logo.png": b"\x89PNG"}, scripts={"x.py": skills.Script(src="1")}
+)
+
+
+def test_a_folder_with_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path, FRONT)
+    for number in range(3):
+        (folder / f"{number}.md").write_text("x")
+    monkeypatch.setattr(skills, "MAX_SKILL_FILES", 3)
+    with pytest.raises(OverflowError, match="more than 3 files"):
+        load_skill_from_dir(folder).files()

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import os
 import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, cast
 
 from greenroom.errors import AgentConfigError
@@ -20,10 +21,11 @@ from greenroom.records.base import JsonObject
 from greenroom.tools.openapi.document import read_yaml
 
 MAX_SKILL_BYTES = 32 * 1024 * 1024
-FOLDERS = ("references", "assets", "scripts")
-"""The folders of a skill that a model can read."""
+MAX_SKILL_FILES = 2_000
 
 _log = logging.getLogger("greenroom.tools")
+
+_LEFT_OUT = "the skill in %s is left out: %s"
 
 _KEBAB_OR_SNAKE = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 
@@ -35,7 +37,7 @@ class InvalidSkill(AgentConfigError):
 
 
 class ForbiddenPath(ValueError):
-    """A path outside of a skill, or outside of its `FOLDERS`."""
+    """A path outside of a skill, or of a hidden file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +104,24 @@ class Resources:
         files = {f"{folder}/{name}": content for folder, named in folders.items() for name, content in named.items()}
         return files | {f"scripts/{name}": script.src for name, script in self.scripts.items()}
 
+    def get_reference(self, reference_id: str) -> str | bytes | None:
+        return self.references.get(reference_id)
+
+    def get_asset(self, asset_id: str) -> str | bytes | None:
+        return self.assets.get(asset_id)
+
+    def get_script(self, script_id: str) -> Script | None:
+        return self.scripts.get(script_id)
+
+    def list_references(self) -> list[str]:
+        return list(self.references)
+
+    def list_assets(self) -> list[str]:
+        return list(self.assets)
+
+    def list_scripts(self) -> list[str]:
+        return list(self.scripts)
+
 
 class Skill:
     """resources: files by path, such as `references/rules.md`, for a skill without a folder."""
@@ -131,6 +151,19 @@ class Skill:
     def description(self) -> str:
         return self.frontmatter.description
 
+    @property
+    def resources(self) -> Resources:
+        """The files in the folders `references`, `assets` and `scripts`. Blocks. Raises OverflowError as `files`."""
+        folders: dict[str, dict[str, str | bytes]] = {"references": {}, "assets": {}, "scripts": {}}
+        for path, content in self.files().items():
+            folder, _, name = path.partition("/")
+            if name and folder in folders:
+                folders[folder][name] = _as_text(content)
+        scripts = {
+            name: Script(src=content) for name, content in folders["scripts"].items() if isinstance(content, str)
+        }
+        return Resources(references=folders["references"], assets=folders["assets"], scripts=scripts)
+
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
         """A file, None when there is none. Blocks. Raises ForbiddenPath, and OverflowError for a larger file."""
         inner = _inner_path(path)
@@ -149,37 +182,60 @@ class Skill:
         return content
 
     def files(self, *, max_bytes: int = MAX_SKILL_BYTES) -> dict[str, bytes]:
-        """All files of the skill, for a script. Blocks. Raises OverflowError if they are too large."""
+        """All files of the skill, for a script. Blocks. Raises OverflowError for too many, or too large ones."""
         if self._folder is None:
             return dict(self._resources)
         found: dict[str, bytes] = {}
         left = max_bytes
-        for folder in FOLDERS:
-            for file in sorted((self._folder / folder).rglob("*")):
-                path = file.relative_to(self._folder).as_posix()
-                try:
-                    content = self.read(path, max_bytes=left)
-                except ForbiddenPath:  # a link out of the skill
-                    continue
-                if content is not None:
-                    found[path] = content
-                    left -= len(content)
+        for file in _visible_files(self._folder):
+            path = file.relative_to(self._folder).as_posix()
+            try:
+                content = self.read(path, max_bytes=left)
+            except ForbiddenPath:  # a link out of the skill
+                continue
+            if content is None:
+                continue
+            found[path] = content
+            left -= len(content)
+            if len(found) > MAX_SKILL_FILES:
+                raise OverflowError(f"more than {MAX_SKILL_FILES} files")
         return found
+
+
+def _visible_files(folder: Path) -> Iterator[Path]:
+    """Those of the folder and below it, by name; hidden ones and those of links to folders are left out."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if not name.startswith("."):
+                yield Path(parent, name)
+
+
+def _as_text(content: bytes) -> str | bytes:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content
 
 
 def _inner_path(path: str) -> PurePosixPath:
     inner = PurePosixPath(path)
-    is_plain = "\\" not in path and "\0" not in path and ".." not in inner.parts and not inner.is_absolute()
-    if not is_plain or len(inner.parts) < 2 or inner.parts[0] not in FOLDERS:
+    is_plain = "\\" not in path and "\0" not in path and not inner.is_absolute()
+    if not is_plain or not inner.parts or _is_hidden(inner):
         raise ForbiddenPath(path)
     return inner
+
+
+def _is_hidden(path: PurePath) -> bool:
+    """True of `..` too."""
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _confined(folder: Path, inner: PurePosixPath) -> Path:
     """Resolves links first, so that none leads out of the skill."""
     root = folder.resolve()
     file = (root / inner).resolve()
-    if not any(file.is_relative_to(root / allowed) for allowed in FOLDERS):
+    if not file.is_relative_to(root) or _is_hidden(file.relative_to(root)):
         raise ForbiddenPath(str(inner))
     return file
 
@@ -205,15 +261,23 @@ def load_skill_from_dir(folder: str | Path, *, allow_snake_case: bool = False) -
 
 
 def load_skills_from_dir(folder: str | Path, *, allow_snake_case: bool = False) -> list[Skill]:
-    """The skills in the folders of a folder, by name; folders without a SKILL.md are no skills."""
+    """The skills in the folders of a folder, by name.
+
+    Folders without a SKILL.md are no skills. A skill that is not valid is left out, with a warning.
+    """
     root = Path(folder)
     if not root.is_dir():
         raise AgentConfigError(f"There is no folder of skills at {str(root)!r}")
-    return [
-        load_skill_from_dir(inner, allow_snake_case=allow_snake_case)
-        for inner in sorted(root.iterdir())
-        if inner.is_dir() and _skill_file(inner) is not None
-    ]
+
+    skills: list[Skill] = []
+    for inner in sorted(root.iterdir()):
+        if not inner.is_dir() or _skill_file(inner) is None:
+            continue
+        try:
+            skills.append(load_skill_from_dir(inner, allow_snake_case=allow_snake_case))
+        except (InvalidSkill, OSError) as error:
+            _log.warning(_LEFT_OUT, inner, error)
+    return skills
 
 
 async def load_skill_from_dir_async(folder: str | Path) -> Skill:
@@ -241,7 +305,7 @@ def list_skills_in_dir(
                 if on_error is not None:
                     on_error(inner.name, error)
                 else:
-                    _log.warning("the skill in %s is left out: %s", inner, error)
+                    _log.warning(_LEFT_OUT, inner, error)
     return found
 
 
@@ -266,7 +330,7 @@ def load_skill_from_zip(archive: bytes, *, allow_snake_case: bool = False) -> Sk
     if folder.name:
         _check_name(frontmatter, folder.name, allow_snake_case)
     inner = {path.relative_to(folder): content for path, content in files.items() if path.is_relative_to(folder)}
-    resources = {str(path): content for path, content in inner.items() if path.parts[0] in FOLDERS}
+    resources = {str(path): content for path, content in inner.items() if not _is_hidden(path)}
     return Skill(frontmatter=frontmatter, instructions=instructions, resources=resources)
 
 

@@ -35,7 +35,7 @@ from greenroom.tools.skills.scripts import (
     run_script,
     script_command,
 )
-from greenroom.tools.skills.skill import FOLDERS, ForbiddenPath, Frontmatter, Skill, load_skills_from_dir
+from greenroom.tools.skills.skill import ForbiddenPath, Frontmatter, Skill, load_skills_from_dir
 from greenroom.tools.tool import BaseTool, OnInterrupt, newest_responses
 from greenroom.tools.toolset import BaseToolset, ToolPredicate
 
@@ -148,7 +148,7 @@ class SkillToolset(BaseToolset):
     script_runner, by the code_executor, which may save what they write as artifacts (save_output_artifacts), or in the
     environment, with their files below skills_folder; without one of them they can only be read.
     script_timeout, discovery_mode and lifecycle_config are ADK's names; they count before the others.
-    Raises InvalidSkill, and AgentConfigError for two skills of one name.
+    Raises AgentConfigError for two skills of one name.
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class SkillToolset(BaseToolset):
     async def load_skill_resource(
         self,
         skill_name: SkillName,
-        file_path: Annotated[str, f"Path in the skill, in one of: {', '.join(FOLDERS)}."],
+        file_path: Annotated[str, "Path in the skill, such as references/rules.md."],
         tool_context: ToolContext,
     ) -> JsonObject:
         """Reads a file of a skill."""
@@ -380,7 +380,10 @@ async def _read(skill: Skill, path: str, code: str, tool_context: ToolContext) -
     try:
         content = await asyncio.to_thread(skill.read, path, max_bytes=MAX_RESOURCE_BYTES)
     except ForbiddenPath:
-        _fail("INVALID_RESOURCE_PATH", f"{path!r} must be a path in one of {', '.join(FOLDERS)}")
+        _fail(
+            "INVALID_RESOURCE_PATH",
+            f"{path!r} must be the path of a file in the skill's folder, and not of a hidden one",
+        )
     except OverflowError:
         _fail("RESOURCE_TOO_LARGE", f"{path!r} is larger than {MAX_RESOURCE_BYTES} bytes")
     if content is not None:
