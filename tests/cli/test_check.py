@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+import greenroom
+from greenroom.cli.app_check.packages import requirements_of_adk
 from tests.cli.conftest import Cli
 
 
@@ -16,7 +19,7 @@ def test_missing_and_differing_names_stand_with_file_line_and_reason(cli: Cli, t
         "from google.adk.tools.bigquery import BigQueryToolset\n"
         "from google.genai import types as t\n"
         "raise SystemExit('checking runs nothing')\n"
-        "t.Part, t.NoSuchType\n"
+        "t.Part, t.NoSuchType, BigQueryToolset()\n"
     )
     (tmp_path / "adk" / ".venv").mkdir()
     (tmp_path / "adk" / ".venv" / "broken.py").write_text("def (")
@@ -27,7 +30,7 @@ def test_missing_and_differing_names_stand_with_file_line_and_reason(cli: Cli, t
         "3: ADK's BigQueryToolset is not offered yet; it is planned with: Google Cloud tools",
         "6: greenroom has no types.NoSuchType of google.genai",
     ]
-    assert done.stderr == "3 of 5 names of ADK are offered; files: 1\n"
+    assert done.stderr == "missing: 2; names of ADK: 5; files: 1\n"
 
 
 def test_app_that_misses_nothing_passes(cli: Cli, tmp_path: Path) -> None:
@@ -38,15 +41,15 @@ def test_app_that_misses_nothing_passes(cli: Cli, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_module_of_adk_and_unreadable_file_are_said(cli: Cli, tmp_path: Path) -> None:
+def test_a_module_of_adk_can_be_imported_from_greenroom(cli: Cli, tmp_path: Path) -> None:
     agent = tmp_path / "agent.py"
-    agent.write_text("from google.adk.agents import llm_agent\n")
-    assert "greenroom has no llm_agent" in cli("check", str(agent)).stdout
-    agent.write_text("def (")
+    agent.write_text("from google.adk.agents import llm_agent\nllm_agent.LlmAgent(name='a')\n")
     done = cli("check", str(agent))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "agent.py is not valid Python" in done.stderr
-    assert "There are no Python files" in cli("check", str(tmp_path / "nowhere")).stderr
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_folder_without_files_is_refused(cli: Cli, tmp_path: Path) -> None:
+    assert "There are no Python files and no YAML agents" in cli("check", str(tmp_path / "nowhere")).stderr
 
 
 def test_what_models_need_stands_with_file_and_line(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +71,261 @@ def test_what_models_need_stands_with_file_and_line(cli: Cli, tmp_path: Path, mo
     ]  # fmt: skip
     assert "OPENAI_API_KEY" in faults[0]
     assert "GROQ_API_KEY" in faults[1]
-    assert "openai/gpt-5" in faults[2]
-    assert "groq/qwen" in faults[3]
+    assert "groq/qwen" in faults[2]
+    assert "openai/gpt-5" in faults[3]
     assert "No model provider knows the name 'no-such-model'" in faults[4]
     (tmp_path / "agent.py").write_text("from greenroom import LLMRegistry\n")
     assert cli("check", str(tmp_path)).returncode == 0
+
+
+def lines(cli: Cli, folder: Path, **environment: str) -> tuple[int, list[str]]:
+    """The exit code, and the report without the folder's name."""
+    done = cli("check", str(folder), **environment)
+    return done.returncode, [line.removeprefix(f"{folder}/") for line in done.stdout.splitlines()]
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return folder
+
+
+def test_all_that_is_missing_is_said_at_once_with_one_command(cli: Cli, tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        {
+            "shop/__init__.py": "from . import agent\n",
+            "shop/agent.py": "import pandas as pd\n"
+            "from dotenv import load_dotenv\n"
+            "from google.adk.agents import LlmAgent\n"
+            "from google.cloud import bigquery\n"
+            "from .tools import look_up\n"
+            "root_agent = LlmAgent(name='shop', model='local/none', no_such=True, tools=[look_up])\n",
+            "shop/tools.py": "import no_such_package\nfrom google.adk.agents import ManagedAgent\n"
+            "def look_up():\n    import xlrd\n    return ManagedAgent()\n",
+            "shop/broken.py": "type = = 3\n",
+            "scripts/deploy.py": "import vertexai\nfrom google.adk.cli.fast_api import get_fast_api_app\n"
+            "get_fast_api_app()\n",
+        },
+    )
+    code, found = lines(cli, folder)
+    assert code == 1
+    assert [line.partition(" ")[0] for line in found] == [
+        "scripts/deploy.py:2:",
+        "shop/agent.py:1:",
+        "shop/agent.py:4:",
+        "shop/agent.py:6:",
+        "shop/agent.py:6:",
+        "shop/tools.py:1:",
+        "shop/tools.py:2:",
+        "shop/tools.py:4:",
+        "pip",
+    ]
+    assert found[0].endswith("(no app imports this file)")
+    assert found[1].endswith("the package of the module pandas is not installed")
+    assert "LlmAgent has no argument 'no_such'" in found[3]
+    assert "local/none" in found[4]
+    assert "ManagedAgent" in found[6]
+    assert "imported when it is used" in found[7]
+    assert found[8] == "pip install google-cloud-bigquery no-such-package pandas"
+
+
+def test_packages_that_google_adk_brings_along_are_said(cli: Cli, tmp_path: Path) -> None:
+    folder = write(tmp_path, {"agent.py": "import aiosqlite\nimport graphviz\n"})
+    code, found = lines(cli, folder)
+    assert code == 1
+    assert found[0].startswith("agent.py:1: the package of the module aiosqlite is not installed; google-adk brings")
+    assert found[-1] == "pip install aiosqlite graphviz"
+
+
+def test_a_file_that_is_no_python_is_a_line_of_the_report(cli: Cli, tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        {
+            "shop/agent.py": "from google.adk.agents import ManagedAgent\nfrom .newer import x\nManagedAgent()\n",
+            "shop/newer.py": "value = 1\ndef (\n",
+        },
+    )
+    code, found = lines(cli, folder)
+    assert code == 1
+    assert found[0].startswith("shop/agent.py:1: ADK's ManagedAgent")
+    assert found[1].startswith("shop/newer.py:2: this is not valid Python")
+
+
+def test_names_are_found_however_the_modules_are_imported(cli: Cli, tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        {
+            "agent.py": "import google.adk.agents\n"
+            "import google.adk.tools.bigquery as bq\n"
+            "from google import adk\n"
+            "from google import genai\n"
+            "from google.adk.tools import agent_tool, load_memory_tool\n"
+            "import google.genai.types as gt\n"
+            "google.adk.agents.ManagedAgent(name='a')\n"
+            "bq.BigQueryToolset()\n"
+            "adk.Agent(name='a')\n"
+            "genai.types.NoSuchThing\n"
+            "agent_tool.AgentTool(agent=None, no_such=1)\n"
+            "load_memory_tool.load_memory_tool\n"
+            "gt.NoSuchEither\n"
+        },
+    )
+    code, found = lines(cli, folder)
+    assert code == 1
+    assert found == [
+        "agent.py:1: `import google.adk.agents`: greenroom has ADK's names in one module: `from greenroom import …`",
+        "agent.py:2: `import google.adk.tools.bigquery`: greenroom has ADK's names in one module: `from greenroom import …`",
+        "agent.py:3: `from google import adk`: greenroom has ADK's names in one module: `from greenroom import Agent`",
+        f"agent.py:7: {greenroom.ManagedAgent.__doc__}",
+        f"agent.py:8: {greenroom.BigQueryToolset.__doc__}",
+        "agent.py:10: greenroom has no types.NoSuchThing of google.genai",
+        "agent.py:11: AgentTool has no argument 'no_such'",
+        "agent.py:13: greenroom has no types.NoSuchEither of google.genai",
+    ]  # fmt: skip
+
+
+def test_names_that_are_guarded_or_only_mentioned_are_not_missing(cli: Cli, tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        {
+            "agent.py": "from __future__ import annotations\n"
+            "from typing import TYPE_CHECKING\n"
+            "from google.adk.agents import LlmAgent\n"
+            "from google.adk.agents.llm_agent_config import LlmAgentConfig\n"
+            "from google.adk.errors import StaleSessionError\n"
+            "if TYPE_CHECKING:\n"
+            "    from google.adk.agents import ManagedAgent\n"
+            "    import pandas\n"
+            "try:\n"
+            "    import no_such_package\n"
+            "    from google.adk.tools.bigquery import BigQueryToolset\n"
+            "except ImportError:\n"
+            "    BigQueryToolset = None\n"
+            "def look_up(config: LlmAgentConfig) -> ManagedAgent:\n"
+            "    try:\n"
+            "        return isinstance(config, LlmAgentConfig)\n"
+            "    except StaleSessionError:\n"
+            "        return None\n"
+            "root_agent = LlmAgent(name='a', instruction='', tools=[look_up])\n"
+        },
+    )
+    code, found = lines(cli, folder)
+    assert code == 0
+    assert [line.partition(" ")[0] for line in found] == ["agent.py:4:", "agent.py:5:"]
+    assert all(line.endswith("(the app only mentions it, which does no harm)") for line in found)
+
+
+def test_a_missing_name_that_another_file_uses_is_missing(cli: Cli, tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        {
+            "shop/agent.py": "from shop.kit import ManagedAgent\nroot_agent = ManagedAgent(name='a')\n",
+            "shop/kit.py": "from google.adk.agents import ManagedAgent\n",
+        },
+    )
+    code, found = lines(cli, folder)
+    assert (code, len(found)) == (1, 1)
+    assert found[0].startswith("shop/kit.py:1: ADK's ManagedAgent")
+
+
+def test_models_in_constants_modules_and_variables_are_found(cli: Cli, tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        {
+            "shop/agent.py": "import os\n"
+            "from google.adk.agents import Agent\n"
+            "from . import config\n"
+            "from .config import FAST\n"
+            "MODEL = 'unknown-1'\n"
+            "OTHER = os.getenv('NO_SUCH_VARIABLE', 'unknown-2')\n"
+            "Agent(name='a', model=MODEL)\n"
+            "Agent(name='a', model=OTHER)\n"
+            "Agent(name='a', model=FAST)\n"
+            "Agent(name='a', model=config.SLOW)\n"
+            "Agent(name='a', model=os.environ['MODEL_OF_TEST'])\n"
+            "Agent(name='a', model=os.environ.get('NO_SUCH_VARIABLE') or 'unknown-5')\n",
+            "shop/config.py": "BASE = 'unknown-3'\nFAST = BASE\nSLOW = 'unknown-4'\n",
+        },
+    )
+    code, found = lines(cli, folder, MODEL_OF_TEST="no-such-model")
+    assert code == 1
+    assert [line.partition(": ")[0] for line in found] == [f"shop/agent.py:{line}" for line in range(7, 13)]
+    names = ["unknown-1", "unknown-2", "unknown-3", "unknown-4", "no-such-model", "unknown-5"]
+    assert all(f"{name!r}" in line for name, line in zip(names, found, strict=True))
+
+
+def test_classes_without_abstract_methods_are_found(cli: Cli, tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        {
+            "agent.py": "from google.adk.agents import BaseAgent\n"
+            "from google.adk.tools.base_toolset import BaseToolset\n"
+            "from elsewhere_else import Mixin\n"
+            "class Base(BaseAgent):\n"
+            "    pass\n"
+            "class Whole(Base):\n"
+            "    async def _run_async_impl(self, ctx):\n"
+            "        yield\n"
+            "class Unknown(Mixin, BaseAgent):\n"
+            "    pass\n"
+            "class Empty(BaseToolset):\n"
+            "    async def close(self):\n"
+            "        pass\n",
+            "elsewhere_else.py": "class Mixin:\n    pass\n",
+        },
+    )
+    code, found = lines(cli, folder)
+    assert code == 1
+    assert found == ["agent.py:11: class Empty has no get_tools, which BaseToolset requires here"]
+
+
+def test_a_folder_with_yaml_only_is_read(cli: Cli, tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        {
+            "shop/root_agent.yaml": "agent_class: LlmAgent\n"
+            "name: shop\n"
+            "model: no-such-model\n"
+            "instruction: Help.\n"
+            "tools:\n"
+            "  - name: google_search\n"
+            "  - name: google.adk.tools.bigquery.BigQueryToolset\n"
+            "  - name: no_such_tool\n"
+            "  - name: shop.tools.own\n"
+            "sub_agents:\n"
+            "  - config_path: other.yaml\n",
+            "shop/other.yaml": "agent_class: ManagedAgent\nname: other\ninstruction: Help.\n",
+            "shop/broken.yaml": "name: [\n",
+        },
+    )
+    code, found = lines(cli, folder)
+    assert code == 1
+    assert [line.partition(": ")[0] for line in found] == [
+        "shop/broken.yaml:2",
+        "shop/other.yaml:1",
+        "shop/root_agent.yaml:3",
+        "shop/root_agent.yaml:7",
+        "shop/root_agent.yaml:8",
+    ]
+    assert "ManagedAgent" in found[1]
+    assert "'no_such_tool'" in found[4]
+
+
+def test_apps_of_this_repository_miss_nothing_but_keys(cli: Cli) -> None:
+    root = Path(__file__).parents[2]
+    for folder in ("examples", "tests/adk/agents"):
+        done = cli("check", str(root / folder))
+        wrong = [line for line in done.stdout.splitlines() if " differs: " not in line and "The model " not in line]
+        assert not [line for line in wrong if "'scripted'" not in line]
+
+
+def test_requirements_of_google_adk_are_known() -> None:
+    recorded = json.loads((Path(__file__).parents[1] / "adk" / "names.json").read_text())["requirements"]
+    known = requirements_of_adk()
+    assert set(known["google-adk"]) == set(recorded[""])
+    for_developers = {"benchmark", "dev", "docs", "test", "otel-gcp", ""}
+    by_extras = {name for extra, names in recorded.items() if extra not in for_developers for name in names}
+    assert by_extras - set(known["google-adk"]) == set(known["extras"])

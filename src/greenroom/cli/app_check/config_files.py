@@ -1,0 +1,86 @@
+"""Names in agents' YAML files: classes, tools, callbacks and models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import greenroom
+from greenroom.adk_names import adk_names
+from greenroom.apps.component_registry import ComponentRegistry
+from greenroom.cli.app_check.finding import Finding
+from greenroom.cli.app_check.models import model_fault
+from greenroom.cli.app_check.names import known_name
+from greenroom.errors import MissingExtra
+
+_PREFIX = "google.adk."
+_CALLBACKS = frozenset(
+    f"{when}_{what}_callback{plural}"
+    for when in ("before", "after")
+    for what in ("agent", "model", "tool")
+    for plural in ("", "s")
+)
+_NAMED = _CALLBACKS | {"tools"}
+"""Keys of lists of `name: …`."""
+
+
+def find_in_config(file: Path, *, registers: bool) -> tuple[list[Finding], int]:
+    """The findings, and how many names of ADK there are. Other YAML files, without agents, have none."""
+    try:
+        root = yaml.compose(file.read_text("utf-8", errors="replace"), Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark: Any = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark is not None else 1
+        return [Finding(file, line, f"this is not valid YAML: {getattr(error, 'problem', None) or error}")], 0
+
+    findings: list[Finding] = []
+    count = 0
+    for kind, name, line in _names_in(root):
+        if kind == "model":
+            fault = model_fault(name, registers=registers)
+            problem = fault
+        else:
+            count += 1
+            problem = _missing(name)
+        if problem is not None:
+            findings.append(Finding(file, line, problem))
+    return findings, count
+
+
+def _names_in(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, str, int]]:
+    """key: under which the node is."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _names_in(item, key)
+    elif isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            own_key = str(name.value)
+            is_text = isinstance(value, yaml.ScalarNode)
+            if is_text and own_key in ("agent_class", "model"):
+                if value.value:
+                    yield own_key, value.value, value.start_mark.line + 1
+            elif is_text and own_key == "name" and key in _NAMED:
+                yield key, value.value, value.start_mark.line + 1
+            elif not is_text and own_key != "args":
+                yield from _names_in(value, own_key)
+
+
+def _missing(name: str) -> str | None:
+    """The reason why a class, tool or function of this name is missing. Code of the app itself isn't looked for."""
+    if "." in name and not name.startswith(_PREFIX):
+        return None
+    last = name.rpartition(".")[2]
+    known = known_name(name) if name.startswith(_PREFIX) else None
+    row = adk_names().get(known.name if known is not None else last)
+    if row is not None and row.missing_because is not None:
+        return row.missing_because
+    try:
+        found = ComponentRegistry.get_instance().get(name)
+    except (MissingExtra, ImportError, AttributeError):  # an extra is reported by its package
+        return None
+    if found is None and last not in greenroom.__all__:
+        return f"greenroom has no component {name!r}"
+    return None

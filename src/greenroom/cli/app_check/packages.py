@@ -1,0 +1,161 @@
+"""Packages that an app imports and that aren't installed, and those that its parts of greenroom need."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution, requires
+from importlib.util import find_spec
+from pathlib import Path
+
+import greenroom
+from greenroom.cli.app_check.app_files import AppFiles
+from greenroom.cli.app_check.finding import Finding
+from greenroom.cli.app_check.names import ADK, GENAI_TYPES, known_name
+from greenroom.cli.app_check.source import Import, Source
+
+_EXTRAS = {
+    "greenroom.a2a.": "a2a",
+    "greenroom.agents.remote_a2a.": "a2a",
+    "greenroom.gates.a2a.": "a2a",
+    "greenroom.gates.mcp.": "mcp",
+    "greenroom.memory.firestore": "firestore",
+    "greenroom.memory.postgres": "postgres",
+    "greenroom.memory.vertex": "google",
+    "greenroom.models.anthropic.": "anthropic",
+    "greenroom.models.apigee": "gemini",
+    "greenroom.models.gemini.": "gemini",
+    "greenroom.models.langchain": "langchain",
+    "greenroom.models.lite_llm": "litellm",
+    "greenroom.models.openai.": "openai",
+    "greenroom.sessions.firestore": "firestore",
+    "greenroom.sessions.postgres": "postgres",
+    "greenroom.sessions.vertex": "google",
+    "greenroom.tools.application_integration.": "google",
+    "greenroom.tools.mcp.": "mcp",
+    "greenroom.tools.openapi.": "openapi",
+    "greenroom.tools.retrieval.vertex": "google",
+}
+"""Modules of greenroom whose public names need an extra when they are used."""
+
+_NEEDS_NOTHING = frozenset({"AGENT_CARD_WELL_KNOWN_PATH"})
+
+
+def find_missing_packages(source: Source, files: AppFiles) -> Iterator[Finding]:
+    """One finding for a package, at its first import."""
+    seen: set[str] = set()
+    for one in source.imports:
+        if one.is_optional or one.module == "__future__" or files.is_local(source.path, one):
+            continue
+        module = _missing_module(one)
+        if module is None or module in seen:
+            continue
+        seen.add(module)
+        requirement = _requirement_of(module)
+        text = f"the package of the module {module} is not installed"
+        if _comes_with_adk(module):
+            text += "; google-adk brings it along"
+        if one.is_at_load:
+            yield Finding(source.path, one.line, text, requirement=requirement)
+        else:
+            yield Finding(source.path, one.line, f"{text}; it is imported when it is used", is_missing=False)
+
+
+def find_missing_extras(source: Source) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for call in source.calls():
+        known = known_name(call.origin)
+        if known is None or call.is_optional or known.name in _NEEDS_NOTHING:
+            continue
+        extra = _extra_of(known.name)
+        if extra is not None and extra not in seen and not _is_extra_installed(extra):
+            seen.add(extra)
+            requirement = f"greenroom[{extra}]"
+            yield Finding(source.path, call.node.lineno, f"{known.name} needs {requirement!r}", requirement=requirement)
+
+
+def _missing_module(one: Import) -> str | None:
+    """The dotted name of what can't be imported, as much of it as names a package."""
+    full = f"{one.module}.{one.name}" if one.name else one.module
+    if f"{full}.".startswith((f"{ADK}.", f"{GENAI_TYPES}.", "greenroom.")):
+        return None
+    top = one.module.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return None
+    known = max((module for module in _modules() if f"{full}.".startswith(f"{module}.")), key=len, default=None)
+    module = known or (_longest_namespace(one) if top == "google" else top)
+    return None if is_importable(module) else module
+
+
+def _longest_namespace(one: Import) -> str:
+    """Packages of Google share the name `google`, and those of its cloud `google.cloud`."""
+    parts = one.module.split(".")
+    if len(parts) == 1 and one.name:
+        parts.append(one.name)
+    return ".".join(parts[: 3 if parts[1:2] == ["cloud"] else 2])
+
+
+def is_importable(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # the package above it is missing
+        return False
+
+
+@cache
+def requirements_of_adk() -> dict[str, dict[str, str]]:
+    """The modules of distributions: those that google-adk requires, and those that its extras do."""
+    return tomllib.loads(Path(__file__).with_name("packages.toml").read_text("utf-8"))
+
+
+@cache
+def _modules() -> dict[str, str]:
+    """Distributions by the modules in them."""
+    found: dict[str, str] = {}
+    for group in requirements_of_adk().values():
+        for name, modules in group.items():
+            found.update(dict.fromkeys(modules.split(), name))
+    return found
+
+
+def _comes_with_adk(module: str) -> bool:
+    return _modules().get(module) in requirements_of_adk()["google-adk"]
+
+
+def _requirement_of(module: str) -> str:
+    """An extra of greenroom, where one brings exactly this, else the distribution."""
+    name = _modules().get(module) or module.partition(".")[0].replace("_", "-")
+    for extra, names in _extras().items():
+        if names[0] == name and name != "httpx":
+            return f"greenroom[{extra}]"
+    return name
+
+
+def _extra_of(name: str) -> str | None:
+    home = f"{greenroom._HOME_OF.get(name, '')}."
+    fitting = [prefix for prefix in _EXTRAS if home.startswith(prefix)]
+    return _EXTRAS[max(fitting, key=len)] if fitting else None
+
+
+def _is_extra_installed(extra: str) -> bool:
+    for name in _extras().get(extra, []):
+        try:
+            distribution(name)
+        except PackageNotFoundError:
+            return False
+    return True
+
+
+@cache
+def _extras() -> dict[str, list[str]]:
+    """The distributions of each extra of greenroom."""
+    found: dict[str, list[str]] = {}
+    for requirement in requires("greenroom") or ():
+        extra = re.search(r"extra == [\"']([\w-]+)[\"']", requirement)
+        name = re.match(r"[\w.-]+", requirement)
+        if extra is not None and name is not None:
+            found.setdefault(extra[1], []).append(name[0].lower())
+    return found
