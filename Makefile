@@ -129,8 +129,8 @@ chaos: setup  ## Kill servers at 100 random moments and writers at 200; resume 2
 	GREENROOM_SEED=$(SEED) GREENROOM_KILLS=100 GREENROOM_APPEND_KILLS=200 GREENROOM_TREES=1000 GREENROOM_GRAPHS=1000 $(RUN) pytest tests/durability $(LONG)
 
 .PHONY: fuzz
-fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid and invalid.
-	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz $(LONG)
+fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid and invalid; make requests to models of random histories and tools.
+	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz tests/models/requests/test_any_request.py $(LONG)
 
 .PHONY: conformance
 conformance: setup node-servers test-litellm  ## Run the agents of tests/adk in ADK, and compare what they do here; MCP's scenarios and inspector; ADK's A2A; LiteLLM.

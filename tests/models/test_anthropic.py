@@ -13,6 +13,7 @@ from starlette.responses import Response
 from greenroom.errors import MessageConversionError, ModelError
 from greenroom.models.anthropic.llm import AnthropicLlm, Claude
 from greenroom.models.anthropic.messages import message_arguments
+from greenroom.models.anthropic.rules import RULES
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.generation import GenerateContentConfig, ThinkingConfig, ToolConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -177,6 +178,7 @@ def test_code_that_waits_for_a_tool_of_the_client_is_sent_without_result() -> No
 
 def arguments(*contents: Content, model: str = "claude-opus-5", **config: Any) -> dict[str, Any]:
     request = LlmRequest(contents=list(contents) or [UserContent("Hi")], config=GenerateContentConfig(**config))
+    request = RULES.prepare(request).request
     return message_arguments(request, model=model, max_tokens=8192, transform_schema=lambda schema: schema)
 
 

@@ -52,5 +52,5 @@ def test_service_tiers_have_each_vendors_name() -> None:
 def test_an_image_that_another_vendor_made_is_sent_to_gemini() -> None:
     image = Part(inline_data=Blob(data=b"png", mime_type="image/png"), part_metadata={"openai": {"id": "ig_1"}})
     asked = LlmRequest(contents=[Content(role="model", parts=[image]), UserContent("Hi")])
-    first = generate_arguments(asked, model="gemini-2.5-pro", is_vertex=True)["contents"][0]
+    first = generate_arguments(asked, model="gemini-2.5-pro", is_vertex=True)["contents"][1]
     assert first["parts"] == [{"inline_data": {"data": b"png", "mime_type": "image/png"}}]

@@ -18,6 +18,7 @@ from greenroom.errors import ModelError
 from greenroom.models.conversion import strict_schema
 from greenroom.models.openai.chat import OpenAILlm
 from greenroom.models.openai.messages import completion_arguments, messages
+from greenroom.models.openai.rules import CHAT
 from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.generation import FunctionCallingConfig, GenerateContentConfig, ThinkingConfig, ToolConfig
@@ -420,7 +421,7 @@ def test_calls_and_responses_without_ids_are_paired() -> None:
             ),
         ]
     )
-    _, assistant, first, second, user = messages(asked)
+    _, assistant, first, second, user = messages(CHAT.prepare(asked).request)
     assert [(c["id"], c["function"]["arguments"]) for c in assistant["tool_calls"]] == [
         ("call_1", '{"city":"Oslo"}'),
         ("call_2", '{"city":"Rome"}'),
@@ -557,5 +558,5 @@ async def test_reasoning_details_and_sources_are_kept(service: Service, model: O
     asked = request("More")
     asked.contents[:0] = [reply.content]
     await responses(model, asked)
-    sent = service.seen[-1]["messages"][0]
+    sent = service.seen[-1]["messages"][1]
     assert (sent["reasoning"], sent["reasoning_details"], sent["content"]) == ("Let me see", [whole], "Hi")

@@ -1,4 +1,4 @@
-"""Conversion of requests for all providers: call ids, tool choice, media, schemas, and refusals of what a provider
+"""Conversion of requests for all providers: tool choice, media, schemas, and refusals of what a provider
 can't take.
 
 Data that only one provider understands travels in `Part.part_metadata` under that provider's name: thoughts' signatures
@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import logging
 import re
-from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
@@ -20,7 +19,7 @@ from greenroom.errors import MessageConversionError
 from greenroom.models.model import output_schema
 from greenroom.models.model_errors import ModelErrorCategory
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.content import Blob, Content, FileData, FunctionCall, FunctionResponse, Part
+from greenroom.records.content import Blob, Content, FileData, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
@@ -39,44 +38,6 @@ _warned: set[tuple[str, str]] = set()
 
 def refused(detail: str, *, model: str) -> MessageConversionError:
     return MessageConversionError(detail, model=model, category=ModelErrorCategory.CLIENT_ERROR)
-
-
-class CallIds:
-    """Ids for calls that have none, and for each response the id of the call it answers.
-
-    allowed: what an id may look like; others are replaced, the same by the same.
-    """
-
-    def __init__(self, allowed: str = r".+", *, prefix: str = "call_") -> None:
-        self._allowed, self._prefix = re.compile(allowed), prefix
-        self._made = 0
-        self._replaced: dict[str, str] = {}
-        self._unanswered: defaultdict[str, deque[str]] = defaultdict(deque)
-
-    def of_call(self, call: FunctionCall) -> str:
-        call_id = self._valid(call.id) if call.id else self._new()
-        self._unanswered[call.name or ""].append(call_id)
-        return call_id
-
-    def of_response(self, response: FunctionResponse) -> str:
-        waiting = self._unanswered[response.name or ""]
-        if response.id:
-            call_id = self._valid(response.id)
-            if call_id in waiting:
-                waiting.remove(call_id)
-            return call_id
-        return waiting.popleft() if waiting else f"{self._prefix}{response.name}"
-
-    def _new(self) -> str:
-        self._made += 1
-        return f"{self._prefix}{self._made}"
-
-    def _valid(self, call_id: str) -> str:
-        if self._allowed.fullmatch(call_id):
-            return call_id
-        if call_id not in self._replaced:
-            self._replaced[call_id] = self._new()
-        return self._replaced[call_id]
 
 
 def is_model(content: Content) -> bool:

@@ -8,7 +8,6 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from greenroom.models.conversion import (
-    CallIds,
     as_text,
     base64_of,
     built_in_tools,
@@ -25,8 +24,12 @@ from greenroom.models.conversion import (
     warn_once,
     with_newness,
 )
+from greenroom.models.openai.messages import ACKNOWLEDGED
+from greenroom.models.openai.rules import ANY_SERVICE, MISTRAL, is_mistral
 from greenroom.models.provider import ProviderLlm
 from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
+from greenroom.models.requests.rules import RequestRules
+from greenroom.models.requests.turns import BEGINNING, CONTINUE, NO_CONTENTS
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, Content, FileData, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -52,6 +55,7 @@ class LangchainLlm(ProviderLlm):
 
     extra: ClassVar[str] = "langchain"
     package: ClassVar[str] = "langchain_core"
+    rules: ClassVar[RequestRules] = ANY_SERVICE
 
     def __init__(
         self,
@@ -98,7 +102,10 @@ class LangchainLlm(ProviderLlm):
             options["tools"] = [{"type": "function", "function": function} for function in functions(declarations)]
             if mode == "ANY":
                 options["tool_choice"] = "any"
-        return {"messages": list(_messages(request, model=self.model)), "options": options}
+        return {"messages": _messages(request, model=self.model), "options": options}
+
+    def rules_for(self, request: LlmRequest) -> RequestRules:
+        return MISTRAL if is_mistral(self.model) else self.rules
 
     async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
         options = dict(arguments["options"])
@@ -128,21 +135,31 @@ class LangchainLlm(ProviderLlm):
         """The chat model is its owner's to close."""
 
 
-def _messages(request: LlmRequest, *, model: str) -> Iterator[Any]:
-    from langchain_core.messages import SystemMessage
+def _messages(request: LlmRequest, *, model: str) -> list[Any]:
+    """Begins with the user's message, after the system's, and ends with it or with results of tools."""
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
+    out: list[Any] = []
+    for content, is_new in with_newness(request.contents):
+        made = _of_model(content) if is_model(content) else _of_user(content, is_new=is_new, model=model)
+        for message in made:
+            if is_mistral(model) and isinstance(message, HumanMessage) and out and isinstance(out[-1], ToolMessage):
+                out.append(AIMessage(ACKNOWLEDGED))
+            out.append(message)
+
+    if not out:
+        out.append(HumanMessage(NO_CONTENTS))
+    if not isinstance(out[0], HumanMessage):
+        out.insert(0, HumanMessage(BEGINNING))
+    if isinstance(out[-1], AIMessage):
+        out.append(HumanMessage(CONTINUE))
     system = request.config.system_text()
     if system:
-        yield SystemMessage(system)
-    ids = CallIds()
-    for content, is_new in with_newness(request.contents):
-        if is_model(content):
-            yield from _of_model(content, ids)
-        else:
-            yield from _of_user(content, ids, is_new=is_new, model=model)
+        out.insert(0, SystemMessage(system))
+    return out
 
 
-def _of_model(content: Content, ids: CallIds) -> Iterator[Any]:
+def _of_model(content: Content) -> Iterator[Any]:
     """Texts as one string; as blocks of LangChain's standard format when there are blocks of its own to send back."""
     from langchain_core.messages import AIMessage
 
@@ -153,7 +170,7 @@ def _of_model(content: Content, ids: CallIds) -> Iterator[Any]:
         known = own(part, PROVIDER)
         if part.function_call is not None:
             call = part.function_call
-            made = {"name": call.name or "", "args": call.args or {}, "id": ids.of_call(call), "type": "tool_call"}
+            made = {"name": call.name or "", "args": call.args or {}, "id": call.id, "type": "tool_call"}
             calls.append(made)
         elif known is not None and "block" in known:
             provider = known["provider"]
@@ -172,7 +189,7 @@ def _of_model(content: Content, ids: CallIds) -> Iterator[Any]:
         yield AIMessage(content="".join(block["text"] for block in blocks), tool_calls=calls)
 
 
-def _of_user(content: Content, ids: CallIds, *, is_new: bool, model: str) -> Iterator[Any]:
+def _of_user(content: Content, *, is_new: bool, model: str) -> Iterator[Any]:
     """Results of tools come first: they belong to the calls before them."""
     from langchain_core.messages import HumanMessage, ToolMessage
 
@@ -184,7 +201,7 @@ def _of_user(content: Content, ids: CallIds, *, is_new: bool, model: str) -> Ite
             media = [_media(one.inline_data, one.file_data, is_new=is_new, model=model) for one in response.parts or ()]
             yield ToolMessage(
                 content=cast("Any", [{"type": "text", "text": text}, *media] if media else text),
-                tool_call_id=ids.of_response(response),
+                tool_call_id=response.id,
                 name=response.name,
                 status="error" if "error" in (response.response or {}) else "success",
             )

@@ -12,7 +12,9 @@ from greenroom.models.conversion import check_settings
 from greenroom.models.model import LlmCapabilities
 from greenroom.models.openai.chat import CompletionReply
 from greenroom.models.openai.messages import PROVIDER, TAKEN, common_arguments, messages, reasoning_effort
+from greenroom.models.openai.rules import ANY_SERVICE, MISTRAL, is_mistral
 from greenroom.models.provider import ProviderLlm
+from greenroom.models.requests.rules import RequestRules
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
@@ -51,6 +53,7 @@ class LiteLlm(ProviderLlm):
 
     extra: ClassVar[str] = "litellm"
     package: ClassVar[str] = "litellm"
+    rules: ClassVar[RequestRules] = ANY_SERVICE
 
     def __init__(
         self, model: str, *, llm_client: Any = None, drop_params: bool | None = None, **arguments: Any
@@ -76,6 +79,9 @@ class LiteLlm(ProviderLlm):
         takes_schemas = getattr(client, "supports_response_schema", None)
         return LlmCapabilities(output_schema_and_tools=takes_schemas is not None and takes_schemas(self.model))
 
+    def rules_for(self, request: LlmRequest) -> RequestRules:
+        return MISTRAL if is_mistral(request.model or self.model) else self.rules
+
     def secrets(self) -> Sequence[str | None]:
         return (self._arguments.get("api_key"),)
 
@@ -84,7 +90,7 @@ class LiteLlm(ProviderLlm):
         name = (request.model or self.model).removeprefix("litellm/")
         check_settings(config, taken=TAKEN | {"top_k"}, model=name)
         given: JsonObject = {
-            "messages": messages(request),
+            "messages": messages(request, is_mistral=is_mistral(name)),
             **common_arguments(request, model=name),
             "temperature": config.temperature,
             "top_p": config.top_p,

@@ -10,7 +10,9 @@ from typing import Any
 from greenroom.errors import GreenroomError, ModelError
 from greenroom.models.model import BaseLlmConnection
 from greenroom.models.model_errors import ModelErrorCategory, category_of, model_error, new_model_error
-from greenroom.records.content import Transcription
+from greenroom.models.requests.rules import RequestRules
+from greenroom.models.requests.tool_names import ToolNames
+from greenroom.records.content import Content, Transcription
 from greenroom.records.model_exchange import LlmResponse
 
 NORMAL = 1000
@@ -24,6 +26,17 @@ class LiveConnection(BaseLlmConnection):
     def __init__(self, *, model: str, secrets: Sequence[str | None]) -> None:
         self._model, self._secrets = model, secrets
         self._is_closed = False
+        self._rules: RequestRules | None = None
+        self._names: ToolNames | None = None
+
+    def use(self, rules: RequestRules, names: ToolNames | None) -> None:
+        """names: of the tools that the connection was opened with."""
+        self._rules = rules
+        self._names = names
+
+    def fitted(self, contents: Sequence[Content]) -> Sequence[Content]:
+        """Contents with calls beside their responses, and the names of tools that the vendor knows."""
+        return contents if self._rules is None else self._rules.fit_contents(contents, self._names)
 
     @abstractmethod
     def replies(self) -> AsyncGenerator[LlmResponse]:
@@ -36,6 +49,8 @@ class LiveConnection(BaseLlmConnection):
         try:
             async with aclosing(self.replies()) as replies:
                 async for reply in replies:
+                    if self._names is not None:
+                        self._names.restore(reply)
                     yield reply
         except GreenroomError:
             raise

@@ -18,6 +18,7 @@ from greenroom.models.error_reply import ErrorReply, error_in
 from greenroom.models.model import BaseLlm
 from greenroom.models.model_errors import ModelErrorCategory, model_error, new_model_error
 from greenroom.models.reply import Reply
+from greenroom.models.requests.rules import RequestRules
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
@@ -178,6 +179,9 @@ class ProviderLlm(BaseLlm):
 
     extra: ClassVar[str]
     package: ClassVar[str]
+    rules: ClassVar[RequestRules]
+    """Of the vendor, for names, ids and schemas."""
+
     timeout_seconds: float = 600.0
     retry_policy: RetryPolicy = RetryPolicy()
 
@@ -201,6 +205,10 @@ class ProviderLlm(BaseLlm):
     def send(self, client: Any, arguments: Any, *, stream: bool) -> AsyncGenerator[LlmResponse]:
         """Yields the responses; what it raises becomes a ModelError."""
 
+    def rules_for(self, request: LlmRequest) -> RequestRules:
+        """Those of the model that the request names."""
+        return self.rules
+
     def secrets(self) -> Sequence[str | None]:
         """Strings that must not stand in error messages."""
         return ()
@@ -223,7 +231,8 @@ class ProviderLlm(BaseLlm):
         policy = RetryPolicy.of(retry_options) if retry_options else self.retry_policy
         self.breaker.check(self.model)
         client = self._made_client or await self.load()
-        arguments = self.convert(llm_request)
+        prepared, names = self.rules_for(llm_request).prepare(llm_request)
+        arguments = self.convert(prepared)
         ends_at = asyncio.get_running_loop().time() + seconds
 
         def start() -> Replies:
@@ -232,8 +241,12 @@ class ProviderLlm(BaseLlm):
         replies, first = await begin(start, policy, timeout_seconds=seconds)
         async with aclosing(replies):
             if first is not None:
+                if names is not None:
+                    names.restore(first)
                 yield first
             async for reply in replies:
+                if names is not None:
+                    names.restore(reply)
                 yield reply
 
     async def _attempt(self, client: Any, arguments: Any, *, stream: bool, ends_at: float) -> Replies:
@@ -272,7 +285,7 @@ class ProviderLlm(BaseLlm):
 
     async def count_tokens(self, llm_request: LlmRequest) -> int | None:
         client = self._given_client or self._made_client or await self.load()
-        arguments = self.convert(llm_request)
+        arguments = self.convert(self.rules_for(llm_request).prepare(llm_request).request)
         try:
             return await self.count(client, arguments)
         except Exception as error:  # as above

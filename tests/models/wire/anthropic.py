@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from greenroom.records.content import Part
+from tests.models.requests.published_rules import of_messages
 from tests.models.wire.server import WireServer, frame, pieces
 
 _STOP = {"STOP": "end_turn", "MAX_TOKENS": "max_tokens", "SAFETY": "refusal"}
@@ -16,6 +18,11 @@ class AnthropicServer(WireServer):
     path = "/v1/messages"
     metadata_key = "anthropic"
     lacks = frozenset({"video"})
+
+    def problems(self, body: dict[str, Any]) -> Iterable[str]:
+        *_, last = body["messages"]
+        is_paused = last["role"] == "assistant" and any(one["type"] == "server_tool_use" for one in last["content"])
+        return of_messages(body, is_paused=is_paused)
 
     def whole(self, parts: tuple[Part, ...], finish_reason: str) -> dict[str, Any]:
         blocks = [block(part) for part in parts]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from greenroom.records.content import Part
+from tests.models.requests.published_rules import of_generate_content
 from tests.models.wire.server import WireServer, frame, pieces
 
 _USAGE = {
@@ -32,6 +34,9 @@ class GeminiServer(WireServer):
 
     def is_stream(self, request: Request, body: dict[str, Any]) -> bool:
         return request.url.path.endswith(":streamGenerateContent")
+
+    def problems(self, body: dict[str, Any]) -> Iterable[str]:
+        return of_generate_content(body)
 
     def whole(self, parts: tuple[Part, ...], finish_reason: str) -> dict[str, Any]:
         return _response([wire_part(part) for part in parts], finish_reason)

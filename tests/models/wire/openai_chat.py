@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from greenroom.records.content import Part
+from tests.models.requests.published_rules import of_completions
 from tests.models.wire.server import WireServer, frame, pieces
 
 _FINISH = {"STOP": "stop", "MAX_TOKENS": "length", "SAFETY": "content_filter"}
@@ -23,6 +25,9 @@ class ChatServer(WireServer):
     path = "/v1/chat/completions"
     metadata_key = "openai_chat"
     lacks = frozenset({"video", "thinking", "built-in tools", "context cache"})
+
+    def problems(self, body: dict[str, Any]) -> Iterable[str]:
+        return of_completions(body)
 
     def whole(self, parts: tuple[Part, ...], finish_reason: str) -> dict[str, Any]:
         text = "".join(part.text for part in parts if part.text and not part.thought)

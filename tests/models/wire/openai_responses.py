@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from greenroom.records.content import Part
+from tests.models.requests.published_rules import of_responses
 from tests.models.wire.server import WireServer, frame, pieces
 
 _REASONS = {"MAX_TOKENS": "max_output_tokens", "SAFETY": "content_filter"}
@@ -22,6 +24,9 @@ class ResponsesServer(WireServer):
     path = "/v1/responses"
     metadata_key = "openai"
     lacks = frozenset({"video", "context cache"})
+
+    def problems(self, body: dict[str, Any]) -> Iterable[str]:
+        return of_responses(body)
 
     def whole(self, parts: tuple[Part, ...], finish_reason: str) -> dict[str, Any]:
         reason = _REASONS.get(finish_reason)

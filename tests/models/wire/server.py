@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
@@ -24,7 +24,7 @@ KEY = "sk-test-1234567890abcdef"
 
 
 class WireServer(ABC):
-    """Answers as configured. A subclass has the vendor's format. `replies`: answers to be given once, before `say`'s."""
+    """Answers as configured. A subclass has the vendor's format. `once`: whole replies to be sent first."""
 
     secret = KEY
     metadata_key: str | None = None
@@ -40,6 +40,7 @@ class WireServer(ABC):
         self._finish_reason = "STOP"
         self._failure: tuple[int, str, dict[str, str]] | None = None
         self._misbehavior: Misbehavior | None = None
+        self.once: list[dict[str, Any]] = []
         self.raw: Any = None
         """A whole reply, or the frames of a stream, to be sent instead."""
         self._stopping = asyncio.Event()
@@ -70,6 +71,10 @@ class WireServer(ABC):
     def broken_frame(self) -> str:
         return 'data: {"broken": \n\n'
 
+    def problems(self, body: dict[str, Any]) -> Iterable[str]:
+        """The reasons for which the service refuses a request, by its published rules."""
+        return ()
+
     def is_stream(self, request: Request, body: dict[str, Any]) -> bool:
         return bool(body.get("stream"))
 
@@ -78,12 +83,17 @@ class WireServer(ABC):
         self.seen.append(body)
         self.headers.append(dict(request.headers))
         self.paths.append(request.url.path)
+        problems = list(self.problems(body))
+        if problems:
+            return JSONResponse(self.error(400, "; ".join(problems)), 400)
         if self._failure is not None:
             status, message, headers = self._failure
             return JSONResponse(self.error(status, message), status, headers)
         is_stream = self.is_stream(request, body)
         if self._misbehavior is not None:
             return self._misbehaving(self._misbehavior, is_stream)
+        if self.once:
+            return JSONResponse(self.once.pop(0))
         if not is_stream or isinstance(self.raw, dict):  # servers that don't stream, or refuse to
             return JSONResponse(self.raw or self.whole(self._parts, self._finish_reason))
         body_frames, end = self.frames(self._parts, self._finish_reason)

@@ -11,12 +11,14 @@ import msgspec
 
 from greenroom.errors import MissingProject
 from greenroom.models.anthropic.messages import PROVIDER, STRUCTURED_OUTPUT, assistant_blocks, message_arguments
+from greenroom.models.anthropic.rules import RULES
 from greenroom.models.by_name import CLAUDE_LOCATIONS, CLAUDE_PROJECTS
 from greenroom.models.conversion import json_text
 from greenroom.models.error_reply import not_a_reply
 from greenroom.models.model_errors import missing_variable
 from greenroom.models.provider import ProviderLlm, exchange, post
 from greenroom.models.reply import Reply, StreamedCall, arguments_text, finish_reason, nested, token_usage
+from greenroom.models.requests.rules import RequestRules
 from greenroom.records.answer_metadata import Citation, FinishReason, GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import CodeExecutionResult, Content, ExecutableCode, Part, ToolCall, ToolResponse
@@ -39,6 +41,7 @@ class AnthropicLlm(ProviderLlm):
 
     extra: ClassVar[str] = "anthropic"
     package: ClassVar[str] = "anthropic"
+    rules: ClassVar[RequestRules] = RULES
     max_continuations: int = 10
     """Limit of continuing one message that the service pauses amid its own tools."""
 

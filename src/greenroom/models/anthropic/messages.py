@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from greenroom.models.conversion import (
-    CallIds,
     base64_of,
     built_in_call_as_text,
     built_in_of,
@@ -29,6 +28,7 @@ from greenroom.models.conversion import (
 )
 from greenroom.models.model import effort_of, output_schema
 from greenroom.models.reply import nested
+from greenroom.models.requests.turns import BEGINNING, CONTINUE, NO_CONTENTS
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
 from greenroom.records.generation import GenerateContentConfig
@@ -57,8 +57,6 @@ _TAKEN = frozenset({
 _WITHOUT_SCHEMAS = re.compile(r".*claude-([123]|instant|(opus|sonnet)-4($|-0|[-@]20)).*")
 _SAMPLED = re.compile(r".*claude-([123]|instant|[a-z]+-[1-3]|(opus|sonnet|haiku)-4($|-[0-6]|[-@]20)).*")
 """Later models refuse sampling settings, and the SDK has no parameters for them any more."""
-_CALL_ID = r"[a-zA-Z0-9_-]+"
-_CALL_PREFIX = "toolu_fallback_"
 _JSON_ONLY = "Answer with JSON only, without any other text."
 
 
@@ -74,7 +72,7 @@ def message_arguments(
     arguments: JsonObject = {
         "model": model,
         "messages": messages(request, model=model),
-        "system": system or None,
+        "system": system if system.strip() else None,
         "max_tokens": config.max_output_tokens or max_tokens,
         **_sampling(config, model=model),
         "stop_sequences": config.stop_sequences or None,
@@ -109,66 +107,106 @@ def _mark_prefix(arguments: JsonObject, mark: JsonObject) -> None:
 
 
 def messages(request: LlmRequest, *, model: str) -> list[JsonObject]:
-    """Consecutive contents of one role are one message, with tool results first."""
-    out: list[JsonObject] = []
-    ids = CallIds(_CALL_ID, prefix=_CALL_PREFIX)
+    """Consecutive contents of one role are one message, with tool results first. Begins and ends with the user's."""
+    given: list[JsonObject] = []
     for content, is_new in with_newness(request.contents):
         if is_model(content):
-            role, blocks = "assistant", list(_assistant(content, ids, model=model))
+            given.append({"role": "assistant", "content": assistant_blocks(content, model=model)})
         else:
-            role, blocks = "user", list(_user(content, ids, is_new=is_new, model=model))
-        if not blocks:
-            continue
-        if out and out[-1]["role"] == role:
-            blocks = out.pop()["content"] + blocks
-        if role == "user":
-            blocks = sorted(blocks, key=lambda block: block["type"] != "tool_result")
-        out.append({"role": role, "content": blocks})
-    out = _without_cut_off_tools(out)
+            given.append({"role": "user", "content": list(_user(content, is_new=is_new, model=model))})
+
+    out: list[JsonObject] = []
+    for message in _without_cut_off_tools(given):
+        _append(out, message["role"], message["content"])
+    _end_assistant(out)
     if not out:
-        out.append({"role": "user", "content": [{"type": "text", "text": "."}]})
+        return [_user_text(NO_CONTENTS)]
+    if out[0]["role"] != "user":
+        out.insert(0, _user_text(BEGINNING))
+    if out[-1]["role"] != "user":
+        out.append(_user_text(CONTINUE))
     return out
 
 
 def assistant_blocks(content: Content, *, model: str) -> list[JsonObject]:
     """The blocks of one message of the model."""
-    return list(_assistant(content, CallIds(_CALL_ID, prefix=_CALL_PREFIX), model=model))
+    return list(_assistant(content, model=model))
+
+
+def _user_text(text: str) -> JsonObject:
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def _append(out: list[JsonObject], role: str, blocks: list[JsonObject]) -> None:
+    """Adds blocks, to the last message if that has their role."""
+    if not blocks:
+        return
+    if role == "user":
+        _end_assistant(out)
+    if out and out[-1]["role"] == role:
+        blocks = out.pop()["content"] + blocks
+    if role == "user":
+        blocks = sorted(blocks, key=lambda block: block["type"] != "tool_result")
+    out.append({"role": role, "content": blocks})
+
+
+def _end_assistant(out: list[JsonObject]) -> None:
+    """Leaves out thoughts at the end of the assistant's message, which the API refuses, as of a reply that was cut
+    off."""
+    if not out or out[-1]["role"] != "assistant":
+        return
+    blocks: list[JsonObject] = out[-1]["content"]
+    while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
+        blocks = blocks[:-1]
+    if blocks:
+        out[-1]["content"] = blocks
+    else:
+        out.pop()
 
 
 def _without_cut_off_tools(sent: list[JsonObject]) -> list[JsonObject]:
     """Leaves out calls of the service's own tools without result, of replies that were cut off, and results without
     call: the API refuses both. Code that waits for the client's tools has its result later."""
-    blocks: list[JsonObject] = [block for message in sent for block in message["content"]]
-    begun = {block.get("id") for block in blocks if block["type"].endswith("_tool_use")}
-    results = (block["tool_use_id"] for block in blocks if block["type"].endswith("_tool_result"))
-    waiting = (nested(block, "caller").get("tool_id") for block in blocks if block["type"] == "tool_use")
-    paired = begun & {*results, *waiting}
+    begun: set[str | None] = set()
+    paired: set[str | None] = set()
+    for block in (block for message in sent for block in message["content"]):
+        kind: str = block["type"]
+        if kind == "tool_use":
+            paired.add(nested(block, "caller").get("tool_id"))
+        elif kind.endswith("_tool_use"):
+            begun.add(block.get("id"))
+        elif kind.endswith("_tool_result"):
+            paired.add(block.get("tool_use_id") if block.get("tool_use_id") in begun else None)
 
+    paired &= begun
     out: list[JsonObject] = []
+    shown: set[str | None] = set()
     for message in sent:
-        kept = [block for block in message["content"] if _own_tool_id(block) in (None, *paired)]
-        if kept:
-            out.append({**message, "content": kept})
+        kept: list[JsonObject] = []
+        for block in message["content"]:
+            if block["type"].endswith("_tool_use"):
+                if block.get("id") not in paired:
+                    continue
+                shown.add(block.get("id"))
+            elif block["type"].endswith("_tool_result") and block.get("tool_use_id") not in shown:
+                continue
+            kept.append(block)
+        out.append({**message, "content": kept})
     return out
 
 
-def _own_tool_id(block: JsonObject) -> str | None:
-    """The id of a call of the service's own tool, or of the call that a result belongs to; None for other blocks."""
-    if block["type"].endswith("_tool_use"):
-        return block.get("id")
-    return block.get("tool_use_id") if block["type"].endswith("_tool_result") else None
-
-
-def _assistant(content: Content, ids: CallIds, *, model: str) -> Iterable[JsonObject]:
+def _assistant(content: Content, *, model: str) -> Iterable[JsonObject]:
     for part in content.parts or ():
         known = own(part, PROVIDER)
         if known is not None and part.function_call is None:
-            yield _own_block(part, known)
+            block = _own_block(part, known)
+            if block is not None:
+                yield block
         elif part.thought:
             continue  # its signature is another provider's, or missing: the API would refuse it
         elif part.function_call is not None:
             call = part.function_call
-            block = {"type": "tool_use", "id": ids.of_call(call), "name": call.name or "", "input": call.args or {}}
+            block = {"type": "tool_use", "id": call.id, "name": call.name or "", "input": call.args or {}}
             yield {**(known or {}), **block}
         elif text := _as_text(part):
             yield {"type": "text", "text": text}
@@ -177,37 +215,38 @@ def _assistant(content: Content, ids: CallIds, *, model: str) -> Iterable[JsonOb
             yield {"type": "text", "text": text}
 
 
-def _own_block(part: Part, known: JsonObject) -> JsonObject:
-    """The block as the API sent it."""
+def _own_block(part: Part, known: JsonObject) -> JsonObject | None:
+    """The block as the API sent it; None for a thought without its signature, and for blank text."""
     signature = (part.thought_signature or b"").decode()
     if known.get("type") == "thinking":
-        return {"type": "thinking", "thinking": part.text or "", "signature": signature}
+        return {"type": "thinking", "thinking": part.text or "", "signature": signature} if signature else None
     if known.get("type") == "redacted_thinking":
-        return {"type": "redacted_thinking", "data": signature}
+        return {"type": "redacted_thinking", "data": signature} if signature else None
     if part.text is not None:
-        return {"type": "text", "text": part.text, **known}
+        return {"type": "text", "text": part.text, **known} if part.text.strip() else None
     if part.tool_response is not None:
         return {**known, "content": (part.tool_response.response or {}).get("content")}
     return known
 
 
-def _user(content: Content, ids: CallIds, *, is_new: bool, model: str) -> Iterable[JsonObject]:
+def _user(content: Content, *, is_new: bool, model: str) -> Iterable[JsonObject]:
     for part in content.parts or ():
         if part.function_response is not None:
-            yield _tool_result(part.function_response, ids, is_new=is_new, model=model)
+            yield _tool_result(part.function_response, is_new=is_new, model=model)
         elif part.inline_data is not None or part.file_data is not None:
             yield _media(part.inline_data, part.file_data, is_new=is_new, model=model)
         elif not part.thought and (text := _as_text(part)):
             yield {"type": "text", "text": text}
 
 
-def _tool_result(response: FunctionResponse, ids: CallIds, *, is_new: bool, model: str) -> JsonObject:
+def _tool_result(response: FunctionResponse, *, is_new: bool, model: str) -> JsonObject:
     answer = response.response or {}
-    content: JsonValue = _result_text(answer)
+    text = _result_text(answer)
+    content: JsonValue = text
     if response.parts:
         media = [_media(one.inline_data, one.file_data, is_new=is_new, model=model) for one in response.parts]
-        content = [*([{"type": "text", "text": content}] if content else []), *media]
-    block: JsonObject = {"type": "tool_result", "tool_use_id": ids.of_response(response), "content": content}
+        content = [*([{"type": "text", "text": text}] if text.strip() else []), *media]
+    block: JsonObject = {"type": "tool_result", "tool_use_id": response.id, "content": content}
     return {**block, "is_error": True} if list(answer) == ["error"] else block
 
 
@@ -306,7 +345,7 @@ def _is_amid_calls_without_thoughts(sent: list[JsonObject]) -> bool:
 
 
 def _answer_by_tool(arguments: JsonObject, schema: JsonObject, *, model: str) -> None:
-    if arguments.get("tools"):
+    if arguments.get("tools") and arguments["tool_choice"]["type"] != "none":
         raise refused(f"{model} takes no output schema together with tools", model=model)
     if schema.get("type") != "object":
         inner = {key: value for key, value in schema.items() if key != "$defs"}
@@ -314,7 +353,8 @@ def _answer_by_tool(arguments: JsonObject, schema: JsonObject, *, model: str) ->
             key: value for key, value in schema.items() if key == "$defs"
         }
     description = "Gives the answer in the form that is asked for."
-    arguments["tools"] = [{"name": STRUCTURED_OUTPUT, "description": description, "input_schema": schema}]
+    answer: JsonObject = {"name": STRUCTURED_OUTPUT, "description": description, "input_schema": schema}
+    arguments["tools"] = [*arguments.get("tools", ()), answer]
     is_thinking = arguments.get("thinking", {}).get("type") in ("enabled", "adaptive")
     arguments["tool_choice"] = {"type": "auto"} if is_thinking else {"type": "tool", "name": STRUCTURED_OUTPUT}
 

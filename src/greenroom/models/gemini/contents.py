@@ -10,7 +10,10 @@ import re
 from collections.abc import Iterable
 
 from greenroom.models.conversion import as_text, is_model, warn_once
+from greenroom.models.gemini.rules import OWN_IDS, SCHEMAS
 from greenroom.models.model import output_schema
+from greenroom.models.requests.rules import fitted_value
+from greenroom.models.requests.turns import BEGINNING, CONTINUE, NO_CONTENTS
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.generation import GenerateContentConfig
@@ -19,12 +22,9 @@ from greenroom.records.model_exchange import LlmRequest
 _OTHERS = frozenset({"anthropic", "openai", "openai_chat", "langchain"})
 """Keys of `part_metadata` that mark parts of other providers."""
 
-OWN_IDS = "adk-"
 _NO_SIGNATURE = b"skip_thought_signature_validator"
 """Taken by Gemini 3 in place of the signature of a call that another model made. Source: Gemini's documentation."""
 
-CONTINUE = "Continue with what the system instruction and the conversation ask for."
-_NO_CONTENTS = "Do what the system instruction says."
 _CONVERTED = {"response_schema", "response_json_schema", "tools", "system_instruction"}
 """Settings that are not sent as they are."""
 
@@ -59,14 +59,18 @@ def generate_arguments(request: LlmRequest, *, model: str, is_vertex: bool) -> J
 
 
 def contents(request: LlmRequest, *, model: str, is_vertex: bool) -> list[JsonObject]:
+    """Begins and ends with the user's turn."""
     out = turns(request.contents, model=model, is_vertex=is_vertex)
+    if out and out[0]["role"] != "user":
+        out.insert(0, {"role": "user", "parts": [{"text": BEGINNING}]})
     if not out or out[-1]["role"] != "user":
-        out.append({"role": "user", "parts": [{"text": CONTINUE if out else _NO_CONTENTS}]})
+        out.append({"role": "user", "parts": [{"text": CONTINUE if out else NO_CONTENTS}]})
     return out
 
 
 def turns(given: Iterable[Content], *, model: str, is_vertex: bool) -> list[JsonObject]:
-    """Contents as plain dicts, without those of which nothing is sent."""
+    """Contents as plain dicts, without those of which nothing is sent. Those of the model that follow each other are
+    one: the service refuses calls right after the model's own words."""
     needs_signatures = (gemini_version(model) or 0) >= 3
     out: list[JsonObject] = []
     for content in given:
@@ -77,7 +81,10 @@ def turns(given: Iterable[Content], *, model: str, is_vertex: bool) -> list[Json
             first = next((part for part in parts if "function_call" in part), None)
             if first is not None and "thought_signature" not in first:
                 first["thought_signature"] = _NO_SIGNATURE
-        out.append({"role": "model" if is_model(content) else "user", "parts": parts})
+        if is_model(content) and out and out[-1]["role"] == "model":
+            out[-1]["parts"] += parts
+        else:
+            out.append({"role": "model" if is_model(content) else "user", "parts": parts})
     return out
 
 
@@ -116,7 +123,7 @@ def _config(config: GenerateContentConfig, *, model: str, is_vertex: bool) -> Js
     out = config.model_dump(exclude=_CONVERTED, exclude_none=True) | system_and_tools(config, is_vertex=is_vertex)
     schema = output_schema(config)
     if schema is not None:
-        out["response_json_schema"] = schema
+        out["response_json_schema"] = fitted_value(SCHEMAS, schema)
         out.setdefault("response_mime_type", "application/json")
     if config.http_options:  # retries are ours
         out["http_options"] = {name: value for name, value in config.http_options.items() if name != "retry_options"}

@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 
 from greenroom.models.conversion import check_settings, refused, warn_once
-from greenroom.models.gemini.contents import CONTINUE, OWN_IDS, gemini_version, system_and_tools, turns
+from greenroom.models.gemini.contents import gemini_version, system_and_tools, turns
 from greenroom.models.gemini.reply import ContentReply, plain, to_record
+from greenroom.models.gemini.rules import OWN_IDS
 from greenroom.models.live import LiveConnection, heard, spoken
 from greenroom.models.model import RealtimeInput
+from greenroom.models.requests.turns import CONTINUE
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata, GroundingMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content, FunctionCall, FunctionResponse, Part
@@ -78,7 +80,7 @@ class GeminiLiveConnection(LiveConnection):
     async def send_history(self, history: Sequence[Content]) -> None:
         contents = [
             msgspec.structs.replace(content, parts=[part for part in content.parts or () if not _is_media(part)])
-            for content in history
+            for content in self.fitted(history)
         ]
         asks = bool(history) and history[-1].role == "user"
         last = contents[-1].text() if asks else ""
@@ -114,6 +116,9 @@ class GeminiLiveConnection(LiveConnection):
         if not responses:
             return
         made = [one.model_dump(exclude_none=True) for one in responses]
+        if self._names is not None:
+            for one in made:
+                one["name"] = self._names.sent(one.get("name") or "")
         for one in made:
             if self._is_vertex and str(one.get("id") or "").startswith(OWN_IDS):
                 del one["id"]

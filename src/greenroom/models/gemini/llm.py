@@ -17,8 +17,10 @@ from greenroom.models.by_name import wants_vertex
 from greenroom.models.conversion import refused
 from greenroom.models.gemini.contents import gemini_version, generate_arguments
 from greenroom.models.gemini.reply import ContentReply, continuation_token, plain
+from greenroom.models.gemini.rules import RULES
 from greenroom.models.model import BaseLlmConnection, LlmCapabilities
 from greenroom.models.provider import ProviderLlm
+from greenroom.models.requests.rules import RequestRules
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
@@ -40,6 +42,7 @@ class Gemini(ProviderLlm):
 
     extra: ClassVar[str] = "gemini"
     package: ClassVar[str] = "google.genai"
+    rules: ClassVar[RequestRules] = RULES
 
     def __init__(
         self,
@@ -135,7 +138,8 @@ class Gemini(ProviderLlm):
 
         name = (llm_request.model or self.model).removeprefix("gemini/")
         version = self._http["api_version"] or os.environ.get("GOOGLE_GENAI_API_VERSION")
-        config = live_config(llm_request, model=name, is_vertex=client.vertexai, api_version=version)
+        prepared, names = RULES.prepare(llm_request)
+        config = live_config(prepared, model=name, is_vertex=client.vertexai, api_version=version)
         if self._speech_config is not None:
             config.setdefault("speech_config", self._speech_config)
         async with AsyncExitStack() as stack:
@@ -146,7 +150,9 @@ class Gemini(ProviderLlm):
                 raise refused(f"{self.model}: {error}", model=self.model) from error
             except Exception as error:
                 raise connection_error(error, model=self.model, secrets=self.secrets()) from error
-            yield GeminiLiveConnection(session, model=name, is_vertex=client.vertexai, secrets=self.secrets())
+            connection = GeminiLiveConnection(session, model=name, is_vertex=client.vertexai, secrets=self.secrets())
+            connection.use(RULES, names)
+            yield connection
 
     async def count(self, client: Any, arguments: JsonObject) -> int | None:
         from google.genai import types

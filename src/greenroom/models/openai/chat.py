@@ -15,8 +15,10 @@ from greenroom.models.error_reply import ErrorReply, error_in, not_a_reply
 from greenroom.models.model import BaseLlmConnection
 from greenroom.models.openai.call_deltas import CallDeltas, given_id
 from greenroom.models.openai.messages import PROVIDER, completion_arguments
+from greenroom.models.openai.rules import CHAT, REALTIME, chat_rules
 from greenroom.models.provider import ProviderLlm, exchange
 from greenroom.models.reply import Reply, arguments_text, finish_reason, nested, token_usage
+from greenroom.models.requests.rules import RequestRules
 from greenroom.records.answer_metadata import (
     Citation,
     GenerateContentResponseUsageMetadata,
@@ -54,6 +56,7 @@ class OpenAIClientLlm(ProviderLlm):
 
     extra: ClassVar[str] = "openai"
     package: ClassVar[str] = "openai"
+    rules: ClassVar[RequestRules] = CHAT
 
     def __init__(
         self,
@@ -109,7 +112,9 @@ class OpenAIClientLlm(ProviderLlm):
                 connecting = client.realtime.connect(model=name, extra_headers=headers)
                 socket = await stack.enter_async_context(connecting)
                 connection = RealtimeConnection(socket, model=self.model, secrets=self.secrets())
-                await connection.begin(llm_request)
+                prepared, names = REALTIME.prepare(llm_request)
+                connection.use(REALTIME, names)
+                await connection.begin(prepared)
             except GreenroomError:
                 raise
             except Exception as error:
@@ -141,6 +146,9 @@ class OpenAILlm(OpenAIClientLlm):
     ) -> None:
         super().__init__(model, base_url=base_url, api_key=api_key, headers=headers, client=client)
         self.max_tokens = max_tokens
+
+    def rules_for(self, request: LlmRequest) -> RequestRules:
+        return chat_rules(request.model or self.model)
 
     def convert(self, request: LlmRequest) -> JsonObject:
         if self.max_tokens is not None and request.config.max_output_tokens is None:

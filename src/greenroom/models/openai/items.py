@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from greenroom.models.conversion import (
-    CallIds,
     answer_schema,
     as_text,
     base64_of,
@@ -33,6 +32,7 @@ from greenroom.models.openai.messages import (
     sampling,
     service_tier,
 )
+from greenroom.models.requests.turns import CONTINUE, NO_CONTENTS
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
 from greenroom.records.generation import GenerateContentConfig
@@ -82,22 +82,34 @@ def response_arguments(request: LlmRequest, *, model: str) -> JsonObject:
 
 
 def items(contents: Sequence[Content], *, model: str) -> list[JsonObject]:
-    ids = CallIds(r"[a-zA-Z0-9_-]{1,64}", prefix="call_adk_fallback_")
+    """Ends with the user's message, or with outputs of functions."""
     out: list[JsonObject] = []
     for content, is_new in with_newness(contents):
         if is_model(content):
-            out.extend(_assistant(content, ids))
+            out.extend(_with_followed_reasoning(_assistant(content)))
         else:
-            out.extend(_user(content, ids, is_new=is_new, model=model))
+            out.extend(_user(content, is_new=is_new, model=model))
+
+    if not out or not (out[-1]["type"] == "function_call_output" or out[-1].get("role") == "user"):
+        text = CONTINUE if out else NO_CONTENTS
+        out.append({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]})
     return out
 
 
-def _assistant(content: Content, ids: CallIds) -> Iterable[JsonObject]:
+def _with_followed_reasoning(items: Iterable[JsonObject]) -> list[JsonObject]:
+    """Without reasoning at the end, as of a reply that was cut off: the API refuses it without what it led to."""
+    out = list(items)
+    while out and out[-1]["type"] == "reasoning":
+        out.pop()
+    return out
+
+
+def _assistant(content: Content) -> Iterable[JsonObject]:
     for part in content.parts or ():
         known = own(part, PROVIDER)
         if part.function_call is not None:
             call = part.function_call
-            item = {"type": "function_call", "call_id": ids.of_call(call), "name": call.name or ""}
+            item = {"type": "function_call", "call_id": call.id, "name": call.name or ""}
             yield {**(known or {}), **item, "arguments": json_text(call.args or {})}
         elif known is not None:
             if known:  # empty: sent with the item before
@@ -117,14 +129,14 @@ def _own_item(part: Part, known: JsonObject) -> JsonObject:
     return known
 
 
-def _user(content: Content, ids: CallIds, *, is_new: bool, model: str) -> Iterable[JsonObject]:
+def _user(content: Content, *, is_new: bool, model: str) -> Iterable[JsonObject]:
     """Outputs of functions come first: they belong to the calls before them."""
     pieces: list[JsonObject] = []
     for part in content.parts or ():
         if part.function_response is not None:
             response = part.function_response
             output = _output(response, is_new=is_new, model=model)
-            yield {"type": "function_call_output", "call_id": ids.of_response(response), "output": output}
+            yield {"type": "function_call_output", "call_id": response.id, "output": output}
         elif part.inline_data is not None or part.file_data is not None:
             pieces.append(_media(part.inline_data, part.file_data, is_new=is_new, model=model))
         elif text := part.text or code_as_text(part):

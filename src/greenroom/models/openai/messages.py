@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import cast
 
 from greenroom.models.conversion import (
-    CallIds,
     base64_of,
     built_in_tools,
     check_settings,
@@ -28,12 +28,15 @@ from greenroom.models.conversion import (
     with_newness,
 )
 from greenroom.models.model import ServiceTier, effort_of
-from greenroom.records.base import JsonObject
+from greenroom.models.openai.rules import is_mistral
+from greenroom.models.requests.turns import BEGINNING, CONTINUE, NO_CONTENTS
+from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, Content, FileData, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest
 
 PROVIDER = "openai_chat"
+ACKNOWLEDGED = "OK"
 
 _REASONING = re.compile(r"(o\d|gpt-[56])(?!.*chat)")
 AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
@@ -89,7 +92,11 @@ def completion_arguments(request: LlmRequest, *, model: str) -> JsonObject:
     check_settings(config, taken=TAKEN, model=model)
     is_reasoning = is_reasoning_model(model)
     arguments: JsonObject = {
-        "messages": messages(request, system_role="developer" if is_reasoning else "system"),
+        "messages": messages(
+            request,
+            system_role="developer" if is_reasoning else "system",
+            is_mistral=is_mistral(request.model or model),
+        ),
         "max_completion_tokens" if is_reasoning else "max_tokens": config.max_output_tokens,
         **common_arguments(request, model=model),
         **sampling(config, model=model),
@@ -116,21 +123,59 @@ def common_arguments(request: LlmRequest, *, model: str) -> JsonObject:
     }
 
 
-def messages(request: LlmRequest, *, system_role: str = "system") -> list[JsonObject]:
+def messages(request: LlmRequest, *, system_role: str = "system", is_mistral: bool = False) -> list[JsonObject]:
+    """Begins with the user's message, after the system's, and ends with it or with results of tools. Users' messages
+    alternate with assistants', since templates of many servers refuse others.
+
+    is_mistral: Mistral takes a user's message after results of tools only with an assistant's between them.
+    """
     out: list[JsonObject] = []
+    for content, is_new in with_newness(request.contents):
+        model = request.model or ""
+        made = _assistant(content) if is_model(content) else _user(content, is_new=is_new, model=model)
+        for message in made:
+            if is_mistral and message["role"] == "user" and out and out[-1]["role"] == "tool":
+                out.append({"role": "assistant", "content": ACKNOWLEDGED})
+            _append(out, message)
+
+    if not out:
+        out.append({"role": "user", "content": NO_CONTENTS})
+    if out[0]["role"] != "user":
+        out.insert(0, {"role": "user", "content": BEGINNING})
+    if out[-1]["role"] == "assistant":
+        out.append({"role": "user", "content": CONTINUE})
     system = request.config.system_text()
     if system:
-        out.append({"role": system_role, "content": system})
-    ids = CallIds()
-    for content, is_new in with_newness(request.contents):
-        if is_model(content):
-            out.extend(_assistant(content, ids))
-        else:
-            out.extend(_user(content, ids, is_new=is_new, model=request.model or ""))
+        out.insert(0, {"role": system_role, "content": system})
     return out
 
 
-def _assistant(content: Content, ids: CallIds) -> Iterable[JsonObject]:
+def _append(out: list[JsonObject], message: JsonObject) -> None:
+    """Adds a message, to the one before if that has its role."""
+    before = out[-1] if out else message
+    if not out or message["role"] == "tool" or before["role"] != message["role"]:
+        out.append(message)
+        return
+    joined: JsonObject = {**before, **message}
+    for name in before.keys() & message.keys() - {"role"}:
+        joined[name] = _joined(before[name], message[name])
+    out[-1] = joined
+
+
+def _joined(first: JsonValue, second: JsonValue) -> JsonValue:
+    """Texts, or lists of pieces, as one."""
+    if first is None or second is None:
+        return second if first is None else first
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n{second}"
+    return [*_pieces(first), *_pieces(second)]
+
+
+def _pieces(content: JsonValue) -> list[JsonValue]:
+    return cast("list[JsonValue]", content) if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+def _assistant(content: Content) -> Iterable[JsonObject]:
     texts: list[str] = []
     calls: list[JsonObject] = []
     extra: JsonObject = {}
@@ -139,7 +184,7 @@ def _assistant(content: Content, ids: CallIds) -> Iterable[JsonObject]:
         if part.function_call is not None:
             call = part.function_call
             function = {"name": call.name or "", "arguments": json_text(call.args or {})}
-            calls.append({**known, "id": ids.of_call(call), "type": "function", "function": function})
+            calls.append({**known, "id": call.id, "type": "function", "function": function})
         elif part.thought and known:  # of DeepSeek, vLLM, OpenRouter and others: the fields it came in
             extra |= known.get("beside", {})
             if known.get("name"):
@@ -155,7 +200,7 @@ def _assistant(content: Content, ids: CallIds) -> Iterable[JsonObject]:
         yield {"role": "assistant", "content": text, **extra}
 
 
-def _user(content: Content, ids: CallIds, *, is_new: bool, model: str) -> Iterable[JsonObject]:
+def _user(content: Content, *, is_new: bool, model: str) -> Iterable[JsonObject]:
     """Tool messages come first: they must follow the assistant's calls at once."""
     pieces: list[JsonObject] = []
     for part in content.parts or ():
@@ -163,7 +208,7 @@ def _user(content: Content, ids: CallIds, *, is_new: bool, model: str) -> Iterab
             response = part.function_response
             yield {
                 "role": "tool",
-                "tool_call_id": ids.of_response(response),
+                "tool_call_id": response.id,
                 "content": json_text(response.response or {}),
             }
             for item in response.parts or ():  # a tool message holds text only

@@ -9,7 +9,9 @@ Source: https://platform.openai.com/docs/api-reference/realtime
 from __future__ import annotations
 
 import logging
+import re
 import time
+from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 
@@ -17,7 +19,6 @@ import msgspec
 
 from greenroom.errors import ModelError
 from greenroom.models.conversion import (
-    CallIds,
     base64_bytes,
     base64_of,
     code_as_text,
@@ -49,6 +50,44 @@ _PASSING = frozenset({
     "conversation_already_has_active_response", "response_cancel_not_active", "input_audio_buffer_commit_empty"
 })  # fmt: skip
 """Errors that come of two sides acting at once."""
+
+
+class CallIds:
+    """Ids for calls that have none, and for each response the id of the call it answers.
+
+    allowed: what an id may look like; others are replaced, the same by the same.
+    """
+
+    def __init__(self, allowed: str = r".+", *, prefix: str = "call_") -> None:
+        self._allowed, self._prefix = re.compile(allowed), prefix
+        self._made = 0
+        self._replaced: dict[str, str] = {}
+        self._unanswered: defaultdict[str, deque[str]] = defaultdict(deque)
+
+    def of_call(self, call: FunctionCall) -> str:
+        call_id = self._valid(call.id) if call.id else self._new()
+        self._unanswered[call.name or ""].append(call_id)
+        return call_id
+
+    def of_response(self, response: FunctionResponse) -> str:
+        waiting = self._unanswered[response.name or ""]
+        if response.id:
+            call_id = self._valid(response.id)
+            if call_id in waiting:
+                waiting.remove(call_id)
+            return call_id
+        return waiting.popleft() if waiting else f"{self._prefix}{response.name}"
+
+    def _new(self) -> str:
+        self._made += 1
+        return f"{self._prefix}{self._made}"
+
+    def _valid(self, call_id: str) -> str:
+        if self._allowed.fullmatch(call_id):
+            return call_id
+        if call_id not in self._replaced:
+            self._replaced[call_id] = self._new()
+        return self._replaced[call_id]
 
 
 class RealtimeConnection(LiveConnection):
@@ -87,7 +126,7 @@ class RealtimeConnection(LiveConnection):
                 raise self._failure(event["error"])
 
     async def send_history(self, history: Sequence[Content]) -> None:
-        for content in history:
+        for content in self.fitted(history):
             await self._add(content, is_new=False)
         if history and not is_model(history[-1]):
             await self._answer()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from greenroom.models.conversion import base64_bytes
 from greenroom.models.error_reply import ErrorReply, not_a_reply
 from greenroom.models.model_errors import missing_variable
 from greenroom.models.openai.chat import ApiKey, OpenAIClientLlm, citation, logprobs_result
 from greenroom.models.openai.items import PROVIDER, response_arguments
+from greenroom.models.openai.rules import RESPONSES
 from greenroom.models.provider import exchange, post
 from greenroom.models.reply import Reply, StreamedCall, arguments_text, finish_reason, nested, token_usage
+from greenroom.models.requests.rules import RequestRules
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, CodeExecutionResult, ExecutableCode, Part, ToolCall
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -31,6 +33,8 @@ class OpenAIResponsesLlm(OpenAIClientLlm):
     otherwise. extra_request_args: further arguments of the SDK's `responses.create`. include_response_metadata: id,
     status and service tier of the response, under `openai_response` in the custom metadata.
     """
+
+    rules: ClassVar[RequestRules] = RESPONSES
 
     def __init__(
         self,
