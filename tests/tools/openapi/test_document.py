@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from greenroom.errors import AgentConfigError
-from greenroom.tools.openapi.document import MAX_NODES, ApiDocument, SchemaReader, read_document
+from greenroom.tools.openapi.document import ApiDocument, SchemaReader, read_document
 from greenroom.tools.openapi.operation import read_operations
 
 
@@ -28,30 +31,46 @@ def test_references_are_replaced_by_what_they_refer_to() -> None:
     }
 
 
-def test_a_schema_that_holds_itself_is_broken_off_where_it_begins_again() -> None:
+def test_a_schema_that_holds_itself_is_a_definition() -> None:
     node = {
         "type": "object",
         "description": "A node.",
         "properties": {"next": ref("Node"), "value": {"type": "integer"}},
     }
-    assert reader(Node=node).read(ref("Node")) == {
-        "type": "object",
-        "description": "A node.",
-        "properties": {
-            "next": {"type": "object", "title": "Node", "description": "A node."},
-            "value": {"type": "integer"},
-        },
-    }
+    defined = {**node, "properties": {"next": {"$ref": "#/$defs/Node"}, "value": {"type": "integer"}}}
+    assert reader(Node=node).read(ref("Node")) == {**defined, "$defs": {"Node": defined}}
 
 
 def test_references_that_only_lead_to_one_another_mean_anything() -> None:
     assert reader(A=ref("B"), B=ref("A")).read(ref("A")) == {}
 
 
-def test_a_schema_used_twice_is_not_a_circle() -> None:
+def test_a_schema_used_twice_is_written_once() -> None:
+    point = {"type": "object", "properties": {"x": {"type": "number"}, "in": ref("Unit")}}
+    unit = {"type": "string", "enum": ["m", "km"]}
+    schema = reader(Point=point, Unit=unit).read({"properties": {"a": ref("Point"), "b": ref("Point")}})
+    to_point = {"$ref": "#/$defs/Point"}
+    written = {"type": "object", "properties": {"x": {"type": "number"}, "in": unit}}
+    assert schema == {"properties": {"a": to_point, "b": to_point}, "$defs": {"Point": written}}
+
+
+def test_a_schema_used_once_is_written_in_its_place() -> None:
     point = {"type": "object", "properties": {"x": {"type": "number"}}}
-    schema = reader(Point=point).read({"type": "object", "properties": {"a": ref("Point"), "b": ref("Point")}})
-    assert schema["properties"] == {"a": point, "b": point}
+    schema = reader(Point=point).read({"properties": {"a": {**ref("Point"), "description": "Where."}}})
+    assert schema == {"properties": {"a": {**point, "description": "Where."}}}
+
+
+def test_schemas_of_one_name_in_two_places_are_two_definitions() -> None:
+    point = {"type": "object", "properties": {"x": {"type": "number"}}}
+    other = {"type": "object", "properties": {"y": {"type": "number"}}}
+    document = ApiDocument(
+        {"openapi": "3.1.0", "components": {"schemas": {"Point": point}, "parameters": {"Point": other}}}
+    )
+    to_other = {"$ref": "#/components/parameters/Point"}
+    pairs = {"a": ref("Point"), "b": ref("Point"), "c": to_other, "d": to_other}
+    schema = SchemaReader(document).read({"properties": pairs})
+    assert schema["$defs"] == {"Point": point, "Point_2": other}
+    assert schema["properties"]["d"] == {"$ref": "#/$defs/Point_2"}
 
 
 def test_what_stands_beside_a_reference_wins() -> None:
@@ -83,7 +102,7 @@ def test_a_schema_that_doubles_with_each_step_does_not_explode() -> None:
         f"S{n}": {"type": "object", "properties": {"l": ref(f"S{n + 1}"), "r": ref(f"S{n + 1}")}} for n in range(40)
     }
     schema = reader(**schemas, S40={"type": "string"}).read(ref("S0"))
-    assert str(schema).count("properties") <= MAX_NODES
+    assert str(schema).count("properties") == 40
 
 
 def test_what_openapi_3_0_spells_otherwise_becomes_json_schema() -> None:
@@ -128,8 +147,15 @@ SCHEMAS = st.recursive(SMALL, larger, max_leaves=8)
 
 
 @given(st.fixed_dictionaries(dict.fromkeys(NAMES, SCHEMAS)), SCHEMAS)
-def test_no_reference_is_left_whatever_refers_to_what(schemas: dict[str, Any], schema: dict[str, Any]) -> None:
-    assert "$ref" not in str(reader(**schemas).read(schema))
+def test_every_reference_is_to_a_definition_that_several_places_need(
+    schemas: dict[str, Any], schema: dict[str, Any]
+) -> None:
+    found = reader(**schemas).read(schema)
+    definitions = found.get("$defs", {})
+    uses = Counter(re.findall(r"'\$ref': '#/\$defs/(\w+)'", str(found)))
+    assert uses.keys() == definitions.keys()
+    assert all(count > 1 for count in uses.values())
+    assert "#/components" not in str(found)
 
 
 def test_yaml_is_read_as_json_would_have_it() -> None:
@@ -167,3 +193,27 @@ def test_a_path_may_be_a_reference() -> None:
     }
     (operation,) = read_operations(ApiDocument(root), base_url="https://x.test")
     assert operation.operation_id == "look"
+
+
+def test_a_tool_of_a_large_document_repeats_no_schema() -> None:
+    """Line items, prices and products that refer to each other, as in the documents of shops and of Kubernetes."""
+    schemas: dict[str, Any] = {
+        f"S{n}": {
+            "type": "object",
+            "description": "A long description of what this is. " * 3,
+            "properties": {f"p{m}": ref(f"S{(n * 7 + m * 3) % 60}") for m in range(8)},
+        }
+        for n in range(60)
+    }
+    body = {"content": {"application/json": {"schema": ref("S0")}}}
+    root = {
+        "openapi": "3.1.0",
+        "servers": [{"url": "https://shop.example"}],
+        "components": {"schemas": schemas},
+        "paths": {"/orders": {"post": {"operationId": "order", "requestBody": body}}},
+    }
+    [operation] = read_operations(ApiDocument(root))
+    schema = operation.arguments_schema()
+    assert len(msgspec.json.encode(schema)) < 40_000
+    assert len(schema["$defs"]) <= 60
+    assert set(re.findall(r"'#/\$defs/(\w+)'", str(schema))) == set(schema["$defs"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import Any, ClassVar, Literal, cast
 from urllib.parse import unquote
 
@@ -9,6 +11,7 @@ import msgspec
 
 from greenroom.errors import AgentConfigError
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.tools.value_types.type_schema import REF
 
 
 class ApiDocument:
@@ -109,49 +112,114 @@ MAX_NODES = 3_000
 _ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _MAPS = ("properties", "patternProperties", "dependentSchemas")
+_BESIDE_REFERENCES = frozenset({"title", "description", "default"})
+"""Keys beside a reference that leave its target as it is. Others, such as `nullable`, make another schema of it."""
 _DROPPED = frozenset({"xml", "externalDocs", "example", "discriminator", "nullable", "readOnly", "writeOnly", "$defs"})
 
 
 class SchemaReader:
-    """Converts the schemas of one operation, inlining references; a recursive one is only named where it recurs."""
+    """Converts the schemas of one operation.
+
+    A schema that is referred to once is written in its place. One that several places refer to, or that refers to
+    itself, is written once, into the `$defs` of the result:
+
+        {"from": {"$ref": "#/components/schemas/Address"}, "to": {"$ref": "#/components/schemas/Address"}}
+
+    becomes `{"from": {"$ref": "#/$defs/Address"}, …}`. Small ones, without properties and parts, are always in place.
+    """
 
     def __init__(self, document: ApiDocument) -> None:
         self._document = document
         self._nodes_left = MAX_NODES
+        self._definitions: dict[str, JsonObject] = {}
+        self._names: dict[str, str] = {}
+        self._uses: Counter[str] = Counter()
 
-    def read(self, schema: JsonValue, above: frozenset[str] = frozenset()) -> JsonObject:
-        """above: the references that led to this schema."""
+    def read(self, schema: JsonValue) -> JsonObject:
+        self._definitions = {}
+        self._names = {}
+        self._uses = Counter()
+        root = self._convert(self._document.resolve(schema) if reference_of(schema) else schema)
+
+        inlined: JsonObject = self._inline(root)
+        kept = {name: self._inline(body) for name, body in self._definitions.items() if self._uses[name] > 1}
+        return {**inlined, "$defs": kept} if kept else inlined
+
+    def _read(self, schema: JsonValue) -> JsonObject:
+        """A schema below the root: a reference into `$defs`, or the converted schema."""
+        reference = reference_of(schema)
+        if reference is None:
+            return self._convert(schema)
+        target = self._document.resolve({"$ref": reference})
+        beside = {key: value for key, value in cast("JsonObject", schema).items() if key != "$ref"}
+        if not _has_parts(target) or beside.keys() - _BESIDE_REFERENCES:
+            return self._convert(self._document.resolve(schema))
+        if self._nodes_left <= 0:
+            return _named(target, reference)
+
+        name = self._names.get(reference)
+        if name is None:
+            name = self._names[reference] = self._free_name(reference)
+            self._definitions[name] = {}
+            self._definitions[name] = self._convert(target)
+        self._uses[name] += 1
+        return {"$ref": REF + name, **beside}
+
+    def _convert(self, schema: JsonValue) -> JsonObject:
         if not isinstance(schema, dict):
             return {"not": {}} if schema is False else {}
-        reference = reference_of(cast("JsonObject", schema))
-        found = self._document.resolve(cast("JsonObject", schema))
-        if reference in above or self._nodes_left <= 0:
-            return _named(found, reference)
+        found = cast("JsonObject", schema)
+        if self._nodes_left <= 0:
+            return _named(found, None)
         self._nodes_left -= 1
-        if reference is not None:
-            above |= {reference}
         out: JsonObject = {
-            key: self._value(key, value, above)
+            key: self._value(key, value)
             for key, value in found.items()
             if key not in _DROPPED and not key.startswith("x-")
         }
         _from_openapi_3_0(out, found)
         return out
 
-    def _value(self, key: str, value: JsonValue, above: frozenset[str]) -> JsonValue:
+    def _free_name(self, reference: str) -> str:
+        wanted = re.sub(r"[^\w.-]", "_", reference.rpartition("/")[2]) or "schema"
+        name = wanted
+        number = 1
+        while name in self._definitions:
+            number += 1
+            name = f"{wanted}_{number}"
+        return name
+
+    def _inline(self, node: JsonValue) -> Any:
+        """Replaces references to definitions that are used once. Those form no cycle: their users would be two."""
+        if isinstance(node, list):
+            return [self._inline(item) for item in cast("list[JsonValue]", node)]
+        if not isinstance(node, dict):
+            return node
+        reference = reference_of(cast("JsonObject", node)) or ""
+        name = reference.removeprefix(REF)
+        if reference.startswith(REF) and self._uses[name] == 1:
+            beside = {key: value for key, value in cast("JsonObject", node).items() if key != "$ref"}
+            return {**self._inline(self._definitions[name]), **beside}
+        return {key: self._inline(value) for key, value in cast("JsonObject", node).items()}
+
+    def _value(self, key: str, value: JsonValue) -> JsonValue:
         if key in _ONE and isinstance(value, dict):
-            return self.read(value, above)
+            return self._read(value)
         if key == "items" and isinstance(value, list):  # a tuple, as in older drafts; models support one type only
-            return {"anyOf": [self.read(item, above) for item in cast("list[JsonValue]", value)]}
+            return {"anyOf": [self._read(item) for item in cast("list[JsonValue]", value)]}
         if key in _LISTS and isinstance(value, list):
-            return [self.read(item, above) for item in cast("list[JsonValue]", value)]
+            return [self._read(item) for item in cast("list[JsonValue]", value)]
         if key in _MAPS and isinstance(value, dict):
             entries = cast("JsonObject", value).items()
-            return {name: self.read(entry, above) for name, entry in entries if not self._is_read_only(entry)}
+            return {name: self._read(entry) for name, entry in entries if not self._is_read_only(entry)}
         return value
 
     def _is_read_only(self, schema: JsonValue) -> bool:
         return isinstance(schema, dict) and self._document.resolve(cast("JsonObject", schema)).get("readOnly") is True
+
+
+def _has_parts(schema: JsonObject) -> bool:
+    return any(key in schema for key in (*_ONE, *_LISTS, *_MAPS))
 
 
 def _named(schema: JsonObject, reference: str | None) -> JsonObject:

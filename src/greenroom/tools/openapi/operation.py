@@ -14,6 +14,7 @@ from greenroom.records import wire
 from greenroom.records.auth import AuthScheme
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.tools.openapi.document import ApiDocument, SchemaReader
+from greenroom.tools.value_types.type_schema import REF, join_definitions, used_definitions
 
 MAX_TOOL_NAME = 60
 
@@ -176,13 +177,23 @@ def read_body(
                 name=parameter_name(original, "body", keep=keep_names),
                 original=original,
                 location="body",
-                schema=one,
+                schema=_with_definitions(one, schema.get("$defs") or {}),
                 is_required=original in required,
                 is_json="json" in str(encoding.get("contentType") or ""),
                 serialization=encoding,
             )
         )
     return form, fields
+
+
+def _with_definitions(field: JsonObject, definitions: JsonObject) -> JsonObject:
+    """The schema of a body's field, which can be used without that of the body."""
+    name = str(field.get("$ref") or "").removeprefix(REF)
+    if name in definitions:
+        beside = {key: value for key, value in field.items() if key != "$ref"}
+        field = {**definitions[name], **beside}
+    used = used_definitions(field, definitions)
+    return {**field, "$defs": used} if used else field
 
 
 def _without_null(schema: JsonObject) -> JsonObject:
@@ -222,13 +233,20 @@ class Operation:
 
     def arguments_schema(self) -> JsonObject:
         """The schema of the arguments that a model gives."""
+        definitions: JsonObject = {}
         schema: JsonObject = {
             "type": "object",
             "title": f"{self.operation_id}_Arguments",
-            "properties": {parameter.name: parameter.schema for parameter in self.parameters},
+            "properties": {
+                parameter.name: join_definitions(definitions, parameter.schema) for parameter in self.parameters
+            },
         }
         required = [parameter.name for parameter in self.parameters if parameter.is_required]
-        return {**schema, "required": required} if required else schema
+        if required:
+            schema["required"] = required
+        if definitions:
+            schema["$defs"] = definitions
+        return schema
 
 
 def read_operations(document: ApiDocument, *, base_url: str | None = None, keep_names: bool = False) -> list[Operation]:

@@ -130,6 +130,24 @@ def join_definitions(definitions: JsonObject, schema: JsonObject) -> JsonObject:
     return _renamed({key: value for key, value in schema.items() if key != "$defs"}, names)
 
 
+def used_definitions(schema: JsonValue, definitions: JsonObject) -> JsonObject:
+    """The definitions that the schema refers to, directly or through others."""
+    used: JsonObject = {}
+    pending = [schema]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending += cast("list[JsonValue]", node)
+        elif isinstance(node, dict):
+            pending += cast("JsonObject", node).values()
+        elif isinstance(node, str) and node.startswith(REF):
+            name = node.removeprefix(REF)
+            if name in definitions and name not in used:
+                used[name] = definitions[name]
+                pending.append(definitions[name])
+    return used
+
+
 def _free_name(taken: JsonObject, name: str, body: JsonValue) -> str:
     numbered = (f"{name}_{number}" for number in itertools.count(2))
     return next(free for free in itertools.chain([name], numbered) if taken.get(free, body) == body)
