@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,8 @@ import pytest
 
 from greenroom.errors import ConfigurationError
 from greenroom.server.configuration import Configuration, all_settings, find_file, load_configuration
-from greenroom.server.settings import CorsSettings, ServeSettings
+from greenroom.server.settings import CorsSettings, LimitSettings, ServerSettings, ServeSettings, TokenSettings
+from tests.server.conftest import Serve
 
 
 def write(folder: Path, text: str) -> Path:
@@ -186,3 +189,60 @@ def test_the_served_folder_comes_before_the_current_one(tmp_path: Path) -> None:
     assert find_file(served, current) == at_current
     at_served = write(served, "")
     assert find_file(served, current) == at_served
+
+
+@pytest.mark.parametrize("given", [["openai"], ("openai",), {"openai"}, frozenset({"openai"})])
+def test_sequences_become_tuples(given: Any) -> None:
+    lists: dict[str, Any] = {"origins": ["*"], "methods": ["GET"]}
+    more: dict[str, Any] = {"allowed_hosts": ["a", "b"], "cors": CorsSettings(**lists)}
+    settings = ServerSettings(gates=given, **more)
+    assert (settings.gates, settings.allowed_hosts) == (("openai",), ("a", "b"))
+    assert (settings.cors.origins, settings.cors.methods) == (("*",), ("GET",))
+    assert replace(settings, edit=True) == ServerSettings(
+        gates=("openai",), allowed_hosts=("a", "b"), cors=settings.cors, edit=True
+    )
+
+
+async def test_a_server_of_settings_with_lists_describes_itself(serve: Serve) -> None:
+    server = await serve(gates=["openai"])
+    assert "/v1/chat/completions" in (await server.client.get("/openapi.json")).json()["paths"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "fault"),
+    [
+        (ServerSettings, {"gates": "openai"}, "gates must be a list, each a2a, ag_ui"),
+        (ServerSettings, {"gates": ["opneai"]}, "gates must be a list"),
+        (ServerSettings, {"allowed_hosts": "example.com"}, "allowed_hosts must be a list, each a text, not 'examp"),
+        (ServerSettings, {"allowed_hosts": [1]}, "allowed_hosts must be a list"),
+        (ServerSettings, {"max_body_bytes": "64"}, "max_body_bytes must be a whole number, at least 1, not '64'"),
+        (ServerSettings, {"keep_alive_seconds": 0}, "keep_alive_seconds must be a number above 0, not 0"),
+        (ServerSettings, {"edit": "yes"}, "edit must be true or false, not 'yes'"),
+        (ServerSettings, {"on_disconnect": "stop"}, "on_disconnect must be continue or cancel, not 'stop'"),
+        (ServerSettings, {"cors": None}, "cors must be of the type CorsSettings, not None"),
+        (ServerSettings, {"auth": CorsSettings()}, "auth must be of the type AuthSettings"),
+        (ServeSettings, {"port": 70000}, "port must be a whole number from 0 to 65535, not 70000"),
+        (ServeSettings, {"session_service": 5}, "session_service must be a text, not 5"),
+        (CorsSettings, {"origins": "*"}, "CorsSettings: origins must be a list, each a text, not '*'"),
+        (CorsSettings, {"max_age": -1}, "max_age must be a whole number, at least 0, not -1"),
+        (TokenSettings, {"algorithms": ["HS256"]}, "algorithms must be a list, each RS256"),
+        (LimitSettings, {"runs_per_user": 0}, "runs_per_user must be a whole number, at least 1, not 0"),
+    ],
+)
+def test_values_of_other_types_are_refused_at_once(kind: type[Any], given: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(fault)):
+        kind(**given)
+
+
+def test_all_faults_are_named_without_passwords() -> None:
+    wrong: dict[str, Any] = {"port": "x", "session_service": ["postgresql://ann:secret@db/x"]}
+    with pytest.raises(ConfigurationError) as caught:
+        ServeSettings(**wrong)
+    named = {fault.partition(" must ")[0] for fault in caught.value.faults}
+    assert named == {"ServeSettings: session_service", "ServeSettings: port"}
+    assert "secret" not in str(caught.value)
+
+
+def test_files_may_be_paths(tmp_path: Path) -> None:
+    file: Any = tmp_path / "prices.toml"
+    assert ServerSettings(prices=file).prices == str(file)

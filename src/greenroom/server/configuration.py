@@ -10,14 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Meta
 
 from greenroom.errors import ConfigurationError
 from greenroom.records.service_uri import without_password
-from greenroom.server.settings import OTHER_VARIABLES, ServeSettings
+from greenroom.server.settings import OTHER_VARIABLES, ServeSettings, field_types, in_words
 
 FILE_NAME = "greenroom.toml"
 
@@ -55,7 +54,7 @@ class Setting:
     @property
     def kind(self) -> str:
         """The valid values in words."""
-        return _in_words(self.type)
+        return in_words(self.type)
 
     @property
     def takes_list(self) -> bool:
@@ -73,7 +72,8 @@ def all_settings() -> tuple[Setting, ...]:
 
 
 def _settings(kind: type[Any], prefix: str = "") -> Iterable[Setting]:
-    types, plain_types = get_type_hints(kind, include_extras=True), get_type_hints(kind)
+    types = field_types(kind)
+    plain_types = get_type_hints(kind)
     for each in sorted(fields(kind), key=lambda one: one.name not in kind.__annotations__):
         key = prefix + each.name
         if is_dataclass(each.default):
@@ -88,26 +88,6 @@ def _settings(kind: type[Any], prefix: str = "") -> Iterable[Setting]:
             flag=each.metadata["flag"] or "--" + re.sub(r"[._]", "-", key),
             default_words=each.metadata["default_words"],
         )
-
-
-def _in_words(kind: Any) -> str:
-    """The values of a type in words."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return _in_words(arguments[0]) + _limits(arguments[1])
-    if origin is Literal:
-        return f"{', '.join(arguments[:-1])} or {arguments[-1]}"
-    if origin is tuple:
-        return f"a list, each {_in_words(arguments[0])}"
-    if arguments:  # or None
-        return _in_words(arguments[0])
-    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
-
-
-def _limits(limits: Meta) -> str:
-    if limits.le is not None:
-        return f" from {limits.ge:g} to {limits.le:g}"
-    return f" above {limits.gt:g}" if limits.gt is not None else f", at least {limits.ge:g}"
 
 
 @dataclass(frozen=True, kw_only=True)

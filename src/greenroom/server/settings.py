@@ -6,12 +6,17 @@ nested class the outer name comes first: `[cors] max_age`, `--cors-max-age`. A t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeVar
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+import msgspec
 from msgspec import Meta
 
+from greenroom.errors import ConfigurationError
 from greenroom.records.run import OnDisconnect
+from greenroom.records.service_uri import without_password
 
 T = TypeVar("T")
 
@@ -28,8 +33,58 @@ def setting(default: T, description: str, *, flag: str | None = None, default_wo
     return field(default=default, metadata={"description": description, "flag": flag, "default_words": default_words})
 
 
+class _Checked:
+    """Checks the fields of a settings class: other sequences become tuples, and paths become text.
+
+    Raises ConfigurationError for values of other types and beyond the limits.
+    """
+
+    def __post_init__(self) -> None:
+        faults: list[str] = []
+        for name, kind in field_types(type(self)).items():
+            given: object = getattr(self, name)
+            if isinstance(given, Path):
+                given = str(given)
+            try:
+                value = msgspec.convert(given, kind)
+            except msgspec.ValidationError:
+                faults.append(f"{name} must be {in_words(kind)}, not {without_password(repr(given))}")
+            else:
+                object.__setattr__(self, name, value)
+        if faults:
+            raise ConfigurationError([f"{type(self).__name__}: {fault}" for fault in faults])
+
+
+@cache
+def field_types(kind: type[Any]) -> dict[str, Any]:
+    """The types of a settings class's fields, with their limits."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {each.name: hints[each.name] for each in fields(kind)}
+
+
+def in_words(kind: Any) -> str:
+    """The values of a type in words."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return in_words(arguments[0]) + _limits(arguments[1])
+    if origin is Literal:
+        return f"{', '.join(arguments[:-1])} or {arguments[-1]}"
+    if origin is tuple:
+        return f"a list, each {in_words(arguments[0])}"
+    if arguments:  # or None
+        return in_words(arguments[0])
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    return words.get(kind) or f"of the type {kind.__name__}"
+
+
+def _limits(limits: Meta) -> str:
+    if limits.le is not None:
+        return f" from {limits.ge:g} to {limits.le:g}"
+    return f" above {limits.gt:g}" if limits.gt is not None else f", at least {limits.ge:g}"
+
+
 @dataclass(frozen=True, kw_only=True)
-class CorsSettings:
+class CorsSettings(_Checked):
     """Cross-origin access, with ADK's property names. With empty `origins`, only the server's own pages have access."""
 
     mapping: str = setting("/", "The prefix of the paths that other origins may use.")
@@ -54,7 +109,7 @@ Algorithm = Literal[
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenSettings:
+class TokenSettings(_Checked):
     """Tokens (JWT) of an identity provider."""
 
     jwks_url: str | None = setting(None, "Where the provider publishes its keys. With it, tokens are accepted.")
@@ -73,7 +128,7 @@ class TokenSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuthSettings:
+class AuthSettings(_Checked):
     """Authentication. Without keys and tokens, every caller may do everything."""
 
     keys: str | None = setting(
@@ -90,7 +145,7 @@ class AuthSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LimitSettings:
+class LimitSettings(_Checked):
     """Limits of callers. Runs, requests and storage are unlimited by default."""
 
     runs_per_user: Count | None = setting(None, "Concurrent runs of one user in all apps, including queued ones.")
@@ -120,7 +175,7 @@ GateName = Literal["a2a", "ag_ui", "agent_engine", "mcp", "openai", "triggers"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings:
+class ServerSettings(_Checked):
     """The settings of `create_app`."""
 
     auth: AuthSettings = AuthSettings()
