@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+from cyclopts import App
 
 from greenroom import __version__
+from greenroom.cli.commands import app, join_boolean_values
 from tests.cli.conftest import Cli
 
 _REPORT = "; import atexit, sys; atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))"
@@ -52,3 +57,53 @@ def test_debug_shows_the_traceback(cli: Cli) -> None:
         assert done.returncode == 1
         assert "Traceback" in done.stderr
         assert done.stderr.endswith("There is no folder 'nowhere' to find apps in\n")
+
+
+def boolean_flags(commands: App = app, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each command, with a word for each argument that it requires, and each of its boolean flags."""
+    for name in commands:
+        if name.startswith("-"):
+            continue
+        command = commands[name]
+        yield from boolean_flags(command, (*path, name))
+        if command.default_command is None:
+            continue
+        arguments = command.assemble_argument_collection()
+        required = [argument for argument in arguments if argument.required]
+        words = ["x" for argument in required if argument.index is not None]
+        for argument in required:
+            if argument.index is None:
+                words += [argument.name, "x"]
+        for argument in arguments:
+            if argument.hint is bool:
+                yield (*path, name, *words), argument.name
+
+
+def values_of(tokens: list[str]) -> dict[str, Any]:
+    _, bound, unused = app.parse_known_args(join_boolean_values(tokens))[:3]
+    found: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        found.update(value if isinstance(value, dict) else {name: value})
+    return {"unused": unused, **{name.replace(".", "_"): value for name, value in found.items()}}
+
+
+def test_booleans_take_values_in_every_command() -> None:
+    flags = list(boolean_flags())
+    assert {path[0] for path, _ in flags} >= {"serve", "config", "record", "replay", "eval"}
+    for path, flag in flags:
+        key = flag.removeprefix("--").replace("-", "_")
+        for text, value in {"true": True, "false": False, "False": False}.items():
+            for spelling in ([flag, text], [flag.replace("-", "_").replace("__", "--", 1), text], [f"{flag}={text}"]):
+                found = values_of([*path, *spelling])
+                assert (found[key], found["unused"]) == (value, []), (path, spelling)
+        assert values_of([*path, flag])[key] is True
+
+
+def test_words_that_are_no_values_stay(cli: Cli) -> None:
+    assert join_boolean_values(["run", "apps/x", "true"]) == ["run", "apps/x", "true"]
+    assert join_boolean_values(["--debug", "false", "run", "x"]) == ["--debug=false", "run", "x"]
+    assert join_boolean_values(["serve", "true", "--port", "1"]) == ["serve", "true", "--port", "1"]
+    done = cli("config", "show", "--cors-allow-credentials", "false", "--auto-create-session", "true")
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines() if line}
+    assert (shown["cors.allow_credentials"], shown["auto_create_session"]) == ("false", "true")

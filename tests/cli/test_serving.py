@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from greenroom.cli.commands import app
+from greenroom.cli.commands import app, join_boolean_values
 from greenroom.cli.serving import plain_command_line
 from greenroom.server.configuration import all_settings
 
 
 def read_by_library(line: str) -> tuple[Path, dict[str, Any]]:
-    _, bound, _ = app.parse_args(["serve", *shlex.split(line)], print_error=False, exit_on_error=False)
+    tokens = join_boolean_values(["serve", *shlex.split(line)])
+    _, bound, _ = app.parse_args(tokens, print_error=False, exit_on_error=False)
     return bound.arguments["agents_dir"], dict(bound.arguments.get("flags") or {})
 
 
@@ -29,6 +30,8 @@ def every_flag() -> list[str]:
         "apps",
         "apps --port 9000 --session-service sqlite:///chats.db",
         "--host ::1 apps --reload --log-format json",
+        "--edit apps --reload false --port 9000 --auto-create-session TRUE",
+        "--edit true apps --cors-allow-credentials false",
         *(f"apps {flag}" for flag in every_flag()),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Container, Sequence
 from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
@@ -37,6 +38,8 @@ a folder of them:
 """
 
 _USAGE_ERROR = 2
+_BOOLEANS = ("true", "false")
+_DEBUG = "--debug"
 _SERVERS = ("serve", "mcp")
 """They write a log of their own."""
 
@@ -86,9 +89,35 @@ def launch(
     app(tokens, exit_on_error=False, result_action="return_value")
 
 
+def join_boolean_values(tokens: Sequence[str]) -> list[str]:
+    """Writes `--flag false` as `--flag=false`, the only form in which the library reads a boolean's value."""
+    if not any(token.lower() in _BOOLEANS for token in tokens):
+        return list(tokens)
+    joined = _joined(tokens, {_DEBUG})
+    _, apps, _ = app.parse_commands([token for token in joined if not token.startswith(_DEBUG)])
+    command = apps[-1]
+    if command.default_command is None:
+        return joined
+    flags: set[str] = set()
+    for argument in command.assemble_argument_collection():
+        if argument.hint is bool:
+            flags.update(argument.names)
+    return _joined(joined, flags)
+
+
+def _joined(tokens: Sequence[str], flags: Container[str]) -> list[str]:
+    joined: list[str] = []
+    for token in tokens:
+        if token.lower() in _BOOLEANS and joined and joined[-1].replace("_", "-") in flags:
+            joined[-1] += f"={token}"
+        else:
+            joined.append(token)
+    return joined
+
+
 def run_command() -> None:
     """Reads the command line and runs its command. Exits with 2 for one that is wrong."""
     try:
-        app.meta(exit_on_error=False, result_action="return_value")
+        app.meta(join_boolean_values(sys.argv[1:]), exit_on_error=False, result_action="return_value")
     except CycloptsError:
         sys.exit(_USAGE_ERROR)

@@ -108,13 +108,18 @@ def plain_command_line(tokens: Sequence[str]) -> tuple[Path, dict[str, Any]] | N
     by_flag = {setting.flag: setting for setting in all_settings()}
     folders: list[Path] = []
     flags: dict[str, Any] = {}
-    words = iter(tokens)
-    for word in words:
+    words = list(tokens)
+    while words:
+        word = words.pop(0)
         if not word.startswith("-"):
             folders.append(Path(word))
             continue
         setting = by_flag.get(word)
-        text = "true" if setting is not None and setting.plain_type is bool else next(words, "-")
+        if setting is not None and setting.plain_type is bool:
+            has_value = bool(words) and words[0].lower() in ("true", "false")
+            text = words.pop(0) if has_value else "true"
+        else:
+            text = words.pop(0) if words else "-"
         if setting is None or setting.takes_list or setting.key in flags:
             return None
         if text.startswith("-") or text.lower() in ("", "none", "null"):
