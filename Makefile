@@ -68,6 +68,15 @@ browser: setup  ## Find a browser for the tests of the dev UI, or install Debian
 	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
 		|| echo "no Chromium, Chrome or Edge; the tests of the dev UI are skipped"
 
+# After `browser`, since only one apt-get can run.
+.PHONY: proxies
+proxies: browser  ## Find nginx and Caddy for the tests of a server below a path, or install Debian's where this is root.
+	@for name in nginx caddy; do \
+		PATH="$$PATH:/usr/sbin" command -v $$name >/dev/null && continue; \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
+			&& RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $$name >/dev/null; } \
+			|| echo "no $$name; its tests are skipped"; done
+
 .PHONY: screenshots
 screenshots: ui browser  ## Write screenshots of the dev UI to ui/screenshots.
 	$(RUN) pytest tests/dev_ui/screenshots.py
@@ -89,7 +98,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 
 .PHONY: test
 test: setup  ## Everything: lint, then all tests with their servers.
-	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui browser
+	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui browser proxies
 	$(RUN) pytest -n 2 --dist worksteal -m "not model and not vendor"
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 

@@ -35,6 +35,8 @@ export default defineConfig({
   base: "/dev-ui/",
   resolve: { conditions: ["source", ...defaultClientConditions] }, // the client's sources
   plugins: [react(), compress()],
+  // Below a prefix, the server writes it into the pages; scripts and styles find their files beside themselves.
+  experimental: { renderBuiltUrl: (_name, { hostType }) => (hostType === "html" ? undefined : { relative: true }) },
   build: { outDir: OUT, emptyOutDir: true, target: "es2023", chunkSizeWarningLimit: 2000, reportCompressedSize: false, assetsInlineLimit: 0, rollupOptions: { input: ["index.html", "docs.html"] } },
   logLevel: "warn",
   server: { proxy: { "^/(?!dev-ui/)": "http://127.0.0.1:8000" } },

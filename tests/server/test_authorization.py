@@ -22,6 +22,7 @@ from greenroom.records.session import Session, SessionKey
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.server.access.identity import EVERYBODY, Access, Identity
+from greenroom.server.addresses import Address
 from greenroom.server.app_logs import AppLogs
 from greenroom.server.request_context import Readiness, RequestContext, ServerState
 from greenroom.server.settings import ServerSettings
@@ -70,7 +71,15 @@ def a_call(state: ServerState, identity: Identity, access: Access) -> RequestCon
         raise AssertionError
 
     return RequestContext(
-        server=state, identity=identity, access=access, path={}, query={}, headers={}, body=None, receive=receive
+        server=state,
+        identity=identity,
+        access=access,
+        path={},
+        query={},
+        headers={},
+        body=None,
+        receive=receive,
+        address=Address(),
     )
 
 

@@ -107,7 +107,7 @@ async def test_a_default_that_is_not_there_is_reported(serve: Serve, caplog: pyt
 
 @pytest.mark.parametrize(
     "path",
-    ["/users", "/users/", "/app-info/", "/app-info/x", "/app-infos", "/usersx/ann/sessions", "//users/ann/sessions",
+    ["/users", "/users/", "/app-info/x", "/app-info/x/", "/app-infos", "/usersx/ann/sessions", "//users/ann/sessions",
      "/users/ann/nothing", "/sessions", "/%75sers/ann/sessions", "/apps/users/ann/sessions",
      "/apps//users/ann/sessions"],
 )  # fmt: skip

@@ -33,9 +33,11 @@ async def test_a_waiting_run_is_answered_by_503_with_its_id(server: Serving, cap
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.parametrize("prefix", ["", "/agents"])
 async def test_a_stream_ends_with_a_frame_that_says_where_to_resume(
-    server: Serving, caplog: pytest.LogCaptureFixture
+    serve: Serve, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    server = await serve(gated(Gate()), url_prefix=prefix or None)
     await server.new_session("gated")
     streaming, watching = await server.connect(), await server.connect()
     await streaming.post("/run_sse", run_body("gated"))
@@ -50,6 +52,6 @@ async def test_a_stream_ends_with_a_frame_that_says_where_to_resume(
     assert frames_of(call)[0].id == 2
     assert last.data["error"].startswith("Unavailable: ")
     assert last.data["problem"]["status"] == 503
-    assert last.data["problem"]["resume"] == {"path": f"/runs/{run_id}/events", "lastEventId": "2"}
+    assert last.data["problem"]["resume"] == {"path": f"{prefix}/runs/{run_id}/events", "lastEventId": "2"}
     assert b": the server is stopping; resume with Last-Event-ID: 2\n\n" in b"".join(await watching.chunks())
     assert "Traceback" not in caplog.text

@@ -4,8 +4,11 @@ export type { SessionPlace };
 
 export const DEFAULT_USER = "user";
 
+/** The path of the pages: `/dev-ui/`, below the server's prefix. A built script is in `assets/` beside them. */
+export const BASE = import.meta.env.PROD ? new URL(/* @vite-ignore */ "..", import.meta.url).pathname : import.meta.env.BASE_URL;
+
 /** The server's address without a trailing slash. */
-export const SERVER = new URL("..", new URL(import.meta.env.BASE_URL, location.href)).href.replace(/\/$/, "");
+export const SERVER = new URL("..", new URL(BASE, location.href)).href.replace(/\/$/, "");
 
 /** For what a person waits for: an error shows at once. */
 export const client = new Client(SERVER, { retryMs: 0 });

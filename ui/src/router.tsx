@@ -1,5 +1,5 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
-import { DEFAULT_USER } from "./api";
+import { BASE, DEFAULT_USER } from "./api";
 import { ChatPage } from "./chat/ChatPage";
 import { Frame } from "./frame/Frame";
 
@@ -80,7 +80,7 @@ const unknown = createRoute({
 
 export const router = createRouter({
   routeTree: root.addChildren([home, app, session, runs, agents, compare, evaluate, settings, signIn, unknown]),
-  basepath: "/dev-ui",
+  basepath: BASE,
   defaultPreload: "intent",
 });
 

@@ -32,6 +32,7 @@ from greenroom.runs.engine import credential_service_beside, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.limits import RunLimits
 from greenroom.server.access.rate_limit import RequestRate
+from greenroom.server.addresses import RequestLocator
 from greenroom.server.app_logs import AppLogs
 from greenroom.server.cross_origin import OriginGuard
 from greenroom.server.endpoint import Endpoint
@@ -164,17 +165,14 @@ class GreenroomApp:
         self._expiry: asyncio.Task[None] | None = None
         self._gates = AsyncExitStack()
         router = Router((*_endpoints(server.settings.gates), *SOCKETS), server)
+        self._locator = RequestLocator(self.settings, knows=router.knows)
         self._app = OriginGuard(router, cors=self.settings.cors, hosts=self.settings.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(scope, receive, send)
             return
-        if scope["type"] == "http":
-            # Routed by the raw path, so that an id may contain an encoded slash.
-            raw: bytes = scope.get("raw_path") or scope["path"].encode()
-            scope = {**scope, "path": raw.partition(b"?")[0].decode("latin-1")}
-        await self._app(scope, receive, send)
+        await self._app(self._locator.locate(scope), receive, send)
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()

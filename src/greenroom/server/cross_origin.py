@@ -12,6 +12,7 @@ import re
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from greenroom.records.service_uri import is_loopback
+from greenroom.server.addresses import public_host
 from greenroom.server.endpoint import send_reply
 from greenroom.server.replies import Reply
 from greenroom.server.settings import CorsSettings
@@ -76,7 +77,7 @@ class OriginGuard:
         if self._hosts and host not in self._known_hosts and not self._is_allowed_host(host or b""):
             await _refuse("host", scope, receive, send)
             return
-        if origin is not None and origin.partition(b"://")[2] != host and not self._is_listed(origin, scope):
+        if origin is not None and not (_is_own(origin, host, scope) or self._is_listed(origin, scope)):
             await _refuse("origin", scope, receive, send)
             return
         await (self._mapped if scope["path"].startswith(self._prefix) else self._app)(scope, receive, send)
@@ -93,6 +94,12 @@ class OriginGuard:
         if allowed and len(self._known_hosts) < _REMEMBERED:
             self._known_hosts.add(host)
         return allowed
+
+
+def _is_own(origin: bytes, host: bytes | None, scope: Scope) -> bool:
+    """True for pages of the host in `Host`, and of the one that a setting or a trusted proxy names."""
+    name = origin.partition(b"://")[2]
+    return name == host or name.decode("latin-1") == public_host(scope)
 
 
 def _without_port(host: str) -> str:

@@ -30,6 +30,7 @@ from greenroom.errors import (
 from greenroom.records import wire
 from greenroom.server.access.identity import EVERYBODY, Access
 from greenroom.server.access.revocation import close_when_revoked
+from greenroom.server.addresses import address_of
 from greenroom.server.replies import AnyReply, Reply, StreamReply, error_reply, raw_headers, status_reply
 from greenroom.server.request_body import (
     ClientDisconnected,
@@ -195,6 +196,7 @@ class EndpointApp:
             headers=headers,
             body=body,
             receive=receive,
+            address=address_of(scope),
         )
         reply = await endpoint.handler(context) or Reply()
         return reply if authenticator is None else close_when_revoked(reply, authenticator, identity)

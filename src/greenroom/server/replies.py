@@ -73,6 +73,11 @@ def title(code: str) -> str:
     return " ".join([first, *(word.lower() for word in others)])
 
 
+def redirect_reply(location: str) -> Reply:
+    """A redirect of the same method and body. location: the path with the public prefix: `Address.path`."""
+    return Reply(data=b"", status=307, media_type="text/plain", headers={"location": location})
+
+
 def error_reply(error: GreenroomError) -> Reply:
     reply = failure_reply(error.code, error.status, error.detail)
     if isinstance(error, TooManyRequests):

@@ -29,6 +29,7 @@ from greenroom.server.access.authorization import (
 )
 from greenroom.server.access.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.access.rate_limit import RequestRate
+from greenroom.server.addresses import Address
 from greenroom.server.app_logs import AppLogs, LogLine
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.service import BaseSessionService
@@ -47,11 +48,6 @@ def is_path_without_app(path: str) -> bool:
 
 def decode_headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-
-
-def origin_of(headers: Mapping[str, str]) -> str:
-    """This server's scheme and host, as the client or its proxy names them."""
-    return f"{headers.get('x-forwarded-proto', 'http')}://{headers.get('host', 'localhost')}"
 
 
 _log = logging.getLogger("greenroom.server")
@@ -164,12 +160,13 @@ class ServerState:
 
 
 class RequestContext:
-    """One request, as its handler sees it. `path`, `query` and `body` are decoded and validated.
+    """One request, as its handler sees it. `path`, `query` and `body` are decoded and validated; `address` is where the
+    client reaches the server, and makes every URL and path that a client is given.
 
     The services are limited to the permissions of the caller and of the endpoint.
     """
 
-    __slots__ = ("_permissions", "_server", "body", "headers", "path", "query", "receive")
+    __slots__ = ("_permissions", "_server", "address", "body", "headers", "path", "query", "receive")
 
     def __init__(
         self,
@@ -182,6 +179,7 @@ class RequestContext:
         headers: Mapping[str, str],
         body: Any,
         receive: Receive,
+        address: Address,
     ) -> None:
         self._server = server
         self._permissions = Permissions(identity, access)
@@ -190,6 +188,7 @@ class RequestContext:
         self.headers = headers
         self.body = body
         self.receive = receive
+        self.address = address
 
     @property
     def identity(self) -> Identity:

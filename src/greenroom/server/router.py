@@ -9,8 +9,9 @@ from http import HTTPStatus
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from greenroom.server.addresses import address_of
 from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
-from greenroom.server.replies import status_reply
+from greenroom.server.replies import redirect_reply, status_reply
 from greenroom.server.request_context import ServerState, is_path_without_app
 from greenroom.server.websocket_endpoint import SocketApp
 
@@ -39,13 +40,9 @@ class Router:
         }
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-        names_no_app = is_path_without_app(path)
-        if names_no_app:
-            path = "/apps/-" + path
+        """The path of the scope is one of this server's own: what is in front of it is in `root_path`."""
+        path: str = scope["path"]
         route, parameters = self._find(path)
-        if names_no_app:
-            parameters["app_name"] = ""  # the endpoint finds the default app, after authentication
         method = scope.get("method", _WEBSOCKET)
         app = route.apps.get(method, route.default) if route is not None else None
         if app is not None:
@@ -55,10 +52,28 @@ class Router:
             return send({"type": "websocket.close", "code": 1000})
         allowed = sorted({*route.apps} - {_WEBSOCKET}) if route is not None else []
         if not allowed:
+            bare_path = path.rstrip("/")
+            if bare_path != path and self.knows(bare_path):
+                location = address_of(scope).path(bare_path)
+                if query := scope["query_string"]:
+                    location = f"{location}?{query.decode('latin-1')}"
+                return send_reply(redirect_reply(location), send)
             return send_reply(status_reply(HTTPStatus.NOT_FOUND), send)
         return send_reply(status_reply(HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": ", ".join(allowed)}), send)
 
+    def knows(self, path: str) -> bool:
+        """Whether an endpoint has this path, with any method."""
+        route, _ = self._find(path)
+        return route is not None
+
     def _find(self, path: str) -> tuple[_Route | None, dict[str, str]]:
+        if is_path_without_app(path):
+            route, parameters = self._match("/apps/-" + path)
+            parameters["app_name"] = ""  # the endpoint finds the default app, after authentication
+            return route, parameters
+        return self._match(path)
+
+    def _match(self, path: str) -> tuple[_Route | None, dict[str, str]]:
         if path in self._static:
             return self._static[path], {}
         for route in self._patterns.get(path.count("/"), self._patterns[None]):

@@ -6,6 +6,7 @@ nested class the outer name comes first: `[cors] max_age`, `--cors-max-age`. A t
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,20 @@ Seconds = Annotated[float, Meta(gt=0)]
 Rate = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 CountOrZero = Annotated[int, Meta(ge=0)]
+
+PREFIX_PATH = r"(?:/?(?!\.\.?(?:/|$))[A-Za-z0-9._~%+@-]+)(?:/(?!\.\.?(?:/|$))[A-Za-z0-9._~%+@-]+)*"
+"""Segments that mean the same in a URL, in a page and in a cookie's path."""
+
+UrlPrefix = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(?:https?://[A-Za-z0-9._-]+(?::\d+)?|https?://\[[0-9A-Fa-f:.]+\](?::\d+)?)?(?:{PREFIX_PATH})?/?$",
+        description="a path or a URL, such as `/agents`",
+    ),
+]
+ProxyAddress = Annotated[
+    str, Meta(pattern=r"^(?:\*|[0-9A-Fa-f:.]+(?:/\d{1,3})?)$", description="an IP address, a network or `*`")
+]
 
 TracedContent = Literal["nowhere", "debug", "everywhere"]
 
@@ -66,7 +81,8 @@ def in_words(kind: Any) -> str:
     """The values of a type in words."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return in_words(arguments[0]) + _limits(arguments[1])
+        limits: Meta = arguments[1]
+        return limits.description or in_words(arguments[0]) + _limits(limits)
     if origin is Literal:
         return f"{', '.join(arguments[:-1])} or {arguments[-1]}"
     if origin is tuple:
@@ -188,6 +204,17 @@ class ServerSettings(_Checked):
         flag="--allow-hosts",
         default_words="see right",
     )
+    url_prefix: UrlPrefix | None = setting(
+        None,
+        "The path in front of the server's own ones, as clients see it: `/agents` for `https://example.com/agents/`. A "
+        "proxy may remove it from requests or not. A whole URL names the scheme and the host, too.",
+        default_words="`X-Forwarded-Prefix` of a trusted proxy; else none",
+    )
+    trusted_proxies: tuple[ProxyAddress, ...] = setting(
+        ("127.0.0.1", "::1"),
+        "Proxies whose headers `X-Forwarded-…` and `Forwarded` are believed: IP addresses, networks such as "
+        "`10.0.0.0/8`, or `*` for all.",
+    )
     on_disconnect: OnDisconnect = setting(
         "continue",
         "Whether a run continues or is cancelled when the client that started it disconnects; requests may override "
@@ -253,6 +280,14 @@ class ServerSettings(_Checked):
         "The app of requests that name none: of `/users/…`, of `/app-info`, and of runs without `appName`.",
         default_words="`ADK_DEFAULT_APP_NAME`; without it, the only app that the caller may access",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for one in self.trusted_proxies:
+            try:
+                _ = one == "*" or ipaddress.ip_network(one, strict=False)
+            except ValueError:
+                raise ConfigurationError([f"trusted_proxies must not contain {one!r}: it is no IP address"]) from None
 
 
 @dataclass(frozen=True, kw_only=True)

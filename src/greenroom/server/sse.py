@@ -23,6 +23,7 @@ from greenroom.records.session import Session
 from greenroom.runs.engine import Attachment
 from greenroom.runs.task import session_of
 from greenroom.server.access.authorization import AuthorizedRuns
+from greenroom.server.addresses import Address
 from greenroom.server.replies import problem, problem_of_run
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -74,11 +75,13 @@ def run_end(ended: RunEnded) -> bytes:
 @dataclass(kw_only=True, slots=True)
 class EventFrames:
     """Encodes a subscription as SSE frames. run_id None: all runs of the session, without end. for_adk: as ADK
-    ends streams, and without internal events, since its clients take one without content for an agent's final event."""
+    ends streams, and without internal events, since its clients take one without content for an agent's final event.
+    address: the server's, for the path where the run can be read."""
 
     attachment: Attachment
     run_id: str | None
     keep_alive_seconds: float
+    address: Address
     for_adk: bool = False
     last_seq: int = field(default=0, init=False)
 
@@ -115,7 +118,7 @@ class EventFrames:
         """The last frame if the server stops before the run ends; it says where to resume."""
         if not self.for_adk:  # a comment: this stream has frames for stored events and ends only
             return b"retry: 1000\n: the server is stopping; resume with Last-Event-ID: %d\n\n" % self.last_seq
-        path = f"/runs/{self.run_id}/events"
+        path = self.address.path(f"/runs/{self.run_id}/events")
         detail = f"The server is stopping; the run continues. Read it from {path}, after {self.last_seq}"
         stopping = problem(Unavailable.__name__, Unavailable.status, detail)
         where = {"path": path, "lastEventId": str(self.last_seq)}

@@ -947,7 +947,7 @@ export type RunEvalResponse = {
 export type RunStatus = "cancelled" | "failed" | "queued" | "running" | "succeeded" | "waiting";
 
 export type RuntimeConfig = {
-  /** Empty for the origin that the page came from. */
+  /** The server's URL, if it isn't the root of the origin that the page came from. */
   readonly backendUrl?: string;
   /** Whether the page sends usage reports. */
   readonly telemetry?: boolean;

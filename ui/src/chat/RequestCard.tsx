@@ -1,6 +1,7 @@
 import type { JsonObject } from "greenroom-client";
 import { Clock } from "lucide-react";
 import { useState } from "react";
+import { BASE } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { Time } from "../components/Time";
 import type { RequestItem } from "../timeline/model";
@@ -137,7 +138,7 @@ function Login({ config, send }: { config: JsonObject; send: Send }) {
   const exchanged = objectOf(config.exchangedAuthCredential);
   const oauth = objectOf(exchanged.oauth2);
   const address = textOf(oauth.authUri);
-  const redirect = new URL(import.meta.env.BASE_URL, location.href).href;
+  const redirect = new URL(BASE, location.href).href;
 
   function credential(response: string): JsonObject {
     const oauth2 = { ...oauth, authResponseUri: response, redirectUri: redirect };

@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import type { Run } from "greenroom-client";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { DEFAULT_USER, call, listApps, sessionPath } from "../api";
+import { DEFAULT_USER, SERVER, call, listApps, sessionPath } from "../api";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Status } from "../components/Status";
@@ -260,7 +260,7 @@ function NoRuns({ filters, clear }: { filters: RunFilters; clear: () => void }) 
       <p>
         Send one in the <Link to="/">chat</Link>, or with curl:
       </p>
-      <pre className="wrapped example">{`curl -N ${location.origin}/run_sse -H 'content-type: application/json' \\
+      <pre className="wrapped example">{`curl -N ${SERVER}/run_sse -H 'content-type: application/json' \\
   -d '{"appName": "my_app", "userId": "user", "sessionId": "s-1",
        "newMessage": {"role": "user", "parts": [{"text": "Hello"}]}}'`}</pre>
     </Empty>

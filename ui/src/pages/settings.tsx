@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useId, useState } from "react";
-import { DEFAULT_USER, call } from "../api";
+import { DEFAULT_USER, SERVER, call } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { Facts } from "../inspector/Parts";
 import "../inspector/inspector.css";
@@ -125,7 +125,7 @@ function About() {
       {version.isError && <ErrorLine error={version.error} />}
       <Facts facts={Object.entries(version.data ?? {}).map(([name, value]) => [name.replaceAll("_", " "), value] as const)} />
       <p>
-        <a href="../docs">API reference</a>
+        <a href={`${SERVER}/docs`}>API reference</a>
       </p>
     </section>
   );

@@ -3,7 +3,7 @@ import { useNavigate, useParams, useRouterState, useSearch } from "@tanstack/rea
 import type { Event } from "greenroom-client";
 import { Dialog } from "radix-ui";
 import { type KeyboardEvent, useDeferredValue, useEffect, useId, useState } from "react";
-import { DEFAULT_USER, SERVER, type SessionPlace, client, listApps, titleOf } from "../api";
+import { BASE, DEFAULT_USER, SERVER, type SessionPlace, client, listApps, titleOf } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { ago } from "../components/Time";
 import { curl } from "../inspector/snippets";
@@ -218,7 +218,7 @@ function useChoices(query: string, help: () => void): readonly Choice[] {
     }
   }
   choices.push(
-    { id: "link", kind: "Action", name: "Copy a link to this page", act: () => navigator.clipboard.writeText(new URL(`/dev-ui${href}`, location.origin).href) },
+    { id: "link", kind: "Action", name: "Copy a link to this page", act: () => navigator.clipboard.writeText(new URL(BASE.replace(/\/$/, "") + href, location.origin).href) },
     {
       id: "theme",
       kind: "Action",

@@ -20,7 +20,7 @@ from greenroom.agents.workflow.workflow import Workflow
 from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.apps.app import App
 from greenroom.errors import MissingExtra
-from greenroom.server.request_context import RequestContext, origin_of
+from greenroom.server.request_context import RequestContext
 from greenroom.tools.builtin.examples import ExampleTool
 from greenroom.tools.tool import BaseTool
 from greenroom.version import __version__
@@ -181,10 +181,10 @@ async def card_of(context: RequestContext) -> a2a.AgentCard:
     built = a2a.AgentCard()
     built.CopyFrom(await _built(app, capabilities, with_auth=with_auth))
     for interface in built.supported_interfaces:
-        interface.url = f"{origin_of(context.headers)}/a2a/{name}"
+        interface.url = context.address.url(f"/a2a/{name}")
     if context.settings.a2a_grpc is not None:
         interface = a2a.AgentInterface(protocol_binding="GRPC", protocol_version="1.0", tenant=name)
-        interface.url = _grpc_address(context.settings.a2a_grpc, context.headers.get("host", "localhost"))
+        interface.url = _grpc_address(context.settings.a2a_grpc, context.address.host)
         built.supported_interfaces.append(interface)
     data = None if folder is None else await asyncio.to_thread(_read, folder / "agent.json")
     if data is None:

@@ -31,7 +31,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.run import Run, RunStatus, Webhook
 from greenroom.server.replies import AnyReply, Reply
-from greenroom.server.request_context import RequestContext, ServerState, origin_of
+from greenroom.server.request_context import RequestContext, ServerState
 from greenroom.tools.web.address_guard import AddressRefused, GuardedTransport, check_host
 
 TIMEOUT_SECONDS = 10.0
@@ -67,7 +67,7 @@ async def save(
     config = normalize_push_notification_config(run.id, config)
     version = context.headers.get("a2a-version", "0.3")
     is_over = bool(reported) and run.status.is_over and run.status is not RunStatus.WAITING
-    stored: JsonObject = {"version": version, "config": MessageToDict(config), "issuer": origin_of(context.headers)}
+    stored: JsonObject = {"version": version, "config": MessageToDict(config), "issuer": context.address.url()}
     webhook = Webhook(run_id=run.id, id=config.id, config=stored, reported=reported, is_over=is_over)
     await context.engine.save_webhook(webhook)
     return config

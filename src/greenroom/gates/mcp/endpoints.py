@@ -18,10 +18,11 @@ from starlette.types import Scope
 from greenroom.errors import CallerError, MissingExtra, NotFound, TooLarge, Unavailable
 from greenroom.records.base import JsonObject
 from greenroom.server.access.identity import EVERYBODY, SCOPES
+from greenroom.server.addresses import address_of, configured_address
 from greenroom.server.endpoint import Endpoint, Handler
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_body import ClientDisconnected, check_size, read_body, wait_for_disconnect
-from greenroom.server.request_context import RequestContext, ServerState, decode_headers, origin_of
+from greenroom.server.request_context import RequestContext, ServerState
 from greenroom.server.settings import ServerSettings
 
 try:
@@ -80,7 +81,15 @@ async def serve_stdio(settings: ServerSettings) -> None:
     server that runs in this process with this gate."""
     _, server = _open[id(settings)]
     context = RequestContext(
-        server=server, identity=EVERYBODY, access="run", path={}, query={}, headers={}, body=None, receive=_never
+        server=server,
+        identity=EVERYBODY,
+        access="run",
+        path={},
+        query={},
+        headers={},
+        body=None,
+        receive=_never,
+        address=configured_address(settings),
     )
     mcp = mcp_server(lambda _: (context, None))
     async with stdio_server() as (read, write):
@@ -192,7 +201,7 @@ async def describe_resource(context: RequestContext) -> AnyReply:
         raise NotFound("This server accepts no tokens of an identity provider")
     path = "".join(f"/{name}" for name in ("mcp", *context.path.values()))
     metadata: JsonObject = {
-        "resource": origin_of(context.headers) + path,
+        "resource": context.address.url(path),
         "authorization_servers": [issuer],
         "scopes_supported": list(SCOPES),
         "bearer_methods_supported": ["header"],
@@ -202,7 +211,7 @@ async def describe_resource(context: RequestContext) -> AnyReply:
 
 def _add_challenge(reply: Reply, scope: Scope, server: ServerState) -> None:
     if reply.status == HTTPStatus.UNAUTHORIZED and server.settings.auth.tokens.issuer is not None:
-        address = f"{origin_of(decode_headers(scope))}{_METADATA}{scope['path']}"
+        address = address_of(scope).url(_METADATA + scope["path"])
         reply.headers["www-authenticate"] += f', resource_metadata="{address}"'
 
 

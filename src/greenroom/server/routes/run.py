@@ -66,7 +66,8 @@ async def run(context: RequestContext) -> AnyReply:
         else:
             events, ended = await _collect(attachment)
     except asyncio.CancelledError:  # requests are cancelled only when the server stops
-        detail = f"The server is stopping; the run continues. Read it from /runs/{started.id}/events"
+        events_path = context.address.path(f"/runs/{started.id}/events")
+        detail = f"The server is stopping; the run continues. Read it from {events_path}"
         return failure_reply("Unavailable", Unavailable.status, detail, {RUN_ID_HEADER: started.id})
     finally:
         attachment.close()
@@ -107,7 +108,8 @@ async def _start_in_background(
         traceparent=context.headers.get("traceparent"),
         attach=False,
     )
-    return Reply(value=public_record(started), status=202, headers={"location": f"/runs/{quote(started.id, safe='')}"})
+    location = context.address.path(f"/runs/{quote(started.id, safe='')}")
+    return Reply(value=public_record(started), status=202, headers={"location": location})
 
 
 async def edit_event(context: RequestContext) -> AnyReply:
@@ -277,6 +279,7 @@ def _stream(
         attachment=attachment,
         run_id=run_id,
         keep_alive_seconds=context.settings.keep_alive_seconds,
+        address=context.address,
         for_adk=for_adk,
     )
     return StreamReply(

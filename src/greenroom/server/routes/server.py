@@ -6,9 +6,10 @@ import platform
 import time
 
 from greenroom.errors import Unavailable
+from greenroom.records import wire
 from greenroom.records.base import Record
 from greenroom.server.access.identity import ADMIN, APP_PREFIX, COOKIE
-from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.replies import AnyReply, Reply, redirect_reply
 from greenroom.server.request_context import RequestContext
 from greenroom.version import __version__
 
@@ -38,15 +39,19 @@ async def metrics(context: RequestContext) -> AnyReply:
 
 
 async def redirect(context: RequestContext) -> AnyReply:
-    return Reply(data=b"", status=307, media_type="text/plain", headers={"location": "/dev-ui/"})
+    return redirect_reply(context.address.path("/dev-ui/"))
 
 
 async def openapi(context: RequestContext) -> AnyReply:
-    return Reply(data=context.interface)
+    """The document, which names the prefix of its paths where there is one."""
+    data = context.interface
+    if prefix := context.address.prefix:
+        data = b'{"servers":%b,%b' % (wire.encode([{"url": prefix}]), data.removeprefix(b"{"))
+    return Reply(data=data)
 
 
 async def sign_in_page(context: RequestContext) -> AnyReply:
-    return Reply(data=b"", status=307, media_type="text/plain", headers={"location": "/dev-ui/sign-in"})
+    return redirect_reply(context.address.path("/dev-ui/sign-in"))
 
 
 class SignInRequest(Record, kw_only=True):
@@ -65,8 +70,9 @@ async def sign_in(context: RequestContext) -> AnyReply:
     signed_in = SignedIn()
     body: SignInRequest = context.body
     key = body.key.strip()
-    attributes = ["Path=/", "HttpOnly", "SameSite=Strict"]
-    if context.headers.get("origin", "").startswith("https://"):
+    address = context.address
+    attributes = [f"Path={address.prefix or '/'}", "HttpOnly", "SameSite=Strict"]
+    if address.scheme == "https" or context.headers.get("origin", "").startswith("https://"):
         attributes.append("Secure")
     if not key:
         attributes.append("Max-Age=0")

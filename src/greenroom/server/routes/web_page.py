@@ -17,7 +17,7 @@ _PAGE, _REFERENCE = "index.html", "docs.html"
 _NOT_BUILT = b"""<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">
 <title>greenroom</title><h1>Not built</h1>
 <p>The dev UI and the API reference are not built: run <code>make ui</code>, with an internet connection.</p>
-<p>The interface as an OpenAPI document is at <a href="/openapi.json">/openapi.json</a>.</p>
+<p>The interface as an OpenAPI document is at <a href="%(prefix)b/openapi.json">%(prefix)b/openapi.json</a>.</p>
 """
 _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -68,7 +68,7 @@ class LogoConfig(Record, kw_only=True, omit_defaults=False, rename=None):
 
 
 class RuntimeConfig(Record, kw_only=True, omit_defaults=False):
-    """backend_url: empty for the origin that the page came from.
+    """backend_url: the server's URL, if it isn't the root of the origin that the page came from.
 
     telemetry: whether the page sends usage reports. edit: whether agents' files may be edited.
     """
@@ -102,10 +102,12 @@ async def docs_page(context: RequestContext) -> AnyReply:
 
 
 def _built(name: str, context: RequestContext) -> Reply:
+    prefix = context.address.prefix.encode()
     try:
         files = _files((_BUILT / _PAGE).stat().st_mtime_ns)
     except FileNotFoundError:
-        return Reply(data=_NOT_BUILT, media_type=_MEDIA_TYPES[".html"], headers={"cache-control": "no-cache"})
+        page = _NOT_BUILT % {b"prefix": prefix}
+        return Reply(data=page, media_type=_MEDIA_TYPES[".html"], headers={"cache-control": "no-cache"})
     is_asset = name.startswith("assets/")
     if name not in files:
         if is_asset:
@@ -114,12 +116,16 @@ def _built(name: str, context: RequestContext) -> Reply:
     headers = {"vary": "accept-encoding", "x-content-type-options": "nosniff"}
     headers |= {"cache-control": "public, max-age=31536000, immutable"} if is_asset else _PAGE_HEADERS
     data = files[name]
+    media_type = _MEDIA_TYPES.get(Path(name).suffix, "application/octet-stream")
+    if prefix and name.endswith(".html"):  # scripts and styles find their files beside themselves
+        data = data.replace(b'="/dev-ui/', b'="%b/dev-ui/' % prefix)
+        return Reply(data=data, media_type=media_type, headers=headers)
     accepted = context.headers.get("accept-encoding", "").lower().replace(" ", "").split(",")
     for encoding, ending in (("br", ".br"), ("gzip", ".gz")):
         if name + ending in files and encoding in {one.partition(";")[0] for one in accepted if ";q=0" not in one[-4:]}:
             headers["content-encoding"], data = encoding, files[name + ending]
             break
-    return Reply(data=data, media_type=_MEDIA_TYPES.get(Path(name).suffix, "application/octet-stream"), headers=headers)
+    return Reply(data=data, media_type=media_type, headers=headers)
 
 
 @lru_cache(maxsize=1)
@@ -144,7 +150,11 @@ async def get_logo(context: RequestContext) -> AnyReply:
 
 
 async def get_runtime_config(context: RequestContext) -> AnyReply:
-    return Reply(value=RuntimeConfig(edit=context.settings.edit), headers={"cache-control": "no-store"})
+    address = context.address
+    # A whole URL: ADK's page makes that of its WebSocket of it.
+    backend_url = address.url() if address.prefix else ""
+    config = RuntimeConfig(backend_url=backend_url, edit=context.settings.edit)
+    return Reply(value=config, headers={"cache-control": "no-store"})
 
 
 async def finalize_identity(context: RequestContext) -> AnyReply:
