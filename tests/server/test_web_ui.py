@@ -312,6 +312,55 @@ async def test_results_of_an_evaluation_are_streamed(serve: Serve) -> None:
     assert len(kept["evalCaseResults"]) == 3
 
 
+async def test_the_page_keeps_a_conversation_by_its_events_and_renames_it(serve: Serve) -> None:
+    """ "Add Current Session as Test" sends the events alone; renaming sends what the server answered, and deletes."""
+    server = await serve(desk())
+    session = await new_conversation(server, "note this")
+    await say(server, session["id"], {"text": "note this"})
+    stored = await get(server, f"{SESSIONS}/{session['id']}")
+    data = {"session_data": {"events": stored["events"]}}
+    saved = await server.client.put(f"{DEV}/tests/note_this", json=data)
+    assert (saved.status_code, saved.json()) == (200, {"status": "success", "file": "note_this.json"})
+    kept = await get(server, f"{DEV}/tests/note_this.json")
+    assert (kept["id"], kept["appName"], kept["events"]) == ("note_this", "desk", stored["events"])
+    assert kept["state"] == {"notes": 1}
+    passed = "1 passed, 0 failed"
+    assert passed in (await server.client.post(f"{DEV}/tests/run?test_name=note_this.json")).text
+    rebuilt = await server.client.post(f"{DEV}/tests/rebuild?test_name=note_this")
+    assert rebuilt.json() == {"status": "success"}, rebuilt.text
+
+    kept = await get(server, f"{DEV}/tests/note_this.json")
+    renamed = await server.client.put(f"{DEV}/tests/other", json={"session_data": kept})
+    assert renamed.json() == {"status": "success", "file": "other.json"}
+    assert (await server.client.delete(f"{DEV}/tests/note_this.json")).status_code == 200
+    assert await get(server, f"{DEV}/tests") == ["other.json"]
+    assert await get(server, f"{DEV}/tests/other.json") == kept
+    assert passed in (await server.client.post(f"{DEV}/tests/run")).text
+
+    empty = await server.client.put(f"{DEV}/tests/empty", json={"session_data": {"events": []}})
+    assert empty.status_code == 200
+    for wrong in ({}, {"session_data": {}}, {"session_data": {"events": "x"}}, {"session_data": {"events": [1]}}):
+        assert (await server.client.put(f"{DEV}/tests/wrong", json=wrong)).status_code == 422
+
+
+async def test_a_test_that_adk_wrote_is_read(tmp_path: Path, serve: Serve) -> None:
+    folder = tmp_path / "parrot"
+    (folder / "tests").mkdir(parents=True)
+    (folder / "agent.py").write_text(
+        "from greenroom import LlmAgent\nfrom greenroom.testing.scripted_model import ScriptedModel\n"
+        "root_agent = LlmAgent(name='parrot', model=ScriptedModel(['hello']), output_key='said')\n"
+    )
+    said = {"author": "parrot", "content": {"role": "model", "parts": [{"text": "hello"}]}, "invocationId": "i-1"}
+    asked = {"author": "user", "content": {"role": "user", "parts": [{"text": "hi"}]}, "invocationId": "i-1"}
+    events = [{**asked, "id": "e-1"}, {**said, "id": "e-2", "actions": {"stateDelta": {"said": "hello"}}}]
+    (folder / "tests" / "hi.json").write_text(json.dumps({"events": events}))
+    server = await serve(services={"app_loader": DirectoryAppLoader(tmp_path)})
+    kept = await get(server, "/dev/apps/parrot/tests/hi.json")
+    assert [event["id"] for event in kept["events"]] == ["e-1", "e-2"]
+    assert kept["state"] == {"said": "hello"}
+    assert "1 passed, 0 failed" in (await server.client.post("/dev/apps/parrot/tests/run")).text
+
+
 async def test_a_conversation_becomes_a_test_which_fails_after_a_change(serve: Serve) -> None:
     """The tab of tests, request by request."""
     agent = desk()

@@ -22,6 +22,7 @@ import msgspec
 
 from greenroom.errors import CallerError, InvalidRequest, NotFound
 from greenroom.evaluation.records import (
+    DEFAULT_USER,
     EvalCase,
     EvalSet,
     EvalSetResult,
@@ -31,9 +32,12 @@ from greenroom.evaluation.records import (
     check_id,
 )
 from greenroom.records import wire
-from greenroom.records.base import JsonObject, PydanticMethods
+from greenroom.records.base import JsonObject, PydanticMethods, Record, empty_map
 from greenroom.records.content import Content, FunctionCall, Part
+from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.event import Event
 from greenroom.records.session import Session
+from greenroom.records.state import apply_delta
 
 T = TypeVar("T")
 
@@ -41,6 +45,40 @@ _log = logging.getLogger("greenroom.evaluation")
 
 SET_SUFFIX, RESULT_SUFFIX = ".evalset.json", ".evalset_result.json"
 HISTORY = Path(".adk") / "eval_history"
+
+
+class KeptSession(Record, kw_only=True):
+    """A session that is kept as a test. ADK's web page keeps the events alone.
+
+    events: of the conversation. id: the session's id. app_name: its app. user_id: its user. state: the last one; by
+    default what the events leave. last_update_time: Unix seconds.
+    """
+
+    events: list[Event]
+    id: str | None = None
+    app_name: str | None = None
+    user_id: str | None = None
+    state: JsonObject | None = None
+    last_update_time: float | None = None
+
+    def session(self, *, app_name: str, name: str) -> Session:
+        """The whole session. app_name, name: of the app and the test, for what is missing."""
+        state = self.state
+        if state is None:
+            state = empty_map()
+            for event in self.events:
+                apply_delta(state, event.actions.state_delta)
+        last_update_time = self.last_update_time
+        if last_update_time is None:
+            last_update_time = self.events[-1].timestamp if self.events else 0.0
+        return Session(
+            id=self.id or name.removesuffix(".json"),
+            app_name=self.app_name or app_name,
+            user_id=self.user_id or DEFAULT_USER,
+            state=state,
+            events=CopyOnWriteList(self.events),
+            last_update_time=last_update_time,
+        )
 
 
 class EvalFiles:
@@ -171,7 +209,8 @@ class EvalFiles:
 
     async def get_test(self, app_name: str, name: str) -> Session:
         """Raises NotFound, InvalidRequest."""
-        return await asyncio.to_thread(_read, self._test_path(app_name, name), Session, "Test file")
+        kept = await asyncio.to_thread(_read, self._test_path(app_name, name), KeptSession, "Test file")
+        return kept.session(app_name=app_name, name=name)
 
     async def save_test(self, app_name: str, name: str, session: Session) -> str:
         """name: with or without `.json`. Returns the name of the file. Raises NotFound for what can't be one."""

@@ -19,6 +19,9 @@ from greenroom.records.content import Content, FunctionCall, FunctionResponse, P
 from greenroom.records.session import Session
 from greenroom.records.tool_declaration import Tool
 
+DEFAULT_USER = "test_user_id"
+"""The user of evaluations and tests that name none. Source: ADK."""
+
 _ID = re.compile(r"[A-Za-z0-9_]{1,200}")
 
 

@@ -23,6 +23,7 @@ from greenroom.evaluation.journal import Journal
 from greenroom.evaluation.metrics.judge import replies_asked
 from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric
 from greenroom.evaluation.records import (
+    DEFAULT_USER,
     AgentDetails,
     AppDetails,
     EvalCase,
@@ -48,7 +49,6 @@ from greenroom.usage.prices import default_prices
 _log = logging.getLogger("greenroom.evaluation")
 
 SESSION_PREFIX = "adk-eval-session-"
-DEFAULT_USER = "test_user_id"
 
 
 class AgentUnderTest(NamedTuple):

@@ -630,6 +630,22 @@ export type InvocationEvent = {
   readonly modelVersion?: string;
 };
 
+/** A session that is kept as a test. ADK's web page keeps the events alone. */
+export type KeptSession = {
+  /** Of the conversation. */
+  readonly events: readonly Event[];
+  /** The session's id. */
+  readonly id?: string;
+  /** Its app. */
+  readonly appName?: string;
+  /** Its user. */
+  readonly userId?: string;
+  /** The last one; by default what the events leave. */
+  readonly state?: JsonObject;
+  /** Unix seconds. */
+  readonly lastUpdateTime?: number;
+};
+
 /** The apps of the server. */
 export type ListAppsResponse = {
   /** The apps that the caller may use. */
@@ -965,8 +981,8 @@ export type SaveArtifactRequest = {
 };
 
 export type SaveTestRequest = {
-  /** The conversation, as the endpoint of sessions shows it. */
-  readonly sessionData: Session;
+  /** The conversation, as the endpoint of sessions shows it, or its events alone. */
+  readonly sessionData: KeptSession;
 };
 
 /** The Gemini API's subset of OpenAPI schemas; type names are upper case. */

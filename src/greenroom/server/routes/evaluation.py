@@ -12,9 +12,10 @@ from uuid import uuid4
 import msgspec
 
 from greenroom.errors import CallerError, InvalidRequest, NotFound, NotOffered, RunFailed
-from greenroom.evaluation.files import EvalFiles
+from greenroom.evaluation.files import EvalFiles, KeptSession
 from greenroom.evaluation.invocations import case_of_session
 from greenroom.evaluation.records import (
+    DEFAULT_USER,
     EvalCase,
     EvalCaseResult,
     EvalMetric,
@@ -92,9 +93,9 @@ class ListMetricsInfoResponse(Record, kw_only=True, omit_defaults=False):
 
 
 class SaveTestRequest(Record, kw_only=True):
-    """session_data: the conversation, as the endpoint of sessions shows it."""
+    """session_data: the conversation, as the endpoint of sessions shows it, or its events alone."""
 
-    session_data: Session
+    session_data: KeptSession
 
 
 class SessionTestReply(Record, kw_only=True):
@@ -219,7 +220,7 @@ async def run_eval_as_list(context: RequestContext) -> AnyReply:
 
 async def _evaluation(context: RequestContext) -> Evaluation:
     from greenroom.evaluation.metrics.by_name import metrics_of
-    from greenroom.evaluation.run import DEFAULT_USER, AgentUnderTest, Evaluation, app_details
+    from greenroom.evaluation.run import AgentUnderTest, Evaluation, app_details
     from greenroom.evaluation.simulation import user_simulator
 
     app_name, body = await _app(context), context.body
@@ -323,7 +324,10 @@ async def get_test(context: RequestContext) -> AnyReply:
 
 
 async def save_test(context: RequestContext) -> AnyReply:
-    file = await _files(context).save_test(await _app(context), context.path["test_name"], context.body.session_data)
+    app_name = await _app(context)
+    name = context.path["test_name"]
+    kept: KeptSession = context.body.session_data
+    file = await _files(context).save_test(app_name, name, kept.session(app_name=app_name, name=name))
     return Reply(value=SessionTestReply(status="success", file=file))
 
 
@@ -367,7 +371,7 @@ async def rebuild_tests(context: RequestContext) -> AnyReply:
 
 async def _rebuild(context: RequestContext) -> None:
     from greenroom.evaluation.recorded_case import spec_of, with_open_calls  # with YAML, which takes 10 ms
-    from greenroom.evaluation.run import DEFAULT_USER, SESSION_PREFIX
+    from greenroom.evaluation.run import SESSION_PREFIX
 
     app_name = await _app(context)
     tests = await _wanted_tests(context)
