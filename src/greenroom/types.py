@@ -1,34 +1,38 @@
-"""Names that ADK users take from `google.genai.types`; each is loaded on first use."""
+"""Names that ADK users take from `google.genai.types`; each is loaded on first use.
+
+Names without a record of ours are those of that package, where it is installed.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-_MODULES = ("content", "generation", "tool_declaration", "answer_metadata", "model_options")
-"""Their public classes and functions are the names of this module."""
+from greenroom.records.genai_types import PACKAGE, record_named, record_names
 
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return __dir__()
-    for module in _MODULES:
-        home = f"greenroom.records.{module}"
-        value = getattr(import_module(home), name, None)
-        if getattr(value, "__module__", None) == home and not name.startswith("_"):
-            globals()[name] = public = import_module("greenroom.records.base").public(value)
-            return public
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = import_module("greenroom.records.base").public(record_named(name))
+    if value is None and not name.startswith("_"):
+        value = _of_package(name)
+    if value is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def _of_package(name: str) -> Any:
+    """A name that has no record, from google.genai itself where it is installed."""
+    try:
+        return getattr(import_module(PACKAGE), name, None)
+    except ImportError:
+        return None
 
 
 def __dir__() -> list[str]:
-    homes = [import_module(f"greenroom.records.{module}") for module in _MODULES]
-    return sorted(
-        name
-        for home in homes
-        for name, value in vars(home).items()
-        if getattr(value, "__module__", None) == home.__name__ and not name.startswith("_")
-    )
+    return record_names()
 
 
 if TYPE_CHECKING:

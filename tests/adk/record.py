@@ -90,7 +90,10 @@ def shown(request: Any) -> dict[str, Any]:
     contents: list[Any] = []
     for content in request.contents:
         dumped = json.loads(content.model_dump_json(by_alias=True, exclude_none=True))
-        hide_texts(*(part.get("functionResponse", {}).get("response") for part in dumped["parts"]))
+        for part in dumped["parts"]:
+            for kind in ("functionCall", "functionResponse"):
+                part.get(kind, {}).pop("id", None)  # ADK keeps its ids to itself
+            hide_texts(part.get("functionResponse", {}).get("response"))
         contents.append([dumped.get("role"), dumped["parts"]])
     tools: list[str] = []
     for tool in request.config.tools or ():

@@ -18,6 +18,7 @@ from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.model import BaseLlm
 from greenroom.records.content import Content, Part
+from greenroom.records.genai_types import own
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
@@ -88,6 +89,8 @@ class BaseLlmAgent(BaseAgent):
             from greenroom.models.fallback import FallbackModel
 
             self.model = FallbackModel(self.model)
+        self.generate_content_config = own(self.generate_content_config)
+        self.static_instruction = own(self.static_instruction)
         if isinstance(self.generate_content_config, dict):
             self.generate_content_config = GenerateContentConfig.model_validate(self.generate_content_config)
         config = self.generate_content_config

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from greenroom.errors import as_exception
 from greenroom.invocation.context import InvocationContext
+from greenroom.records.genai_types import own
 
 Callback: TypeAlias = Callable[..., Any]
 Callbacks: TypeAlias = Callback | Sequence[Callback] | None
@@ -41,9 +42,9 @@ async def first_answer(
     """
     answer = await ctx.plugins.first_result(hook, **(arguments if for_plugins is None else for_plugins))
     if answer is not None:
-        return answer
-    own: Callbacks = getattr(agent, hook, None)
-    for callback in (own,) if callable(own) else own or ():
+        return own(answer)
+    callbacks: Callbacks = getattr(agent, hook, None)
+    for callback in (callbacks,) if callable(callbacks) else callbacks or ():
         try:
             if callback.__hash__ is None or _takes_names(callback, tuple(arguments)):
                 answer = callback(**arguments)
@@ -56,7 +57,7 @@ async def first_answer(
         except BaseException as raised:
             raise as_exception(raised) from raised
         if answer is not None:
-            return answer
+            return own(answer)
     return None
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
 from greenroom.records.content import Content, Part
+from greenroom.records.genai_types import own
 from greenroom.records.generation import ThinkingConfig
 from greenroom.records.model_exchange import LlmRequest
 
@@ -42,7 +43,7 @@ class BuiltInPlanner(BasePlanner):
     """Leaves the planning to the model's own thinking. thinking_config: counts before the agent's own."""
 
     def __init__(self, *, thinking_config: ThinkingConfig) -> None:
-        self.thinking_config = thinking_config
+        self.thinking_config: ThinkingConfig = own(thinking_config)
 
     def apply_thinking_config(self, llm_request: LlmRequest) -> None:
         llm_request.config.thinking_config = self.thinking_config

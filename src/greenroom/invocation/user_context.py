@@ -16,6 +16,7 @@ from greenroom.records.auth import AuthConfig, AuthCredential, CredentialRequest
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation, UiWidget
+from greenroom.records.genai_types import own
 from greenroom.records.listings import ArtifactVersion, MemoryEntry, SearchMemoryResponse
 from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
@@ -233,7 +234,7 @@ class Context(ReadonlyContext):
     async def save_artifact(self, filename: str, artifact: Part, custom_metadata: JsonObject | None = None) -> int:
         """Returns the version. Raises AgentConfigError when the app has no artifact service."""
         version = await self._artifacts().save_artifact(
-            **self._session_key(), filename=filename, artifact=artifact, custom_metadata=custom_metadata
+            **self._session_key(), filename=filename, artifact=own(artifact), custom_metadata=custom_metadata
         )
         self.actions.artifact_delta[filename] = version
         return version

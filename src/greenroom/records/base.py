@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, TypeAlias, cast, get_args, get_type_hint
 import msgspec
 
 from greenroom.records import wire
+from greenroom.records.genai_types import is_foreign, own
 
 JsonValue: TypeAlias = Any
 """None, bool, int, float, str, or lists and string-keyed dicts of these."""
@@ -61,6 +62,7 @@ class PydanticMethods:
     @classmethod
     def model_validate(cls, obj: Any, **_: Any) -> Self:
         """A record of a dict, with names in either spelling. Raises InvalidRequest, which is a ValueError."""
+        obj = own(obj)
         return obj if isinstance(obj, cls) else wire.from_plain(obj, cls)
 
     @classmethod
@@ -192,6 +194,14 @@ def _opened(value: Any, record: type[OpenRecord]) -> Any:
     return record(cast("JsonObject", value)) if type(value) is dict else value
 
 
+def _needs_conversion(value: object) -> bool:
+    """Whether a constructor's argument is, or holds, a map or an object that may have to become a record."""
+    kind = type(value)
+    if kind is list:
+        return any(type(item) is dict or is_foreign(item) for item in cast("list[object]", value))
+    return kind is dict or kind is tuple or is_foreign(value)
+
+
 class _Constructor(type(msgspec.Struct)):
     """Metaclass of the public classes: calling one converts the arguments and builds the record itself.
 
@@ -204,21 +214,13 @@ class _Constructor(type(msgspec.Struct)):
             record = _RECORDS[cls]
         except KeyError:  # a subclass of the user's own
             return super().__call__(*args, **arguments)
-        for value in arguments.values():
-            if type(value) is list:
-                for item in value:  # pyright: ignore[reportUnknownVariableType]
-                    if type(item) is dict:  # pyright: ignore[reportUnknownArgumentType]
-                        break
-                else:
-                    continue
-                break
-            if type(value) is dict or type(value) is tuple:
-                break
-        else:  # no maps that may have to become records
+        if not any(map(_needs_conversion, arguments.values())):
             try:
                 return record(*args, **arguments)
             except TypeError:
                 pass  # a name that isn't the record's own, or a shorthand
+        args = tuple(own(value) for value in args)
+        arguments = {name: own(value) for name, value in arguments.items()}
         return record(**wire.from_arguments(record, record.from_shorthands(*args, **arguments)))
 
     def __instancecheck__(cls, instance: object) -> bool:

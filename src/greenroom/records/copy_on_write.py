@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from itertools import islice
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
@@ -174,6 +174,12 @@ class CopyOnReadList(CopyOnWriteList[T]):
     def append(self, value: T) -> None:
         self._own_ids.add(id(value))
         super().append(value)
+
+    def replace_own_items(self, function: Callable[[T], T]) -> None:
+        """Applies a function to the items that were read or added."""
+        for index, item in enumerate(self._items):
+            if id(item) in self._own_ids:
+                self._items[index] = function(item)
 
     def as_they_are(self) -> CopyOnWriteList[T]:
         """The items for those who only read: what was not read is still shared."""

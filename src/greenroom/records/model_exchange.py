@@ -26,6 +26,7 @@ from greenroom.records.content import (
     Transcription,
 )
 from greenroom.records.copy_on_write import CopyOnReadList, CopyOnWriteList
+from greenroom.records.genai_types import own, own_content
 from greenroom.records.generation import GenerateContentConfig, LiveConnectConfig
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 
@@ -70,14 +71,21 @@ class LlmRequest(Record, kw_only=True, gc=True):
 
     @contextlib.contextmanager
     def own_contents(self) -> Generator[None]:
-        """In the block, what is read from `contents` is a copy that may be changed in place."""
-        own = CopyOnReadList(list(self.contents))
-        self.contents = own
+        """In the block, what is read from `contents` is a copy that may be changed in place.
+
+        Objects of google.genai that its code puts into the request become records.
+        """
+        copies = CopyOnReadList(list(self.contents))
+        self.contents = copies
         try:
             yield
         finally:
-            if self.contents is own:
-                self.contents = own.as_they_are()
+            if self.contents is copies:
+                copies.replace_own_items(own_content)
+                self.contents = copies.as_they_are()
+            else:
+                self.contents = CopyOnWriteList(map(own_content, self.contents))
+            self.config = own(self.config)
 
     def append_instructions(self, instructions: Iterable[str]) -> None:
         for text in instructions:

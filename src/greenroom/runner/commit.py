@@ -15,6 +15,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.calls import INTERRUPTED, REFUSED, is_within, ledger_of
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event
+from greenroom.records.genai_types import own_content
 from greenroom.records.redaction import redact
 from greenroom.records.rewind import rewound_indexes
 from greenroom.records.run import Caller
@@ -153,6 +154,8 @@ class RunLog:
     def _prepare(self, event: Event) -> None:
         if not event.invocation_id:
             event.invocation_id = self.invocation_id
+        if event.content is not None:
+            event.content = own_content(event.content)
         if self.custom_metadata:
             event.custom_metadata = {**self.custom_metadata, **(event.custom_metadata or {})}
         if event.custom_metadata or event.actions.requested_auth_configs or event.long_running_tool_ids:

@@ -26,6 +26,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, UserContent
 from greenroom.records.event import Event
+from greenroom.records.genai_types import own
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import Caller, RunConfig, RunStatus, StreamingMode
 from greenroom.records.session import Session
@@ -163,6 +164,7 @@ class Runner:
         A reader that stops early stops the run, as `InvocationContext.abort` does; its open calls are then answered as
         interrupted. Raises SessionNotFound, RunNotFound, InvalidRequest, and what failed the run, after its event.
         """
+        new_message = own(new_message)
         check_is_of_one_kind(new_message)
         run = self.run_message(
             user_id=user_id,

@@ -13,6 +13,7 @@ from greenroom.errors import ToolError
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, FileData, FunctionResponsePart, Part
 from greenroom.records.event import EventActions
+from greenroom.records.genai_types import is_foreign, own
 from greenroom.records.state import TEMP_PREFIX
 
 MAX_LEVELS = 100
@@ -85,6 +86,9 @@ def _encode_other(value: Any) -> Any:
         return os.fspath(cast("os.PathLike[str]", value))
     if isinstance(value, type):
         raise NotImplementedError
+    if is_foreign(value):
+        record = own(value)
+        return record if record is not value else value.model_dump(mode="json", by_alias=True, exclude_none=True)
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
     if hasattr(value, "tolist"):
@@ -176,6 +180,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 def _without(value: object, found: list[FunctionResponsePart]) -> JsonValue:
     if type(value) in _PLAIN:
         return value
+    value = own(value)
     if isinstance(value, dict):
         entries = cast("JsonObject", value)
         if _PLAIN.issuperset(map(type, entries.values())):

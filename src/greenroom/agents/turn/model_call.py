@@ -20,6 +20,7 @@ from greenroom.models.model import BaseLlm
 from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
+from greenroom.records.genai_types import own_content
 from greenroom.records.human_requests import REQUESTS
 from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -63,6 +64,8 @@ async def call_model(
                 message = _Message(ctx, request, span)
             if is_watched:
                 reply = await after_model(agent, ctx, message.callback_context, reply)
+            if reply.content is not None:
+                reply.content = own_content(reply.content)
             if reply.partial:
                 if reply.content is not None or _says_something(reply):
                     yield message.to_event(reply)
