@@ -5,6 +5,7 @@ Its pins conflict with those of other extras, so it is tested in an environment 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 
 pytest.importorskip("litellm", reason="LiteLLM is installed in an environment of its own: make test-litellm")
 
+from greenroom.errors import ModelError
 from greenroom.models.lite_llm import LiteLlm, LiteLLMClient
-from greenroom.records.content import Content, Part
+from greenroom.records.content import Content, Part, UserContent
+from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing.contracts.model import *  # noqa: F403
 from tests.models.wire.openai_chat import ChatServer
@@ -51,3 +54,25 @@ async def test_a_client_written_for_adk_sees_each_completion(provider: Chat) -> 
 
     assert responses[-1].content is not None
     assert client.seen == [("openai/gpt-4o-mini", None)]
+
+
+@pytest.mark.parametrize("length", ["transfer-encoding: chunked", "content-length: 10000"])
+@pytest.mark.parametrize("prefix", ["openai", "anthropic"])
+async def test_a_cut_stream_is_an_error_of_the_network(prefix: str, length: str) -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{length}\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        model = LiteLlm(f"{prefix}/some", api_base=url, api_key="k")
+        config = GenerateContentConfig(http_options={"retry_options": {"attempts": 1}})
+        request = LlmRequest(model=model.model, contents=[UserContent("Hi")], config=config)
+        with pytest.raises(ModelError) as caught:
+            async for _ in model.generate_content_async(request, True):
+                pass
+        assert (caught.value.category, caught.value.http_status) == ("NETWORK_ERROR", None)
+        await model.close()

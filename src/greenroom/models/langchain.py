@@ -259,8 +259,11 @@ class MessageReply(Reply):
                 shown = self._add_block(block)
                 if shown is not None:
                     yield shown
-        chunks = getattr(message, "tool_call_chunks", None)
-        yield from self._add_calls([*message.tool_calls, *message.invalid_tool_calls] if chunks is None else chunks)
+        calls: list[JsonObject] | None = getattr(message, "tool_call_chunks", None)
+        if calls is None:
+            # Their order is lost. The malformed come first, so that none runs of those that may depend on them.
+            calls = [*message.invalid_tool_calls, *message.tool_calls]
+        yield from self._add_calls(calls)
         reason = metadata.get("finish_reason") or metadata.get("stop_reason")
         if reason is not None:
             self.response.finish_reason = finish_reason(reason)

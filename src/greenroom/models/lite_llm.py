@@ -19,8 +19,8 @@ from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 _OURS = frozenset({"messages", "tools", "stream"})
-_BROKEN = ("TransferEncodingError", "Cannot connect", "Connection error", "Server disconnected", "peer closed")
-"""Messages of the HTTP libraries below LiteLLM for connections that failed."""
+_BROKEN = {"TransportError", "ClientPayloadError", "ClientConnectionError", "ConnectionError"}
+"""Classes of httpx, aiohttp and Python for connections that failed."""
 
 
 def _library() -> Any:
@@ -122,12 +122,25 @@ class LiteLlm(ProviderLlm):
                         yield partial
         except Exception as error:
             found: Any = getattr(error, "original_exception", None) or error  # amid a stream the service's is within
-            if type(found).__name__ == "APIConnectionError" and any(said in str(found) for said in _BROKEN):
-                found.status_code = None  # LiteLLM sets 500, though the service sent none
+            if _is_broken_connection(error):  # LiteLLM sets status 500, though the service sent none
+                raise ConnectionError(str(found)) from error
+            if found is error:
+                raise
             raise found from error
         is_cut = getattr(chunks, "received_finish_reason", "") is None  # LiteLLM then says "stop" by itself
         if gathered.is_complete and not is_cut:
             yield gathered.whole()
+
+
+def _is_broken_connection(error: BaseException) -> bool:
+    """True if the connection to the service failed: LiteLLM's own classes are the same for bugs and for bad replies."""
+    cause: BaseException | None = error
+    while cause is not None:
+        names = {kind.__name__ for kind in type(cause).__mro__}
+        if names & _BROKEN and not any("Timeout" in name for name in names):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 class LiteLlmReply(CompletionReply):
