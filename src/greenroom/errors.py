@@ -18,6 +18,7 @@ GreenroomError
 │   ├── TooManyRequests            429   `retry_after_seconds` says when to try again
 │   │   └── TooManyRuns                  of a user, of an app or of the server, at once
 │   ├── UnsupportedEncoding        415   a compressed body
+│   ├── UnsupportedMediaType       415   a body of another type, where a protocol asks for this status
 │   ├── AgentConfigError           400   an invalid agent, tool or app [ValueError]
 │   │   ├── MissingVariable              an instruction's {variable} without a value [KeyError]
 │   │   ├── ToolDeclarationError         also a ToolError
@@ -243,6 +244,10 @@ class UnsupportedEncoding(CallerError):
     def __init__(self, encoding: str) -> None:
         super().__init__(f"Request bodies are not taken as {encoding!r}; send them as they are")
         self.encoding = encoding
+
+
+class UnsupportedMediaType(CallerError):
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
 
 class AgentConfigError(CallerError, ValueError): ...

@@ -17,7 +17,7 @@ from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import GreenroomError, RunCancelled, RunNotFound, Unavailable
 from greenroom.event_streams.in_process import InProcessEventStream
-from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, StreamItem
+from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, RunEnded, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.event import Event
@@ -196,6 +196,7 @@ class InProcessRunEngine(RunEngine):
                     run.status, run.ended_at, run.asked = RunStatus.CANCELLED, time.time(), {}
                     await self.run_store.save(run)
                     self._watches.publish(run)
+                    self._stream.publish(session_of(run), RunEnded(run))
                 return run
             task = self._queues.stop(task, RunCancelled(run_id, reason))
         await task.done.wait()

@@ -55,10 +55,15 @@ async def read_chunks(receive: Receive) -> AsyncGenerator[bytes]:
 
 def check_is_json(headers: Mapping[str, str]) -> None:
     """Refuses bodies with a media type other than JSON, such as forms that another site's page posts."""
+    other = other_media_type(headers)
+    if other:
+        raise InvalidRequest(f"The body must be application/json, not {other}", location=("header", "content-type"))
+
+
+def other_media_type(headers: Mapping[str, str]) -> str:
+    """The media type of a body if it is not JSON; else empty."""
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type and media_type != "application/json" and not media_type.endswith("+json"):
-        detail = f"The body must be application/json, not {media_type}"
-        raise InvalidRequest(detail, location=("header", "content-type"))
+    return "" if media_type == "application/json" or media_type.endswith("+json") else media_type
 
 
 def check_is_plain(headers: Mapping[str, str]) -> None:

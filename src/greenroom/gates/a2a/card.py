@@ -36,6 +36,13 @@ DEFAULT_URL = "http://localhost:80/a2a"
 KEY_SCHEME = "bearer"
 VERSIONS = ("1.0", "0.3")
 BINDINGS = ("JSONRPC", "HTTP+JSON")
+INPUT_MODES = (
+    "text/plain", "text/markdown", "text/html", "text/csv", "application/json", "application/pdf",
+    "image/png", "image/jpeg", "image/webp", "image/gif", "image/heic",
+    "audio/wav", "audio/mpeg", "audio/mp4", "audio/ogg", "audio/flac", "audio/aac",
+    "video/mp4", "video/webm", "video/mpeg", "video/quicktime",
+)  # fmt: skip
+"""Media types that models take. A message with others is refused; `agent.json` of an app may list its own."""
 
 _TYPES: tuple[tuple[type[BaseNode], str], ...] = (
     (SequentialAgent, "sequential_workflow"),
@@ -87,7 +94,7 @@ class AgentCardBuilder:
                 for version in VERSIONS
                 for binding in BINDINGS
             ],
-            default_input_modes=["text/plain"],
+            default_input_modes=INPUT_MODES,
             default_output_modes=["text/plain"],
             security_schemes=self._schemes,
             skills=await self._skills(agent),

@@ -4,17 +4,28 @@ here; the SDK's dispatchers decode and encode the rest, and all errors."""
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
+from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import urlencode
 
 import msgspec
 
 from greenroom.a2a.well_known import AGENT_CARD_WELL_KNOWN_PATH
-from greenroom.errors import AppLoadError, AppNotFound, InvalidRequest, MissingExtra, NotFound, TooManyRuns, Unavailable
+from greenroom.errors import (
+    AppLoadError,
+    AppNotFound,
+    InvalidRequest,
+    MissingExtra,
+    NotFound,
+    TooManyRuns,
+    Unavailable,
+    UnsupportedMediaType,
+)
 from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.steps import as_object
 from greenroom.records import wire
@@ -22,7 +33,7 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.server.access.identity import Access
 from greenroom.server.endpoint import Endpoint, Handler, Query
 from greenroom.server.replies import AnyReply, Reply, StreamReply
-from greenroom.server.request_body import check_is_json, check_is_plain, decode_limited, read_body
+from greenroom.server.request_body import check_is_plain, decode_limited, other_media_type, read_body
 from greenroom.server.request_context import RequestContext, ServerState
 from greenroom.server.sse import KEEP_ALIVE
 
@@ -33,7 +44,8 @@ try:
     from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
     from a2a.server.routes.rest_routes import create_rest_routes
     from a2a.utils.constants import A2A_JSON_MEDIA_TYPE, PROTOCOL_VERSION_1_0
-    from a2a.utils.errors import A2AError
+    from a2a.utils.error_handlers import build_rest_error_payload
+    from a2a.utils.errors import A2AError, InvalidParamsError
     from sse_starlette.event import ensure_bytes  # pyright: ignore[reportUnknownVariableType]
     from starlette.requests import Request
     from starlette.responses import Response
@@ -42,13 +54,15 @@ except ImportError:
     raise MissingExtra("a2a", "a2a-sdk") from None
 
 from greenroom.gates.a2a import push
-from greenroom.gates.a2a.card import card_of
+from greenroom.gates.a2a.card import CARD_SECONDS, card_of
 from greenroom.gates.a2a.handler import CALL, Call, RunHandler
-from greenroom.gates.a2a.requests import SendCall, SendRequest
+from greenroom.gates.a2a.requests import MAX_INT32, SendCall, SendRequest
 
 _APP = "/a2a/{app_name}"
 _SEND, _SEND_STREAM = "/message:send", "/message:stream"
 _METHODS = ("SendMessage", "SendStreamingMessage", "SubscribeToTask")
+_NUMBERS = ("historyLength", "pageSize")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 SdkEndpoint = Callable[[Request], Awaitable[Response]]
 Wrap = Callable[[bytes], bytes]
@@ -73,13 +87,12 @@ async def _frames(first: bytes | AsyncIterator[Any], call: Call, wrap: Wrap) -> 
     while events is not None and not is_over:
         results: list[bytes] = []
         for item in await call.attachments[-1].next_batch(idle_seconds=call.context.settings.keep_alive_seconds):
-            if isinstance(item, RunEnded):
-                results.append(wire.encode(events.status(item.run)))
-                is_over = True
-            elif (chunk := events.text_chunk(item.event)) is not None:
+            chunk = None if isinstance(item, RunEnded) else events.text_chunk(item.event)
+            if chunk is not None:
                 results.append(chunk)
-            else:
-                results += map(wire.encode, events.read(item.event))
+                continue
+            results += map(wire.encode, call.updates(item, events))
+            is_over = is_over or call.is_last(item)
         yield b"".join([_frame(wrap(result)) for result in results]) or KEEP_ALIVE
 
 
@@ -129,6 +142,10 @@ async def _dispatch(context: RequestContext, method: str, path: str, endpoint: S
     """Raises what HTTP has a status for: refused access, limits, a server that stops."""
     body, decoded = await _body(context) if method == "POST" else (b"", None)
     await context.apps.check_exists(context.path["app_name"])
+    try:
+        _check_numbers(context.query)
+    except InvalidParamsError as error:
+        return _rest_error(error)
     wrap = _wrap_of(path, decoded)
     call = Call(context, card_of, is_followed=wrap is None)
     try:
@@ -146,9 +163,33 @@ async def _dispatch(context: RequestContext, method: str, path: str, endpoint: S
             raise call.refused
         media_type = response.headers.get("content-type", "application/json")
         return Reply(data=bytes(response.body), status=response.status_code, media_type=media_type)
-    idle_seconds = context.settings.keep_alive_seconds
-    pieces = _pieces(source, idle_seconds=idle_seconds) if wrap is None else _frames(source, call, wrap)
+    if wrap is not None:
+        return StreamReply(pieces=_frames(source, call, wrap), close=call.close, media_type="text/event-stream")
+    try:
+        first = await anext(source, None)
+    except A2AError as error:  # before anything was sent, so that the reply can have its status
+        call.close()
+        if call.refused is not None:
+            raise call.refused from None
+        return _rest_error(error)
+    except BaseException:
+        call.close()
+        raise
+    pieces = _pieces(first, source, idle_seconds=context.settings.keep_alive_seconds)
     return StreamReply(pieces=pieces, close=call.close, media_type="text/event-stream")
+
+
+def _check_numbers(query: Mapping[str, JsonValue]) -> None:
+    """Raises InvalidParamsError for values that the SDK fails to read as numbers."""
+    for name in _NUMBERS:
+        value = query.get(name)
+        if value is not None and (not _NUMBER.fullmatch(str(value)) or abs(int(str(value))) > MAX_INT32):
+            raise InvalidParamsError(message=f"{name} must be a whole number of 32 bits, not {value!r}")
+
+
+def _rest_error(error: A2AError) -> Reply:
+    payload = build_rest_error_payload(error)
+    return Reply(value=payload, status=int(payload["error"]["code"]))
 
 
 async def _send(call: Call, path: str, body: JsonValue, wrap: Wrap) -> AnyReply | None:
@@ -158,8 +199,8 @@ async def _send(call: Call, path: str, body: JsonValue, wrap: Wrap) -> AnyReply 
     is_json_rpc = path == "/"
     try:
         if is_json_rpc:
-            sent = msgspec.convert(body, SendCall)
-            request, is_stream = sent.params, sent.method == "SendStreamingMessage"
+            given = msgspec.convert(body, SendCall)
+            request, is_stream = given.params, given.method == "SendStreamingMessage"
         elif path in (_SEND, _SEND_STREAM):
             request, is_stream = msgspec.convert(body, SendRequest), path == _SEND_STREAM
         else:
@@ -167,13 +208,13 @@ async def _send(call: Call, path: str, body: JsonValue, wrap: Wrap) -> AnyReply 
     except msgspec.ValidationError:
         return None
     try:
-        task = {"task": await (call.send_stream(request) if is_stream else call.send(request))}
+        sent = {"task": await call.send_stream(request)} if is_stream else await call.send(request)
     except A2AError as error:
         if call.refused is not None:
             raise call.refused from None
         call.failed = error
         return None
-    result = wrap(wire.encode(task))
+    result = wrap(wire.encode(sent))
     if is_stream:
         pieces = _frames(_frame(result), call, wrap)
         return StreamReply(pieces=pieces, close=call.close, media_type="text/event-stream")
@@ -205,17 +246,23 @@ async def _body(context: RequestContext) -> tuple[bytes, JsonValue]:
     it."""
     data = await read_body(context.receive, context.headers, limit_bytes=context.settings.max_body_bytes)
     check_is_plain(context.headers)
-    check_is_json(context.headers)
+    other = other_media_type(context.headers)
+    if other:
+        raise UnsupportedMediaType(f"The body must be application/json or {A2A_JSON_MEDIA_TYPE}, not {other}")
     try:
         return data, decode_limited(data, msgspec.json.decode, context.settings.limits)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return data, None
 
 
-async def _pieces(source: AsyncIterator[Any], *, idle_seconds: float | None) -> AsyncGenerator[bytes]:
-    """Server-Sent Events, with comments where nothing was sent for a while."""
+async def _pieces(first: object, source: AsyncIterator[Any], *, idle_seconds: float | None) -> AsyncGenerator[bytes]:
+    """Server-Sent Events, with comments where nothing was sent for a while. first: read from the source; None at its
+    end."""
     pending: asyncio.Task[Any] | None = None
     try:
+        if first is None:
+            return
+        yield ensure_bytes(first, "\n")
         while True:
             if pending is None:
                 pending = asyncio.ensure_future(cast("Awaitable[Any]", anext(source, None)))
@@ -237,10 +284,18 @@ async def _pieces(source: AsyncIterator[Any], *, idle_seconds: float | None) -> 
 
 
 async def get_card(context: RequestContext) -> AnyReply:
-    return Reply(value=agent_card_to_dict(await card_of(context)))
+    """The card, which clients may keep for as long as the server does, and then check by its tag."""
+    card = wire.encode(agent_card_to_dict(await card_of(context)))
+    tag = f'"{hashlib.sha256(card).hexdigest()[:32]}"'
+    audience = "private" if context.settings.auth.is_on else "public"
+    headers = {"etag": tag, "cache-control": f"{audience}, max-age={CARD_SECONDS:.0f}"}
+    known = [one.strip().removeprefix("W/") for one in context.headers.get("if-none-match", "").split(",")]
+    if tag in known or "*" in known:
+        return Reply(data=b"", status=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Reply(data=card, headers=headers)
 
 
-_ERRORS = (AppNotFound, AppLoadError, InvalidRequest, TooManyRuns, Unavailable)
+_ERRORS = (AppNotFound, AppLoadError, InvalidRequest, UnsupportedMediaType, TooManyRuns, Unavailable)
 _HISTORY = Query("historyLength", str, "How many messages of the task's history, the newest; all by default.")
 
 

@@ -35,7 +35,7 @@ except ImportError as error:
 
 from greenroom.a2a.metadata import with_integers, without_internal
 from greenroom.a2a.parts import from_a2a_part, to_a2a_part
-from greenroom.gates.a2a.handler import METADATA, NO_ANSWER, REQUEST, answers_of, header_of
+from greenroom.gates.a2a.handler import METADATA, NO_ANSWER, REQUEST, answers_of, header_of, with_words
 from greenroom.gates.a2a.task_events import TaskEvent, TaskEvents, to_message, to_task
 
 PartConverter: TypeAlias = Callable[[Any], Any]
@@ -196,6 +196,8 @@ class _Execution:
                     a2a.TaskStatusUpdateEvent(task_id=self._run.id, context_id=self._run.session_id, status=status)
                 )
                 return
+            if header is not None:
+                header = with_words(header, self._message.parts or [], answers)
             self._message.parts = answers
             self._events.add_message(answers, header=header)
         await self._queue.enqueue_event(to_message(self._events.status(self._run)))

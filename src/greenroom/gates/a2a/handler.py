@@ -32,11 +32,23 @@ from greenroom.errors import (
     SessionFull,
     SessionNotFound,
 )
-from greenroom.event_streams.stream import RunEnded
+from greenroom.event_streams.stream import LiveItem, RunEnded
 from greenroom.gates.a2a import push
 from greenroom.gates.a2a.requests import Message, SendConfiguration, SendRequest, parse
-from greenroom.gates.a2a.task_events import REQUEST, STATES, TaskEvent, TaskEvents, read_run, to_message, to_task
+from greenroom.gates.a2a.subscription import TaskSubscription, is_terminal
+from greenroom.gates.a2a.task_events import (
+    REJECTED,
+    REQUEST,
+    STATES,
+    TaskEvent,
+    TaskEvents,
+    parts_of,
+    read_run,
+    to_message,
+    to_task,
+)
 from greenroom.gates.steps import NewSession, find_session, response_part, start
+from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.human_requests import REQUESTS
@@ -70,7 +82,8 @@ _ERRORS: dict[type[GreenroomError], type[errors.A2AError]] = {
     AppVersionChanged: errors.UnsupportedOperationError,
 }
 _STATUSES = {a2a.TaskState.Value(state): status for status, state in STATES.items()} | {
-    a2a.TaskState.TASK_STATE_AUTH_REQUIRED: RunStatus.WAITING
+    a2a.TaskState.TASK_STATE_AUTH_REQUIRED: RunStatus.WAITING,
+    a2a.TaskState.Value(REJECTED): RunStatus.SUCCEEDED,
 }
 
 
@@ -79,7 +92,7 @@ class Call:
     """One request. card: builds the app's card. is_followed: False where a stream ends after the task, since its
     endpoint writes the rest. attachments: closed with its reply. events: of the task that the last of them streams.
     failed: the error of a message that was sent without the SDK, which encodes it. refused: an error that HTTP has a
-    status for, and A2A no code."""
+    status for, and A2A no code. is_subscription: whether the stream lasts while the task waits."""
 
     context: RequestContext
     card: Callable[[RequestContext], Awaitable[a2a.AgentCard]]
@@ -88,6 +101,7 @@ class Call:
     events: TaskEvents | None = None
     failed: errors.A2AError | None = None
     refused: GreenroomError | None = None
+    is_subscription: bool = False
 
     @property
     def app_name(self) -> str:
@@ -123,18 +137,21 @@ class Call:
         return to_task(events.task(run))
 
     async def send(self, request: SendRequest) -> JsonObject:
-        """Starts or continues the task of a message, and waits for it unless the client does not. Returns the task."""
+        """Starts or continues the task of a message, and waits for it unless the client does not. Returns the response:
+        the task, or the agent's bare message."""
         configuration = request.configuration
         with self.translated_errors():
             started = await _start(self, request, attach=not configuration.return_immediately)
             if started.unanswered is not None:
-                return started.unanswered
+                return {"task": started.unanswered}
             run = started.run
             if started.attachment is not None:
                 run = await _ended(started.attachment)
                 run = await self.run(run.id)
             events, _ = await self.read(run)
-            return events.task(run, history_length=configuration.history_length)
+            if run.status is RunStatus.SUCCEEDED and events.bare_message is not None:
+                return {"message": events.bare_message}
+            return {"task": events.task(run, history_length=configuration.history_length)}
 
     async def send_stream(self, request: SendRequest) -> JsonObject:
         """Starts or continues the task of a message, and attaches to it. Returns the task as it begins."""
@@ -151,11 +168,23 @@ class Call:
         with self.translated_errors():
             while events is not None and self.is_followed:
                 for item in await self.attachments[-1].next_batch():
-                    if isinstance(item, RunEnded):
-                        yield to_message(events.status(item.run))
-                        return
-                    for update in events.read(item.event):
+                    for update in self.updates(item, events):
                         yield to_message(update)
+                    if self.is_last(item):
+                        return
+
+    def updates(self, item: LiveItem, events: TaskEvents) -> list[JsonObject]:
+        """An item of the task's stream as StreamResponses."""
+        if isinstance(item, RunEnded):
+            return [events.status(item.run)]
+        updates = events.read(item.event)
+        if self.is_subscription and item.event.author == "user":
+            updates = [events.working()]
+        return updates
+
+    def is_last(self, item: LiveItem) -> bool:
+        """Whether the stream ends with this item."""
+        return isinstance(item, RunEnded) and (not self.is_subscription or is_terminal(item.run))
 
 
 @dataclass
@@ -179,8 +208,13 @@ class RunHandler(RequestHandler):
     """The SDK's handler of requests, for all apps: each request has its `Call`."""
 
     @validate_request_params
-    async def on_message_send(self, params: a2a.SendMessageRequest, context: ServerCallContext) -> a2a.Task:
-        return to_task(await _call(context).send(parse(params)))
+    async def on_message_send(
+        self, params: a2a.SendMessageRequest, context: ServerCallContext
+    ) -> a2a.Task | a2a.Message:
+        response = await _call(context).send(parse(params))
+        if "message" in response:
+            return ParseDict(wire.to_plain(response["message"]), a2a.Message())
+        return to_task(response["task"])
 
     @validate_request_params
     async def on_message_send_stream(
@@ -198,12 +232,12 @@ class RunHandler(RequestHandler):
         call = _call(context)
         with call.translated_errors():
             run = await call.run(params.id)
-            if _is_terminal(run):
+            if is_terminal(run):
                 raise errors.UnsupportedOperationError(message=f"The task {run.id} has ended")
             events, seq = await call.read(run)
-            attachment = await call.context.engine.attach(run.id, after=seq)
-            call.attachments.append(attachment)
+            call.attachments.append(TaskSubscription(call.context.engine, run, after=seq))
             call.events = events
+            call.is_subscription = True
             yield to_task(events.task(run))
         async for update in call.follow():
             yield update
@@ -247,7 +281,7 @@ class RunHandler(RequestHandler):
         call = _call(context)
         with call.translated_errors():
             run = await call.run(params.id)
-            if _is_terminal(run):
+            if is_terminal(run):
                 raise errors.TaskNotCancelableError
             run = await call.context.engine.cancel(run.id, reason="requested by a client")
             return await call.task(run)
@@ -302,10 +336,6 @@ class RunHandler(RequestHandler):
             await call.context.engine.delete_webhook(run.id, params.id)
 
 
-def _is_terminal(run: Run) -> bool:
-    return run.status.is_over and run.status is not RunStatus.WAITING
-
-
 async def _ended(attachment: Attachment) -> Run:
     """The run at its end."""
     try:
@@ -326,6 +356,8 @@ async def _start(call: Call, request: SendRequest, *, attach: bool, streaming: b
     parts = from_json_parts(message.parts)
     if not parts:
         raise errors.InvalidParamsError(message="The message has no parts")
+    await _check_media_types(call, message)
+    header = header_of(msgspec.to_builtins(msgspec.structs.replace(message, parts=[])))
     earlier: Run | None = None
     session: Session | None = None
     known: TaskEvents | None = None
@@ -342,13 +374,13 @@ async def _start(call: Call, request: SendRequest, *, attach: bool, streaming: b
         answers = answers_of(parts, session, known.open_calls)
         if answers is None:
             return _Started(earlier, known, unanswered=known.task(earlier, note=NO_ANSWER))
+        header = with_words(header, parts, answers)
         parts = answers
     else:
         key = SessionKey(call.app_name, "", _context_id(message))
         subject = context.identity.subject if context.identity is not EVERYBODY else f"A2A_USER_{key.session_id}"
         key = key._replace(user_id=subject)
         session = await context.sessions.get_session(**key._asdict(), config=GetSessionConfig(num_recent_events=1))
-    header = header_of(msgspec.to_builtins(msgspec.structs.replace(message, parts=[])))
     run_request = AgentRunRequest(
         **key._asdict(),
         new_message=Content(role="user", parts=parts),
@@ -373,6 +405,18 @@ async def _start(call: Call, request: SendRequest, *, attach: bool, streaming: b
     return _Started(run, events, attachment)
 
 
+async def _check_media_types(call: Call, message: Message) -> None:
+    """Raises ContentTypeNotSupportedError for a media type that the card doesn't list, as the SDK's servers do."""
+    given = {part.media_type for part in message.parts if part.media_type}
+    if not given:
+        return
+    card = await call.card(call.context)
+    modes = {mode for skill in card.skills for mode in skill.input_modes} | set(card.default_input_modes)
+    if modes and (unknown := sorted(given - modes)):
+        listed = ", ".join(sorted(modes))
+        raise errors.ContentTypeNotSupportedError(message=f"The card lists {listed}, not {', '.join(unknown)}")
+
+
 def _push_config(configuration: SendConfiguration) -> a2a.TaskPushNotificationConfig | None:
     given = configuration.task_push_notification_config
     if given is UNSET:
@@ -393,6 +437,12 @@ def _context_id(message: Message) -> str:
 def header_of(message: JsonObject) -> JsonObject:
     """The message without its parts, which are the content."""
     return without_internal(with_integers({key: entry for key, entry in message.items() if key != "parts"}))
+
+
+def with_words(header: JsonObject, parts: list[Part], answers: list[Part]) -> JsonObject:
+    """The header of a message whose text has become the response to a call: it keeps the parts for the history."""
+    is_text_kept = any(part.text for part in answers) or not any(part.text for part in parts)
+    return header if is_text_kept else {**header, "parts": parts_of(parts)}
 
 
 def answers_of(parts: list[Part], session: Session | None, open_calls: Mapping[str, FunctionCall]) -> list[Part] | None:

@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from greenroom.a2a.parts import A2aPart
 from greenroom.records.base import JsonObject, Record
 
-_MAX_INT32 = 2**31 - 1
+MAX_INT32 = 2**31 - 1
 
 
 class Message(Record, kw_only=True, forbid_unknown_fields=True):
@@ -34,7 +34,7 @@ class Message(Record, kw_only=True, forbid_unknown_fields=True):
 class SendConfiguration(Record, kw_only=True, forbid_unknown_fields=True):
     accepted_output_modes: tuple[str, ...] = ()
     task_push_notification_config: JsonObject | UnsetType = UNSET
-    history_length: Annotated[int, Meta(ge=0, le=_MAX_INT32)] | UnsetType = UNSET
+    history_length: Annotated[int, Meta(ge=0, le=MAX_INT32)] | UnsetType = UNSET
     return_immediately: bool = False
 
 

@@ -16,11 +16,13 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 import a2a.types as a2a
+import msgspec
 from google.protobuf.json_format import ParseDict
 from msgspec import UNSET, UnsetType
 
 from greenroom.a2a.metadata import ACTIONS, EXECUTOR_V2, NO_ACTIONS, adk_key, event_metadata, without_internal
-from greenroom.a2a.parts import to_json_part
+from greenroom.a2a.parts import A2aPart, to_json_part
+from greenroom.gates.steps import as_object
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall, Part
@@ -36,7 +38,12 @@ TaskEvent: TypeAlias = a2a.Task | a2a.TaskStatusUpdateEvent | a2a.TaskArtifactUp
 REQUEST = "a2a:request"
 """The key of a run's custom metadata that has the incoming message without its parts."""
 
+REPLY = "a2a:reply"
+"""The key of an event's custom metadata by which an agent chooses the form of its reply: `rejected` ends the task as
+rejected, with the event's parts as the reason; `message` replies to SendMessage with a bare message, not a task."""
+
 WORKING = "TASK_STATE_WORKING"
+REJECTED = "TASK_STATE_REJECTED"
 STATES = {
     RunStatus.QUEUED: "TASK_STATE_SUBMITTED",
     RunStatus.RUNNING: WORKING,
@@ -65,10 +72,15 @@ def to_message(update: JsonObject) -> TaskEvent:
 
 
 class TaskEvents:
-    """Writes the events of a run, and keeps what the task consists of. keeps_artifacts: False for streams."""
+    """Writes the events of a run, and keeps what the task consists of. keeps_artifacts: False for streams.
+
+    bare_message: the newest message of the agents, if it is marked as the whole reply.
+    """
 
     def __init__(self, run: Run, *, keeps_artifacts: bool, to_parts: ToParts = parts_of) -> None:
         self.open_calls: dict[str, FunctionCall] = {}
+        self.bare_message: JsonObject | None = None
+        self._rejection: Sequence[JsonObject] | None = None
         self._run, self._to_parts = run, to_parts
         ids = {"app_name": run.app_name, "user_id": run.user_id, "session_id": run.session_id}
         self._ids: JsonObject = {adk_key(name): text for name, text in ids.items() if text}
@@ -96,6 +108,12 @@ class TaskEvents:
                 shown.append(part)
         made = self._to_parts(shown)
         metadata = event_metadata(event, self._ids)
+        reply = (event.custom_metadata or {}).get(REPLY)
+        if reply == "rejected":
+            self._rejection = made
+            return []
+        if made and not event.partial:
+            self.bare_message = self._bare_message(event, made, metadata) if reply == "message" else None
         if made:
             return [self._artifact(event, made, metadata)]
         if event.partial or not metadata.get(ACTIONS):
@@ -109,7 +127,7 @@ class TaskEvents:
         if not (event.partial and parts and event.author != "user") or event.is_internal():
             return None
         has_more = event.usage_metadata or event.grounding_metadata or event.citation_metadata
-        if has_more or event.error_code or event.actions != NO_ACTIONS:
+        if has_more or event.error_code or event.actions != NO_ACTIONS or REPLY in (event.custom_metadata or {}):
             return None
         if any(part.text is None or part != Part(text=part.text) for part in parts):
             return None
@@ -142,17 +160,22 @@ class TaskEvents:
                 self.open_calls.pop(part.function_response.id or "", None)
         if header is None and event is not None:
             header = (event.custom_metadata or {}).get(REQUEST)
-        known: JsonObject = header if isinstance(header, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        known = as_object(header)
         message_id = str(known.get("messageId") or (event.id if event is not None else ""))
-        given: JsonObject = known.get("metadata") or {}
+        given = as_object(known.get("metadata"))
         metadata = {key: entry for key, entry in given.items() if entry is not None}
-        made = self._message(message_id, "ROLE_USER", self._to_parts(parts or ()))
+        made = self._message(message_id, "ROLE_USER", _parts_in(known) or self._to_parts(parts or ()))
         self._history.append({**made, "metadata": without_internal(metadata)})
 
     def _message(self, message_id: str, role: str, parts: Sequence[JsonObject]) -> JsonObject:
         ids = {"messageId": message_id, "contextId": self._run.session_id, "taskId": self._run.id}
         filled: JsonObject = {name: value for name, value in {**ids, "parts": parts}.items() if value}
         return {**filled, "role": role}
+
+    def _bare_message(self, event: Event, parts: Sequence[JsonObject], metadata: JsonObject) -> JsonObject:
+        made = self._message(event.id, "ROLE_AGENT", parts)
+        made.pop("taskId", None)
+        return {**made, "metadata": metadata}
 
     def task(self, run: Run, *, note: str | None = None, history_length: int | UnsetType = UNSET) -> JsonObject:
         """The task as it is now. note: a text beside the open calls. history_length: limit to the newest messages."""
@@ -172,6 +195,10 @@ class TaskEvents:
         """The run's status as a StreamResponse."""
         return self._update("statusUpdate", status=self._status_of(run))
 
+    def working(self) -> JsonObject:
+        """The status of a task that continues."""
+        return self._update("statusUpdate", status=self._status(WORKING, (), None))
+
     def _status_of(self, run: Run, note: str | None = None) -> JsonObject:
         state, parts = STATES[run.status], list[JsonObject]()
         if run.status is RunStatus.WAITING:
@@ -179,6 +206,9 @@ class TaskEvents:
             if calls and calls[-1].name == REQUEST_CREDENTIAL:
                 state = "TASK_STATE_AUTH_REQUIRED"
             parts = list(_call_parts(calls))
+        elif run.status is RunStatus.SUCCEEDED and self._rejection is not None:
+            state = REJECTED
+            parts = list(self._rejection)
         elif run.status is RunStatus.FAILED and run.error is not None:
             parts = [{"text": run.error.message}]
         if note is not None:
@@ -191,6 +221,14 @@ class TaskEvents:
             message_id = f"{self._run.id}-{self._run.message_after_seq}"
             status["message"] = self._message(message_id, "ROLE_AGENT", parts)
         return status
+
+
+def _parts_in(header: JsonObject) -> list[JsonObject]:
+    """The parts that a header keeps; none if they are no parts, since clients of other endpoints may write headers."""
+    try:
+        return msgspec.to_builtins(msgspec.convert(header.get("parts", []), list[A2aPart]))
+    except msgspec.ValidationError:
+        return []
 
 
 def _artifact_of(event: Event, parts: Sequence[JsonObject], metadata: JsonObject) -> JsonObject:
