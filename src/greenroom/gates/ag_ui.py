@@ -23,6 +23,7 @@ from greenroom.errors import (
 from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.steps import (
     CallStep,
+    CorrectionStep,
     MediaStep,
     MessageEnd,
     NewSession,
@@ -60,6 +61,8 @@ from greenroom.server.request_context import RequestContext
 
 _CONTEXT = "Context from the application:\n"
 _INSTRUCTION_ROLES = ("developer", "system")
+_NOT_REPLACED = ("activity", "reasoning")
+"""Messages that clients keep when a snapshot has none of their kind."""
 
 
 class ContentSource(Record, kw_only=True):
@@ -92,14 +95,20 @@ class ContentPart(Record, kw_only=True):
 
 
 class Message(Record, kw_only=True):
-    """id: the message's id, unique in the thread. role: the author. content: text or parts; of an activity, any JSON.
-    tool_calls: calls in an assistant's message. tool_call_id: of a tool's message."""
-
     id: str = ""
+    """Unique in the thread."""
     role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
+    """The author."""
     content: JsonValue = None
+    """Text or parts; of an activity, any JSON."""
     tool_calls: list[ToolCallMessage] | None = None
+    """Calls in an assistant's message."""
     tool_call_id: str | None = None
+    """Of a tool's message, the call."""
+    name: str | None = None
+    """A name of the author; not used."""
+    error: str | None = None
+    """Of a tool's message, the error; not used."""
 
 
 class ClientFunction(Record, kw_only=True):
@@ -143,10 +152,18 @@ class RunAgentInput(Record, kw_only=True):
 
 
 class AgUiEvents:
-    """Writes the steps of a run as AG-UI's events."""
+    """Writes the steps of a run as AG-UI's events.
+
+    _messages, _texts, _events: the messages that the events make in the client, by id; the pieces of their text, and
+    the ids of the session's events that they are of.
+    """
 
     def __init__(self, asked: RunAgentInput, state: JsonObject) -> None:
         self._ids = {"threadId": asked.thread_id, "runId": asked.run_id}
+        self._asked = asked.messages
+        self._messages: dict[str, JsonObject] = {}
+        self._texts: dict[str, list[str]] = {}
+        self._events: dict[str, str] = {}
         self._state = dict(state)
         self._has_begun = False
         self._open: tuple[str, str, str] | None = None
@@ -160,6 +177,8 @@ class AgUiEvents:
         if isinstance(step, TextStep):
             out += self._enter(step.author)
             out += self._add_text(step.message_id, step.author, step.text, is_thought=step.is_thought)
+        elif isinstance(step, CorrectionStep):
+            out += self._close() + self._correct(step)
         elif isinstance(step, MediaStep):
             out += self._add_text(step.message_id, self._step or "", link_to(step.part), is_thought=False)
         elif isinstance(step, MessageEnd):
@@ -170,9 +189,10 @@ class AgUiEvents:
         elif isinstance(step, ResponseStep):
             response = step.response
             content = wire.encode(response.response or {}).decode()
-            out += self._close() + _event(
-                "TOOL_CALL_RESULT", messageId=new_event_id(), toolCallId=response.id, content=content, role="tool"
-            )
+            result: JsonObject = {"toolCallId": response.id, "content": content, "role": "tool"}
+            message_id = new_event_id()
+            self._messages[message_id] = {"id": message_id, **result}
+            out += self._close() + _event("TOOL_CALL_RESULT", messageId=message_id, **result)
         elif isinstance(step, StateStep):
             out += self._change_state(step.delta)
         else:
@@ -215,7 +235,29 @@ class AgUiEvents:
         if self._open is None or self._open[:2] != (kind, message_id):
             out = self._close() + self._open_message(kind, message_id, author)
         assert self._open is not None
+        if not is_thought:
+            self._texts[self._open[2]].append(text)
         return out + _event(f"{kind}_CONTENT", messageId=self._open[2], delta=text)
+
+    def _correct(self, step: CorrectionStep) -> bytes:
+        """Text that was sent can only be replaced by a snapshot of all messages; the client keeps its others."""
+        for message_id, event_id in self._events.items():
+            if event_id == step.message_id:
+                self._texts[message_id] = []
+        if step.text:
+            self._write_message(step.message_id, step.message_id, step.author)
+            self._texts[step.message_id].append(step.text)
+        snapshot = [wire.to_plain(message) for message in self._asked if message.role not in _NOT_REPLACED]
+        for message_id, message in self._messages.items():
+            text = "".join(self._texts.get(message_id, ()))
+            if text or message["role"] == "tool" or "toolCalls" in message:
+                snapshot.append({**message, **({"content": text} if text else {})})
+        return _event("MESSAGES_SNAPSHOT", messages=snapshot)
+
+    def _write_message(self, message_id: str, event_id: str, author: str) -> None:
+        self._messages.setdefault(message_id, {"id": message_id, "role": "assistant", "name": author})
+        self._texts.setdefault(message_id, [])
+        self._events[message_id] = event_id
 
     def _open_message(self, kind: str, message_id: str, author: str) -> bytes:
         """An event with texts between its calls becomes several messages."""
@@ -223,6 +265,7 @@ class AgUiEvents:
         self._used.add(unique)
         self._open = kind, message_id, unique
         if kind == "TEXT_MESSAGE":
+            self._write_message(unique, message_id, author)
             return _event("TEXT_MESSAGE_START", messageId=unique, role="assistant", name=author)
         begun = _event("REASONING_START", messageId=unique)
         return begun + _event("REASONING_MESSAGE_START", messageId=unique, role="reasoning")
@@ -238,8 +281,11 @@ class AgUiEvents:
         call = step.call
         if step.is_open:
             self._pending.append(call.id or "")
+        function: JsonObject = {"name": call.name, "arguments": arguments_of(call)}
+        message = self._messages.setdefault(step.message_id, {"id": step.message_id, "role": "assistant"})
+        message.setdefault("toolCalls", []).append({"id": call.id, "type": "function", "function": function})
         begun = _event("TOOL_CALL_START", toolCallId=call.id, toolCallName=call.name, parentMessageId=step.message_id)
-        arguments = _event("TOOL_CALL_ARGS", toolCallId=call.id, delta=arguments_of(call))
+        arguments = _event("TOOL_CALL_ARGS", toolCallId=call.id, delta=function["arguments"])
         return begun + arguments + _event("TOOL_CALL_END", toolCallId=call.id)
 
     def _interrupt(self, step: CallStep) -> bytes:

@@ -40,6 +40,15 @@ class TextStep(NamedTuple):
     is_thought: bool
 
 
+class CorrectionStep(NamedTuple):
+    """The whole text of a message whose pieces, sent before, are not how it begins: a model's or a callback's last
+    word differs from what was streamed. No other text of the message follows."""
+
+    message_id: str
+    author: str
+    text: str
+
+
 class MessageEnd(NamedTuple):
     """The message with this id is complete and stored."""
 
@@ -76,7 +85,7 @@ class StateStep(NamedTuple):
     delta: JsonObject
 
 
-Step: TypeAlias = TextStep | MessageEnd | CallStep | ResponseStep | MediaStep | StateStep | RunEnded
+Step: TypeAlias = TextStep | CorrectionStep | MessageEnd | CallStep | ResponseStep | MediaStep | StateStep | RunEnded
 
 
 class NewSession(NamedTuple):
@@ -90,7 +99,9 @@ class StepReader:
     """Turns the events of a run into steps. Text that came in partial events is not repeated by their message:
 
         partial "Hel", partial "lo", complete "Hello!"  →  "Hel", "lo", "!"
+        partial "Hel", partial "lo", complete "Howdy"   →  "Hel", "lo", a correction with "Howdy"
 
+    Thoughts are not corrected.
     One message at a time: steps of parallel agents wait until the message that began first is complete.
     usage: the token counts of what was read; a run's record counts those of its earlier messages, too.
     """
@@ -160,13 +171,22 @@ class StepReader:
                 yield TextStep(event.id, event.author, part.text, key[1])
 
     def _complete_steps(self, event: Event, parts: Sequence[Part]) -> Iterator[Step]:
-        said = {thought: self._said.pop((event.id, thought), "") for thought in (False, True)}
+        differs: dict[bool, bool] = {}
+        left: dict[bool, int] = {}
+        for is_thought in (False, True):
+            said = self._said.pop((event.id, is_thought), "")
+            whole = "".join(part.text for part in parts if part.text and bool(part.thought) is is_thought)
+            differs[is_thought] = bool(parts) and not whole.startswith(said)
+            left[is_thought] = len(said)
+            if differs[is_thought] and not is_thought:
+                yield CorrectionStep(event.id, event.author, whole)
+
         for part in parts:
             if part.text:
                 is_thought = bool(part.thought)
-                known = said[is_thought]
-                said[is_thought] = known.removeprefix(part.text)
-                if new := part.text.removeprefix(known):
+                new = "" if differs[is_thought] else part.text[left[is_thought] :]
+                left[is_thought] = max(left[is_thought] - len(part.text), 0)
+                if new:
                     yield TextStep(event.id, event.author, new, is_thought)
             elif part.function_call is not None:
                 call = part.function_call

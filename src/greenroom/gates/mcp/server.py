@@ -20,6 +20,7 @@ from greenroom.errors import CallerError, GreenroomError, InvalidRequest
 from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.steps import (
     CallStep,
+    CorrectionStep,
     MediaStep,
     StepReader,
     TextStep,
@@ -253,17 +254,23 @@ class _Call:
                 cancel_in_background(self._context, run.id)
 
     async def _follow(self, attachment: Attachment) -> _Outcome:
-        reader, texts, media = StepReader(), list[str](), list[Part]()
-        requests, waiting = dict[str, FunctionCall](), list[FunctionCall]()
+        reader = StepReader()
+        texts: dict[str, list[str]] = {}
+        media: list[Part] = []
+        requests: dict[str, FunctionCall] = {}
+        waiting: list[FunctionCall] = []
         while True:
             new = ""
             for step in await reader.next(attachment):
                 if isinstance(step, RunEnded):
                     await self._report(new)
-                    return _Outcome(step.run, "".join(texts), media, requests, waiting)
+                    whole = "".join(piece for pieces in texts.values() for piece in pieces)
+                    return _Outcome(step.run, whole, media, requests, waiting)
                 if isinstance(step, TextStep) and not step.is_thought:
-                    texts.append(step.text)
+                    texts.setdefault(step.message_id, []).append(step.text)
                     new += step.text
+                elif isinstance(step, CorrectionStep):
+                    texts[step.message_id] = [step.text]
                 elif isinstance(step, MediaStep):
                     media.append(step.part)
                 elif isinstance(step, CallStep):

@@ -14,6 +14,7 @@ from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.openai.messages import contents_of, declarations_of, is_from_agent, usage_of
 from greenroom.gates.steps import (
     CallStep,
+    CorrectionStep,
     MediaStep,
     MessageEnd,
     NewSession,
@@ -141,6 +142,8 @@ class ResponseReply:
         out = b"" if self._streamed >= 0 else self._begin()
         if isinstance(step, TextStep):
             out += self._add_text(step.message_id, step.text, is_thought=step.is_thought)
+        elif isinstance(step, CorrectionStep):
+            out += self._correct_text(step)
         elif isinstance(step, MediaStep):
             out += self._add_text(step.message_id, link_to(step.part), is_thought=False)
         elif isinstance(step, MessageEnd):
@@ -180,6 +183,16 @@ class ResponseReply:
         name = "response.reasoning_summary_text.delta" if is_thought else "response.output_text.delta"
         data: JsonObject = {**self._item_position(), "delta": text, **({} if is_thought else {"logprobs": []})}
         return out + self._frame(name, data, check=text, is_text=True)
+
+    def _correct_text(self, step: CorrectionStep) -> bytes:
+        """The pieces of a text can't be taken back; the events that end it, and the response, have what is right."""
+        out = b""
+        if self._open is not None and (self._message_id != step.message_id or self._open["type"] != "message"):
+            out = self._close()
+        if self._open is None:
+            out += self._open_item("message", step.message_id)
+        self._text = [step.text]
+        return out
 
     def _open_item(self, kind: str, message_id: str) -> bytes:
         content: JsonObject = {"summary": []} if kind == "reasoning" else {"role": "assistant", "content": []}
