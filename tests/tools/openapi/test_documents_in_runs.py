@@ -140,9 +140,10 @@ async def test_references_within_the_document_are_followed_and_others_refused(ap
         {"/it": {"post": {"operationId": "do_it", **with_body(application_json={"$ref": "#/components/schemas/Pet"})}}},
         components={"schemas": {"Pet": pet}},
     )
-    properties = (await declaration(toolset)).json_schema()["properties"]
-    assert properties["name"] == {"type": "string"}
-    assert properties["friend"] == {"type": "object", "title": "Pet"}
+    schema = (await declaration(toolset)).json_schema()
+    defined = {**pet, "properties": {"name": {"type": "string"}, "friend": {"$ref": "#/$defs/Pet"}}}
+    assert schema["properties"] == {"name": {"type": "string"}, "friend": defined}
+    assert schema["$defs"] == {"Pet": defined}
     with pytest.raises(AgentConfigError, match="only references within the document are supported"):
         api.toolset({"/it": {"get": {"parameters": [{"$ref": "https://elsewhere.test/p.json"}]}}})
 

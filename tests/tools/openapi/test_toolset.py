@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 import sys
 from pathlib import Path
@@ -255,7 +256,9 @@ async def test_our_own_server_can_be_driven_by_its_own_document() -> None:
         for tool in tools.values():
             declaration = tool._get_declaration()
             assert declaration is not None
-            assert "$ref" not in json.dumps(declaration.json_schema())
+            schema = declaration.json_schema()
+            references = set(re.findall(r'"\$ref": "([^"]+)"', json.dumps(schema)))
+            assert references == {f"#/$defs/{name}" for name in schema.get("$defs", {})}
 
         place = {"app_name": "echo", "user_id": "ann"}
         message = {"role": "user", "parts": [{"text": "hello"}]}
