@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import greenroom
+from greenroom.apps.find_apps import is_name
 from greenroom.cli.app_check.packages import requirements_of_adk
 from tests.cli.conftest import Cli
 
@@ -255,6 +256,50 @@ def test_models_in_constants_modules_and_variables_are_found(cli: Cli, tmp_path:
     assert [line.partition(": ")[0] for line in found] == [f"shop/agent.py:{line}" for line in range(7, 13)]
     names = ["unknown-1", "unknown-2", "unknown-3", "unknown-4", "no-such-model", "unknown-5"]
     assert all(f"{name!r}" in line for name, line in zip(names, found, strict=True))
+
+
+def test_causes_for_which_apps_stopped_are_found(cli: Cli, tmp_path: Path) -> None:
+    """Apps that others wrote for ADK used these; those that are offered by now have no line."""
+    folder = write(
+        tmp_path,
+        {
+            "shop/__init__.py": "",
+            "shop/agent.py": "from google.adk.agents import LlmAgent, ManagedAgent\n"
+            "from google.adk.agents.config_agent_utils import from_config\n"
+            "from google.adk.agents.remote_a2a_agent import AGENT_CARD_WELL_KNOWN_PATH, RemoteA2aAgent\n"
+            "from google.adk.code_executors import ContainerCodeExecutor\n"
+            "from google.adk.models.google_llm import Gemini\n"
+            "from google.adk.models.lite_llm import LiteLLMClient\n"
+            "from google.adk.sessions.base_session_service import BaseSessionService, ListSessionsResponse\n"
+            "from google.adk.tools import load_memory_tool, preload_memory_tool\n"
+            "from google.adk.tools.calendar_none import Nothing\n"
+            "path = f'http://localhost:8001{AGENT_CARD_WELL_KNOWN_PATH}'\n"
+            "executor = ContainerCodeExecutor()\n"
+            "model = Gemini(use_interactions_api=True)\n"
+            "tools = [load_memory_tool.load_memory_tool, preload_memory_tool.PreloadMemoryTool()]\n"
+            "managed = ManagedAgent(name='m', agent_id='a')\n"
+            "names = (from_config, LiteLLMClient, ListSessionsResponse, RemoteA2aAgent, Nothing)\n"
+            "class Sessions(BaseSessionService):\n"
+            "    async def create_session(self, **given): ...\n"
+            "root_agent = LlmAgent(name='shop', no_argument=True, tools=tools)\n",
+            "2-shop/agent.py": "root_agent = None\n",
+        },
+    )
+    code, found = lines(cli, folder)
+    assert code == 1
+    expected = {
+        "shop/agent.py:1": "ManagedAgent is not offered yet",
+        "shop/agent.py:4": "ContainerCodeExecutor is not offered yet",
+        "shop/agent.py:9": "greenroom has no Nothing, and ADK 2.13 has none either",
+        "shop/agent.py:12": "use_interactions_api=True",
+        "shop/agent.py:16": "class Sessions has no ",
+        "shop/agent.py:18": "LlmAgent has no argument 'no_argument'",
+    }
+    if not is_name("2-shop"):
+        expected["2-shop/agent.py:1"] = "the folder '2-shop' can't be an app"
+    at = {line.partition(": ")[0]: line for line in found if not line.startswith("pip ")}
+    assert set(at) == set(expected)
+    assert all(text in at[place] for place, text in expected.items())
 
 
 def test_classes_without_abstract_methods_are_found(cli: Cli, tmp_path: Path) -> None:

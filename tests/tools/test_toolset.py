@@ -115,6 +115,11 @@ def test_adks_earlier_names_are_there() -> None:
     assert greenroom.MCPToolset is greenroom.McpToolset
     assert greenroom.MCPTool is greenroom.McpTool
     assert greenroom.StreamableHTTPServerParams is greenroom.StreamableHTTPConnectionParams
+    assert greenroom.preload_memory_tool is greenroom.preload_memory_tool.preload_memory_tool
+    assert isinstance(greenroom.preload_memory_tool.PreloadMemoryTool(), greenroom.PreloadMemoryTool)
+    assert isinstance(greenroom.load_memory_tool.LoadMemoryTool(), greenroom.LoadMemoryTool)
+    assert isinstance(greenroom.load_artifacts_tool.LoadArtifactsTool(), greenroom.LoadArtifactsTool)
+    assert greenroom.load_web_page is greenroom.load_web_page.load_web_page
     assert greenroom.load_memory_tool is greenroom.load_memory_tool.load_memory_tool is greenroom.load_memory
     assert (
         greenroom.load_artifacts_tool is greenroom.load_artifacts_tool.load_artifacts_tool is greenroom.load_artifacts

@@ -14,6 +14,11 @@ from greenroom.cli.app_check.source import Source
 from greenroom.records.base import Record
 from greenroom.records.declarative import Declarative
 
+_REFUSED = {
+    ("Gemini", "use_interactions_api"): "Gemini(use_interactions_api=True) is not offered: leave it out",
+}
+"""Arguments that are there and whose value True is refused."""
+
 
 def find_unknown_arguments(source: Source) -> Iterator[Finding]:
     for call in source.calls():
@@ -21,9 +26,13 @@ def find_unknown_arguments(source: Source) -> Iterator[Finding]:
         taken = _parameters_of(offered_object(call.origin))
         if known is None or taken is None or call.is_optional:
             continue
+
         for keyword in call.node.keywords:
             if keyword.arg is not None and keyword.arg not in taken and _snake(keyword.arg) not in taken:
                 yield Finding(source.path, keyword.lineno, f"{known.name} has no argument {keyword.arg!r}")
+            refusal = _REFUSED.get((known.name, keyword.arg or ""))
+            if refusal is not None and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
+                yield Finding(source.path, keyword.lineno, refusal)
 
 
 def _parameters_of(called: object) -> set[str] | None:

@@ -64,7 +64,10 @@ class Gemini(ProviderLlm):
     ) -> None:
         super().__init__(model, client=client)
         if use_interactions_api:
-            raise NotOffered("Gemini(use_interactions_api=True) is not supported")
+            raise NotOffered(
+                "Gemini(use_interactions_api=True) is not offered: leave it out. Sessions keep the conversation, and "
+                "GoogleSearchTool(bypass_multi_tools_limit=True) works beside other tools without it"
+            )
         self._api_key, self._speech_config = api_key, speech_config
         self._backend: JsonObject = {
             "vertexai": vertexai, "project": project, "location": location, "credentials": credentials

@@ -74,6 +74,11 @@ class LoadArtifactsTool(LoadContentsTool):
         """The tool itself, for code that takes the name for ADK's module."""
         return self
 
+    @property
+    def LoadArtifactsTool(self) -> type[LoadArtifactsTool]:  # noqa: N802
+        """The class, for code that takes the name for ADK's module."""
+        return LoadArtifactsTool
+
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
         existing = await tool_context.list_artifacts()

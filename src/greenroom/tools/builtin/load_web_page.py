@@ -27,6 +27,11 @@ class LoadWebPageTool(FunctionTool):
         self._allows_private = allow_private_network_access
         super().__init__(self._load, name="load_web_page", on_interrupt="retry")
 
+    @property
+    def load_web_page(self) -> LoadWebPageTool:
+        """The tool itself, for code that takes the name for ADK's module."""
+        return self
+
     async def __call__(self, url: str) -> str | JsonObject:
         return await self._load(url)
 

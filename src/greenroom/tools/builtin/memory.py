@@ -35,6 +35,11 @@ class LoadMemoryTool(FunctionTool):
         """The tool itself, for code that takes the name for ADK's module."""
         return self
 
+    @property
+    def LoadMemoryTool(self) -> type[LoadMemoryTool]:  # noqa: N802
+        """The class, for code that takes the name for ADK's module."""
+        return LoadMemoryTool
+
     async def __call__(self, query: str, tool_context: ToolContext) -> JsonObject:
         return await _load_memory(query, tool_context)
 
@@ -63,6 +68,16 @@ class PreloadMemoryTool(BaseTool):
 
     def __init__(self) -> None:
         super().__init__(name="preload_memory", description="Recalls earlier conversations that fit the user's words.")
+
+    @property
+    def preload_memory_tool(self) -> PreloadMemoryTool:
+        """The tool itself, for code that takes the name for ADK's module."""
+        return self
+
+    @property
+    def PreloadMemoryTool(self) -> type[PreloadMemoryTool]:  # noqa: N802
+        """The class, for code that takes the name for ADK's module."""
+        return PreloadMemoryTool
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         message = tool_context.user_content
