@@ -198,10 +198,13 @@ def _with_definitions(field: JsonObject, definitions: JsonObject) -> JsonObject:
 
 def _without_null(schema: JsonObject) -> JsonObject:
     """The schema of a body without null, since such a body may be left out."""
+    definitions: JsonObject = schema.get("$defs") or {}
+    if len(schema.keys() - {"$defs"}) != 1:
+        return schema
     for key in ("anyOf", "oneOf"):
         options = [option for option in schema.get(key) or () if option != {"type": "null"}]
-        if len(options) == 1 < len(schema[key]) and len(schema) == 1:
-            return options[0]
+        if len(options) == 1 < len(schema.get(key) or ()):
+            return _with_definitions(options[0], definitions)
     return schema
 
 
