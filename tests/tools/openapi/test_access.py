@@ -296,3 +296,25 @@ async def test_a_cookie_set_by_the_api_is_not_sent_with_later_calls(api: Api) ->
     for _ in range(2):
         await call_once(toolset, "do_it", {})
     assert "cookie" not in api.last.headers
+
+
+@pytest.mark.parametrize("is_named_by_the_developer", [True, False])
+async def test_a_token_service_of_this_machine_is_reached_if_the_developer_names_it(
+    api: Api, is_named_by_the_developer: bool
+) -> None:
+    api.answers = [JSONResponse({"access_token": "t", "token_type": "bearer"})]
+    scheme = {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": f"{api.url}/token", "scopes": {}}}}
+    document: dict[str, Any] = {
+        "openapi": "3.0.3",
+        "servers": [{"url": "https://api.invalid"}],
+        "paths": {"/it": {"get": {"operationId": "do_it", "security": [{"login": []}]}}},
+        "components": {"securitySchemes": {"login": scheme}},
+    }
+    own = oauth(client_id="c", client_secret="s")
+    given = wire.from_plain(scheme, AuthScheme) if is_named_by_the_developer else None
+    toolset = OpenAPIToolset(spec_dict=document, auth_credential=own, auth_scheme=given)
+    response = (await call_once(toolset, "do_it", {})).response
+    await toolset.close()
+
+    assert "error" in response, "the API itself can't be reached"
+    assert [seen.path for seen in api.seen] == (["/token"] if is_named_by_the_developer else [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,14 +60,18 @@ class OpenAPIToolset(BaseToolset):
             raise AgentConfigError("OpenAPIToolset takes one of spec_dict, spec_str, spec_path and spec_url")
         self._base_url = base_url
         self._keep_names = preserve_property_names
-        self._client = HttpClient(
+        connect = partial(
+            HttpClient,
             ssl_verify=ssl_verify,
             httpx_client_factory=httpx_client_factory,
-            allow_private_network_access=allow_private_network_access,
             read_timeout_seconds=read_timeout_seconds,
         )
+        self._client = connect(allow_private_network_access=allow_private_network_access)
+        # The developer names the token service in `auth_scheme`; without one, the document does.
+        names_token_service = auth_scheme is not None
+        self._token_client = connect(allow_private_network_access=allow_private_network_access or names_token_service)
         self._tool_options: dict[str, Any] = {
-            "exchange": TokenExchange(self._client),
+            "exchange": TokenExchange(self._token_client),
             "auth_scheme": auth_scheme and to_auth_scheme(auth_scheme),
             "auth_credential": auth_credential,
             "credential_key": credential_key,
@@ -98,6 +103,7 @@ class OpenAPIToolset(BaseToolset):
 
     async def close(self) -> None:
         await self._client.aclose()
+        await self._token_client.aclose()
 
     def _make_tools(self, document: ApiDocument) -> None:
         operations = read_operations(document, base_url=self._base_url, keep_names=self._keep_names)
