@@ -8,10 +8,16 @@ from typing import Any
 from greenroom.version import __version__ as __version__
 
 _HOMES = {
+    "greenroom.a2a.part_metadata": "A2A_DATA_PART_METADATA_IS_LONG_RUNNING_KEY "
+    "A2A_DATA_PART_METADATA_TYPE_CODE_EXECUTION_RESULT "
+    "A2A_DATA_PART_METADATA_TYPE_EXECUTABLE_CODE A2A_DATA_PART_METADATA_TYPE_FUNCTION_CALL "
+    "A2A_DATA_PART_METADATA_TYPE_FUNCTION_RESPONSE A2A_DATA_PART_METADATA_TYPE_KEY "
+    "A2A_DATA_PART_METADATA_TYPE_TOOL_CALL A2A_DATA_PART_METADATA_TYPE_TOOL_RESPONSE "
+    "ADK_METADATA_KEY_PREFIX AggregationMode",
     "greenroom.a2a.well_known": "AGENT_CARD_WELL_KNOWN_PATH",
     "greenroom.agents.agent": "BaseAgent",
     "greenroom.agents.agent_tool": "AgentTool",
-    "greenroom.agents.base_llm_agent": "InstructionProvider ToolUnion",
+    "greenroom.agents.base_llm_agent": "IncludeContents InstructionProvider ToolUnion",
     "greenroom.agents.callbacks": "AfterAgentCallback AfterModelCallback AfterToolCallback BeforeAgentCallback "
     "BeforeModelCallback BeforeToolCallback OnModelErrorCallback OnToolErrorCallback",
     "greenroom.agents.config_types": "AgentRefConfig ArgumentConfig BaseAgentConfig CodeConfig",
@@ -33,7 +39,7 @@ _HOMES = {
     "greenroom.agents.workflows": "LoopAgent ParallelAgent SequentialAgent",
     "greenroom.apps.app": "App MemoryPolicy ResumabilityConfig",
     "greenroom.apps.component_registry": "ComponentRegistry",
-    "greenroom.apps.load_built": "BuiltOutputLoader",
+    "greenroom.apps.load_built": "AgentLoadingProperties BuiltOutputLoader",
     "greenroom.apps.load_yaml": "from_config",
     "greenroom.apps.loader": "StaticAppLoader",
     "greenroom.artifacts.in_memory": "InMemoryArtifactService",
@@ -55,14 +61,16 @@ _HOMES = {
     "greenroom.embeddings.local": "LocalEmbeddings",
     "greenroom.embeddings.openai": "OpenAIEmbeddings",
     "greenroom.errors": "A2AClientError AgentCardResolutionError AlreadyExistsError InputValidationError "
-    "LlmCallsLimitExceededError NotFoundError SessionNotFoundError",
+    "LlmCallsLimitExceededError MappedError MessageConversionError ModelError "
+    "ModelErrorCategory NotFoundError ReplayConfigError ReplayVerificationError RetryStrategy "
+    "SessionNotFoundError",
     "greenroom.evaluation.agent_evaluator": "AgentEvaluator",
     "greenroom.evaluation.config": "CustomMetricConfig EvalConfig",
     "greenroom.evaluation.metrics.metric": "EvaluationResult PerInvocationResult",
     "greenroom.evaluation.records": "AgentDetails AppDetails ConversationScenario EvalCase EvalCaseResult EvalMetric "
-    "EvalMetricResult EvalMetricResultDetails EvalMetricResultPerInvocation EvalSet EvalSetResult EvalStatus "
-    "IntermediateData Interval Invocation InvocationEvent MetricInfo MetricValueInfo Rubric RubricContent RubricScore "
-    "SessionInput",
+    "EvalMetricResult EvalMetricResultDetails EvalMetricResultPerInvocation EvalSet EvalSetResult "
+    "EvalStatus IntermediateData Interval Invocation InvocationEvent MetricInfo MetricValueInfo "
+    "Rubric RubricContent RubricScore RunEvalResult SessionInput",
     "greenroom.evaluation.simulation": "ConversationGenerationConfig ConversationScenarios UserBehavior UserPersona",
     "greenroom.evaluation.tool_stubs": "AgentSimulatorFactory EnvironmentSimulationConfig "
     "EnvironmentSimulationFactory EnvironmentSimulationPlugin InjectedError InjectionConfig MockStrategy "
@@ -71,6 +79,7 @@ _HOMES = {
     "greenroom.gates.a2a.card": "AgentCardBuilder",
     "greenroom.gates.a2a.executor": "A2aAgentExecutor A2aAgentExecutorConfig ExecuteInterceptor",
     "greenroom.gates.mcp.agent": "to_mcp_server",
+    "greenroom.google_cloud.document_names": "DocumentCollections DocumentKeys",
     "greenroom.invocation.compaction": "BaseEventsSummarizer EventsCompactionConfig LlmEventSummarizer",
     "greenroom.invocation.context": "InvocationContext",
     "greenroom.invocation.live_requests": "LiveRequestQueue",
@@ -118,15 +127,17 @@ _HOMES = {
     "service_account_dict_to_scheme_credential service_account_scheme_credential token_to_scheme_credential",
     "greenroom.records.human_requests": "RequestInput",
     "greenroom.records.event": "Event EventActions EventCompaction NodeInfo ToolConfirmation UiWidget",
-    "greenroom.records.listings": "ArtifactVersion ListArtifactVersionsResponse ListArtifactsResponse MemoryEntry "
-    "SearchMemoryResponse",
+    "greenroom.records.listings": "ArtifactVersion ListArtifactVersionsResponse ListArtifactsResponse "
+    "LoadMemoryResponse MemoryEntry SearchMemoryResponse",
     "greenroom.records.model_exchange": "ContextCacheConfig LiveRequest LlmRequest LlmResponse",
+    "greenroom.records.recording": "LlmRecording Recording Recordings ToolRecording",
     "greenroom.records.run": "RunConfig StreamingMode ToolThreadPoolConfig",
-    "greenroom.records.session": "GetSessionConfig ListSessionsResponse Session",
+    "greenroom.records.session": "GetSessionConfig ListEventsResponse ListSessionsResponse Session",
     "greenroom.records.state": "State",
     "greenroom.runner.in_memory": "InMemoryRunner",
     "greenroom.runner.rewind": "InvocationNotFoundError",
     "greenroom.runner.runner": "Runner",
+    "greenroom.server.settings": "CorsSettings",
     "greenroom.sessions.firestore": "FirestoreSessionService",
     "greenroom.sessions.from_uri": "DatabaseSessionService",
     "greenroom.sessions.in_memory": "InMemorySessionService",

@@ -4,9 +4,32 @@ from typing import Any
 
 from greenroom import errors as errors
 from greenroom import types as types
+from greenroom.a2a.part_metadata import (
+    A2A_DATA_PART_METADATA_IS_LONG_RUNNING_KEY as A2A_DATA_PART_METADATA_IS_LONG_RUNNING_KEY,
+)
+from greenroom.a2a.part_metadata import (
+    A2A_DATA_PART_METADATA_TYPE_CODE_EXECUTION_RESULT as A2A_DATA_PART_METADATA_TYPE_CODE_EXECUTION_RESULT,
+)
+from greenroom.a2a.part_metadata import (
+    A2A_DATA_PART_METADATA_TYPE_EXECUTABLE_CODE as A2A_DATA_PART_METADATA_TYPE_EXECUTABLE_CODE,
+)
+from greenroom.a2a.part_metadata import (
+    A2A_DATA_PART_METADATA_TYPE_FUNCTION_CALL as A2A_DATA_PART_METADATA_TYPE_FUNCTION_CALL,
+)
+from greenroom.a2a.part_metadata import (
+    A2A_DATA_PART_METADATA_TYPE_FUNCTION_RESPONSE as A2A_DATA_PART_METADATA_TYPE_FUNCTION_RESPONSE,
+)
+from greenroom.a2a.part_metadata import A2A_DATA_PART_METADATA_TYPE_KEY as A2A_DATA_PART_METADATA_TYPE_KEY
+from greenroom.a2a.part_metadata import A2A_DATA_PART_METADATA_TYPE_TOOL_CALL as A2A_DATA_PART_METADATA_TYPE_TOOL_CALL
+from greenroom.a2a.part_metadata import (
+    A2A_DATA_PART_METADATA_TYPE_TOOL_RESPONSE as A2A_DATA_PART_METADATA_TYPE_TOOL_RESPONSE,
+)
+from greenroom.a2a.part_metadata import ADK_METADATA_KEY_PREFIX as ADK_METADATA_KEY_PREFIX
+from greenroom.a2a.part_metadata import AggregationMode as AggregationMode
 from greenroom.a2a.well_known import AGENT_CARD_WELL_KNOWN_PATH as AGENT_CARD_WELL_KNOWN_PATH
 from greenroom.agents.agent import BaseAgent as BaseAgent
 from greenroom.agents.agent_tool import AgentTool as AgentTool
+from greenroom.agents.base_llm_agent import IncludeContents as IncludeContents
 from greenroom.agents.base_llm_agent import InstructionProvider as InstructionProvider
 from greenroom.agents.base_llm_agent import ToolUnion as ToolUnion
 from greenroom.agents.callbacks import AfterAgentCallback as AfterAgentCallback
@@ -65,6 +88,7 @@ from greenroom.apps.app import App as App
 from greenroom.apps.app import MemoryPolicy as MemoryPolicy
 from greenroom.apps.app import ResumabilityConfig as ResumabilityConfig
 from greenroom.apps.component_registry import ComponentRegistry as ComponentRegistry
+from greenroom.apps.load_built import AgentLoadingProperties as AgentLoadingProperties
 from greenroom.apps.load_built import BuiltOutputLoader as BuiltOutputLoader
 from greenroom.apps.load_yaml import from_config as from_config
 from greenroom.apps.loader import StaticAppLoader as StaticAppLoader
@@ -95,7 +119,14 @@ from greenroom.errors import AgentCardResolutionError as AgentCardResolutionErro
 from greenroom.errors import AlreadyExistsError as AlreadyExistsError
 from greenroom.errors import InputValidationError as InputValidationError
 from greenroom.errors import LlmCallsLimitExceededError as LlmCallsLimitExceededError
+from greenroom.errors import MappedError as MappedError
+from greenroom.errors import MessageConversionError as MessageConversionError
+from greenroom.errors import ModelError as ModelError
+from greenroom.errors import ModelErrorCategory as ModelErrorCategory
 from greenroom.errors import NotFoundError as NotFoundError
+from greenroom.errors import ReplayConfigError as ReplayConfigError
+from greenroom.errors import ReplayVerificationError as ReplayVerificationError
+from greenroom.errors import RetryStrategy as RetryStrategy
 from greenroom.errors import SessionNotFoundError as SessionNotFoundError
 from greenroom.evaluation.agent_evaluator import AgentEvaluator as AgentEvaluator
 from greenroom.evaluation.config import CustomMetricConfig as CustomMetricConfig
@@ -123,6 +154,7 @@ from greenroom.evaluation.records import MetricValueInfo as MetricValueInfo
 from greenroom.evaluation.records import Rubric as Rubric
 from greenroom.evaluation.records import RubricContent as RubricContent
 from greenroom.evaluation.records import RubricScore as RubricScore
+from greenroom.evaluation.records import RunEvalResult as RunEvalResult
 from greenroom.evaluation.records import SessionInput as SessionInput
 from greenroom.evaluation.simulation import ConversationGenerationConfig as ConversationGenerationConfig
 from greenroom.evaluation.simulation import ConversationScenarios as ConversationScenarios
@@ -142,6 +174,8 @@ from greenroom.gates.a2a.executor import A2aAgentExecutor as A2aAgentExecutor
 from greenroom.gates.a2a.executor import A2aAgentExecutorConfig as A2aAgentExecutorConfig
 from greenroom.gates.a2a.executor import ExecuteInterceptor as ExecuteInterceptor
 from greenroom.gates.mcp.agent import to_mcp_server as to_mcp_server
+from greenroom.google_cloud.document_names import DocumentCollections as DocumentCollections
+from greenroom.google_cloud.document_names import DocumentKeys as DocumentKeys
 from greenroom.invocation.compaction import BaseEventsSummarizer as BaseEventsSummarizer
 from greenroom.invocation.compaction import EventsCompactionConfig as EventsCompactionConfig
 from greenroom.invocation.compaction import LlmEventSummarizer as LlmEventSummarizer
@@ -232,22 +266,29 @@ from greenroom.records.human_requests import RequestInput as RequestInput
 from greenroom.records.listings import ArtifactVersion as ArtifactVersion
 from greenroom.records.listings import ListArtifactsResponse as ListArtifactsResponse
 from greenroom.records.listings import ListArtifactVersionsResponse as ListArtifactVersionsResponse
+from greenroom.records.listings import LoadMemoryResponse as LoadMemoryResponse
 from greenroom.records.listings import MemoryEntry as MemoryEntry
 from greenroom.records.listings import SearchMemoryResponse as SearchMemoryResponse
 from greenroom.records.model_exchange import ContextCacheConfig as ContextCacheConfig
 from greenroom.records.model_exchange import LiveRequest as LiveRequest
 from greenroom.records.model_exchange import LlmRequest as LlmRequest
 from greenroom.records.model_exchange import LlmResponse as LlmResponse
+from greenroom.records.recording import LlmRecording as LlmRecording
+from greenroom.records.recording import Recording as Recording
+from greenroom.records.recording import Recordings as Recordings
+from greenroom.records.recording import ToolRecording as ToolRecording
 from greenroom.records.run import RunConfig as RunConfig
 from greenroom.records.run import StreamingMode as StreamingMode
 from greenroom.records.run import ToolThreadPoolConfig as ToolThreadPoolConfig
 from greenroom.records.session import GetSessionConfig as GetSessionConfig
+from greenroom.records.session import ListEventsResponse as ListEventsResponse
 from greenroom.records.session import ListSessionsResponse as ListSessionsResponse
 from greenroom.records.session import Session as Session
 from greenroom.records.state import State as State
 from greenroom.runner.in_memory import InMemoryRunner as InMemoryRunner
 from greenroom.runner.rewind import InvocationNotFoundError as InvocationNotFoundError
 from greenroom.runner.runner import Runner as Runner
+from greenroom.server.settings import CorsSettings as CorsSettings
 from greenroom.sessions.firestore import FirestoreSessionService as FirestoreSessionService
 from greenroom.sessions.from_uri import DatabaseSessionService as DatabaseSessionService
 from greenroom.sessions.in_memory import InMemorySessionService as InMemorySessionService

@@ -38,7 +38,7 @@ GreenroomError
 │   ├── ModelError
 │   │   ├── ModelNotFound                no factory knows the model's name [ValueError]
 │   │   ├── MissingProject               a cloud model's project or location is not configured [ValueError]
-│   │   └── MessageConversionError       a message that the provider's format can't hold [ValueError]
+│   │   └── MessageConversionError       a message or a reply that can't be converted [ValueError]
 │   ├── ToolError
 │   ├── A2AClientError                   a remote agent failed, or its server can't be reached
 │   │   └── AgentCardResolutionError     its card can't be read, or is refused
@@ -61,8 +61,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from enum import StrEnum
 from http import HTTPStatus
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class GreenroomError(Exception):
@@ -337,6 +338,61 @@ class AppLoadError(RunFailed):
         self.app_name, self.reason = app_name, reason
 
 
+class RetryStrategy(StrEnum):
+    """Pauses before a failed model call is repeated."""
+
+    IMMEDIATE_RETRY = "IMMEDIATE_RETRY"
+    FIXED_DELAY = "FIXED_DELAY"
+    EXPONENTIAL_BACKOFF = "EXPONENTIAL_BACKOFF"
+    NO_RETRY = "NO_RETRY"
+
+    def delay_ms(self, attempt: int) -> int:
+        """Milliseconds before an attempt, counted from 0; -1 for no retry."""
+        if self is RetryStrategy.NO_RETRY:
+            return -1
+        if self is RetryStrategy.IMMEDIATE_RETRY:
+            return 0
+        if self is RetryStrategy.FIXED_DELAY:
+            return 1000
+        return min(1000 * 2 ** min(attempt, 5), 30_000)
+
+
+class ModelErrorCategory(StrEnum):
+    AUTH_ERROR = "AUTH_ERROR"
+    CLIENT_ERROR = "CLIENT_ERROR"
+    RATE_LIMITED = "RATE_LIMITED"
+    SERVER_ERROR = "SERVER_ERROR"
+    TIMEOUT_ERROR = "TIMEOUT_ERROR"
+    NETWORK_ERROR = "NETWORK_ERROR"
+    MODEL_ERROR = "MODEL_ERROR"
+    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+
+    @property
+    def strategy(self) -> RetryStrategy:
+        return _STRATEGIES.get(self, RetryStrategy.NO_RETRY)
+
+    @property
+    def is_retryable(self) -> bool:
+        return self.strategy is not RetryStrategy.NO_RETRY
+
+
+_STRATEGIES = {
+    ModelErrorCategory.RATE_LIMITED: RetryStrategy.EXPONENTIAL_BACKOFF,
+    ModelErrorCategory.SERVER_ERROR: RetryStrategy.EXPONENTIAL_BACKOFF,
+    ModelErrorCategory.TIMEOUT_ERROR: RetryStrategy.EXPONENTIAL_BACKOFF,
+    ModelErrorCategory.NETWORK_ERROR: RetryStrategy.FIXED_DELAY,
+}
+
+
+class MappedError(NamedTuple):
+    """A provider's error in terms that all providers share. message: the category, and what the provider said, without
+    secrets."""
+
+    category: ModelErrorCategory
+    strategy: RetryStrategy
+    message: str
+
+
 class ModelError(RunFailed):
     """A model provider failed. `retryable` says whether the same request may succeed later.
 
@@ -348,6 +404,12 @@ class ModelError(RunFailed):
         self.model, self.retryable, self.category = model, retryable, category
         self.http_status: int | None = None
         self.retry_after_seconds: float | None = None
+
+    @property
+    def mapped(self) -> MappedError:
+        category = ModelErrorCategory(self.category)
+        strategy = category.strategy if self.retryable else RetryStrategy.NO_RETRY
+        return MappedError(category, strategy, self.detail)
 
 
 class MessageConversionError(ModelError, ValueError): ...

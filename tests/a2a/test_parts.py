@@ -9,8 +9,10 @@ import a2a.types as a2a
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 
+import greenroom
 from greenroom.a2a.metadata import event_metadata
-from greenroom.a2a.parts import AggregationMode, aggregate, from_a2a_part, text_of, to_a2a_part, to_a2a_parts
+from greenroom.a2a.part_metadata import AggregationMode
+from greenroom.a2a.parts import from_a2a_part, to_a2a_part, to_a2a_parts
 from greenroom.errors import InvalidRequest
 from greenroom.records.content import (
     Blob,
@@ -135,16 +137,33 @@ def test_metadata_of_an_event() -> None:
     }
 
 
-def test_a_session_as_one_message(caplog: pytest.LogCaptureFixture) -> None:
-    contents = [
-        Content(role="user", parts=[Part(text="Ask")]),
-        Content(role="model", parts=[Part(function_call=FunctionCall(id="1", name="f", args={}))]),
-        Content(role="user", parts=[Part(function_response=FunctionResponse(id="1", name="f", response={"a": 1}))]),
-        Content(role="model", parts=[Part(text="Hm", thought=True), Part(text="Done")]),
-    ]
-    assert [part.WhichOneof("content") for part in aggregate(contents)] == ["text", "data", "data", "text", "text"]
-    handed = aggregate(contents, AggregationMode.EXTERNAL_HANDOFF)
-    assert [part.text for part in handed] == ["Ask", 'f response: {"a":1}', "Hm", "Done"]
-    assert text_of(handed) == 'Askf response: {"a":1}Done'
-    assert aggregate([]) == []
-    assert "no parts" in caplog.text
+def test_parts_are_sent_as_the_mode_says() -> None:
+    call = Part(function_call=FunctionCall(id="1", name="f", args={}))
+    response = Part(function_response=FunctionResponse(id="1", name="f", response={"a": 1}))
+    parts = [Part(text="Ask"), call, response, Part(text="Hm", thought=True), Part(text="Done")]
+    assert [AggregationMode.AS_IS.apply(part) for part in parts] == parts
+    handed = [AggregationMode.EXTERNAL_HANDOFF.apply(part) for part in parts]
+    assert handed == [parts[0], None, Part(text='f response: {"a":1}'), *parts[3:]]
+
+
+def test_the_metadata_of_parts_has_the_names_that_are_public() -> None:
+    call = to_a2a_part(Part(function_call=FunctionCall(id="1", name="f", args={})), is_long_running=True)
+    assert call is not None
+    type_key = greenroom.ADK_METADATA_KEY_PREFIX + greenroom.A2A_DATA_PART_METADATA_TYPE_KEY
+    assert call.metadata[type_key] == greenroom.A2A_DATA_PART_METADATA_TYPE_FUNCTION_CALL
+    waits_key = greenroom.ADK_METADATA_KEY_PREFIX + greenroom.A2A_DATA_PART_METADATA_IS_LONG_RUNNING_KEY
+    assert call.metadata[waits_key] is True
+    for part, kind in (
+        (
+            Part(function_response=FunctionResponse(name="f", response={})),
+            greenroom.A2A_DATA_PART_METADATA_TYPE_FUNCTION_RESPONSE,
+        ),
+        (Part(executable_code=ExecutableCode(code="1")), greenroom.A2A_DATA_PART_METADATA_TYPE_EXECUTABLE_CODE),
+        (
+            Part(code_execution_result=CodeExecutionResult(output="1")),
+            greenroom.A2A_DATA_PART_METADATA_TYPE_CODE_EXECUTION_RESULT,
+        ),
+    ):
+        made = to_a2a_part(part)
+        assert made is not None
+        assert made.metadata[type_key] == kind

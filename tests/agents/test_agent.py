@@ -10,6 +10,7 @@ import pytest
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
+from greenroom.agents.base_llm_agent import IncludeContents
 from greenroom.agents.llm_agent import Agent, LlmAgent
 from greenroom.agents.workflows import SequentialAgent
 from greenroom.errors import AgentConfigError
@@ -88,7 +89,7 @@ def test_fields_that_do_not_exist_or_are_missing_are_named() -> None:
 
 @pytest.mark.parametrize(
     ("field", "given", "known"),
-    [("include_contents", "NONE", "'default', 'none'"), ("mode", "Task", "None, 'chat', 'task', 'single_turn'")],
+    [("include_contents", "some", "'default', 'none'"), ("mode", "Task", "None, 'chat', 'task', 'single_turn'")],
 )
 def test_a_word_that_is_no_choice_of_a_field_is_refused(field: str, given: Any, known: str) -> None:
     with pytest.raises(AgentConfigError, match=f"{field} is one of {known}, not '{given}'"):
@@ -258,3 +259,10 @@ async def test_a_tool_can_end_its_agent_and_not_the_one_above() -> None:
     behind = LlmAgent(name="behind", model=ScriptedModel(["my turn"]))
     talk = Talk(SequentialAgent(name="row", sub_agents=[hasty, behind]))
     assert lines_of(await talk.say("go")) == ["hasty: stop()", "hasty: stop -> {'result': 'enough'}", "behind: my turn"]
+
+
+@pytest.mark.parametrize("word", ["none", "NONE", "None", IncludeContents.NONE])
+def test_what_a_model_sees_is_spelled_in_any_case(word: Any) -> None:
+    assert LlmAgent(name="a", include_contents=word).include_contents is IncludeContents.NONE
+    default = LlmAgent(name="a", include_contents="DEFAULT")  # type: ignore[arg-type]
+    assert default.include_contents is LlmAgent(name="a").include_contents is IncludeContents.DEFAULT

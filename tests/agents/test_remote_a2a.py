@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
 import greenroom
+from greenroom.a2a.parts import from_a2a_part
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.remote_a2a.agent import RemoteA2aAgent
@@ -25,7 +26,7 @@ from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.a2a_peer import URL, Peer, card
-from tests.agents.talk import STREAMED, Talk, answer
+from tests.agents.talk import STREAMED, Talk, answer, call
 
 
 def remote(peer: Peer, **options: Any) -> RemoteA2aAgent:
@@ -108,6 +109,34 @@ async def test_other_agents_are_quoted_and_thoughts_left_out() -> None:
     assert sent[0].text == "hello"
     assert sent[-1].text == "[first] said: <quoted>I pass.</quoted>"
     assert "is_user_input" not in sent[-1].metadata
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        (greenroom.AggregationMode.AS_IS, ["hello", "add", {"result": 3}, "I pass."]),
+        (greenroom.AggregationMode.EXTERNAL_HANDOFF, ["hello", 'add response: {"result":3}', "I pass."]),
+    ],
+)
+async def test_the_session_is_sent_as_the_mode_says(mode: greenroom.AggregationMode, expected: list[Any]) -> None:
+    def add(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    first = LlmAgent(name="first", model=ScriptedModel([call("add", a=1, b=2), "I pass."]), tools=[add])
+    second = remote(peer := Peer(), config=greenroom.A2aRemoteAgentConfig(aggregation_mode=mode))
+    await Talk(SequentialAgent(name="flow", sub_agents=[first, second])).say("hello")
+    parts = [from_a2a_part(part) for part in peer.agent.received[0].parts]
+    shown: list[Any] = []
+    for part in parts:
+        assert part is not None
+        if part.function_call is not None:
+            shown.append(part.function_call.name)
+        elif part.function_response is not None:
+            shown.append(part.function_response.response)
+        else:
+            shown.append(part.text)
+    assert shown == expected
 
 
 async def test_a_question_is_a_long_running_call_and_its_answer_continues_the_task() -> None:

@@ -120,9 +120,9 @@ def test_missing_errors_of_adk_can_be_caught() -> None:
 
 
 def test_missing_constants_of_adk_are_refused_where_they_are_used() -> None:
-    name = greenroom.ADK_METADATA_KEY_PREFIX
+    name = greenroom.ADK_CONTEXT_ID_PREFIX
     for use in (lambda: name + "key", lambda: "key" + name, lambda: f"{name}", lambda: list(name)):
-        with pytest.raises(NotOffered, match="ADK_METADATA_KEY_PREFIX"):
+        with pytest.raises(NotOffered, match="ADK_CONTEXT_ID_PREFIX"):
             use()
 
 

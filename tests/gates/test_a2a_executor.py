@@ -27,6 +27,7 @@ from greenroom import (
     LlmAgent,
     to_a2a,
 )
+from greenroom.a2a.part_metadata import AggregationMode
 from greenroom.a2a.parts import to_a2a_part
 from greenroom.gates.a2a.executor import ExecutorContext
 from greenroom.gates.a2a.handler import NO_ANSWER
@@ -34,6 +35,8 @@ from greenroom.gates.a2a.task_events import TaskEvent
 from greenroom.records.content import FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest
+from greenroom.testing.scripted_model import ScriptedModel
+from tests.agents.talk import call
 from tests.gates.test_a2a import WAYS, message, sent, texts
 from tests.server.agents import HeldModel, echo, scripted
 
@@ -176,6 +179,28 @@ async def test_converters_replace_the_built_in_ones() -> None:
     async with connected(app) as client:
         begun, *_ = await sent(client, message("hi"))
         assert texts(await client.get_task(a2a.GetTaskRequest(id=begun.id))) == ["<HI!>"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "kinds"),
+    [
+        (AggregationMode.AS_IS, ["data", "data", "text"]),
+        (AggregationMode.EXTERNAL_HANDOFF, ["text", "text"]),
+    ],
+)
+async def test_parts_are_sent_as_the_mode_says(mode: AggregationMode, kinds: list[str]) -> None:
+    def add(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    agent = LlmAgent(name="echo", model=ScriptedModel([call("add", a=1, b=2), "three"]), tools=[add])
+    config = A2aAgentExecutorConfig(aggregation_mode=mode)
+    app = to_a2a(agent, agent_executor_factory=lambda runner: A2aAgentExecutor(runner=runner, config=config))
+    async with connected(app) as client:
+        begun, *_ = await sent(client, message("add"))
+        task = await client.get_task(a2a.GetTaskRequest(id=begun.id))
+    parts = [part for artifact in task.artifacts for part in artifact.parts]
+    assert [part.WhichOneof("content") for part in parts] == kinds
 
 
 async def test_a_failure_is_the_tasks_end() -> None:

@@ -10,10 +10,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from greenroom.errors import ModelError
+from greenroom.errors import ModelError, ModelErrorCategory
 from greenroom.models.anthropic.llm import AnthropicLlm
 from greenroom.models.attempts import CircuitBreaker, RetryPolicy
-from greenroom.models.model_errors import ModelErrorCategory, new_model_error
+from greenroom.models.model_errors import new_model_error
 from greenroom.models.openai.chat import OpenAILlm
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part, UserContent

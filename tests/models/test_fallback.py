@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.errors import AgentConfigError, ModelError
+from greenroom.errors import AgentConfigError, ModelError, ModelErrorCategory
 from greenroom.models.fallback import FallbackModel
 from greenroom.models.model import BaseLlm
-from greenroom.models.model_errors import ModelErrorCategory, new_model_error
+from greenroom.models.model_errors import new_model_error
 from greenroom.records.content import Content, Part, UserContent
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from greenroom.models.model_errors import ModelErrorCategory, RetryStrategy, category_of, model_error
+from greenroom.errors import (
+    MappedError,
+    MessageConversionError,
+    ModelError,
+    ModelErrorCategory,
+    RetryStrategy,
+)
+from greenroom.models.model_errors import category_of, model_error
 
 
 @pytest.mark.parametrize(
@@ -77,3 +84,30 @@ def test_the_message_has_a_category_and_no_secret() -> None:
     error = model_error(Refused({}), model="gpt-9", secrets=["slow"])
     assert error.detail == "gpt-9: Rate limited (HTTP 429): … down"
     assert model_error(RuntimeError("Bearer abcdef123"), model="m").detail == "m: Unknown error (RuntimeError): …"
+
+
+def test_an_error_is_mapped_to_category_strategy_and_message() -> None:
+    error = model_error(Refused({}), model="m")
+    assert error.mapped == MappedError(
+        ModelErrorCategory.RATE_LIMITED, RetryStrategy.EXPONENTIAL_BACKOFF, "m: Rate limited (HTTP 429): slow down"
+    )
+    assert error.mapped.strategy.delay_ms(2) == 4000
+
+    no_quota = Refused({})
+    no_quota.code = "insufficient_quota"  # type: ignore[attr-defined]
+    assert model_error(no_quota, model="m").mapped.strategy is RetryStrategy.NO_RETRY
+    assert ModelError("?", model="m").mapped.category is ModelErrorCategory.UNKNOWN_ERROR
+
+
+def test_a_reply_that_cannot_be_read_is_a_conversion_error() -> None:
+    broken = json.JSONDecodeError("Unterminated string", '{"a', 3)
+    error = model_error(broken, model="m")
+    assert isinstance(error, MessageConversionError)
+    assert (error.category, error.retryable) == ("SERVER_ERROR", True)
+
+    wrapped = RuntimeError("bad reply")
+    wrapped.__cause__ = broken
+    assert isinstance(model_error(wrapped, model="m"), MessageConversionError)
+    refused = Refused({})
+    refused.__cause__ = broken
+    assert not isinstance(model_error(refused, model="m"), MessageConversionError)

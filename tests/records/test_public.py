@@ -6,13 +6,24 @@ import base64
 import copy
 import subprocess
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import pydantic
 import pytest
 from google.genai import types as genai
 
-from greenroom import Event, EventActions, LlmResponse, NodeInfo, RunConfig, types
+from greenroom import (
+    ContextCacheConfig,
+    Event,
+    EventActions,
+    LlmRequest,
+    LlmResponse,
+    NodeInfo,
+    RunConfig,
+    Session,
+    types,
+)
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
 from greenroom.records.content import Part as PlainPart
@@ -233,3 +244,27 @@ def test_options_for_images_are_those_of_the_gemini_api() -> None:
     theirs = genai.GenerateImagesConfig.model_validate(ours)
     assert theirs.number_of_images == 2
     assert theirs.person_generation == genai.PersonGeneration.ALLOW_ADULT
+
+
+def test_a_request_shows_its_system_instructions() -> None:
+    def shown(instruction: Any) -> tuple[list[str], str | None]:
+        request = LlmRequest(config=types.GenerateContentConfig(system_instruction=instruction))
+        return request.system_instructions, request.first_system_instruction
+
+    assert shown(None) == ([], None)
+    assert shown("Be brief.") == (["Be brief."], "Be brief.")
+    parts = types.Content(parts=[types.Part(text="Be brief."), types.Part(text="Be kind.")])
+    assert shown(parts) == (["Be brief.", "Be kind."], "Be brief.")
+
+
+def test_a_cache_config_has_the_names_of_the_contract() -> None:
+    config = ContextCacheConfig(max_invocations=7, ttl_seconds=60)
+    assert (config.cache_intervals, config.max_invocations, config.ttl_string) == (7, 7, "60s")
+    assert ContextCacheConfig(cache_intervals=3).max_invocations == 3
+    with pytest.raises(ValueError, match="cache_intervals must be from 1 to 100"):
+        ContextCacheConfig(max_invocations=0)
+
+
+def test_a_session_says_when_it_was_last_updated() -> None:
+    session = Session(id="s", app_name="a", user_id="u", last_update_time=1_700_000_000.5)
+    assert session.last_updated_at == datetime(2023, 11, 14, 22, 13, 20, 500_000, tzinfo=UTC)

@@ -244,18 +244,42 @@ def test_a_root_without_a_model_needs_a_summarizer() -> None:
     "values",
     [
         {},
-        {"compaction_interval": 2},
         {"overlap_size": 0},
-        {"token_threshold": 5},
+        {"event_retention_size": 3},
         {"compaction_interval": 0, "overlap_size": 0},
+        {"compaction_interval": 0},
         {"compaction_interval": 1, "overlap_size": -1},
         {"token_threshold": 0, "event_retention_size": 1},
+        {"token_threshold": 5, "event_retention_size": -1},
+        {"token_threshold": 5, "overlap_size": 1},
         {"compaction_interval": 1, "overlap_size": 0, "event_retention_size": 1},
     ],
 )
-def test_half_a_pair_is_refused(values: dict[str, Any]) -> None:
+def test_a_part_without_its_trigger_and_numbers_out_of_range_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(AgentConfigError):
         EventsCompactionConfig(**values)
+
+
+async def test_the_overlap_may_be_left_out() -> None:
+    summarizer = Summarizer()
+    agent = LlmAgent(name="a", model=ScriptedModel(echo))
+    runner = await runner_of(agent, summarizer=summarizer, compaction_interval=2)
+    for number in "1234":
+        await say(runner, number)
+    assert summarizer.given == [["1", "re 1", "2", "re 2"], ["3", "re 3", "4", "re 4"]]
+
+
+async def test_the_retained_events_may_be_left_out() -> None:
+    summarizer = Summarizer()
+    agent = LlmAgent(name="a", model=ScriptedModel(echo))
+    runner = await runner_of(agent, summarizer=summarizer, token_threshold=5)
+    await say(runner, "a long message, which is over the threshold")
+    assert summarizer.given
+
+
+def test_a_config_says_whether_it_has_a_sliding_window() -> None:
+    assert EventsCompactionConfig(compaction_interval=2).has_sliding_window_compaction_config
+    assert not EventsCompactionConfig(token_threshold=2).has_sliding_window_compaction_config
 
 
 async def test_a_compaction_by_adk_is_honoured_by_its_times() -> None:

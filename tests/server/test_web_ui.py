@@ -283,6 +283,8 @@ async def test_a_conversation_becomes_a_case_which_passes(serve: Serve) -> None:
     (result,) = (await server.client.post(f"{DEV}/eval-sets/set_a/run", json=run)).json()["runEvalResults"]
     assert (result["evalId"], result["finalEvalStatus"]) == ("c1", 1)
     assert result["overallEvalMetricResults"][0]["score"] == 1.0
+    assert (result["appName"], result["evalSetId"]) == ("desk", "set_a")
+    assert result["evalMetricResults"] == result["overallEvalMetricResults"]
     (result_id,) = await get(server, f"{DEV}/eval_results")
     kept = await get(server, f"{DEV}/eval_results/{result_id}")
     assert result_id == f"{kept['evalSetResultId']}" == f"desk_set_a_{kept['creationTimestamp']}"
@@ -306,6 +308,7 @@ async def test_results_of_an_evaluation_are_streamed(serve: Serve) -> None:
     found = [json.loads(one.removeprefix("data: ")) for one in results]
     assert [(one["finished"], one["total"]) for one in found] == [(1, 3), (2, 3), (3, 3)]
     assert {one["result"]["evalId"] for one in found} == {"c0", "c1", "c2"}
+    assert {one["result"]["appName"] for one in found} == {"desk"}
     name, data = end.split("\n")
     assert name == "event: end"
     kept = await get(server, f"{DEV}/eval_results/{json.loads(data.removeprefix('data: '))['evalResultId']}")

@@ -10,21 +10,21 @@ from typing import cast
 from google.protobuf import struct_pb2
 from google.protobuf.json_format import MessageToDict
 
+from greenroom.a2a.part_metadata import ADK_METADATA_KEY_PREFIX
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event, EventActions
 
-PREFIX = "adk_"
 INTERNAL_PREFIX = "__adk_internal_"
 
 EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 """The extension by which ADK's clients name the newer converters; the task's metadata then has EXECUTOR_V2."""
 
-EXECUTOR_V2 = f"{PREFIX}agent_executor_v2"
+EXECUTOR_V2 = f"{ADK_METADATA_KEY_PREFIX}agent_executor_v2"
 
 
 def adk_key(name: str) -> str:
-    return PREFIX + name
+    return ADK_METADATA_KEY_PREFIX + name
 
 
 ACTIONS, EVENT_ID = adk_key("actions"), adk_key("event_id")

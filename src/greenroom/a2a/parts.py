@@ -11,11 +11,20 @@ import logging
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 
 from msgspec import UNSET, UnsetType, field
 
+from greenroom.a2a.part_metadata import (
+    A2A_DATA_PART_METADATA_IS_LONG_RUNNING_KEY,
+    A2A_DATA_PART_METADATA_TYPE_CODE_EXECUTION_RESULT,
+    A2A_DATA_PART_METADATA_TYPE_EXECUTABLE_CODE,
+    A2A_DATA_PART_METADATA_TYPE_FUNCTION_CALL,
+    A2A_DATA_PART_METADATA_TYPE_FUNCTION_RESPONSE,
+    A2A_DATA_PART_METADATA_TYPE_KEY,
+    A2A_DATA_PART_METADATA_TYPE_TOOL_CALL,
+    A2A_DATA_PART_METADATA_TYPE_TOOL_RESPONSE,
+)
 from greenroom.errors import InvalidRequest, MissingExtra
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, Record
@@ -45,29 +54,23 @@ from greenroom.a2a.metadata import adk_key, from_struct, from_value, with_intege
 DATA_TAGS = b"<a2a_datapart_json>", b"</a2a_datapart_json>"
 """Around JSON in `text/plain` bytes that are a data part."""
 
-TYPE, THOUGHT, LONG_RUNNING = adk_key("type"), adk_key("thought"), adk_key("is_long_running")
+TYPE = adk_key(A2A_DATA_PART_METADATA_TYPE_KEY)
+LONG_RUNNING = adk_key(A2A_DATA_PART_METADATA_IS_LONG_RUNNING_KEY)
+THOUGHT = adk_key("thought")
 SIGNATURE = adk_key("thought_signature")
 
 _DATA_TYPES: dict[str, type[Any]] = {
-    "function_call": FunctionCall,
-    "function_response": FunctionResponse,
-    "code_execution_result": CodeExecutionResult,
-    "executable_code": ExecutableCode,
-    "tool_call": ToolCall,
-    "tool_response": ToolResponse,
+    A2A_DATA_PART_METADATA_TYPE_FUNCTION_CALL: FunctionCall,
+    A2A_DATA_PART_METADATA_TYPE_FUNCTION_RESPONSE: FunctionResponse,
+    A2A_DATA_PART_METADATA_TYPE_CODE_EXECUTION_RESULT: CodeExecutionResult,
+    A2A_DATA_PART_METADATA_TYPE_EXECUTABLE_CODE: ExecutableCode,
+    A2A_DATA_PART_METADATA_TYPE_TOOL_CALL: ToolCall,
+    A2A_DATA_PART_METADATA_TYPE_TOOL_RESPONSE: ToolResponse,
 }
 _KINDS = ("text", "raw", "url", "data")
 _MEDIA_TYPES: dict[str, type[Any]] = {"video_metadata": VideoMetadata, "media_resolution": PartMediaResolution}
 
 _log = logging.getLogger("greenroom.a2a")
-
-
-class AggregationMode(StrEnum):
-    """Ways of turning a session into one message. AS_IS: each part is converted. EXTERNAL_HANDOFF: for agents that
-    don't know the caller's tools: function calls are left out, and function responses become text."""
-
-    AS_IS = "AS_IS"
-    EXTERNAL_HANDOFF = "EXTERNAL_HANDOFF"
 
 
 class A2aPart(Record, forbid_unknown_fields=True):
@@ -215,25 +218,3 @@ def from_json_parts(parts: Sequence[A2aPart]) -> list[Part]:
     """Raises InvalidRequest."""
     made = (from_json_part(part) for part in parts)
     return [part for part in made if part is not None]
-
-
-def aggregate(contents: Sequence[Content], mode: AggregationMode = AggregationMode.AS_IS) -> list[a2a.Part]:
-    """The parts of a session and of the user's content as those of one message; empty, with a warning, if none."""
-    made: list[a2a.Part] = []
-    for part in (part for content in contents for part in content.parts or ()):
-        if mode is AggregationMode.EXTERNAL_HANDOFF:
-            if part.function_call is not None:
-                continue
-            if (answer := part.function_response) is not None:
-                part = Part(text=f"{answer.name} response: {wire.encode(answer.response or {}).decode()}")
-        converted = to_a2a_part(part)
-        if converted is not None:
-            made.append(converted)
-    if not made:
-        _log.warning("the session has no parts to send by A2A")
-    return made
-
-
-def text_of(parts: Sequence[a2a.Part]) -> str:
-    """The visible text: all text parts that aren't thoughts, without separator."""
-    return "".join(part.text for part in parts if not cast("Any", part.metadata.fields).get(THOUGHT))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
+from enum import StrEnum
 from typing import Any, Literal, TypeAlias, cast
 
 from greenroom.agents.agent import BaseAgent
@@ -39,7 +40,24 @@ StaticInstruction: TypeAlias = "str | Part | Content | Sequence[str | Part | Con
 ToolUnion: TypeAlias = BaseTool | BaseToolset | BaseNode | Callable[..., Any]
 
 
-_CHOICES = {"mode": (None, "chat", "task", "single_turn"), "include_contents": ("default", "none")}
+_MODES = (None, "chat", "task", "single_turn")
+
+
+class IncludeContents(StrEnum):
+    """Selection of the conversation for a model: all that concerns its agent, or what came since the last message from
+    outside."""
+
+    DEFAULT = "default"
+    NONE = "none"
+
+    @classmethod
+    def _missing_(cls, value: object) -> IncludeContents | None:
+        spelled = value.lower() if isinstance(value, str) else value
+        return next((one for one in cls if one.value == spelled), None)
+
+
+def _listed(values: Sequence[str | None]) -> str:
+    return ", ".join(map(repr, values))
 
 
 class BaseLlmAgent(BaseAgent):
@@ -68,7 +86,7 @@ class BaseLlmAgent(BaseAgent):
     offers_transfer_return: bool = False
     mode: Literal["chat", "task", "single_turn"] | None = None
     parallel_worker: bool | None = None
-    include_contents: Literal["default", "none"] = "default"
+    include_contents: IncludeContents | Literal["default", "none"] = IncludeContents.DEFAULT
     input_schema: Any = None
     output_schema: Any = None
     output_key: str | None = None
@@ -98,10 +116,15 @@ class BaseLlmAgent(BaseAgent):
             if config is not None and getattr(config, name) is not None:
                 where = {"system_instruction": "instruction", "response_schema": "output_schema"}.get(name, name)
                 raise AgentConfigError(f"Agent {self.name!r}: give {where} to the agent, not in its generation config")
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                known = ", ".join(map(repr, allowed))
-                raise AgentConfigError(f"Agent {self.name!r}: {name} is one of {known}, not {getattr(self, name)!r}")
+        if self.mode not in _MODES:
+            raise AgentConfigError(f"Agent {self.name!r}: mode is one of {_listed(_MODES)}, not {self.mode!r}")
+        try:
+            self.include_contents = IncludeContents(self.include_contents)
+        except ValueError:
+            raise AgentConfigError(
+                f"Agent {self.name!r}: include_contents is one of {_listed([one.value for one in IncludeContents])}, "
+                f"not {self.include_contents!r}"
+            ) from None
         if self.max_steps is not None and self.max_steps < 1:
             raise AgentConfigError(f"Agent {self.name!r}: max_steps must be 1 or more, or None for no limit")
         for part in static_parts(self.static_instruction):

@@ -291,7 +291,7 @@ class EvalCaseResult(Record, kw_only=True, omit_defaults=False):
     """The result of one run of a case.
 
     eval_set_file: the set's id, for older clients. eval_set_id: the set. eval_id: the case. final_eval_status: 1
-    passed, 2 failed, 3 not evaluated. eval_metric_results: empty, for older clients. overall_eval_metric_results: of
+    passed, 2 failed, 3 not evaluated. eval_metric_results: empty in stored results. overall_eval_metric_results: of
     the whole case. eval_metric_result_per_invocation: of each turn. user_id: of the session. session_id: the session in
     which the case was run. session_details: that session at its end; in stored results only. error: why the case could
     not be run.
@@ -310,6 +310,16 @@ class EvalCaseResult(Record, kw_only=True, omit_defaults=False):
     session_id: str
     session_details: Session | None = None
     error: str | None = None
+
+
+class RunEvalResult(EvalCaseResult, kw_only=True, omit_defaults=False):
+    """The result of a case as it is answered to the request that ran it.
+
+    app_name: the evaluated app. eval_metric_results: of the whole case.
+    """
+
+    app_name: str
+    eval_metric_results: list[EvalMetricResult] = msgspec.field(default_factory=list[EvalMetricResult])
 
 
 class EvalSetResult(Record, kw_only=True, omit_defaults=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from greenroom.errors import AgentConfigError
@@ -89,11 +89,12 @@ def _cut(data: bytes) -> str:
 
 @dataclass(kw_only=True)
 class EventsCompactionConfig:
-    """Policy of replacing older events by a summary. Takes at least one of two pairs, each whole.
+    """Policy of replacing older events by a summary: `compaction_interval`, `token_threshold`, or both.
 
-    compaction_interval: after so many new runs, these are summarized, with the `overlap_size` runs before them.
-    token_threshold: when a prompt has so many tokens, all but the newest `event_retention_size` events are summarized,
-    before the model is called. summarizer: by default one that asks the root agent's model.
+    compaction_interval: after so many new runs, these are summarized, with the `overlap_size` runs before them, by
+    default none. token_threshold: when a prompt has so many tokens, all but the newest `event_retention_size` events
+    are summarized, by default all, before the model is called. summarizer: by default one that asks the root agent's
+    model.
     """
 
     summarizer: BaseEventsSummarizer | None = None
@@ -103,19 +104,23 @@ class EventsCompactionConfig:
     event_retention_size: int | None = None
 
     def __post_init__(self) -> None:
-        window = self.compaction_interval, self.overlap_size
-        tokens = self.token_threshold, self.event_retention_size
-        if any((one is None) != (other is None) for one, other in (window, tokens)) or window == tokens == (None, None):
-            raise AgentConfigError(
-                "EventsCompactionConfig takes compaction_interval with overlap_size, token_threshold with "
-                "event_retention_size, or both pairs"
-            )
-        if min(_given(window[0], tokens[0]), default=1) < 1 or min(_given(window[1], tokens[1]), default=0) < 0:
-            raise AgentConfigError(
-                "In EventsCompactionConfig, compaction_interval and token_threshold must be at least 1, overlap_size "
-                "and event_retention_size at least 0"
-            )
+        triggers = (self.compaction_interval, self.token_threshold)
+        options = (self.overlap_size, self.event_retention_size)
+        if triggers == (None, None):
+            raise AgentConfigError("EventsCompactionConfig needs compaction_interval, token_threshold, or both")
+        for trigger, option in zip(triggers, options, strict=True):
+            if trigger is None and option is not None:
+                raise AgentConfigError(
+                    "In EventsCompactionConfig, overlap_size belongs to compaction_interval, and event_retention_size "
+                    "to token_threshold"
+                )
+            if (trigger is not None and trigger < 1) or (option is not None and option < 0):
+                raise AgentConfigError(
+                    "In EventsCompactionConfig, compaction_interval and token_threshold must be at least 1, "
+                    "overlap_size and event_retention_size at least 0"
+                )
 
-
-def _given(*values: int | None) -> Sequence[int]:
-    return [value for value in values if value is not None]
+    @property
+    def has_sliding_window_compaction_config(self) -> bool:
+        """True if runs are summarized after every `compaction_interval` of them."""
+        return self.compaction_interval is not None

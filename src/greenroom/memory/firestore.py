@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from greenroom.errors import TooLarge
+from greenroom.google_cloud.document_names import DocumentKeys as Keys
 from greenroom.google_cloud.firestore import BATCH, FirestoreDatabase, translated_errors, where
 from greenroom.memory.entries import (
     MANY_ENTRIES,
@@ -113,8 +114,8 @@ class FirestoreMemoryService(BaseMemoryService):
                 raise TooLarge("A memory in Firestore", limit_bytes=_MAX_ENTRY_BYTES)
             if words:  # else no search finds it
                 new[self._reference(app_name, user_id, session_id, entry.id)] = {
-                    "appName": app_name,
-                    "userId": user_id,
+                    Keys.APP_NAME: app_name,
+                    Keys.USER_ID: user_id,
                     "sessionId": session_id,
                     "id": entry.id,
                     "seconds": seconds,
@@ -137,7 +138,9 @@ class FirestoreMemoryService(BaseMemoryService):
 
     def _query(self, app_name: str, user_id: str, session_id: str | None = None) -> Any:
         query = where(
-            self._database.client.collection(self._collection), ("appName", "==", app_name), ("userId", "==", user_id)
+            self._database.client.collection(self._collection),
+            (Keys.APP_NAME, "==", app_name),
+            (Keys.USER_ID, "==", user_id),
         )
         return query if session_id is None else where(query, ("sessionId", "==", session_id))
 

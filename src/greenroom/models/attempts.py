@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from greenroom.errors import ModelError
-from greenroom.models.model_errors import ModelErrorCategory, new_model_error
+from greenroom.errors import ModelError, ModelErrorCategory
+from greenroom.models.model_errors import new_model_error
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 

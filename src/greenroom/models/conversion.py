@@ -15,9 +15,8 @@ from typing import cast
 
 import msgspec
 
-from greenroom.errors import MessageConversionError
+from greenroom.errors import MessageConversionError, ModelErrorCategory
 from greenroom.models.model import output_schema
-from greenroom.models.model_errors import ModelErrorCategory
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, Content, FileData, Part
 from greenroom.records.generation import GenerateContentConfig

@@ -9,11 +9,10 @@ from typing import cast
 
 import msgspec
 
-from greenroom.errors import AgentConfigError, ModelError
+from greenroom.errors import AgentConfigError, ModelError, ModelErrorCategory
 from greenroom.models.attempts import CircuitBreaker, with_attempts
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.model import BaseLlm, BaseLlmConnection, LlmCapabilities
-from greenroom.models.model_errors import ModelErrorCategory
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 

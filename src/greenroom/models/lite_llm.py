@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
+from json import JSONDecodeError
 from typing import Any, ClassVar
 
 from greenroom.models.conversion import check_settings
@@ -124,6 +125,9 @@ class LiteLlm(ProviderLlm):
             found: Any = getattr(error, "original_exception", None) or error  # amid a stream the service's is within
             if _is_broken_connection(error):  # LiteLLM sets status 500, though the service sent none
                 raise ConnectionError(str(found)) from error
+            for cause in _causes(error):
+                if isinstance(cause, JSONDecodeError):  # for which LiteLLM sets status 500, too
+                    raise cause from None
             if found is error:
                 raise
             raise found from error
@@ -134,13 +138,19 @@ class LiteLlm(ProviderLlm):
 
 def _is_broken_connection(error: BaseException) -> bool:
     """True if the connection to the service failed: LiteLLM's own classes are the same for bugs and for bad replies."""
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in _causes(error):
         names = {kind.__name__ for kind in type(cause).__mro__}
         if names & _BROKEN and not any("Timeout" in name for name in names):
             return True
-        cause = cause.__cause__ or cause.__context__
     return False
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yields the error, and what it was raised for."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 class LiteLlmReply(CompletionReply):

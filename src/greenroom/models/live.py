@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import Any
 
-from greenroom.errors import GreenroomError, ModelError
+from greenroom.errors import GreenroomError, ModelError, ModelErrorCategory
 from greenroom.models.model import BaseLlmConnection
-from greenroom.models.model_errors import ModelErrorCategory, category_of, model_error, new_model_error
+from greenroom.models.model_errors import category_of, model_error, new_model_error
 from greenroom.models.requests.rules import RequestRules
 from greenroom.models.requests.tool_names import ToolNames
 from greenroom.records.content import Content, Transcription

@@ -9,54 +9,12 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
 from typing import Any
 
-from greenroom.errors import ModelError
+from greenroom.errors import MessageConversionError, ModelError, ModelErrorCategory
 from greenroom.models.error_reply import ErrorReply
 
-
-class RetryStrategy(StrEnum):
-    IMMEDIATE_RETRY = "IMMEDIATE_RETRY"
-    FIXED_DELAY = "FIXED_DELAY"
-    EXPONENTIAL_BACKOFF = "EXPONENTIAL_BACKOFF"
-    NO_RETRY = "NO_RETRY"
-
-    def delay_ms(self, attempt: int) -> int:
-        """Milliseconds before an attempt, counted from 0; -1 for no retry."""
-        if self is RetryStrategy.NO_RETRY:
-            return -1
-        if self is RetryStrategy.IMMEDIATE_RETRY:
-            return 0
-        return 1000 if self is RetryStrategy.FIXED_DELAY else min(1000 * 2 ** min(attempt, 5), 30_000)
-
-
-class ModelErrorCategory(StrEnum):
-    AUTH_ERROR = "AUTH_ERROR"
-    CLIENT_ERROR = "CLIENT_ERROR"
-    RATE_LIMITED = "RATE_LIMITED"
-    SERVER_ERROR = "SERVER_ERROR"
-    TIMEOUT_ERROR = "TIMEOUT_ERROR"
-    NETWORK_ERROR = "NETWORK_ERROR"
-    MODEL_ERROR = "MODEL_ERROR"
-    UNKNOWN_ERROR = "UNKNOWN_ERROR"
-
-    @property
-    def strategy(self) -> RetryStrategy:
-        return _STRATEGIES.get(self, RetryStrategy.NO_RETRY)
-
-    @property
-    def is_retryable(self) -> bool:
-        return self.strategy is not RetryStrategy.NO_RETRY
-
-
 _C = ModelErrorCategory
-_STRATEGIES = {
-    _C.RATE_LIMITED: RetryStrategy.EXPONENTIAL_BACKOFF,
-    _C.SERVER_ERROR: RetryStrategy.EXPONENTIAL_BACKOFF,
-    _C.TIMEOUT_ERROR: RetryStrategy.EXPONENTIAL_BACKOFF,
-    _C.NETWORK_ERROR: RetryStrategy.FIXED_DELAY,
-}
 _PREFIXES = {
     _C.AUTH_ERROR: "Authentication error",
     _C.CLIENT_ERROR: "Client error",
@@ -110,11 +68,17 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
         return _C.TIMEOUT_ERROR
     if re.search("ConnectionError|ConnectError|NetworkError|TransportError", names):
         return _C.NETWORK_ERROR
-    if "JSONDecodeError" in names or "ValidationError" in names:
-        return _C.SERVER_ERROR  # the provider sent what its own SDK can't read
+    if _is_unreadable(error):
+        return _C.SERVER_ERROR
     # A server that reports an error without saying of which kind has failed by itself.
     otherwise = _C.SERVER_ERROR if isinstance(error, ErrorReply) else _C.UNKNOWN_ERROR
     return _by_words(_WORDS, str(error).lower()) or otherwise
+
+
+def _is_unreadable(error: BaseException) -> bool:
+    """True when the provider sent what its SDK, or ours, can't read."""
+    kinds = [*type(error).__mro__, *type(error.__cause__).__mro__]
+    return any(kind.__name__ in ("JSONDecodeError", "DecodeError", "ValidationError") for kind in kinds)
 
 
 def _by_words(rules: list[tuple[ModelErrorCategory, str]], text: str) -> ModelErrorCategory | None:
@@ -135,8 +99,8 @@ def http_status_of(error: BaseException) -> int | None:
 def model_error(
     error: Exception, *, model: str, secrets: Iterable[str | None] = (), said: str | None = None
 ) -> ModelError:
-    """The error with its category before the provider's message, without secrets. said: the message, if it isn't the
-    error's own."""
+    """The error with its category before the provider's message, without secrets. A reply that can't be read is a
+    MessageConversionError. said: the message, if it isn't the error's own."""
     category, status = category_of(error), http_status_of(error)
     said = said or str(getattr(error, "message", None) or error or type(error).__name__)
     for secret in secrets:
@@ -151,6 +115,7 @@ def model_error(
         retryable=category.is_retryable and getattr(error, "code", None) != _QUOTA_USED_UP,
         http_status=status,
         retry_after_seconds=_retry_after(error),
+        kind=MessageConversionError if (status or 200) < 400 and _is_unreadable(error) else ModelError,
     )
 
 
@@ -167,9 +132,10 @@ def new_model_error(
     retryable: bool | None = None,
     http_status: int | None = None,
     retry_after_seconds: float | None = None,
+    kind: type[ModelError] = ModelError,
 ) -> ModelError:
     may_retry = category.is_retryable if retryable is None else retryable
-    made = ModelError(detail, model=model, retryable=may_retry, category=category)
+    made = kind(detail, model=model, retryable=may_retry, category=category)
     made.http_status, made.retry_after_seconds = http_status, retry_after_seconds
     return made
 

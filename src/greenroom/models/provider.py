@@ -12,11 +12,11 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import msgspec
 
-from greenroom.errors import GreenroomError, MissingExtra, ModelError
+from greenroom.errors import GreenroomError, MissingExtra, ModelError, ModelErrorCategory
 from greenroom.models.attempts import CircuitBreaker, Replies, RetryPolicy, begin
 from greenroom.models.error_reply import ErrorReply, error_in
 from greenroom.models.model import BaseLlm
-from greenroom.models.model_errors import ModelErrorCategory, model_error, new_model_error
+from greenroom.models.model_errors import model_error, new_model_error
 from greenroom.models.reply import Reply
 from greenroom.models.requests.rules import RequestRules
 from greenroom.records.base import JsonObject

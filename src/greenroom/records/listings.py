@@ -101,6 +101,12 @@ class MemoryEntry(Record, kw_only=True):
     custom_metadata: JsonObject | None = None
 
 
+class LoadMemoryResponse(Record, kw_only=True, omit_defaults=False):
+    """The response of the tool `load_memory`: best match first."""
+
+    memories: list[MemoryEntry] = msgspec.field(default_factory=list[MemoryEntry])
+
+
 class SearchMemoryResponse(Record, kw_only=True, omit_defaults=False):
     """Best match first."""
 

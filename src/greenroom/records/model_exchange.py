@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterable, MutableSequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -43,6 +43,26 @@ class ContextCacheConfig(Record, kw_only=True):
     ttl_seconds: Annotated[int, Meta(gt=0)] = 1800
     min_tokens: Annotated[int, Meta(ge=0)] = 0
     create_http_options: JsonObject | None = None
+
+    if TYPE_CHECKING:  # type checkers take it for an argument of the constructor; see `from_shorthands`
+        max_invocations: int = 10
+    else:
+
+        @property
+        def max_invocations(self) -> int:
+            """Another name of `cache_intervals`."""
+            return self.cache_intervals
+
+    @property
+    def ttl_string(self) -> str:
+        """`ttl_seconds` as providers take it, such as `1800s`."""
+        return f"{self.ttl_seconds}s"
+
+    @classmethod
+    def from_shorthands(cls, /, *args: Any, **arguments: Any) -> dict[str, Any]:
+        if "max_invocations" in arguments:
+            arguments["cache_intervals"] = arguments.pop("max_invocations")
+        return super().from_shorthands(*args, **arguments)
 
     def __post_init__(self) -> None:
         if not 1 <= self.cache_intervals <= 100 or self.ttl_seconds <= 0 or self.min_tokens < 0:
@@ -86,6 +106,18 @@ class LlmRequest(Record, kw_only=True, gc=True):
             else:
                 self.contents = CopyOnWriteList(map(own_content, self.contents))
             self.config = own(self.config)
+
+    @property
+    def system_instructions(self) -> list[str]:
+        """The texts of the system instruction, one for each part."""
+        instruction = self.config.system_instruction
+        if isinstance(instruction, str):
+            return [instruction] if instruction else []
+        return [part.text for part in (instruction.parts if instruction is not None else None) or () if part.text]
+
+    @property
+    def first_system_instruction(self) -> str | None:
+        return next(iter(self.system_instructions), None)
 
     def append_instructions(self, instructions: Iterable[str]) -> None:
         for text in instructions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import NamedTuple, cast
 
 import msgspec
@@ -40,6 +41,11 @@ class Session(Record, kw_only=True, eq=False, omit_defaults=False):
     @property
     def key(self) -> SessionKey:
         return SessionKey(self.app_name, self.user_id, self.id)
+
+    @property
+    def last_updated_at(self) -> datetime:
+        """`last_update_time` as an instant, in UTC."""
+        return datetime.fromtimestamp(self.last_update_time, UTC)
 
     @property
     def title(self) -> str | None:

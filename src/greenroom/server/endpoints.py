@@ -36,7 +36,7 @@ from greenroom.errors import (
     Unauthenticated,
     Unavailable,
 )
-from greenroom.evaluation.records import EvalCase, EvalCaseResult, EvalSet, EvalSetResult
+from greenroom.evaluation.records import EvalCase, EvalSet, EvalSetResult, RunEvalResult
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
@@ -132,7 +132,7 @@ _EVALUATION = (
         _SET + "/run", body=evaluation.RunEvalRequest, replies=evaluation.RunEvalResponse,
         errors=(*_SET_ERRORS, AppLoadError, MissingExtra)),
     _eval("POST", evaluation.run_eval_as_list, "run", "Run cases and measure them; the reply is a list",
-        _OLD_SET + "/run_eval", _OLD_SET + "/run-eval", body=evaluation.RunEvalRequest, replies=list[EvalCaseResult],
+        _OLD_SET + "/run_eval", _OLD_SET + "/run-eval", body=evaluation.RunEvalRequest, replies=list[RunEvalResult],
         errors=(*_SET_ERRORS, AppLoadError, MissingExtra)),
     _eval("GET", evaluation.list_eval_results, "read", "Ids of evaluation results", "/eval_results", replies=list[str]),
     _eval("GET", evaluation.list_eval_result_ids, "read", "Ids of evaluation results, as an object", "/eval-results",

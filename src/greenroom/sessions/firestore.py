@@ -20,6 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from greenroom.errors import NotOffered, SessionExists, SessionNotFound, TooLarge
+from greenroom.google_cloud.document_names import DocumentCollections as Collections
+from greenroom.google_cloud.document_names import DocumentKeys as Keys
 from greenroom.google_cloud.firestore import (
     FirestoreDatabase,
     document_id,
@@ -41,8 +43,6 @@ from greenroom.sessions.cached_session import CachedSession, PreparedEvent, Scop
 from greenroom.sessions.remote import RemoteQueries, RemoteSessionService, WrittenByOthers
 from greenroom.sessions.service import SessionCapability
 from greenroom.sessions.sql_queries import Stored
-
-ROOT, SESSIONS, EVENTS, APP_STATE, USER_STATE = "adk-session", "sessions", "user-event", "app-state", "user-state"
 
 _MAX_EVENT_BYTES = 950_000
 """A document may have 1 MiB."""
@@ -67,7 +67,7 @@ class FirestoreSessionService(RemoteSessionService):
     def __init__(
         self,
         client: Any = None,
-        root_collection: str = ROOT,
+        root_collection: str = Collections.ROOT,
         *,
         database: FirestoreDatabase | None = None,
         cache_bytes: int = 64 * 1024 * 1024,
@@ -126,12 +126,12 @@ class _Queries(RemoteQueries):
         for one in added:
             apply_delta(state, one.scoped.session)
         fields: dict[str, Any] = {
-            "id": key.session_id,
-            "appName": key.app_name,
-            "userId": key.user_id,
+            Keys.ID: key.session_id,
+            Keys.APP_NAME: key.app_name,
+            Keys.USER_ID: key.user_id,
             "number": new.number,
             "lastSeq": max((seq for seq, _ in stored), default=0),
-            "state": to_fields(from_frozen(state)),
+            Keys.STATE: to_fields(from_frozen(state)),
             "initialState": to_fields(from_frozen(new.state)),
         }
         transaction.create(reference, fields | _times(added[-1].event.timestamp if added else new.update_time))
@@ -147,20 +147,20 @@ class _Queries(RemoteQueries):
             changes: JsonObject = {}
             for one in new:
                 changes |= one.scoped.session
-            update = {**set_paths("state", from_frozen(changes)), "lastSeq": found.last_seq + len(new)}
+            update = {**set_paths(Keys.STATE, from_frozen(changes)), "lastSeq": found.last_seq + len(new)}
             transaction.update(found.reference, update | _times(new[-1].event.timestamp))
             self._merge_scopes(transaction, key, [one.scoped for one in new])
         return stored
 
     async def delete(self, key: SessionKey) -> None:
         for snapshot in (await self._database.get_all(self._references(key))).values():
-            if snapshot.exists and snapshot.to_dict().get("appName") == key.app_name:
+            if snapshot.exists and snapshot.to_dict().get(Keys.APP_NAME) == key.app_name:
                 await self._delete(snapshot.reference)
 
     async def delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
         """The keys of the deleted sessions."""
-        sessions = where(self._sessions(user_id), ("appName", "==", app_name))
-        keys = [SessionKey(app_name, user_id, one.get("id")) for one in await self._database.fetch(sessions)]
+        sessions = where(self._sessions(user_id), (Keys.APP_NAME, "==", app_name))
+        keys = [SessionKey(app_name, user_id, one.get(Keys.ID)) for one in await self._database.fetch(sessions)]
         for key in keys:
             await self.delete(key)
         await self._database.delete(self._scopes(SessionKey(app_name, user_id, ""))[1])
@@ -225,17 +225,21 @@ class _Queries(RemoteQueries):
     ) -> list[CachedSession]:
         if where_.text is not None:
             raise NotOffered("Sessions in Firestore can't be searched by text")
-        query = self._database.client.collection_group(SESSIONS) if user_id is None else self._sessions(user_id)
-        query = where(query, ("appName", "==", app_name))
-        for field in ("updateTime", "userId", "id"):
+        query = (
+            self._database.client.collection_group(Collections.SESSIONS) if user_id is None else self._sessions(user_id)
+        )
+        query = where(query, (Keys.APP_NAME, "==", app_name))
+        for field in (Keys.UPDATE_TIME, Keys.USER_ID, Keys.ID):
             query = query.order_by(field, direction="DESCENDING")
         scopes: dict[str, Any] = {}
         page: list[CachedSession] = []
         while limit is None or len(page) < limit:
             if before is not None:
-                query = query.start_after({"updateTime": to_iso(before[0]), "userId": before[1], "id": before[2]})
+                query = query.start_after(
+                    {Keys.UPDATE_TIME: to_iso(before[0]), Keys.USER_ID: before[1], Keys.ID: before[2]}
+                )
             found = await self._database.fetch(query.limit(_PAGE))
-            keys = [SessionKey(app_name, one.get("userId"), one.get("id")) for one in found]
+            keys = [SessionKey(app_name, one.get(Keys.USER_ID), one.get(Keys.ID)) for one in found]
             wanted = {one.path: one for key in keys for one in self._scopes(key) if one.path not in scopes}
             scopes |= await self._database.get_all(wanted.values()) if wanted else {}
             for key, snapshot in zip(keys, found, strict=True):
@@ -248,7 +252,7 @@ class _Queries(RemoteQueries):
             if len(found) < _PAGE:
                 break
             last = found[-1]
-            before = from_iso(last.get("updateTime")), last.get("userId"), last.get("id")
+            before = from_iso(last.get(Keys.UPDATE_TIME)), last.get(Keys.USER_ID), last.get(Keys.ID)
         return page[::-1] if limit is None else page[:limit]
 
     async def find(self, key: SessionKey, transaction: Any = None) -> _Found | None:
@@ -257,8 +261,8 @@ class _Queries(RemoteQueries):
         snapshots = await self._database.get_all([*references, *scopes], transaction)
         for reference in references:
             fields: dict[str, Any] = snapshots[reference.path].to_dict() or {}
-            if fields.get("appName") == key.app_name and not fields.get("deleting"):
-                if fields.get("numbered") != fields["updateTime"]:
+            if fields.get(Keys.APP_NAME) == key.app_name and not fields.get("deleting"):
+                if fields.get("numbered") != fields[Keys.UPDATE_TIME]:
                     raise WrittenByOthers(reference)
                 app, user = (_scope(snapshots[one.path]) for one in scopes)
                 return _Found(reference, fields, fields["number"], fields["lastSeq"], app, user)
@@ -283,15 +287,15 @@ class _Queries(RemoteQueries):
 
         async def apply(transaction: Any) -> None:
             fields = (await self._database.get_all([reference], transaction))[reference.path].to_dict()
-            events = await self._database.fetch(reference.collection(EVENTS), transaction)
+            events = await self._database.fetch(reference.collection(Collections.EVENTS), transaction)
             others = [one for one in events if "seq" not in one.to_dict()]
-            others.sort(key=lambda one: (from_iso(one.get("timestamp")), one.id))
+            others.sort(key=lambda one: (from_iso(one.get(Keys.TIMESTAMP)), one.id))
             last_seq = fields.get("lastSeq", 0)
             for seq, one in enumerate(others, start=last_seq + 1):
-                transaction.update(one.reference, {"seq": seq, "id": one.id})
-            update: dict[str, Any] = {"number": time.time_ns() // 1000, "initialState": fields.get("state") or {}}
+                transaction.update(one.reference, {"seq": seq, Keys.ID: one.id})
+            update: dict[str, Any] = {"number": time.time_ns() // 1000, "initialState": fields.get(Keys.STATE) or {}}
             update = {name: fields.get(name, value) for name, value in update.items()}
-            update |= {"lastSeq": last_seq + len(others), **_times(from_iso(fields["updateTime"]))}
+            update |= {"lastSeq": last_seq + len(others), **_times(from_iso(fields[Keys.UPDATE_TIME]))}
             transaction.update(reference, update)
 
         await self._database.transact(apply)
@@ -300,16 +304,20 @@ class _Queries(RemoteQueries):
         """The sequence numbers of those events that are stored."""
         found: dict[str, int] = {}
         for first in range(0, len(ids), _IDS_PER_QUERY):
-            query = where(reference.collection(EVENTS), ("id", "in", ids[first : first + _IDS_PER_QUERY]))
+            query = where(
+                reference.collection(Collections.EVENTS), (Keys.ID, "in", ids[first : first + _IDS_PER_QUERY])
+            )
             for one in await self._database.fetch(query, transaction):
-                found[one.get("id")] = one.get("seq")
+                found[one.get(Keys.ID)] = one.get("seq")
         return found
 
     async def _events(self, found: _Found, *, after: int, upto: int | None = None) -> list[Event]:
         last = found.last_seq if upto is None else upto
         if after >= last:
             return []
-        query = where(found.reference.collection(EVENTS), ("seq", ">", after), ("seq", "<=", last)).order_by("seq")
+        query = where(
+            found.reference.collection(Collections.EVENTS), ("seq", ">", after), ("seq", "<=", last)
+        ).order_by("seq")
         return [_event(one.to_dict()) for one in await self._database.fetch(query)]
 
     def _merge_scopes(self, transaction: Any, key: SessionKey, deltas: Iterable[ScopedDelta]) -> None:
@@ -324,11 +332,11 @@ class _Queries(RemoteQueries):
     async def _delete(self, reference: Any) -> None:
         """Hides the session before its first event is deleted."""
         await self._database.merge(reference, {"deleting": True})
-        await self._database.delete_all(reference.collection(EVENTS))
+        await self._database.delete_all(reference.collection(Collections.EVENTS))
         await self._database.delete(reference)
 
     def _sessions(self, user_id: str) -> Any:
-        return self._database.client.collection(self._root, document_id(user_id), SESSIONS)
+        return self._database.client.collection(self._root, document_id(user_id), Collections.SESSIONS)
 
     def _references(self, key: SessionKey) -> list[Any]:
         """Returns the documents that may hold the session: the one of its id, or another one if that is another
@@ -338,7 +346,9 @@ class _Queries(RemoteQueries):
 
     def _scopes(self, key: SessionKey) -> tuple[Any, Any]:
         client, app = self._database.client, document_id(key.app_name)
-        return client.document(APP_STATE, app), client.document(USER_STATE, app, "users", document_id(key.user_id))
+        return client.document(Collections.APP_STATE, app), client.document(
+            Collections.USER_STATE, app, "users", document_id(key.user_id)
+        )
 
 
 def _add_events(
@@ -357,14 +367,16 @@ def _add_events(
         if seq is None:
             last_seq += 1
             seq = seqs[one.event.id] = last_seq
-            transaction.create(reference.collection(EVENTS).document(f"{seq:010}"), _event_fields(key, seq, one))
+            transaction.create(
+                reference.collection(Collections.EVENTS).document(f"{seq:010}"), _event_fields(key, seq, one)
+            )
         stored.append((seq, is_new))
     return stored
 
 
 def _times(updated: float) -> dict[str, Any]:
     text = to_iso(updated)
-    return {"updated": updated, "updateTime": text, "numbered": text}
+    return {"updated": updated, Keys.UPDATE_TIME: text, "numbered": text}
 
 
 def _scope(snapshot: Any) -> ScopeState:
@@ -374,13 +386,13 @@ def _scope(snapshot: Any) -> ScopeState:
 
 def _session(key: SessionKey, found: _Found) -> CachedSession:
     fields = found.fields
-    is_numbered = fields.get("numbered") == fields["updateTime"]
+    is_numbered = fields.get("numbered") == fields[Keys.UPDATE_TIME]
     return CachedSession(
         key,
         app=found.app,
         user=found.user,
-        state=to_frozen(from_fields(fields.get("state") or {})),
-        update_time=fields["updated"] if is_numbered else from_iso(fields["updateTime"]),
+        state=to_frozen(from_fields(fields.get(Keys.STATE) or {})),
+        update_time=fields["updated"] if is_numbered else from_iso(fields[Keys.UPDATE_TIME]),
         number=found.number,
     )
 
@@ -390,11 +402,11 @@ def _event_fields(key: SessionKey, seq: int, prepared: PreparedEvent) -> dict[st
     if len(json) > _MAX_EVENT_BYTES:
         raise TooLarge("An event in Firestore", limit_bytes=_MAX_EVENT_BYTES)
     fields: dict[str, Any] = {
-        "author": key.user_id if event.author == "user" else event.author,
-        "timestamp": to_iso(event.timestamp),
-        "appName": key.app_name,
-        "userId": key.user_id,
-        "id": event.id,
+        Keys.AUTHOR: key.user_id if event.author == "user" else event.author,
+        Keys.TIMESTAMP: to_iso(event.timestamp),
+        Keys.APP_NAME: key.app_name,
+        Keys.USER_ID: key.user_id,
+        Keys.ID: event.id,
         "seq": seq,
         "event": json.decode(),
     }
@@ -420,8 +432,8 @@ def _thin(part: JsonObject) -> dict[str, Any]:
 def _event(fields: Mapping[str, Any]) -> Event:
     if "event" in fields:
         return _decode_event(fields["event"].encode())
-    author = "user" if fields.get("author") == fields.get("userId") else fields.get("author")
+    author = "user" if fields.get(Keys.AUTHOR) == fields.get(Keys.USER_ID) else fields.get(Keys.AUTHOR)
     content = from_fields(fields.get("content") or {})
-    plain = {"id": fields["id"], "author": author, "timestamp": from_iso(fields["timestamp"])}
+    plain = {"id": fields[Keys.ID], "author": author, "timestamp": from_iso(fields[Keys.TIMESTAMP])}
     role = {"role": "user" if author == "user" else "model"}
     return wire.from_plain(plain | ({"content": role | content} if content else {}), Event)

@@ -129,7 +129,7 @@ class BaseSessionService(ABC):
     ) -> ListEventsResponse:
         """The events after sequence number `after`. Raises SessionNotFound."""
         check_limit(limit)
-        session = await self._require(SessionKey(app_name, user_id, session_id))
+        session = await self._existing(SessionKey(app_name, user_id, session_id))
         first = max(after, 0)
         end = None if limit is None else first + limit
         return ListEventsResponse(events=session.events[first:end], last_seq=len(session.events))
@@ -140,7 +140,7 @@ class BaseSessionService(ABC):
 
     async def seq_of_event(self, *, app_name: str, user_id: str, session_id: str, event_id: str) -> int:
         """The sequence number of an event in a session's log. Raises SessionNotFound, NotFound."""
-        session = await self._require(SessionKey(app_name, user_id, session_id))
+        session = await self._existing(SessionKey(app_name, user_id, session_id))
         for seq, event in enumerate(session.events, 1):
             if event.id == event_id:
                 return seq
@@ -211,7 +211,7 @@ class BaseSessionService(ABC):
     async def flush(self) -> None:
         """Returns when all that was appended is stored; nothing to wait for where `append` returns only then."""
 
-    async def _require(self, key: SessionKey) -> Session:
+    async def _existing(self, key: SessionKey) -> Session:
         session = await self.get_session(**key._asdict())
         if session is None:
             raise SessionNotFound(*key)

@@ -216,7 +216,7 @@ export type EvalCaseResult = {
   readonly evalId: string;
   /** 1 passed, 2 failed, 3 not evaluated. */
   readonly finalEvalStatus: EvalStatus;
-  /** Empty, for older clients. */
+  /** Empty in stored results. */
   readonly evalMetricResults?: readonly JsonValue[];
   /** Of the whole case. */
   readonly overallEvalMetricResults?: readonly EvalMetricResult[];
@@ -957,7 +957,35 @@ export type RunEvalRequest = {
 
 export type RunEvalResponse = {
   /** One for each case. */
-  readonly runEvalResults: readonly EvalCaseResult[];
+  readonly runEvalResults: readonly RunEvalResult[];
+};
+
+/** The result of a case as it is answered to the request that ran it. */
+export type RunEvalResult = {
+  /** The set's id, for older clients. */
+  readonly evalSetFile?: string;
+  /** The set. */
+  readonly evalSetId: string;
+  /** The case. */
+  readonly evalId: string;
+  /** 1 passed, 2 failed, 3 not evaluated. */
+  readonly finalEvalStatus: EvalStatus;
+  /** Of the whole case. */
+  readonly evalMetricResults?: readonly EvalMetricResult[];
+  /** Of the whole case. */
+  readonly overallEvalMetricResults?: readonly EvalMetricResult[];
+  /** Of each turn. */
+  readonly evalMetricResultPerInvocation?: readonly EvalMetricResultPerInvocation[];
+  /** Of the session. */
+  readonly userId: string;
+  /** The session in which the case was run. */
+  readonly sessionId: string;
+  /** That session at its end; in stored results only. */
+  readonly sessionDetails?: Session;
+  /** Why the case could not be run. */
+  readonly error?: string;
+  /** The evaluated app. */
+  readonly appName: string;
 };
 
 export type RunStatus = "cancelled" | "failed" | "queued" | "running" | "succeeded" | "waiting";

@@ -249,6 +249,7 @@ class _Exchange:
             ctx,
             stateless_history=agent._sends_all,
             forward_session=self._config.forward_session_id_as_context_id,
+            mode=self._config.aggregation_mode,
         )
         context_id, parts = sent.context_id, list[Any]()
         if agent._build is not None:

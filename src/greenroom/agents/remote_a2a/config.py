@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from greenroom.a2a.part_metadata import AggregationMode
 from greenroom.a2a.parts import from_a2a_part
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
@@ -54,7 +55,12 @@ class CardRequestInterceptor(Declarative):
 
 class A2aRemoteAgentConfig(Declarative):
     """forward_session_id_as_context_id: the context id of a new conversation: none (the remote server makes one), the
-    session's id (True), or a SHA-256 of app, user and session ("namespaced")."""
+    session's id (True), or a SHA-256 of app, user and session ("namespaced").
+
+    aggregation_mode: how the new events of the session become the parts of a message. By default texts of other agents
+    are quoted with their names, calls are left out, and responses become text; with a mode, the parts are those of the
+    events, as the mode says.
+    """
 
     a2a_message_converter: EventConverter | None = None
     a2a_task_converter: EventConverter | None = None
@@ -64,3 +70,4 @@ class A2aRemoteAgentConfig(Declarative):
     request_interceptors: Sequence[RequestInterceptor] = ()
     card_request_interceptors: Sequence[CardRequestInterceptor] = ()
     forward_session_id_as_context_id: bool | Literal["namespaced"] = False
+    aggregation_mode: AggregationMode | None = None

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 from a2a.types import TaskState
 
+from greenroom.a2a.part_metadata import AggregationMode
 from greenroom.agents.remote_a2a.task import PAUSED
 from greenroom.agents.turn.prompt import prompt_contents
 from greenroom.invocation.context import InvocationContext
@@ -26,6 +27,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.calls import events_of_run, is_within, ledger_of
 from greenroom.records.content import QUOTED_IS_DATA, FunctionResponse, Part
 from greenroom.records.event import Event
+from greenroom.records.human_requests import REQUESTS
 from greenroom.records.rewind import rewound_indexes
 
 TASK_ID, CONTEXT_ID, REQUEST, RESPONSE = "a2a:task_id", "a2a:context_id", "a2a:request", "a2a:response"
@@ -81,8 +83,14 @@ def state_in(metadata: Mapping[str, Any]) -> int:
 
 
 def outgoing(
-    agent: str, ctx: InvocationContext, *, stateless_history: bool, forward_session: ForwardSession
+    agent: str,
+    ctx: InvocationContext,
+    *,
+    stateless_history: bool,
+    forward_session: ForwardSession,
+    mode: AggregationMode | None,
 ) -> Outgoing:
+    """mode: see `A2aRemoteAgentConfig`."""
     answer = _answer(agent, ctx)
     if answer is not None:
         return answer
@@ -103,6 +111,16 @@ def outgoing(
         shown = [events[index] for index in range(begins_at, len(events)) if index not in rewound]
     else:
         shown = events
+    parts = _quoted_parts(agent, ctx, shown) if mode is None else _parts_in_mode(ctx, shown, mode)
+    task_id = str((last or {}).get(TASK_ID) or "") if last is not None and state_in(last) in PAUSED else ""
+    return Outgoing(
+        parts, context_id or _new_context_id(ctx, forward_session), task_id, _message_id(agent, ctx, begins_at)
+    )
+
+
+def _quoted_parts(agent: str, ctx: InvocationContext, shown: Sequence[Event]) -> list[tuple[Part, bool]]:
+    """Texts of other agents are quoted with their names, calls are left out, and responses become text."""
+    scope = ctx.isolation_scope
     contents = prompt_contents(
         shown,
         agent=agent,
@@ -121,10 +139,23 @@ def outgoing(
                 parts.append((Part(text=f"Tool {part.function_response.name} returned: {response}"), is_users))
             elif part.function_call is None and not part.thought:
                 parts.append((part, is_users))
-    task_id = str((last or {}).get(TASK_ID) or "") if last is not None and state_in(last) in PAUSED else ""
-    return Outgoing(
-        parts, context_id or _new_context_id(ctx, forward_session), task_id, _message_id(agent, ctx, begins_at)
-    )
+    return parts
+
+
+def _parts_in_mode(ctx: InvocationContext, shown: Sequence[Event], mode: AggregationMode) -> list[tuple[Part, bool]]:
+    """The parts of the events themselves, without the framework's requests to people and the answers to them."""
+    parts: list[tuple[Part, bool]] = []
+    for event in shown:
+        if event.isolation_scope != ctx.isolation_scope or not is_within(ctx.branch, event.branch):
+            continue
+        for part in (event.content.parts if event.content is not None else None) or ():
+            called = part.function_call or part.function_response
+            if called is not None and called.name in REQUESTS:
+                continue
+            converted = mode.apply(part)
+            if converted is not None:
+                parts.append((converted, event.author == "user"))
+    return parts
 
 
 def _answer(agent: str, ctx: InvocationContext) -> Outgoing | None:

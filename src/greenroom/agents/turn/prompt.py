@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Literal
 
 from greenroom.records import wire
 from greenroom.records.calls import INTERRUPTED, PENDING
@@ -178,7 +177,7 @@ def prompt_contents(
     *,
     agent: str,
     branch: str | None,
-    include: Literal["default", "none"],
+    include: str,
     thoughts: bool = False,
     scope: str | None = None,
     request: Content | None = None,

@@ -18,7 +18,7 @@ import msgspec
 
 from greenroom.errors import InvalidRequest, MissingExtra
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content
+from greenroom.records.content import Content, Part
 from greenroom.records.declarative import Declarative
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus, StreamingMode
@@ -34,6 +34,7 @@ except ImportError as error:
     raise MissingExtra("a2a", "a2a-sdk") from error
 
 from greenroom.a2a.metadata import with_integers, without_internal
+from greenroom.a2a.part_metadata import AggregationMode
 from greenroom.a2a.parts import from_a2a_part, to_a2a_part
 from greenroom.gates.a2a.handler import METADATA, NO_ANSWER, REQUEST, answers_of, header_of, with_words
 from greenroom.gates.a2a.task_events import TaskEvent, TaskEvents, to_message, to_task
@@ -101,7 +102,9 @@ def _converted(parts: Iterable[Any], convert: PartConverter) -> list[Any]:
 class A2aAgentExecutorConfig(Declarative):
     """a2a_part_converter, gen_ai_part_converter: in place of the built-in conversion of incoming and outgoing parts.
     request_converter: makes the run's request. adk_event_converter: called with an event, a map that it may use during
-    the execution, the ids of task and context, and the converter of parts; returns the updates to send."""
+    the execution, the ids of task and context, and the converter of parts; returns the updates to send.
+    aggregation_mode: of the agent's parts: EXTERNAL_HANDOFF leaves out calls and makes responses text, for clients that
+    don't know the agent's tools; calls whose responses are awaited are sent in any case."""
 
     a2a_part_converter: PartConverter = from_a2a_part
     gen_ai_part_converter: PartConverter = to_a2a_part
@@ -110,6 +113,7 @@ class A2aAgentExecutorConfig(Declarative):
     )
     adk_event_converter: Callable[[Event, dict[str, str], str, str, PartConverter], Sequence[TaskEvent]] | None = None
     execute_interceptors: list[ExecuteInterceptor] | None = None
+    aggregation_mode: AggregationMode = AggregationMode.AS_IS
 
 
 class A2aAgentExecutor(AgentExecutor):
@@ -165,15 +169,14 @@ class _Execution:
         self._message = self._request.new_message or Content(role="user", parts=[])
         self._key = SessionKey(runner.app_name, self._request.user_id, self._request.session_id)
         self._run = _run_of(context, RunStatus.RUNNING, runner.app_name, self._request.user_id)
-        convert = config.gen_ai_part_converter
-        self._events = TaskEvents(
-            self._run,
-            keeps_artifacts=False,
-            to_parts=lambda parts: [MessageToDict(part) for part in _converted(parts, convert)],
-        )
+        self._events = TaskEvents(self._run, keeps_artifacts=False, to_parts=self._to_parts)
         self._interceptors = config.execute_interceptors or ()
         self._seen: dict[str, str] = {}
         self._for_hooks = ExecutorContext(*self._key, runner=runner, request=context)
+
+    def _to_parts(self, parts: Iterable[Part]) -> list[JsonObject]:
+        sent = [made for part in parts if (made := self._config.aggregation_mode.apply(part)) is not None]
+        return [MessageToDict(part) for part in _converted(sent, self._config.gen_ai_part_converter)]
 
     async def execute(self) -> None:
         task, message = self._context.current_task, self._context.message

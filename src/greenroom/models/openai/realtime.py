@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from greenroom.errors import ModelError
+from greenroom.errors import ModelError, ModelErrorCategory
 from greenroom.models.conversion import (
     base64_bytes,
     base64_of,
@@ -30,7 +30,7 @@ from greenroom.models.conversion import (
 )
 from greenroom.models.live import LiveConnection, heard, spoken
 from greenroom.models.model import RealtimeInput
-from greenroom.models.model_errors import ModelErrorCategory, category_of_type, new_model_error
+from greenroom.models.model_errors import category_of_type, new_model_error
 from greenroom.models.openai.realtime_session import PCM, RATE, Resampler, rate_of, session_settings
 from greenroom.records.answer_metadata import FinishReason, GenerateContentResponseUsageMetadata, ModalityTokenCount
 from greenroom.records.base import JsonObject

@@ -22,6 +22,7 @@ from greenroom.evaluation.records import (
     EvalSet,
     EvalSetResult,
     MetricInfo,
+    RunEvalResult,
 )
 from greenroom.event_streams.stream import RunEnded
 from greenroom.records import wire
@@ -83,7 +84,7 @@ class RunEvalRequest(Record, kw_only=True):
 class RunEvalResponse(Record, kw_only=True, omit_defaults=False):
     """run_eval_results: one for each case."""
 
-    run_eval_results: list[EvalCaseResult]
+    run_eval_results: list[RunEvalResult]
 
 
 class ListMetricsInfoResponse(Record, kw_only=True, omit_defaults=False):
@@ -269,7 +270,7 @@ def _runs(
     return run
 
 
-async def _results(context: RequestContext, evaluation: Evaluation) -> list[EvalCaseResult]:
+async def _results(context: RequestContext, evaluation: Evaluation) -> list[RunEvalResult]:
     return await _while_connected(context, _collect(context, evaluation)) or []
 
 
@@ -286,18 +287,18 @@ async def _while_connected(context: RequestContext, work: Coroutine[Any, Any, T]
         await asyncio.gather(working, leaving, return_exceptions=True)
 
 
-async def _collect(context: RequestContext, evaluation: Evaluation) -> list[EvalCaseResult]:
+async def _collect(context: RequestContext, evaluation: Evaluation) -> list[RunEvalResult]:
     async for _ in evaluation.results():
         pass
     summary = evaluation.summary()
     await _save(context, summary)
-    return [without_session(one) for one in summary.eval_case_results]
+    return [_run_result(context, one) for one in summary.eval_case_results]
 
 
 async def _progress(context: RequestContext, evaluation: Evaluation) -> AsyncGenerator[bytes]:
     async for result in evaluation.results():
         progress = {"finished": len(evaluation.finished), "total": evaluation.total}
-        yield b"data: %b\n\n" % wire.encode({**progress, "result": without_session(result)})
+        yield b"data: %b\n\n" % wire.encode({**progress, "result": _run_result(context, result)})
     summary = evaluation.summary()
     is_stored = await _save(context, summary)
     end = {"evalResultId": summary.eval_set_result_id if is_stored else None}
@@ -311,8 +312,11 @@ async def _save(context: RequestContext, result: EvalSetResult) -> bool:
     )
 
 
-def without_session(result: EvalCaseResult) -> EvalCaseResult:
-    return msgspec.structs.replace(result, session_details=None)
+def _run_result(context: RequestContext, result: EvalCaseResult) -> RunEvalResult:
+    """The result of a case as the request is answered: without its session, which is stored only."""
+    given = {name: getattr(result, name) for name in result.__struct_fields__}
+    given |= {"session_details": None, "eval_metric_results": result.overall_eval_metric_results}
+    return RunEvalResult(app_name=context.path["app_name"], **given)
 
 
 async def list_tests(context: RequestContext) -> AnyReply:

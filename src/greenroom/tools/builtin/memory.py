@@ -9,7 +9,7 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
-from greenroom.records.listings import MemoryEntry
+from greenroom.records.listings import LoadMemoryResponse, MemoryEntry
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
@@ -21,7 +21,8 @@ async def _load_memory(query: str, tool_context: ToolContext) -> JsonObject:
     Args:
         query: Words that the wanted memories contain.
     """
-    return wire.to_plain(await tool_context.search_memory(query))
+    found = await tool_context.search_memory(query)
+    return wire.to_plain(LoadMemoryResponse(memories=found.memories))
 
 
 class LoadMemoryTool(FunctionTool):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from greenroom.errors import ModelError
+from greenroom.errors import MessageConversionError, ModelError
 from greenroom.records.content import (
     Part,
 )
@@ -75,6 +75,7 @@ async def test_broken_streams(provider: ModelProvider, how: Misbehavior, categor
     assert all(response.partial for response in shown)
     assert _texts(shown) == "Half"
     assert (caught.value.category, caught.value.retryable) == (category, True)
+    assert isinstance(caught.value, MessageConversionError) is (how == "sends no JSON")
 
 
 async def test_a_cut_answer(provider: ModelProvider) -> None:
