@@ -71,7 +71,7 @@ async def test_a_task_talks_with_the_user_in_one_run_until_it_has_finished() -> 
     assert events[2].get_function_responses()[0] == FunctionResponse(id="c-1", name="booker", response={"result": "4"})
     assert _texts(await walk.go("thanks")) == ["Bye."]
     assert walk.invocation_id != run_id
-    assert shown(model.requests[2]) == ["user: a table", "model: How many?", "user: four"]
+    assert shown(model.requests[2]) == ['user: {"request": "a table"}', "model: How many?", "user: four"]
     assert shown(model.requests[3]) == [
         "user: Book",
         "model: booker(request='a table')",
@@ -239,7 +239,7 @@ async def test_a_single_turn_delegate_sees_its_request_alone_and_answers_its_par
     assert events[6].node_path == "desk@1/clerk@2"
     assert events[4].get_function_responses()[0].response == {"result": "first"}
     assert shown(model.requests[2]) == ["user: one", "model: look(key='k')", "user: look -> {'result': 'found'}"]
-    assert model.requests[2].config.system_instruction == "Look."
+    assert str(model.requests[2].config.system_instruction).startswith("Look.")
     assert [line for line in shown(model.requests[5]) if "first" in line] == ["user: clerk -> {'result': 'first'}"]
     assert (await walk.go("more"))[0].author == "desk"
 
@@ -261,13 +261,13 @@ async def test_a_single_turn_delegates_output_has_its_schema_and_its_error_is_a_
     assert _texts(events)[-1] == "Done."
 
 
-def test_delegates_are_called_and_not_transferred_to() -> None:
+def test_delegates_are_called_and_may_transfer_but_not_be_transferred_to() -> None:
     """1.8.1, 1.8.2, 1.8.3."""
     agents = [LlmAgent(name=str(mode), model="local/x", mode=mode) for mode in ("task", "single_turn", "chat")]
     root = LlmAgent(name="root", model="local/x", sub_agents=agents)
     assert [target.name for target in transfer_targets(root)] == ["chat"]
     assert [target.name for target in transfer_targets(agents[2])] == ["root"]
-    assert transfer_targets(agents[0]) == []
+    assert [target.name for target in transfer_targets(agents[0])] == ["root", "chat"]
 
 
 async def test_a_task_in_an_agent_tool_waits_for_the_user() -> None:

@@ -70,6 +70,24 @@ async def test_a_langchain_tool_without_a_schema_takes_one_text() -> None:
     assert (await call_once(shout, "shout", {argument: "hi"})).response == {"result": "HI"}
 
 
+async def test_a_langchain_tool_of_a_coroutine_function_is_awaited() -> None:
+    """Also where it was passed as the plain function, which LangChain calls in a thread."""
+    from langchain_core.tools import StructuredTool, Tool
+
+    async def double(number: int) -> int:
+        """Doubles."""
+        return number * 2
+
+    async def shout(text: str) -> str:
+        return text.upper()
+
+    for tool in (StructuredTool.from_function(double), StructuredTool.from_function(coroutine=double)):
+        assert (await call_once(LangchainTool(tool), "double", {"number": 2})).response == {"result": 4}
+    single = LangchainTool(Tool(name="shout", func=shout, description="Shouts."))
+    (argument,) = (await declaration(single)).json_schema()["required"]
+    assert (await call_once(single, "shout", {argument: "hi"})).response == {"result": "HI"}
+
+
 async def test_an_object_with_a_run_method_is_a_tool_too() -> None:
     class Clock:
         def run(self, zone: str) -> str:

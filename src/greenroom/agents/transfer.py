@@ -30,8 +30,6 @@ _WHEN_TO_RETURN = (
 def transfer_targets(agent: BaseLlmAgent) -> list[BaseAgent]:
     targets = [child for child in agent.sub_agents if not child.is_delegate]
     parent = agent.parent_agent
-    if agent.is_delegate:
-        return targets
     if parent is not None and parent.takes_transfers:
         if not agent.disallow_transfer_to_parent:
             targets.append(parent)

@@ -77,6 +77,8 @@ class LangchainTool(_ThirdPartyTool):
             result = await self._method.run_async(args=args, tool_context=tool_context)
         else:
             result = await self.tool.ainvoke(args)
+            if inspect.isawaitable(result):  # the tool was made of a coroutine function, passed as a plain one
+                result = await result
         if getattr(self.tool, "return_direct", False) and not _is_error(result):
             tool_context.actions.skip_summarization = True
         return result

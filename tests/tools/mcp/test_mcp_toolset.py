@@ -14,7 +14,12 @@ from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.auth import AuthCredential, AuthCredentialTypes, AuthScheme, HttpAuth, HttpCredentials
 from greenroom.server.application import create_app
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.mcp.toolset import McpToolset, StdioServerParameters, StreamableHTTPConnectionParams
+from greenroom.tools.mcp.toolset import (
+    McpToolset,
+    StdioConnectionParams,
+    StdioServerParameters,
+    StreamableHTTPConnectionParams,
+)
 from greenroom.tools.tool import BaseTool
 from tests.agents.human_input.approvals import decide, request_ids
 from tests.agents.talk import Talk, call, shown
@@ -48,6 +53,15 @@ async def test_a_run_calls_the_servers_tools(make: MakeToolset) -> None:
         "isError": False,
         "structuredContent": {"result": "bought Emma"},
     }
+
+
+async def test_the_command_may_be_a_dict(log: Log) -> None:
+    command: Any = {"command": sys.executable, "args": [str(HERE)], "env": {"BOOKSHOP_LOG": str(log.path)}}
+    toolset = McpToolset(connection_params=StdioConnectionParams(server_params=command))
+    try:
+        assert text_of(await result_of(toolset, "buy", title="Emma")) == "bought Emma"
+    finally:
+        await toolset.close()
 
 
 async def test_content_of_every_kind_comes_without_its_bytes(make: MakeToolset) -> None:

@@ -305,13 +305,13 @@ RESOURCE_ARGS = {"skill_name": "brewing", "file_path": "references/none.md"}
         ("run_skill_script", {"skill_name": "none", "file_path": "scripts/run.py"}, "SKILL_NOT_FOUND"),
         ("run_skill_script", {"skill_name": "brewing", "file_path": "scripts/none.py"}, "SCRIPT_NOT_FOUND"),
         ("run_skill_script", {"skill_name": "brewing", "file_path": "assets/logo.png"}, "UNSUPPORTED_SCRIPT_TYPE"),
-        ("run_skill_script", {"skill_name": "brewing", "file_path": "run.py"}, "NO_CODE_EXECUTOR"),
         ("run_skill_script", {"skill_name": "brewing", "file_path": "run.py", "args": 3}, "INVALID_ARGUMENTS"),
         ("unload_skill", {"skill_name": "brewing"}, "SKILL_NOT_FOUND"),
     ],
 )
 async def test_mistakes_are_reported_with_a_code(name: str, args: Json, code: str) -> None:
-    answer = await ask(SkillToolset([skill()], offers_unload=True), name, args)
+    toolset = SkillToolset([skill()], offers_unload=True, code_executor=UnsafeLocalCodeExecutor())
+    answer = await ask(toolset, name, args)
     assert answer["error_code"] == code
     assert answer["error"]
 
@@ -321,7 +321,7 @@ async def test_mistakes_are_reported_with_a_code(name: str, args: Json, code: st
     [("load_skill_resource", "RESOURCE_NOT_FOUND_FATAL"), ("run_skill_script", "SCRIPT_NOT_FOUND_FATAL")],
 )
 async def test_the_second_miss_of_a_run_is_fatal(name: str, code: str) -> None:
-    toolset = SkillToolset([skill()])
+    toolset = SkillToolset([skill()], code_executor=UnsafeLocalCodeExecutor())
     first, second = ("load_skill_resource", RESOURCE_ARGS), (name, {**RESOURCE_ARGS, "file_path": "scripts/none.py"})
     made = await calls_in_a_run(toolset, first, second)
     assert [answer["error_code"] for answer in made.responses] == ["RESOURCE_NOT_FOUND", code]
@@ -660,6 +660,27 @@ async def test_without_a_store_nothing_is_saved(tmp_path: Path, tool_context: To
     args = {"skill_name": "brewing", "file_path": "run.sh"}
     answer = cast("Json", await tool.run_async(args=args, tool_context=tool_context))
     assert [skipped["name"] for skipped in answer["skipped_artifacts"]] == ["a.txt"]
+
+
+async def test_scripts_are_offered_where_something_runs_them() -> None:
+    """As in ADK, the agent's own code executor counts."""
+    call_it = call("run_skill_script", skill_name="brewing", file_path="run.py")
+    offered: list[bool] = []
+    answers: list[Any] = []
+    for executor in (None, UnsafeLocalCodeExecutor()):
+        model = ScriptedModel([call_it, "Done."])
+        agent = LlmAgent(name="agent", model=model, tools=[SkillToolset([skill()])], code_executor=executor)
+        events = await Talk(agent).say("go")
+        text = str(model.requests[0].config.system_instruction)
+        declared = {
+            one.name for tool in model.requests[0].config.tools or () for one in tool.function_declarations or ()
+        }
+        assert ("`run_skill_script`" in text) is ("run_skill_script" in declared)
+        offered.append("run_skill_script" in declared)
+        answers += [one.response for event in events for one in event.get_function_responses()]
+    assert offered == [False, True]
+    assert "error" in answers[0]
+    assert answers[1]["stdout"] == "1\n"
 
 
 async def test_only_scripts_are_not_called_again_after_a_crash() -> None:

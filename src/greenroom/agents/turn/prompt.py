@@ -86,7 +86,7 @@ class _Prompt:
     def _add_summary(self, event: Event) -> None:
         """A summary is shown as the agent's own words: as another agent's, it would be quoted."""
         content = event.actions.compaction.compacted_content if event.actions.compaction is not None else None
-        if content is not None and content.parts and _is_visible(event, content, self.branch, self.scope):
+        if content is not None and content.parts and _is_visible(event, content, event.author, self.branch, self.scope):
             self._begin_content()
             self.contents.append(Content(role="model", parts=content.parts))
 
@@ -106,7 +106,7 @@ class _Prompt:
             return
         if self.node_path is not None and _is_of_other_node(event.node_path, self.node_path):
             return
-        if content is None or not content.parts or not _is_visible(event, content, self.branch, self.scope):
+        if content is None or not content.parts or not _is_visible(event, content, self.agent, self.branch, self.scope):
             return
         responses = event.get_function_responses()
         if responses and event.author in ("user", self.agent):
@@ -220,7 +220,7 @@ def _start_of_this_turn(events: Sequence[Event], agent: str, branch: str | None,
     answered: set[str] = set()
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
-        if event.content is None or not _is_visible(event, event.content, branch, scope):
+        if event.content is None or not _is_visible(event, event.content, agent, branch, scope):
             continue
         if event.author == agent:
             answered.difference_update(call.id or "" for call in event.get_function_calls())
@@ -234,7 +234,10 @@ def _start_of_this_turn(events: Sequence[Event], agent: str, branch: str | None,
     return 0
 
 
-def _is_visible(event: Event, content: Content, branch: str | None, scope: str | None) -> bool:
+def _is_visible(event: Event, content: Content, agent: str, branch: str | None, scope: str | None) -> bool:
+    """Whether an agent sees an event. Of others, content without a role is not shown. Source: ADK."""
+    if not content.role and event.author not in ("user", agent):
+        return False
     if event.isolation_scope != scope and not (event.author == "user" and event.get_function_responses()):
         return False
     if event.branch and branch and event.branch != branch and not branch.startswith(event.branch + "."):

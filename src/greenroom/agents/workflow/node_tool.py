@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.events import ToolCallPending
@@ -99,7 +99,8 @@ class NodeTool(BaseTool):
 class DelegateTool(NodeTool):
     """A sub-agent in mode `task` or `single_turn`, as a tool of its parent. Its output is the result, its error a text.
 
-    A task's events have the call's id as their isolation scope, and its call is open until it has finished.
+    A task's events have the call's id as their isolation scope, and its call is open until it has finished. It is shown
+    the arguments as they are, and an output that is no object is the response's `output`. Source: ADK.
     """
 
     def __init__(self, agent: BaseAgent) -> None:
@@ -113,10 +114,15 @@ class DelegateTool(NodeTool):
             given = given if self._type is None else self._type.to_json(self._type.convert(given))
         except InvalidValue as error:
             return f"{self.name} was not asked, because of these arguments: {error}. Correct them."
-        run_id = f"{self.name}@{call_id if self._node.is_task else self._number(ctx, call_id)}"
-        scope = call_id if self._node.is_task else None
+
+        is_task = self._node.is_task
+        if is_task and self._is_wrapped:
+            given = {_REQUEST: given}
+        run_id = f"{self.name}@{call_id if is_task else self._number(ctx, call_id)}"
+        scope = call_id if is_task else None
         try:
-            return await self._run(given, tool_context, run_id=run_id, isolation_scope=scope)
+            output: JsonValue = await self._run(given, tool_context, run_id=run_id, isolation_scope=scope)
+            return _in_object(output) if is_task else output
         except (ToolCallPending, AgentConfigError):
             raise
         except Exception as error:  # an agent may raise anything, and the caller's model decides what follows
@@ -129,6 +135,10 @@ class DelegateTool(NodeTool):
             if (events[index].author, events[index].branch) == (ctx.agent.name, ctx.branch):
                 ids += [call.id for call in events[index].get_function_calls() if call.name == self.name]
         return len(ids) - ids[::-1].index(call_id) if call_id in ids else len(ids) + 1
+
+
+def _in_object(output: JsonValue) -> JsonObject:
+    return cast("JsonObject", output) if isinstance(output, dict) else {"output": output}
 
 
 def _engine(ctx: InvocationContext, call_id: str | None) -> Engine:

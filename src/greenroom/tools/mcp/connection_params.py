@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from greenroom.errors import AgentConfigError
 
@@ -64,12 +64,19 @@ def _start_seconds() -> float:
 
 @dataclass
 class StdioConnectionParams:
+    """server_params: also as a dict."""
+
     server_params: ServerCommand
     timeout: float = field(default_factory=_start_seconds)
     """Seconds for starting the process and initializing the session.
 
     ADK's default of 5 is too short for package runners such as `npx`, which download a server at its first start.
     """
+
+    def __post_init__(self) -> None:
+        given: object = self.server_params
+        if isinstance(given, Mapping):
+            self.server_params = StdioServerParameters(**cast("Mapping[str, Any]", given))
 
 
 @dataclass

@@ -49,8 +49,7 @@ _STATE_KEY = "_adk_activated_skill_"
 DEFAULT_SKILL_SYSTEM_INSTRUCTION = (
     "You have skills: folders of instructions (SKILL.md), references, assets and scripts for special tasks. When one "
     "fits what the user wants, call `load_skill` with its name before anything else, and follow its instructions step "
-    "by step. Read files that they mention with `load_skill_resource`, and run scripts that they mention with "
-    "`run_skill_script`; no other tool reaches a skill's files."
+    "by step. Read files that they mention with `load_skill_resource`; no other tool reads a skill's files."
 )
 _LISTED_BY_CALL = "Call `list_skills` to see which there are."
 _BINARY = "This file is not text; it follows, for this once."
@@ -146,7 +145,8 @@ class SkillToolset(BaseToolset):
     lifecycle: loaded skills are kept for the session, at most five of them, or for one run. additional_tools: tools
     that are available while a skill is loaded that names them under `adk_additional_tools`. Scripts are run by the
     script_runner, by the code_executor, which may save what they write as artifacts (save_output_artifacts), or in the
-    environment, with their files below skills_folder; without one of them they can only be read.
+    environment, with their files below skills_folder, or by the agent's code executor; without one of them they can
+    only be read, and `run_skill_script` is not declared.
     script_timeout, discovery_mode and lifecycle_config are ADK's names; they count before the others.
     Raises AgentConfigError for two skills of one name.
     """
@@ -193,6 +193,7 @@ class SkillToolset(BaseToolset):
             lifecycle, offers_unload = lifecycle_config.default_mode.value, offers_unload or lifecycle_config.enabled
         self._environment = environment
         self._script_runner = script_runner
+        self._saves_output = save_output_artifacts
         self._script_timeout_seconds = script_timeout or script_timeout_seconds
         self._registry = registry
         self._from_registry: dict[str, Skill] = {}
@@ -205,8 +206,12 @@ class SkillToolset(BaseToolset):
         self._tools: list[BaseTool] = [
             SkillTool(self.load_skill, prepare=self._add_instruction),
             SkillTool(self.load_skill_resource, prepare=self._add_binary_files),
-            SkillTool(self.run_skill_script, on_interrupt="report"),  # a script may have effects
         ]
+        self._script_tool = SkillTool(
+            self.run_skill_script,
+            on_interrupt="report",  # a script may have effects
+            prepare=self._add_script_instruction,
+        )
         if discovery == "LAZY":
             self._tools.insert(0, SkillTool(self.list_skills))
         if registry is not None:
@@ -220,6 +225,8 @@ class SkillToolset(BaseToolset):
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         tools = [*self._tools, *await self._tools_of_active(readonly_context)]
+        if readonly_context is None or self._runner_for(readonly_context.invocation_context.agent) is not None:
+            tools.append(self._script_tool)
         return [tool for tool in tools if self.is_selected(tool, readonly_context)]
 
     async def close(self) -> None:
@@ -298,7 +305,7 @@ class SkillToolset(BaseToolset):
             _fail("UNSUPPORTED_SCRIPT_TYPE", f"{path} can't be run; only .py, .sh and .bash can")
         except ValueError as fault:
             _fail("INVALID_ARGUMENTS", str(fault))
-        runner, seconds = self._script_runner, self._script_timeout_seconds
+        runner, seconds = self._runner_for(tool_context.invocation_context.agent), self._script_timeout_seconds
         if runner is None:
             _fail("NO_CODE_EXECUTOR", "nothing is set up here that could run scripts")
         try:
@@ -308,6 +315,16 @@ class SkillToolset(BaseToolset):
         except Exception as fault:  # a script runner may fail in any way
             _fail("EXECUTION_ERROR", f"{path} could not be run: {str(fault)[:200]}")
         return {"skill_name": skill.name, "file_path": path, **output}
+
+    def _runner_for(self, agent: object) -> ScriptRunner | None:
+        """Runs the scripts that this agent calls: with the agent's code executor, if the toolset has nothing."""
+        if self._script_runner is not None:
+            return self._script_runner
+        executor = getattr(agent, "code_executor", None)
+        return CodeExecutorScriptRunner(executor, saves_output=self._saves_output) if executor is not None else None
+
+    async def _add_script_instruction(self, llm_request: LlmRequest, tool_name: str) -> None:
+        llm_request.append_instructions([f"Run scripts that a skill mentions with `{tool_name}`."])
 
     async def _add_instruction(self, llm_request: LlmRequest, tool_name: str) -> None:
         listed = f"\n\n{await self.list_skills()}" if self._discovery == "EAGER" else f" {_LISTED_BY_CALL}"
