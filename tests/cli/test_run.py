@@ -20,6 +20,30 @@ def test_tool_calls_are_shown_beside_the_answer(cli: Cli) -> None:
     assert done.stderr == 'parrot:\n→ shout(text="hey")\n← shout: {"shouted":"HEY"}\n'
 
 
+def test_answers_of_parallel_agents_are_printed_once(cli: Cli) -> None:
+    cli.write("agents/team/agent.py", """
+        import asyncio
+        from greenroom import BaseLlm, LlmAgent, LlmResponse, ParallelAgent, types
+
+        both = asyncio.Barrier(2)
+
+        class Slow(BaseLlm):
+            async def generate_content_async(self, llm_request, stream=False):
+                words = [f"{self.model}-{number} " for number in range(4)]
+                for word in words:
+                    await both.wait()
+                    yield LlmResponse(content=types.ModelContent(word), partial=True)
+                yield LlmResponse(content=types.ModelContent("".join(words)))
+
+        agents = [LlmAgent(name=name, model=Slow(model=name)) for name in ("left", "right")]
+        root_agent = ParallelAgent(name="team", sub_agents=agents)
+    """)  # fmt: skip
+    done = cli("run", "agents:team", "go")
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == ["left-0 left-1 left-2 left-3 ", "right-0 right-1 right-2 right-3 "]
+    assert sorted(done.stderr.splitlines()) == ["left:", "right:"]
+
+
 def test_a_message_may_begin_with_a_dash(cli: Cli) -> None:
     assert cli("run", "agents", "--", "-5 degrees").stdout == "-5 degrees \n"
 

@@ -14,6 +14,9 @@ _SHOWN_CHARS = 600
 class EventLines:
     """Prints events as they come: text on the standard output, all else on the standard error.
 
+    Of agents that answer at the same time, the first one's text is printed as it streams. Events of the others are
+    printed when its message is complete: whole messages only, so that no text is printed twice.
+
     has_failed: whether an event carried an error.
     """
 
@@ -23,8 +26,26 @@ class EventLines:
         self._author = ""
         self._streamed = ""
         self._streamed_thoughts = ""
+        self._streaming: tuple[str, str | None] | None = None
+        self._held: list[Event] = []
 
     def show(self, event: Event) -> None:
+        source = (event.author, event.branch)
+        if self._streaming not in (None, source):
+            if not event.partial:
+                self._held.append(event)
+            return
+        self._streaming = source if event.partial else None
+        self._print(event)
+        if self._streaming is None:
+            self._print_held()
+
+    def _print_held(self) -> None:
+        held, self._held = self._held, []
+        for event in held:
+            self._print(event)
+
+    def _print(self, event: Event) -> None:
         parts = (event.content.parts if event.content else None) or []
         if event.author == "user" and not self._shows_user:
             return
@@ -51,6 +72,8 @@ class EventLines:
         if self._streamed or self._streamed_thoughts:
             self._streamed = self._streamed_thoughts = ""
             output.print()
+        self._streaming = None
+        self._print_held()
 
     def _show_text(self, parts: list[Part], *, is_partial: bool) -> None:
         thoughts = "".join(part.text or "" for part in parts if part.thought)

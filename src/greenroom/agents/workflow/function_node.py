@@ -8,6 +8,8 @@ import inspect
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Literal, cast, get_type_hints
 
+import msgspec
+
 from greenroom.agents.node import BaseNode, NodeExecution
 from greenroom.agents.workflow.errors import WorkflowConfigurationError, WorkflowDataError
 from greenroom.agents.workflow.requests import (
@@ -21,7 +23,7 @@ from greenroom.agents.workflow.requests import (
 from greenroom.agents.workflow.values import converted
 from greenroom.errors import AgentConfigError, ToolDeclarationError
 from greenroom.invocation.user_context import Context
-from greenroom.records.auth import AuthConfig, CredentialRequest
+from greenroom.records.auth import AuthConfig, AuthCredentialTypes, CredentialRequest, without_secrets
 from greenroom.records.base import JsonObject
 from greenroom.tools.confirmation import ConfirmationPredicate
 from greenroom.tools.functions.signature import read_signature, without_partials
@@ -31,6 +33,8 @@ from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
 
 INPUT = "node_input"
 _CONTEXT = "ctx"
+
+_ASKED_OF_THE_USER = (AuthCredentialTypes.API_KEY, AuthCredentialTypes.HTTP)
 
 ParameterBinding = Literal["state", "node_input"]
 
@@ -131,12 +135,16 @@ class FunctionNode(BaseNode):
         return await shared_pool(threads.max_workers).run(call)
 
     async def _has_credential(self, execution: NodeExecution, config: AuthConfig) -> bool:
-        """Asks the user for the credential where there is none."""
+        """Asks the user for the credential where there is none. An app's own key or password is none: the user has to
+        give one. Source: ADK."""
         from greenroom.agents.human_input.requests import authenticate  # few nodes need credentials
 
         ctx = execution.ctx.invocation_context
         if not await has_granted(execution):
             return False
+        raw = config.raw_auth_credential
+        if raw is not None and raw.auth_type in _ASKED_OF_THE_USER:
+            config = msgspec.structs.replace(config, raw_auth_credential=without_secrets(raw))
         if await authenticate(ctx, config):
             return True
         await ask_for_credential(execution, CredentialRequest(id="", session_id=ctx.session.id, auth_config=config))
