@@ -115,6 +115,7 @@ _HOMES = {
     "greenroom.plugins.multimodal_tool_results": "MultimodalToolResultsPlugin",
     "greenroom.plugins.plugin": "BasePlugin PluginManager ToolResultClassification ToolResultClassifier",
     "greenroom.plugins.recording": "RecordingsPlugin recording_of",
+    "greenroom.plugins.recordings_file": "load_recordings",
     "greenroom.plugins.reflect_retry_model": "ReflectAndRetryModelPlugin",
     "greenroom.plugins.reflect_retry_tool": "ReflectAndRetryToolPlugin",
     "greenroom.plugins.replay": "ReplayPlugin",

@@ -228,6 +228,7 @@ from greenroom.plugins.plugin import ToolResultClassification as ToolResultClass
 from greenroom.plugins.plugin import ToolResultClassifier as ToolResultClassifier
 from greenroom.plugins.recording import RecordingsPlugin as RecordingsPlugin
 from greenroom.plugins.recording import recording_of as recording_of
+from greenroom.plugins.recordings_file import load_recordings as load_recordings
 from greenroom.plugins.reflect_retry_model import ReflectAndRetryModelPlugin as ReflectAndRetryModelPlugin
 from greenroom.plugins.reflect_retry_tool import ReflectAndRetryToolPlugin as ReflectAndRetryToolPlugin
 from greenroom.plugins.replay import ReplayPlugin as ReplayPlugin
