@@ -114,6 +114,44 @@ AGENTS: dict[str, str] = {
                 yield Event(author=self.name, message="done")
         root_agent = Branching(name="branching")
     """,
+    "views of dicts, decimals and paths in state, results and arguments": """
+        import collections, dataclasses, datetime, decimal, enum, pathlib, types as python_types
+        class Size(enum.Enum):
+            SMALL = "small"
+        @dataclasses.dataclass
+        class Dish:
+            name: str
+        table = {"soup": 1}
+        odd = {
+            "view": table.keys(), "values": table.values(), "items": table.items(), "read_only": python_types.MappingProxyType(table),
+            "queue": collections.deque([1]), "frozen": frozenset([1]), "price": decimal.Decimal("1.50"),
+            "day": datetime.date(2026, 1, 2), "path": pathlib.Path("a/b"), "size": Size.SMALL, "dish": Dish("soup"),
+        }
+        plain = {
+            "view": ["soup"], "values": [1], "items": [["soup", 1]], "read_only": {"soup": 1}, "queue": [1], "frozen": [1],
+            "price": "1.50", "day": "2026-01-02", "path": "a/b", "size": "small", "dish": {"name": "soup"},
+        }
+        EXPECTED_STATE = {**plain, "nested": plain, "by_tool": plain}
+        def fill(callback_context):
+            callback_context.state["nested"] = odd
+            for name, value in odd.items():
+                callback_context.state[name] = value
+        def find(x: dict, tool_context: ToolContext) -> dict:
+            assert x == plain, x
+            tool_context.state["by_tool"] = odd
+            return python_types.MappingProxyType(odd)
+        def ask(callback_context, llm_response):
+            if llm_response.content.parts[0].text == "ask":
+                arguments = python_types.MappingProxyType({"x": odd})
+                call = types.FunctionCall(name="find", args={})
+                call.args = arguments
+                return LlmResponse(content=types.Content(role="model", parts=[types.Part(function_call=call)]))
+        def see(callback_context, llm_request):
+            if len(llm_request.contents) > 1:
+                assert llm_request.contents[-1].parts[0].function_response.response == plain
+        root_agent = Agent(name="a", model=ScriptedModel(["ask", "done"]), tools=[find], before_agent_callback=fill,
+            before_model_callback=see, after_model_callback=ask)
+    """,
     "sub-agents appended in place, and a clone": """
         root_agent = Agent(name="a", model=ScriptedModel(["done"]))
         root_agent.tools.append(exit_loop)
@@ -359,6 +397,12 @@ async def test_an_agent_of_adk_loads_and_takes_a_turn(name: str) -> None:
     assert final == ["done"]
     if "check" in names:
         names["check"]()
+    if "EXPECTED_STATE" in names:
+        stored = await runner.session_service.get_session(
+            app_name=runner.app_name, user_id="ada", session_id=session.id
+        )
+        assert stored is not None
+        assert stored.state == names["EXPECTED_STATE"]
 
 
 def test_a_runner_runs_without_an_event_loop() -> None:

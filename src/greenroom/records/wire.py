@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import math
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set, ValuesView
 from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, get_args
@@ -20,6 +22,7 @@ import msgspec.inspect as inspect_types
 
 from greenroom.errors import InvalidRequest
 from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.genai_types import is_foreign, own
 
 JsonValue: TypeAlias = Any
 T = TypeVar("T")
@@ -31,9 +34,32 @@ _SNAKE_KEY = re.compile(rb'"[a-zA-Z]+(?:_[a-zA-Z]+)+"\s*:')
 _ESCAPED = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
 
 
-def _encode_other(value: object) -> Any:
+def encode_other(value: Any) -> Any:
+    """Encodes what users put into states and results, and msgspec does not know: mappings, other collections and views
+    of dicts, paths, pydantic models, types with a `tolist`, subclasses of the plain types."""
     if isinstance(value, CopyOnWriteList):
         return list(cast("CopyOnWriteList[Any]", value))
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, os.PathLike):
+        return os.fspath(cast("os.PathLike[str]", value))
+    if isinstance(value, type):
+        raise NotImplementedError(f"{value.__name__} is a class, which has no JSON form")
+    if is_foreign(value):
+        record = own(value)
+        return record if record is not value else value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, (Sequence, Set, ValuesView)):
+        return list(cast("Collection[Any]", value))
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
 
 
@@ -47,7 +73,7 @@ def _decode_other(wanted: Any, value: Any) -> Any:
     return CopyOnWriteList(msgspec.convert(value, list[item], dec_hook=_decode_other))
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_encode_other)
+_encoder = msgspec.json.Encoder(enc_hook=encode_other)
 
 
 def encode(value: object) -> bytes:

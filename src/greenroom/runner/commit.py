@@ -23,7 +23,7 @@ from greenroom.records.session import Session
 from greenroom.runner.intake import holds_media
 from greenroom.sessions.service import BaseSessionService, StoredEvent
 from greenroom.telemetry.span import Trace
-from greenroom.tools.result import make_storable
+from greenroom.tools.result import is_plain, make_storable, to_plain
 
 
 def answers_to_decided_calls(session: Session, invocation_id: str) -> list[Event]:
@@ -156,6 +156,9 @@ class RunLog:
             event.invocation_id = self.invocation_id
         if event.content is not None:
             event.content = own_content(event.content)
+            for part in event.content.parts or ():
+                if part.function_call is not None and not is_plain(part.function_call.args):
+                    part.function_call.args = to_plain(part.function_call.args)
         if self.custom_metadata:
             event.custom_metadata = {**self.custom_metadata, **(event.custom_metadata or {})}
         if event.custom_metadata or event.actions.requested_auth_configs or event.long_running_tool_ids:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Collection, Mapping, Sequence, Set, ValuesView
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 import msgspec
 
 from greenroom.errors import ToolError
+from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, FileData, FunctionResponsePart, Part
 from greenroom.records.event import EventActions
-from greenroom.records.genai_types import is_foreign, own
+from greenroom.records.genai_types import own
 from greenroom.records.state import TEMP_PREFIX
 
 MAX_LEVELS = 100
@@ -46,6 +45,23 @@ def to_plain(value: object) -> JsonValue:
     return plain
 
 
+def is_plain(value: object) -> bool:
+    """Whether a value is of JSON's own types only, and needs no `to_plain`: down to the depth that this supports."""
+    return _is_plain(value, MAX_LEVELS)
+
+
+def _is_plain(value: object, levels: int) -> bool:
+    kind = type(value)
+    if kind is dict:
+        entries = cast("dict[object, object]", value)
+        if not all(type(key) is str for key in entries):
+            return False
+        return levels == 0 or all(_is_plain(item, levels - 1) for item in entries.values())
+    if kind is list:
+        return levels == 0 or all(_is_plain(item, levels - 1) for item in cast("list[object]", value))
+    return kind in _PLAIN
+
+
 def with_ints(value: JsonValue) -> JsonValue:
     """The value with integral floats, such as 1.0, as ints."""
     if isinstance(value, float) and value.is_integer():
@@ -73,32 +89,7 @@ def make_storable(actions: EventActions) -> None:
                 raise ToolError(f"The state's {key!r} can't be stored: {error.detail}") from error
 
 
-def _encode_other(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(cast("Mapping[Any, Any]", value))
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, os.PathLike):
-        return os.fspath(cast("os.PathLike[str]", value))
-    if isinstance(value, type):
-        raise NotImplementedError
-    if is_foreign(value):
-        record = own(value)
-        return record if record is not value else value.model_dump(mode="json", by_alias=True, exclude_none=True)
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", by_alias=True)
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, (Sequence, Set, ValuesView)):
-        return list(cast("Collection[Any]", value))
-    raise NotImplementedError
-
-
-_encoder = msgspec.json.Encoder(enc_hook=_encode_other)
+_encoder = msgspec.json.Encoder(enc_hook=wire.encode_other)
 
 
 def _is_too_deep(plain: JsonValue) -> bool:
