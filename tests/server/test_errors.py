@@ -262,7 +262,7 @@ async def test_any_spelling_of_json_will_do(server: Serving, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/nope", "/run/", "/apps", "/apps/echo", "/apps//users/ann/sessions", "/RUN", "/dev-uix", "/%2e"]
+    "path", ["/nope", "/apps", "/apps/echo", "/apps//users/ann/sessions", "/RUN", "/dev-uix", "/%2e"]
 )
 async def test_an_unknown_path(server: Serving, path: str) -> None:
     for method in ("GET", "POST", "DELETE", "OPTIONS"):

@@ -54,7 +54,7 @@ class KeptSession(Record, kw_only=True):
     default what the events leave. last_update_time: Unix seconds.
     """
 
-    events: list[Event]
+    events: list[Event] = msgspec.field(default_factory=list[Event])
     id: str | None = None
     app_name: str | None = None
     user_id: str | None = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
@@ -196,7 +199,10 @@ def _structs(types: Iterable[Any]) -> set[type[msgspec.Struct]]:
 
 
 def _describe(schema: JsonObject, struct: type[msgspec.Struct]) -> None:
-    """Moves the sentences `name: text.` of the docstrings of a struct and its bases to the properties they describe."""
+    """Describes the properties by the docstrings below the fields of a struct and its bases.
+
+    Sentences `name: text.` of the docstring of a class do the same, and are moved from there.
+    """
     wire_names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
     names = "|".join(wire_names)
     start = rf"(?:{names})(?:, (?:{names}))*: "
@@ -208,10 +214,34 @@ def _describe(schema: JsonObject, struct: type[msgspec.Struct]) -> None:
             for name in found[1][:-2].split(", "):
                 text = found[2].strip().rstrip(".;")
                 schema["properties"][wire_names[name]]["description"] = f"{text[:1].upper()}{text[1:]}."
+        for name, text in _field_docstrings(base).items():
+            if name in wire_names:
+                schema["properties"][wire_names[name]]["description"] = text
     if own := sentence.sub("", doc).strip():
         schema["description"] = own
     else:
         schema.pop("description", None)
+
+
+def _field_docstrings(cls: type) -> dict[str, str]:
+    """By field. Those of classes whose source can't be read are left out."""
+    if "__annotations__" not in cls.__dict__ or not issubclass(cls, msgspec.Struct):
+        return {}
+    try:
+        source = textwrap.dedent(inspect.getsource(cls))
+    except (OSError, TypeError):
+        return {}
+    [definition] = ast.parse(source).body
+    if not isinstance(definition, ast.ClassDef):
+        return {}
+
+    found: dict[str, str] = {}
+    for field, below in itertools.pairwise(definition.body):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
+            found[field.target.id] = " ".join(inspect.cleandoc(below.value.value).split())
+    return found
 
 
 def _add_base64_pattern(schema: Any) -> None:

@@ -99,7 +99,8 @@ async def test_examples_may_be_maps() -> None:
         {"input": record.input, "output": record.output},
         {"input": content, "output": [{"role": "model", "parts": [{"functionCall": add}]}]},
     ):
-        assert ExampleTool([given, record]).examples == [record, record]
+        examples: Any = [given, record]
+        assert ExampleTool(examples).examples == [record, record]
 
 
 @pytest.mark.parametrize("given", [{}, {"input": "2+2?", "output": []}, {"input": {"parts": [5]}, "output": []}, 5])

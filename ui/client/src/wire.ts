@@ -633,7 +633,7 @@ export type InvocationEvent = {
 /** A session that is kept as a test. ADK's web page keeps the events alone. */
 export type KeptSession = {
   /** Of the conversation. */
-  readonly events: readonly Event[];
+  readonly events?: readonly Event[];
   /** The session's id. */
   readonly id?: string;
   /** Its app. */

@@ -92,8 +92,8 @@ def _example(given: Example | JsonObject) -> Example:
 class ExampleTool(BaseTool):
     """Only for messages with text, by which a provider chooses its examples."""
 
-    def __init__(self, examples: Sequence[Example | JsonObject] | BaseExampleProvider) -> None:
-        """examples: maps have `input` and `output`, contents as in JSON. Raises AgentConfigError for other maps."""
+    def __init__(self, examples: Sequence[Example] | BaseExampleProvider) -> None:
+        """examples: also maps with `input` and `output`, as in JSON. Raises AgentConfigError for other maps."""
         super().__init__(name="example_tool", description="Shows the model examples of good answers.")
         if isinstance(examples, BaseExampleProvider):
             self.examples: Sequence[Example] | BaseExampleProvider = examples
