@@ -7,7 +7,7 @@ latter two with `-sse` in their names when the conversation was streamed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +31,8 @@ class UserMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit
     """text, or a whole content; state_delta is applied with it, or on its own if is_patch.
 
     custom_metadata: of the run. live_run: equal for the messages of one live run, of which the recordings have the
-    contents. These and is_patch are ours.
+    contents. answered: names of the calls that the function responses answer, where a response has another name. These
+    and is_patch are ours. Without text and content, the run has no message.
     """
 
     text: str | None = None
@@ -40,6 +41,7 @@ class UserMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit
     custom_metadata: JsonObject | None = None
     live_run: str | None = None
     is_patch: bool = False
+    answered: list[str | None] | None = None
 
     def as_content(self) -> Content | None:
         """Raises ReplayConfigError."""
@@ -119,17 +121,19 @@ def spec_of(session: Session) -> Spec:
     initial_state = {key: value for key, value in session.state.items() if key not in changed}
     spec, live = Spec(agent=session.app_name, initial_state=initial_state), live_runs(session)
     delta: JsonObject = {}
+    names = {call.id: call.name for event in session.events for call in event.get_function_calls()}
     for turn, event in turns_of(session):
         is_new = turn == len(spec.user_messages)
-        if event.author == "user":
+        if event.author == "user" and event.invocation_id not in live:
             delta |= comparable_state(event.actions.state_delta)
         if event.invocation_id in live:
             if is_new:
                 metadata = without_internal(event.custom_metadata)
                 spec.user_messages.append(UserMessage(live_run=event.invocation_id, custom_metadata=metadata))
         elif is_new:
-            message = _message(event, delta)
-            message.is_patch = event.content is None
+            message = _message(event, delta) if event.author == "user" else UserMessage(state_delta=delta or None)
+            message.is_patch = event.author == "user" and event.content is None
+            message.answered = _answered(event, names)
             message.custom_metadata = without_internal(event.custom_metadata)
             spec.user_messages.append(message)
             delta = {}
@@ -143,9 +147,20 @@ def _message(event: Event, delta: JsonObject) -> UserMessage:
     return UserMessage(content=to_snake(event.content), state_delta=delta or None)
 
 
-def with_open_calls(content: Content | None, events: Iterable[Event]) -> Content | None:
-    """The message with the ids of open calls of the same name, oldest first: a call may have another id in each
-    run."""
+def _answered(message: Event, names: Mapping[str | None, str | None]) -> list[str | None] | None:
+    """names: of all calls, by id. None where each response has the name of its call."""
+    responses = message.get_function_responses() if message.author == "user" else []
+    answered = [names.get(response.id, response.name) for response in responses]
+    return None if answered == [response.name for response in responses] else answered
+
+
+def with_open_calls(
+    content: Content | None, events: Iterable[Event], answered: Sequence[str | None] | None = None
+) -> Content | None:
+    """The message with the ids of open calls of the same name, oldest first: a call may have another id in each run.
+
+    answered: names of the calls that the responses answer, if they have others.
+    """
     if content is None or not any(part.function_response for part in content.parts or ()):
         return content
     open_calls: dict[str | None, str | None] = {}
@@ -158,10 +173,13 @@ def with_open_calls(content: Content | None, events: Iterable[Event]) -> Content
     for call_id, name in open_calls.items():
         by_name.setdefault(name, deque()).append(call_id)
     parts: list[Part] = []
+    given = deque(answered or ())
     for part in content.parts or ():
         response = part.function_response
-        if response is not None and response.id not in open_calls and by_name.get(response.name):
-            response = msgspec.structs.replace(response, id=by_name[response.name].popleft())
-            part = msgspec.structs.replace(part, function_response=response)
+        if response is not None:
+            name = given.popleft() if given else response.name
+            if response.id not in open_calls and by_name.get(name):
+                response = msgspec.structs.replace(response, id=by_name[name].popleft())
+                part = msgspec.structs.replace(part, function_response=response)
         parts.append(part)
     return Content(role=content.role, parts=parts)

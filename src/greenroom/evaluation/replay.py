@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from greenroom.apps.app import App
-from greenroom.errors import ReplayConfigError, ReplayVerificationError, RunCancelled
+from greenroom.errors import GreenroomError, ReplayConfigError, ReplayVerificationError, RunCancelled, error_of
 from greenroom.evaluation.comparison import conversation_lines, diff
 from greenroom.evaluation.invocations import invocations_of
 from greenroom.evaluation.recorded_case import UserMessage, spec_of, with_open_calls
@@ -22,9 +22,20 @@ from greenroom.records.identifiers import new_state_patch_id
 from greenroom.records.recording import Recording
 from greenroom.records.run import RunConfig, StreamingMode
 from greenroom.records.session import Session
+from greenroom.runner.commit import RunLog
 from greenroom.runner.in_memory import InMemoryRunner
 
 USER = "adk_conformance_test_user"
+
+
+class _Runner(InMemoryRunner):
+    """A runner whose newest log can be read while its run is going on."""
+
+    log: RunLog | None = None
+
+    def open_log(self, *args: Any, **options: Any) -> RunLog:
+        self.log = super().open_log(*args, **options)
+        return self.log
 
 
 class Talk:
@@ -40,7 +51,7 @@ class Talk:
         show: Callable[[Event], None] | None = None,
     ) -> None:
         """replay: a plugin of the app that is given the recordings of each turn. show: called with each event."""
-        self._runner = InMemoryRunner(app=app)
+        self._runner = _Runner(app=app)
         self._mode = StreamingMode.SSE if streams else StreamingMode.NONE
         self._replay, self._recordings, self._show = replay, recordings, show
 
@@ -65,7 +76,7 @@ class Talk:
                     patch = EventActions(state_delta=delta)
                     await store.append(session, Event(author="user", invocation_id=new_state_patch_id(), actions=patch))
                 else:
-                    await self._turn(turn, message, session, delta)
+                    session = await self._turn(turn, message, session, delta)
                 found = await store.get_session(**session.key._asdict())
                 assert found is not None
                 session = found
@@ -75,7 +86,8 @@ class Talk:
         finally:
             await self._runner.close()
 
-    async def _turn(self, turn: int, message: UserMessage, session: Session, delta: JsonObject) -> None:
+    async def _turn(self, turn: int, message: UserMessage, session: Session, delta: JsonObject) -> Session:
+        """Returns the session, or a fork of it where the recorded run was left unfinished."""
         options: dict[str, Any] = {
             "user_id": session.user_id,
             "session_id": session.id,
@@ -87,7 +99,7 @@ class Talk:
         if message.live_run:
             events = self._runner.run_live(live_request_queue=LiveRequestQueue(), **options)
         else:
-            content = with_open_calls(message.as_content(), session.events)
+            content = with_open_calls(message.as_content(), session.events, message.answered)
             events = self._runner.run_message(new_message=content, state_delta=delta or None, **options)
         last: list[str] = []
 
@@ -99,14 +111,20 @@ class Talk:
 
         if self._replay is None:
             await read()
-            return
-        task = asyncio.create_task(read())
-        cancelled: list[bool] = []
-
-        def cancel() -> None:
-            cancelled.append(task.cancel())
+            return session
 
         recordings = [one for one in self._recordings if one.user_message_index == turn]
+        stop = next((_reason(one) for one in recordings if one.is_cancelled), None)
+        task = asyncio.create_task(read())
+        stopped_after: list[int] = []
+
+        def cancel() -> None:
+            log = self._runner.log
+            assert log is not None
+            log.stopped_by = stop
+            stopped_after.append(log.session.events.end)
+            task.cancel()
+
         self._replay.begin(recordings, cancel)
         try:
             await asyncio.gather(task, return_exceptions=True)
@@ -115,10 +133,21 @@ class Talk:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, (ReplayVerificationError, ReplayConfigError)):
             raise error
-        if any(one.is_cancelled for one in recordings) and not cancelled and last:
-            # The run waited for somebody when it was cancelled.
+        if stop is not None and not stopped_after and last:
+            # The run waited for somebody when it was stopped.
             log = self._runner.open_log(session, last[-1], options["run_config"])
-            await self._runner.record_abort(log, RunCancelled(last[-1], "as it was then"))
+            await self._runner.record_abort(log, stop)
+        if stopped_after and any(one.is_unfinished for one in recordings):
+            key = session.key._asdict()
+            return await self._runner.session_service.fork_session(**key, seq=stopped_after[0])
+        return session
+
+
+def _reason(recording: Recording) -> GreenroomError:
+    """The error that stopped the run of a recording."""
+    if recording.error_code is None:
+        return RunCancelled("", "as it was then")
+    return error_of(recording.error_code, recording.error_message or "")
 
 
 async def replay_session(app: App, then: Session, *, run_tools: bool = False) -> str:

@@ -62,6 +62,11 @@ class LiveRequestQueue:
         while not self._is_closed and (len(self._waiting) >= MAX_WAITING_REQUESTS or self._bytes > MAX_WAITING_BYTES):
             await self._changed.wait()
 
+    async def join(self) -> None:
+        """Waits until all requests have been taken out of the queue."""
+        while self._waiting:
+            await self._changed.wait()
+
     async def get(self) -> LiveRequest:
         """Waits for the next request and removes it."""
         request = await self.peek()

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from greenroom.errors import ReplayConfigError
+from greenroom.errors import DeadlineExceeded, ReplayConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.plugins.plugin import BasePlugin
@@ -125,22 +125,29 @@ class _Run:
 
 
 _ABORTED = "INVOCATION_ABORTED"
+_STOPPED = frozenset({_ABORTED, DeadlineExceeded.__name__})
+"""Error codes of runs that were stopped from outside."""
+
 _FRAMEWORK_CALLS = "adk_request_"
 
 
 def turns_of(session: Session) -> list[tuple[int, Event]]:
     """The events with the indexes of their turns; -1 before the first.
 
-    A turn begins with a message of the user, a change of the state outside a run, or a live run.
+    A turn begins with a message of the user, a change of the state outside a run, or a run without a message: a live
+    run, or one that an agent began.
     """
     live = live_runs(session)
     turns: list[tuple[int, Event]] = []
     turn, begun = -1, set[str]()
     for event in session.events:
-        is_new_live_run = event.invocation_id in live and event.invocation_id not in begun
+        is_live = event.invocation_id in live
+        is_first = event.invocation_id not in begun
         begun.add(event.invocation_id)
-        is_message = event.author == "user" and event.content is not None and event.invocation_id not in live
-        turn += is_message or is_new_live_run or is_state_patch_id(event.invocation_id)
+
+        is_message = event.author == "user" and event.content is not None and not is_live
+        is_run_without_message = is_first and (is_live or event.author != "user")
+        turn += is_message or is_run_without_message or is_state_patch_id(event.invocation_id)
         turns.append((turn, event))
     return turns
 
@@ -165,6 +172,7 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
     answered = {r.id for e in session.events if e.author != "user" for r in e.get_function_responses()}
     recordings: list[Recording] = []
     structured: set[str] = set()
+    last_of_turn: dict[int, Event] = {}
     for index, (turn, event) in enumerate(turns_of(session)):
         calls.update(
             (one.call.id, one.call) for one in ledger.decisions.get(index, ())
@@ -180,15 +188,18 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
             structured.add(event.author)
         if invocation_id is not None and event.invocation_id != invocation_id:
             continue
+        if not is_live:
+            last_of_turn[turn] = event
         is_reply = event.content is not None or event.error_code is not None
         found: list[JsonObject] = []  # fields of recordings
-        if event.error_code == _ABORTED:
+        if event.error_code in _STOPPED:
             if event.content is not None and not event.get_function_responses():
                 cut_off = LlmResponse(content=event.content, partial=True)
                 found.append({"llm_recording": LlmRecording(llm_responses=[cut_off])})
-            found.append({"is_cancelled": True})
+            found.append({"is_cancelled": True, **_error_of_stop(event)})
         elif event.author == "user" and event.input_transcription is None:
-            found = [{"user_content": event.content}] if is_live else []
+            delta = event.actions.state_delta or None
+            found = [{"user_content": event.content, "state_delta": delta}] if is_live else []
         elif responses := event.get_function_responses():
             found = [{"tool_recording": tool} for tool in _tools(event, responses, calls)]
         elif (is_live or (is_reply and not is_repeated)) and not _is_framework_call(event):
@@ -199,7 +210,29 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
                 if call.id in (event.long_running_tool_ids or ()) and call.id not in answered:
                     found.append({"tool_recording": _without_result(call)})
         recordings += [Recording(user_message_index=turn, agent_name=event.author, **one) for one in found]
+    recordings += [
+        Recording(user_message_index=turn, agent_name=event.author, is_unfinished=True)
+        for turn, event in last_of_turn.items()
+        if _is_unfinished(event)
+    ]
     return Recordings(recordings=recordings)
+
+
+def _error_of_stop(event: Event) -> JsonObject:
+    """Of a run that was stopped otherwise than by a cancellation."""
+    if event.error_code == _ABORTED:
+        return {}
+    return {"error_code": event.error_code, "error_message": event.error_message}
+
+
+def _is_unfinished(last: Event) -> bool:
+    """True if a run does not end with its last event in the log, as in a fork that was made inside of it."""
+    actions = last.actions
+    if last.error_code is not None or actions.escalate or actions.end_of_agent or is_state_patch_id(last.invocation_id):
+        return False
+    if last.author == "user":
+        return last.content is not None
+    return not last.is_final_response()
 
 
 def _tools(

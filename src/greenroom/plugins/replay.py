@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from itertools import groupby
 from typing import NoReturn, cast
 
-from greenroom.errors import ReplayConfigError, ReplayVerificationError
+from greenroom.errors import GreenroomError, ReplayConfigError, ReplayVerificationError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.models.model import BaseLlm, BaseLlmConnection, RealtimeInput
@@ -30,7 +30,7 @@ from greenroom.plugins.recordings_file import (
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionResponse
 from greenroom.records.event import Event
-from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.model_exchange import LiveRequest, LlmRequest, LlmResponse
 from greenroom.records.recording import LlmRecording, Recording, ToolRecording
 from greenroom.tools.tool import BaseTool
 
@@ -160,7 +160,7 @@ class _Run:
     ) -> None:
         self.asked: dict[str, LlmRequest] = {}
         self.script = deque(recordings)
-        self.is_cancelled = any(recording.is_cancelled for recording in self.script)
+        self.is_cancelled = any(recording.is_cancelled or recording.is_unfinished for recording in self.script)
         self._cancel = cancel
         self._verify_requests = verify_requests
         self._error: ReplayVerificationError | None = None
@@ -260,6 +260,13 @@ class ReplayingLlm(WrapperLlm):
         super().__init__(wrapped)
         self.replies_to = replies_to
 
+    @property
+    def is_on_vertex(self) -> bool | None:
+        try:
+            return super().is_on_vertex
+        except GreenroomError:  # a model that is not installed here
+            return None
+
     def without(self, replies_to: Callable[[LlmRequest], tuple[_Run, str] | None]) -> BaseLlm | str:
         """The model without the wrapper of these replies, which may be inside of another replay's."""
         if self.replies_to == replies_to:
@@ -313,9 +320,9 @@ class _RecordedConnection(BaseLlmConnection):
         while run.script:
             recording = run.script.popleft()
             said, tool = recording.user_content, recording.tool_recording
-            if said is not None:
-                queue.send_content(said)
-                expected += not any(part.function_response for part in said.parts or ())
+            if said is not None or recording.state_delta:
+                queue.send(LiveRequest(content=said, state_delta=recording.state_delta))
+                expected += said is not None and not any(part.function_response for part in said.parts or ())
             elif recording.llm_recording is not None:
                 for response in recording.llm_recording.llm_responses:
                     yield copy.deepcopy(response)
@@ -325,6 +332,7 @@ class _RecordedConnection(BaseLlmConnection):
                 expected += 1  # one message has the responses to all calls of a reply
             try:
                 async with asyncio.timeout(LIVE_SECONDS):
+                    await queue.join()
                     while expected:
                         await self._sent.get()
                         expected -= 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from greenroom.records.base import Record
+from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content, FunctionCall, FunctionResponse
 from greenroom.records.event import EventActions
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -35,8 +35,10 @@ class ToolRecording(Record, kw_only=True):
 class Recording(Record, kw_only=True):
     """One request with its answer: a model's or a tool's, not both. user_message_index: the turn, from 0.
 
-    user_content: instead of these, what the user said here in a live run. is_cancelled: instead of these, the run was
-    cancelled when nothing was left. Both are ours.
+    The fields after these are ours, and come in place of them. user_content, state_delta: of the user's message in a
+    live run. is_cancelled: the run was stopped when nothing was left, by another error than a cancellation where
+    error_code and error_message say so, such as its deadline. is_unfinished: the log has no more of the run, since it
+    was forked inside of it.
     """
 
     user_message_index: int
@@ -44,7 +46,11 @@ class Recording(Record, kw_only=True):
     llm_recording: LlmRecording | None = None
     tool_recording: ToolRecording | None = None
     user_content: Content | None = None
+    state_delta: JsonObject | None = None
     is_cancelled: bool = False
+    error_code: str | None = None
+    error_message: str | None = None
+    is_unfinished: bool = False
 
     @property
     def is_complete(self) -> bool:

@@ -84,7 +84,8 @@ class RunLog:
     off.
 
     pending_end_hook: the context of the running segment, until the plugins have been notified of its end. summaries:
-    compactions that were stored, until their usage has been counted.
+    compactions that were stored, until their usage has been counted. stopped_by: why a run that belongs to its reader
+    is cancelled; None when the reader leaves.
     """
 
     session: Session
@@ -97,6 +98,7 @@ class RunLog:
     caller: Caller | None = None
     pending_end_hook: InvocationContext | None = None
     summaries: list[Event] = field(default_factory=list[Event])
+    stopped_by: GreenroomError | None = None
     _open: dict[tuple[str, str | None], list[Event]] = field(default_factory=dict[Any, Any])
 
     def __post_init__(self) -> None:

@@ -259,7 +259,8 @@ class Runner:
             status = RunStatus.CANCELLED
         except (asyncio.CancelledError, GeneratorExit):
             status = RunStatus.CANCELLED
-            await asyncio.shield(self.record_abort(log, RunCancelled(log.invocation_id, "its caller went away")))
+            reason = log.stopped_by or RunCancelled(log.invocation_id, "its caller went away")
+            await asyncio.shield(self.record_abort(log, reason))
             raise
         finally:
             if log.trace is not None:
