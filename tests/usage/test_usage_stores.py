@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import closing
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from greenroom.records.run import Run, RunStatus
+from greenroom.postgres.connection import connect
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
+from greenroom.records.run import Caller, Run, RunStatus
 from greenroom.runs.postgres_store import PostgresRunStore
 from greenroom.runs.sqlite_store import SqliteRunStore
 from greenroom.sessions.postgres import PostgresSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.usage.in_memory import InMemoryUsageStore
-from greenroom.usage.store import Account, ModelDay, ModelUsage, UsageStore
+from greenroom.usage.store import SECONDS_PER_DAY, Account, ModelDay, ModelUsage, UsageStore
 from tests.usage.store_contract import *  # noqa: F403
 
 
@@ -97,3 +102,50 @@ async def test_processes_that_share_a_database_keep_a_limit_together(address: st
     sessions = _sessions(address)
     assert (await sessions.usage.balance(Account("app", ("a",)), now=1.0))[1].tokens == 100
     await sessions.close()
+
+
+async def test_usage_of_runs_from_before_it_was_counted_is_carried_over(address: str) -> None:
+    sessions = _sessions(address)
+    runs = PostgresRunStore(address) if "://" in address else SqliteRunStore(address)
+    day = 20_000 * SECONDS_PER_DAY
+    used = GenerateContentResponseUsageMetadata(prompt_token_count=10, candidates_token_count=5, total_token_count=17)
+    for number, status in enumerate((*RunStatus, RunStatus.SUCCEEDED)):
+        run = _run(number)
+        run.status, run.created_at, run.usage = status, day, used
+        run.caller = Caller(user_id="u", key_id="k") if status is RunStatus.FAILED else None
+        await runs.save(run, is_to_remember=status is RunStatus.CANCELLED)
+    counted = _run(len(RunStatus))
+    await sessions.usage.record(counted, {ModelDay("m", 20_000): ModelUsage(2, used)})
+    without = _run(100)
+    await runs.save(without)
+
+    await _migrate(address, "usage_of_earlier_runs")
+    await _migrate(address, "usage_of_earlier_runs")
+
+    found = await sessions.usage.query_usage(app_name="a", group_by=["run", "model", "day"])
+    ended = [
+        f"e-{number}" for number, status in enumerate(RunStatus) if status.value in ("succeeded", "failed", "cancelled")
+    ]
+    assert [(one.run_id, one.model, one.calls) for one in found.usage] == [
+        *((run_id, "unknown", 1) for run_id in ended),
+        (counted.id, "m", 2),
+    ]
+    for one in found.usage[:-1]:
+        assert (one.day, one.prompt_token_count, one.total_token_count) == ("2024-10-04", 10, 17)
+        assert (one.cost, one.unpriced_token_count) == (None, 17)
+    assert (await sessions.usage.balance(Account("key", ("k",)), now=0.0))[0].tokens == 17
+    await sessions.close()
+    await runs.close()
+
+
+async def _migrate(address: str, name: str) -> None:
+    """Applies a migration to a database that has it."""
+    kind = "postgres" if "://" in address else "sqlite"
+    (file,) = [one for one in (resources.files("greenroom") / kind / "migrations").iterdir() if name in one.name]
+    if kind == "postgres":
+        connection = await connect(address)
+        await connection.execute(file.read_text("utf-8"))
+        await connection.close()
+    else:
+        with closing(sqlite3.connect(address)) as connection, connection:
+            connection.executescript(file.read_text("utf-8"))

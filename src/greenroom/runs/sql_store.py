@@ -8,7 +8,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from greenroom.records import wire
-from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter, Webhook
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter, RunStatus, Webhook
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 
 if TYPE_CHECKING:
@@ -52,6 +52,14 @@ _TO_REMEMBER = """
     SELECT data, request FROM runs
     WHERE status IN ('succeeded unremembered', 'failed unremembered', 'cancelled unremembered') ORDER BY created_at
 """
+_IS_INDEXED = """
+    status IN ('queued', 'running', 'waiting', 'failed', 'failed unremembered', 'cancelled', 'cancelled unremembered')
+"""
+"""As the index `runs_by_status` has it, which databases use for queries with the same term."""
+
+_MOST_PARTS = 50
+"""Apps of a list of runs that are looked up one by one; databases take a few hundred."""
+
 _REMEMBERED = f"UPDATE runs SET status = replace(status, '{_MARK}', '') WHERE id = ?"
 
 
@@ -86,12 +94,7 @@ class SqlRunStore(RunStore):
         check_limit(limit)
         if self._newest is not None and not self._newest.done():
             await asyncio.wait([self._newest])  # a client that has read the end of a run finds it in the list
-        terms, arguments = _conditions(where, page_position(page_token))
-        chosen = f"WHERE {' AND '.join(terms)}" if terms else ""
-        query = f"SELECT data, request FROM runs {chosen} ORDER BY created_at DESC, id DESC"
-        if limit is not None:
-            query += f" LIMIT {limit + 1}"
-        found = await self._select(query, *arguments)
+        found = await self._select(*_list_query(where, page_position(page_token), limit))
         page = found[:limit]
         return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
 
@@ -155,8 +158,48 @@ def _first(runs: list[Run]) -> Run | None:
     return runs[0] if runs else None
 
 
-def _conditions(where: RunFilter, behind: tuple[float, str] | None) -> tuple[list[str], list[str | float]]:
-    """Terms of a WHERE clause, and their arguments."""
+def _list_query(
+    where: RunFilter, after: tuple[float, str] | None, limit: int | None
+) -> tuple[str, *tuple[str | float, ...]]:
+    """A query for the runs after a position, one more than `limit`, newest first; and its arguments.
+
+    Of each app or status that may be, it reads a page by an index: whatever else there is of others, and of older ones.
+    """
+    terms, arguments = _conditions(where, after)
+    order = "ORDER BY created_at DESC, id DESC"
+    if limit is not None:
+        order += f" LIMIT {limit + 1}"
+
+    parts: list[str] = []
+    given: list[str | float] = []
+    for first, own in _parts(where):
+        chosen = " AND ".join([*first, *terms])
+        parts.append(f"SELECT created_at, id, data, request FROM runs {f'WHERE {chosen}' if chosen else ''} {order}")
+        given += [*own, *arguments]
+    if len(parts) > 1:
+        parts = [f"SELECT * FROM ({part}) AS part" for part in parts]
+    return f"SELECT data, request FROM ({' UNION ALL '.join(parts)}) AS found {order}", *given
+
+
+def _parts(where: RunFilter) -> list[tuple[list[str], list[str]]]:
+    """Terms with their arguments, of which exactly one is true for each run that is looked for."""
+    statuses: list[str] | None = None
+    if where.statuses is not None:
+        statuses = [status + mark for status in dict.fromkeys(where.statuses) for mark in ("", _MARK)]
+    apps = None if where.app_names is None else list(dict.fromkeys(where.app_names))
+    of_apps = [] if apps is None else [f"app_name IN ({', '.join('?' * len(apps)) or 'NULL'})"]
+    of_statuses = [] if statuses is None else [f"status IN ({', '.join('?' * len(statuses)) or 'NULL'})"]
+
+    is_of_one_owner = where.user_id is not None or where.session_id is not None
+    if statuses and not is_of_one_owner and RunStatus.SUCCEEDED not in (where.statuses or ()):
+        return [([_IS_INDEXED, "status = ?", *of_apps], [status, *(apps or ())]) for status in statuses]
+    if apps and len(apps) <= _MOST_PARTS and not is_of_one_owner:
+        return [(["app_name = ?", *of_statuses], [app, *(statuses or ())]) for app in apps]
+    return [([*of_apps, *of_statuses], [*(apps or ()), *(statuses or ())])]
+
+
+def _conditions(where: RunFilter, after: tuple[float, str] | None) -> tuple[list[str], list[str | float]]:
+    """Terms of a WHERE clause for the fields that have one value, and their arguments."""
     terms: list[str] = []
     arguments: list[str | float] = []
     for term, value in (
@@ -168,12 +211,7 @@ def _conditions(where: RunFilter, behind: tuple[float, str] | None) -> tuple[lis
         if value is not None:
             terms.append(term)
             arguments.append(value)
-    statuses = where.statuses and [status + mark for status in where.statuses for mark in ("", _MARK)]
-    for column, values in (("app_name", where.app_names), ("status", statuses)):
-        if values is not None:
-            terms.append(f"{column} IN ({', '.join('?' * len(values)) or 'NULL'})")
-            arguments += values
-    if behind is not None:
+    if after is not None:
         terms.append("(created_at, id) < (?, ?)")
-        arguments += behind
+        arguments += after
     return terms, arguments

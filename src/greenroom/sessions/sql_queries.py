@@ -121,11 +121,14 @@ _HAS_STATE = {
         AND key = ? AND value = ?)""",
     "app": "EXISTS (SELECT 1 FROM app_state WHERE app_name = sessions.app_name AND key = ? AND value = ?)",
 }
+_TEXTS = "SELECT value FROM json_each(CAST(? AS text))"
+_NUMBERS = "SELECT CAST(value AS bigint) FROM json_each(CAST(? AS text))"
 _STATES = {
     "session": """SELECT session, key, value FROM session_state WHERE value IS NOT NULL
-        AND session IN (SELECT CAST(value AS bigint) FROM json_each(CAST(? AS text)))""",
-    "user": """SELECT user_id, key, value FROM user_state WHERE value IS NOT NULL AND app_name = ?
-        AND user_id IN (SELECT value FROM json_each(CAST(? AS text)))""",
+        AND session {is_one_of_numbers}""",
+    "user": "SELECT user_id, key, value FROM user_state WHERE value IS NOT NULL AND app_name = ? AND user_id = ?",
+    "users": """SELECT user_id, key, value FROM user_state WHERE value IS NOT NULL AND app_name = ?
+        AND user_id {is_one_of_texts}""",
     "app": "SELECT app_name, key, value FROM app_state WHERE value IS NOT NULL AND app_name = ?",
 }
 
@@ -158,6 +161,9 @@ class SessionQueries(ABC):
 
     create_statement: ClassVar[str]
     """Makes a session by app, user, id, time and fork_seq. Returns its number; nothing when another one is there."""
+
+    is_one_of: ClassVar[str] = "IN ({})"
+    """Compares with the values of a query, by an index of the compared column."""
 
     before_deletion: ClassVar[tuple[str, ...]] = ()
     after_deletion: ClassVar[tuple[str, ...]] = ()
@@ -373,9 +379,12 @@ class SessionQueries(ABC):
         if not found:
             return []
         numbers = wire.encode([one.number for one in found.values()]).decode()
-        users = wire.encode(list({key.user_id for key in found})).decode()
+        users = list({key.user_id for key in found})
         session_states = await self._states("session", numbers)
-        user_states = await self._states("user", app_name, users)
+        if len(users) == 1:
+            user_states = await self._states("user", app_name, users[0])
+        else:
+            user_states = await self._states("users", app_name, wire.encode(users).decode())
         app = ScopeState((await self._states("app", app_name)).get(app_name, {}))
         of_users = {key.user_id: ScopeState(user_states.get(key.user_id, {})) for key in found}
         return [
@@ -389,10 +398,13 @@ class SessionQueries(ABC):
             for key, one in found.items()
         ]
 
-    async def _states(self, scope: str, *owners: str) -> dict[Any, JsonObject]:
-        """States by their owners: numbers of sessions, users, the app."""
+    async def _states(self, owners_are: str, *owners: str) -> dict[Any, JsonObject]:
+        """States by their owners: numbers of sessions, users, the app. owners_are: a key of `_STATES`."""
         states: dict[Any, JsonObject] = {}
-        for owner, key, value in await self.fetch(_STATES[scope], *owners):
+        statement = _STATES[owners_are].format(
+            is_one_of_numbers=self.is_one_of.format(_NUMBERS), is_one_of_texts=self.is_one_of.format(_TEXTS)
+        )
+        for owner, key, value in await self.fetch(statement, *owners):
             states.setdefault(owner, {})[key] = frozen_from_json(value)
         return states
 
