@@ -37,17 +37,23 @@ def are_paired(contents: Iterable[Content], ids: IdRule, accepts_name: Callable[
     """Whether every call is followed at once by its one response, and all ids and names are valid and ids unique."""
     open_calls: list[tuple[str, str]] = []
     seen: set[str] = set()
+    valid_names: set[str] = set()
     for content in contents:
         made: list[tuple[str, str]] = []
         answered: list[tuple[str, str]] = []
         for part in content.parts or ():
             call = part.function_call
             if call is not None:
+                call_id = call.id or ""
                 name = call.name or ""
-                if not call.id or call.id in seen or not ids.accepts(call.id) or not accepts_name(name):
+                if call_id in seen or not ids.accepts(call_id):
                     return False
-                seen.add(call.id)
-                made.append((call.id, name))
+                if name not in valid_names:
+                    if not accepts_name(name):
+                        return False
+                    valid_names.add(name)
+                seen.add(call_id)
+                made.append((call_id, name))
             elif part.function_response is not None:
                 response = part.function_response
                 answered.append((response.id or "", response.name or ""))

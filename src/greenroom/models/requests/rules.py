@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import MutableSequence, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ class Prepared(NamedTuple):
     names: ToolNames | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RequestRules:
     """Rules of a vendor.
 
@@ -48,6 +48,8 @@ class RequestRules:
     max_description: int | None = None
     keeps_gemini_schemas: bool = False
     declares_used_tools: bool = False
+    _fitting: set[tuple[str, bytes]] = field(default_factory=set[tuple[str, bytes]], init=False, repr=False)
+    """Names with schemas that are sent as they are, so that the tools of most requests need one look-up each."""
 
     def prepare(self, request: LlmRequest) -> Prepared:
         """The request with names, ids, schemas and the order of calls that the vendor takes; itself if it fits."""
@@ -55,7 +57,7 @@ class RequestRules:
         config = request.config
         if self.declares_used_tools and not config.tools:
             config = _with_used_tools(config, request.contents)
-        if config.tools:
+        if config.tools and not self._takes_as_they_are(config.tools):
             tools = _FittedTools(self, config)
             names = tools.names
             config = tools.config
@@ -73,6 +75,29 @@ class RequestRules:
         fitted = list(contents) if are_paired(contents, self.ids, self.names.accepts) else paired(contents, self.ids)
         naming = names or ToolNames(self.names, ())
         return [_with_names(content, naming) for content in fitted]
+
+    def _takes_as_they_are(self, tools: Sequence[Tool]) -> bool:
+        """Whether all of them are known to fit, and no two have one name."""
+        limit = self.max_description
+        names: set[str] = set()
+        count = 0
+        for entry in tools:
+            for one in entry.function_declarations or ():
+                if one.parameters_json_schema is None or not one.name:
+                    return False
+                if limit is not None and one.description and len(one.description) > limit:
+                    return False
+                if (one.name, msgspec.json.encode(one.parameters_json_schema)) not in self._fitting:
+                    return False
+                names.add(one.name)
+                count += 1
+        return len(names) == count
+
+    def note_fitting(self, declaration: FunctionDeclaration) -> None:
+        """Remembers a declaration whose name and schema are sent as they are."""
+        if len(self._fitting) >= _MAX_REMEMBERED:
+            self._fitting.clear()
+        self._fitting.add((declaration.name or "", msgspec.json.encode(declaration.parameters_json_schema)))
 
     def check(self, declarations: Sequence[FunctionDeclaration]) -> None:
         """Logs what the vendor can't express of the tools."""
@@ -97,6 +122,9 @@ class _FittedTools:
             for name, schema in self._properties.items():
                 self.names.rename_properties(name, schema.properties)
             fitted = [_renamed(declaration, self.names) for declaration in fitted]
+        for one, other in zip(given, fitted, strict=True):
+            if one is other and one.parameters_json_schema is not None:
+                rules.note_fitting(one)
         is_same = all(one is other for one, other in zip(given, fitted, strict=True))
         if not is_same or len(set(declared)) < len(declared):
             self._replace(fitted)
@@ -155,6 +183,7 @@ def _with_used_tools(config: GenerateContentConfig, contents: Sequence[Content])
     return msgspec.structs.replace(config, tools=tools, tool_config=none)
 
 
+_MAX_REMEMBERED = 4096
 _CONTINUED = "… (continued in the instructions)"
 
 

@@ -59,7 +59,7 @@ _OBJECT_ONLY = frozenset({"properties", "required", "additionalProperties", "min
 _ARRAY_ONLY = frozenset({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Dialect:
     """The part of JSON Schema that a vendor takes.
 
