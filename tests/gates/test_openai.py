@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -115,6 +116,7 @@ async def test_a_client_answers_a_call_of_its_function_in_a_chat(connect: Connec
     assert reply.choices[0].finish_reason == "tool_calls"
     assert call.type == "function"
     assert (call.function.name, call.function.arguments) == ("where_am_i", '{"precise":true}')
+    assert re.fullmatch("[a-zA-Z0-9]{1,40}", call.id), "other models' services take no other ids"
     messages += [reply.choices[0].message, {"role": "tool", "tool_call_id": call.id, "content": "Oslo"}]
     reply = await client.chat.completions.create(model="echo", messages=messages, tools=tools)
     assert reply.choices[0].message.content == "You are in Oslo"

@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import time
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, cast
 
 import msgspec
@@ -198,6 +198,10 @@ class CallLedger:
                     location=location,
                 )
         return found
+
+    def answerable_ids(self) -> Iterator[str]:
+        """The ids of calls that clients answer, newest first."""
+        return (call_id for call_id in reversed(self._long_running) if call_id is not None)
 
     def decide(self, message: Content | None) -> list[DecidedCall]:
         """The calls that a message, not stored yet, decides on by answering requests for confirmation.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from uuid import UUID
+
 from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.openai.messages import (
     INSTRUCTION_ROLES,
@@ -29,6 +33,7 @@ from greenroom.gates.steps import (
     stream_reply,
 )
 from greenroom.records.base import JsonObject, Record
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, Part
 from greenroom.records.identifiers import new_session_id
 from greenroom.records.run import AgentRunRequest, Run
@@ -38,6 +43,32 @@ from greenroom.server.request_context import RequestContext
 from greenroom.server.routes.run import RUN_ID_HEADER, failure_of
 
 _CALL_SEPARATOR = "."
+"""In ids that earlier versions gave: between the session's and the call's own."""
+
+_DIGEST_LENGTH = 8
+_CALL_ID = re.compile(rf"([0-9a-f]{{32}})[0-9a-f]{{{_DIGEST_LENGTH}}}")
+"""The session's id without hyphens and a digest of the call's: 40 characters, which all models' services take."""
+
+
+def public_call_id(session_id: str, call_id: str) -> str:
+    digest = hashlib.sha256(call_id.encode()).hexdigest()[:_DIGEST_LENGTH]
+    return session_id.replace("-", "") + digest
+
+
+def _session_of_call(public_id: str) -> str:
+    found = _CALL_ID.fullmatch(public_id)
+    return str(UUID(found[1])) if found is not None else public_id.partition(_CALL_SEPARATOR)[0]
+
+
+def _own_call_id(public_id: str, session: Session) -> str:
+    """The session's own id of a call, by the id that a client was given."""
+    session_id = session.id or ""
+    if public_id.startswith(session_id + _CALL_SEPARATOR):
+        return public_id.removeprefix(session_id + _CALL_SEPARATOR)
+    if _CALL_ID.fullmatch(public_id) is None:
+        return public_id
+    answerable = ledger_of(session.events).answerable_ids()
+    return next((one for one in answerable if public_call_id(session_id, one) == public_id), public_id)
 
 
 class StreamOptions(Record, kw_only=True, rename=None):
@@ -62,11 +93,12 @@ class ChatRequest(Record, kw_only=True, rename=None):
 
 
 class ChatReply:
-    """A run as a chat completion, whole or in chunks. call_prefix: put before ids of calls, to find their session."""
+    """A run as a chat completion, whole or in chunks. names_session: whether ids of calls say of which session they
+    are, since the client's requests don't."""
 
-    def __init__(self, run: Run, *, call_prefix: str, with_usage: bool = False) -> None:
+    def __init__(self, run: Run, *, names_session: bool, with_usage: bool = False) -> None:
         self._head: JsonObject = {"id": f"chatcmpl-{run.id}", "created": int(run.created_at), "model": run.app_name}
-        self._call_prefix = call_prefix
+        self._session_id = run.session_id if names_session else None
         self._with_usage = with_usage
         self._message_id: str | None = None
         self._calls = 0
@@ -105,7 +137,9 @@ class ChatReply:
         if isinstance(step, CallStep) and step.is_open:
             self._calls += 1
             function = {"name": step.call.name, "arguments": arguments_of(step.call)}
-            call_id = f"{self._call_prefix}{step.call.id}"
+            call_id = step.call.id or ""
+            if self._session_id is not None:
+                call_id = public_call_id(self._session_id, call_id)
             return {"tool_calls": [{"index": self._calls - 1, "id": call_id, "type": "function", "function": function}]}
         if isinstance(step, MediaStep) and (link := link_to(step.part)):
             return {"content": link}
@@ -132,26 +166,26 @@ class ChatReply:
 
 async def create_chat_completion(context: RequestContext) -> AnyReply:
     body: ChatRequest = context.body
-    request, new_session, call_prefix = await _run_of(context, body)
+    request, new_session, names_session = await _run_of(context, body)
     run, attachment = await start(context, request, new_session=new_session)
     assert attachment is not None
     options = body.stream_options
-    reply = ChatReply(run, call_prefix=call_prefix, with_usage=options is not None and bool(options.include_usage))
+    reply = ChatReply(run, names_session=names_session, with_usage=options is not None and bool(options.include_usage))
     if body.stream:
         return stream_reply(context, attachment, reply, run, on_disconnect="cancel")
     steps, ended = await all_steps(attachment)
     return failure_of(ended.run) or Reply(value=reply.whole(steps, ended), headers={RUN_ID_HEADER: run.id})
 
 
-async def _run_of(context: RequestContext, body: ChatRequest) -> tuple[AgentRunRequest, NewSession | None, str]:
-    """The request, the session to create, and the prefix of the ids of calls."""
+async def _run_of(context: RequestContext, body: ChatRequest) -> tuple[AgentRunRequest, NewSession | None, bool]:
+    """The request, the session to create, and whether ids of calls name the session."""
     messages = body.messages
     newest = len(messages)
     while newest and messages[newest - 1].role != "assistant":
         newest -= 1
     tail = [message for message in messages[newest:] if message.role not in INSTRUCTION_ROLES]
     client_tools = declarations_of(body.tools)
-    key, session, call_prefix = await _session_of(context, body, tail)
+    key, session, names_session = await _session_of(context, body, tail)
 
     new_session: NewSession | None = None
     if session is None:
@@ -164,39 +198,39 @@ async def _run_of(context: RequestContext, body: ChatRequest) -> tuple[AgentRunR
         new_session = NewSession(history)
         message = new_message(parts, history)
     else:
-        message = new_message(part for one in tail for part in _new_parts(one, session, call_prefix))
+        message = new_message(part for one in tail for part in _new_parts(one, session))
 
     request = AgentRunRequest(
         **key._asdict(), new_message=message, streaming=bool(body.stream), client_tools=client_tools
     )
-    return request, new_session, call_prefix
+    return request, new_session, names_session
 
 
 async def _session_of(
     context: RequestContext, body: ChatRequest, tail: list[ChatMessage]
-) -> tuple[SessionKey, Session | None, str]:
-    """The key of the chat's session, the session if it exists, and the prefix of the ids of its calls."""
+) -> tuple[SessionKey, Session | None, bool]:
+    """The key of the chat's session, the session if it exists, and whether ids of its calls name it."""
     user_id = body.user or context.identity.subject
     session_id = (body.metadata or {}).get("session_id")
     if session_id is not None:
         key = SessionKey(body.model, user_id, session_id)
-        return key, await find_session(context, key), ""
+        return key, await find_session(context, key), False
 
     answered = next((message.tool_call_id for message in tail if message.tool_call_id), None)
     if answered is not None:
-        key = SessionKey(body.model, user_id, answered.partition(_CALL_SEPARATOR)[0])
+        key = SessionKey(body.model, user_id, _session_of_call(answered))
         session = await find_session(context, key)
         if session is not None:
-            return key, session, key.session_id + _CALL_SEPARATOR
+            return key, session, True
 
     key = SessionKey(body.model, user_id, new_session_id())
-    return key, None, key.session_id + _CALL_SEPARATOR
+    return key, None, True
 
 
-def _new_parts(message: ChatMessage, session: Session, call_prefix: str) -> list[Part]:
+def _new_parts(message: ChatMessage, session: Session) -> list[Part]:
     """The parts of a new message in a session that exists."""
     parts = parts_of(message.content)
     if message.role != "tool":
         return parts
-    call_id = (message.tool_call_id or "").removeprefix(call_prefix)
+    call_id = _own_call_id(message.tool_call_id or "", session)
     return [response_part(session, call_id, "".join(part.text or "" for part in parts))]
