@@ -25,6 +25,7 @@ from greenroom.records.run import StreamingMode
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
+from greenroom.tools.value_types.answer_text import value_in
 from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
 from greenroom.tools.value_types.type_schema import type_schema
 
@@ -212,8 +213,8 @@ class AgentTool(BaseTool):
         if self._output is None:
             return text
         try:
-            return self._output.to_json(self._output.convert(msgspec.json.decode(text)))
-        except (msgspec.DecodeError, InvalidValue) as error:
+            return value_in(text, self._output)
+        except InvalidValue as error:
             return {"error": f"{self.name} did not answer in the form it was to: {error}", "answer": text}
 
 

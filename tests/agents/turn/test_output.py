@@ -104,10 +104,46 @@ async def test_an_agent_without_tools_asks_the_model_for_json_of_that_shape() ->
     assert event.actions.state_delta == {"person": {"name": "Ada", "age": 36}}
 
 
-async def test_text_that_does_not_fit_the_shape_is_saved_as_it_is() -> None:
-    talk = Talk(LlmAgent(name="a", model=ScriptedModel(["I don't know"]), output_schema=Person, output_key="person"))
+_ADA = '{"name": "Ada", "age": 36}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```json\n{_ADA}\n```",
+        f"```\n{_ADA}```",
+        f"Here it is:\n```json\n{_ADA}\n```\nAnything else?",
+        f"<think>She is {{36}}.</think>\n{_ADA}",
+        f"She is 36.</think>{_ADA}",
+        f"<think>```json\n{{}}\n```</think>```json\n{_ADA}\n```",
+    ],
+)
+async def test_fences_and_reasoning_around_an_answer_are_no_part_of_it(text: str) -> None:
+    talk = Talk(LlmAgent(name="a", model=ScriptedModel([text]), output_schema=Person, output_key="person"))
     await talk.say("who?")
-    assert await talk.state() == {"person": "I don't know"}
+    assert await talk.state() == {"person": {"name": "Ada", "age": 36}}
+
+
+@pytest.mark.parametrize("wrong", ["I don't know", '{"name": "Ada"}', '{"name": "Ada", "age": "old"}'])
+async def test_an_answer_that_does_not_fit_is_asked_for_once_more(wrong: str) -> None:
+    model = ScriptedModel([wrong, _ADA])
+    talk = Talk(LlmAgent(name="a", model=model, output_schema=Person, output_key="person"))
+    events = await talk.say("who?")
+    assert [event.error_code for event in events] == [None, None]
+    assert "Give the whole answer again" in model.requests[1].contents[-1].text()
+    assert await talk.state() == {"person": {"name": "Ada", "age": 36}}
+
+
+@pytest.mark.parametrize("max_steps", [None, 1])
+async def test_an_answer_that_never_fits_is_an_error(max_steps: int | None) -> None:
+    model = ScriptedModel(["I don't know"], loop=True)
+    agent = LlmAgent(name="a", model=model, output_schema=Person, output_key="person", max_steps=max_steps)
+    talk = Talk(agent)
+    *_, last = await talk.say("who?")
+    assert last.error_code == "OUTPUT_SCHEMA_MISMATCH"
+    assert "does not fit the output schema" in (last.error_message or "")
+    assert len(model.requests) == (2 if max_steps is None else 1)
+    assert await talk.state() == {}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,14 @@ from greenroom.agents.transfer import should_return, transfer_target
 from greenroom.agents.turn.code import code_to_run, interrupted_code, look_at_new_files, run_code
 from greenroom.agents.turn.compaction import compact_before_call
 from greenroom.agents.turn.model_call import call_model
-from greenroom.agents.turn.output import FINISH_TASK_TOOL, final_answer, finish_task, save_output
+from greenroom.agents.turn.output import (
+    FINISH_TASK_TOOL,
+    correction,
+    final_answer,
+    finish_task,
+    rejection_of,
+    save_output,
+)
 from greenroom.agents.turn.request import build_request, visible_contents
 from greenroom.agents.turn.resume import resume_point
 from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, may_send_events
@@ -27,15 +34,18 @@ from greenroom.tools.toolset import LoginRequired
 
 class _Turn:
     """calls: to be made before the model is asked again. steps: replies of the model. last: what ended the newest
-    step; None when nothing did."""
+    step; None when nothing did. rejection: why the newest answer is to be given again. was_corrected: the model has
+    been asked again once."""
 
-    __slots__ = ("calls", "is_over", "last", "steps")
+    __slots__ = ("calls", "is_over", "last", "rejection", "steps", "was_corrected")
 
     def __init__(self) -> None:
         self.calls: list[PendingCall] = []
         self.is_over = False
         self.last: Event | None = None
         self.steps = 0
+        self.rejection: str | None = None
+        self.was_corrected = False
 
 
 async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerator[Event]:
@@ -69,15 +79,21 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
         turn.last = None
         if not turn.calls:
             last: Event | None = None
+            if turn.rejection is not None:
+                request.contents.append(correction(turn.rejection))
+                turn.rejection = None
+                turn.was_corrected = True
+            may_correct = not turn.was_corrected and turn.steps + 1 != agent.max_steps
             with model_call_span(ctx.span, agent_name=agent.name, model=request.model) as span:
                 async with aclosing(call_model(agent, ctx, model, request, span)) as events:
                     async for event in events:
                         if agent.output_key is not None and code_to_run(agent, ctx, event) is None:
-                            save_output(agent, event)
+                            save_output(agent, event, may_correct=may_correct)
                         yield event
                         last = event
             if last is None or last.partial:
                 return
+            turn.rejection = rejection_of(last)
             turn.calls = [PendingCall(call) for call in last.get_function_calls()]
             code = code_to_run(agent, ctx, last)
             if executor is not None and code is not None:
@@ -91,6 +107,8 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
             if turn.is_over:
                 return
         turn.steps += 1
+        if turn.rejection is not None and not ctx.end_invocation:
+            continue
         if turn.last is None or turn.last.ends_turn() or ctx.end_invocation or turn.steps == agent.max_steps:
             return
 
@@ -119,6 +137,7 @@ async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> As
     if where.code_was_begun:
         yield interrupted_code(ctx)
     turn.steps = where.steps
+    turn.rejection = where.rejection
     may_have_begun = ctx.was_cut_off or where.were_begun
     turn.calls = [PendingCall(one.call, one.answer, is_cut_off=may_have_begun) for one in where.decided]
     turn.calls += [PendingCall(call, is_cut_off=True) for call in where.calls]

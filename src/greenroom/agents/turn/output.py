@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import msgspec
-
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
@@ -16,11 +14,16 @@ from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
+from greenroom.tools.value_types.answer_text import value_in
 from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
 from greenroom.tools.value_types.type_schema import type_schema
 
 SET_RESPONSE_TOOL = "set_model_response"
 FINISH_TASK_TOOL = "finish_task"
+SCHEMA_MISMATCH = "OUTPUT_SCHEMA_MISMATCH"
+"""The error code of a final answer that does not fit the agent's output schema."""
+_REJECTED = "greenroom:rejected"
+"""Key of custom metadata: why an answer was rejected, after which the model is asked once more."""
 
 
 class _OutputTool(BaseTool):
@@ -115,10 +118,11 @@ def final_answer(agent: BaseLlmAgent, responses: Event) -> Event | None:
     return Event(invocation_id=responses.invocation_id, author=agent.name, branch=responses.branch, content=content)
 
 
-def save_output(agent: BaseLlmAgent, event: Event) -> None:
+def save_output(agent: BaseLlmAgent, event: Event, *, may_correct: bool = False) -> None:
     """Put the agent's final answer into the state delta of that very event, under the agent's output key.
 
-    Text that doesn't fit the output schema is saved as it is. The output of a task is saved by `finish_task`.
+    An answer that doesn't fit the output schema is not saved: its event is an error or, with may_correct, notes why,
+    so that the model can be told. The output of a task is saved by `finish_task`.
     """
     if (
         agent.output_key is None
@@ -134,12 +138,31 @@ def save_output(agent: BaseLlmAgent, event: Event) -> None:
     if not texts:
         return
     text = "".join(texts)
-    value: JsonValue = text
-    if agent.output_type is not None:
-        if not text.strip():
-            return
+    if agent.output_type is None:
+        event.actions.state_delta[agent.output_key] = text
+    elif text.strip():
         try:
-            value = agent.output_type.to_json(agent.output_type.convert(msgspec.json.decode(text)))
-        except (msgspec.DecodeError, InvalidValue):
-            value = text
-    event.actions.state_delta[agent.output_key] = value
+            event.actions.state_delta[agent.output_key] = value_in(text, agent.output_type)
+        except InvalidValue as error:
+            _reject(event, str(error), may_correct=may_correct)
+
+
+def _reject(event: Event, reason: str, *, may_correct: bool) -> None:
+    if event.error_code is not None:
+        return
+    if may_correct:
+        event.custom_metadata = {**(event.custom_metadata or {}), _REJECTED: reason}
+    else:
+        event.error_code = SCHEMA_MISMATCH
+        event.error_message = f"The answer does not fit the output schema: {reason}"
+
+
+def rejection_of(event: Event) -> str | None:
+    """The reason why an answer doesn't fit the output schema, if the model is to give it again."""
+    return (event.custom_metadata or {}).get(_REJECTED)
+
+
+def correction(reason: str) -> Content:
+    """The request to the model to give a rejected answer again."""
+    text = f"The answer does not have the form that is asked for: {reason}. Give the whole answer again in that form."
+    return Content(role="user", parts=[Part(text=text)])

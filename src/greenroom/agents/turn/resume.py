@@ -7,6 +7,7 @@ request r-1, then the user's answer         make the call that was decided on, w
 response of transfer_to_agent               run the target, from behind that event
 response of set_model_response              write the final answer that is still missing
 code without a result                       report it as interrupted
+text that doesn't fit the output schema     ask the model once more
 text that ends the turn                     nothing: the agent is done
 """
 
@@ -21,7 +22,7 @@ from greenroom.agents.human_input.answers import decided_calls
 from greenroom.agents.human_input.requests import answers_only, answers_toolset, unanswered_request
 from greenroom.agents.transfer import transfer_target
 from greenroom.agents.turn.code import code_to_run
-from greenroom.agents.turn.output import final_answer
+from greenroom.agents.turn.output import final_answer, rejection_of
 from greenroom.errors import error_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.plugins.plugin import raised_error
@@ -40,7 +41,7 @@ class ResumePoint(NamedTuple):
     answer: the final answer of which only the tool's part is stored. target: who took over, and from where in the log.
     steps: replies of the model since the user last spoke. decided: calls that the user has just decided on; were_begun:
     the user spoke again since, so that nobody knows whether they were. code_was_begun: the newest reply's code, and its
-    outcome is unknown.
+    outcome is unknown. rejection: why the newest answer is to be given again.
     """
 
     is_done: bool = False
@@ -51,6 +52,7 @@ class ResumePoint(NamedTuple):
     decided: list[DecidedCall] = []  # noqa: RUF012 - never changed
     were_begun: bool = False
     code_was_begun: bool = False
+    rejection: str | None = None
 
 
 def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
@@ -104,6 +106,9 @@ def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
     answer = final_answer(agent, newest)
     if answer is not None:
         return ResumePoint(answer=answer)
+    rejection = rejection_of(newest)
+    if rejection is not None and index_of_newest > spoken_at:
+        return ResumePoint(steps=steps, rejection=rejection)
     is_last_word = newest.ends_turn() and newest.actions.transfer_to_agent is None and index_of_newest > spoken_at
     return ResumePoint(is_done=is_last_word or steps == agent.max_steps, steps=steps)
 

@@ -13,6 +13,7 @@ import msgspec
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.node import BaseNode, NodeExecution, RetryConfig
+from greenroom.agents.turn.output import SCHEMA_MISMATCH, rejection_of
 from greenroom.agents.turn.tool_calls import run_tool
 from greenroom.agents.workflow.engine import first_message
 from greenroom.agents.workflow.errors import NodeWaiting, WorkflowConfigurationError
@@ -35,6 +36,7 @@ from greenroom.records.event import Event, NodeInfo
 from greenroom.telemetry.span import Span
 from greenroom.tools.confirmation import ConfirmationPredicate
 from greenroom.tools.tool import BaseTool, OnInterrupt
+from greenroom.tools.value_types.answer_text import value_in
 
 START_NAME = "__START__"
 
@@ -268,7 +270,9 @@ class AgentNode(BaseNode):
             ctx.user_content = request
 
     def _give_output(self, run: NodeRun, event: Event, agent: BaseLlmAgent) -> None:
-        if event.error_code is not None or event.get_function_calls() or event.get_function_responses():
+        if event.error_code not in (None, SCHEMA_MISMATCH) or rejection_of(event) is not None:
+            return
+        if event.get_function_calls() or event.get_function_responses():
             return
         text = text_of(event)
         if not text or not (event.partial or event.is_final_response()):
@@ -277,7 +281,7 @@ class AgentNode(BaseNode):
         if agent.output_type is None:
             info.message_as_output = True
         elif not event.partial:
-            event.output = agent.output_type.to_json(agent.output_type.convert(msgspec.json.decode(text)))
+            event.output = value_in(text, agent.output_type)
 
 
 _SHARED = ("name", "description", "retry_config", "timeout", "state_schema", "on_interrupt", "wait_for_output")
