@@ -348,3 +348,15 @@ def test_pages_of_other_origins_are_let_in_when_asked_for(cli: Cli) -> None:
         request = urllib.request.Request(f"{url}/list-apps", headers={"origin": "https://b.example"})
         with urllib.request.urlopen(request, timeout=10) as reply:
             assert reply.headers["access-control-allow-origin"] == "https://b.example"
+
+
+def test_the_addresses_at_the_start_have_the_prefix(cli: Cli) -> None:
+    with served(cli, "agents", "--url-prefix", "/agents") as (url, said, _):
+        assert url.endswith("/agents")
+        assert f"{url}/docs\n" in said
+        with urllib.request.urlopen(f"{url}/", timeout=10) as page:
+            assert page.url == f"{url}/dev-ui/"
+        post(f"{url}/apps/parrot/users/ada/sessions", {"sessionId": "s-1"})
+        assert say(url, "s-1", "hello") != ""
+    with served(cli, "agents", "--url-prefix", "https://example.com/agents") as (url, _, _):
+        assert url == "https://example.com/agents"

@@ -11,6 +11,7 @@ from pathlib import Path
 from greenroom.cli import data_folder
 from greenroom.cli.terminal import printable
 from greenroom.errors import AppLoadError, CallerError
+from greenroom.server.addresses import public_address
 from greenroom.server.cross_origin import LOOPBACK
 from greenroom.server.settings import ServeSettings
 
@@ -72,11 +73,12 @@ def welcome(
     sessions_uri: str,
     *,
     asks_for_keys: bool,
+    url_prefix: str | None = None,
 ) -> list[tuple[str, str]]:
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
     name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else str(host)
-    url = f"http://{name}:{port}"
+    url = public_address(url_prefix, scheme="http", host=f"{name}:{port}").url()
     text: list[tuple[str, str]] = []
     text += [("\ngreenroom", "bold green"), (f" serves {agents_dir}\n\n", "")]
     text += [("  web page   ", "dim"), (f"{url}/\n", "bold")]

@@ -59,6 +59,7 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
             failed,
             without_password(sessions_uri),
             asks_for_keys=server_settings.auth.is_on,
+            url_prefix=settings.url_prefix,
         )
         run_server(
             asgi,

@@ -70,12 +70,10 @@ def address_of(scope: Scope) -> Address:
     return Address(_SCHEMES.get(scheme, scheme), host, scope.get("root_path", ""))
 
 
-def configured_address(settings: ServerSettings) -> Address:
-    """The server's address for callers of other protocols than HTTP, as far as the settings name it."""
-    if settings.url_prefix is None:
-        return Address()
-    scheme, host, prefix = _parts_of(settings.url_prefix)
-    return Address(scheme or "http", host or "localhost", prefix)
+def public_address(url_prefix: str | None, *, scheme: str = "http", host: str = "localhost") -> Address:
+    """The server's address apart from a request. scheme, host: where the setting `url_prefix` names none."""
+    own_scheme, own_host, prefix = _parts_of(url_prefix or "")
+    return Address(own_scheme or scheme, own_host or host, prefix)
 
 
 def public_host(scope: Scope) -> str | None:

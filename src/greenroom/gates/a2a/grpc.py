@@ -27,7 +27,7 @@ from greenroom.errors import ConfigurationError, GreenroomError, InvalidRequest,
 from greenroom.gates.a2a.card import card_of
 from greenroom.gates.a2a.handler import CALL, Call, RunHandler
 from greenroom.server.access.revocation import CHECK_SECONDS
-from greenroom.server.addresses import configured_address
+from greenroom.server.addresses import public_address
 from greenroom.server.request_context import RequestContext, ServerState
 
 MAX_METADATA_BYTES = 65_536
@@ -138,7 +138,7 @@ class _Service(GrpcHandler):
                 headers={"a2a-version": "1.0", **metadata},
                 body=None,
                 receive=_receive,
-                address=configured_address(server.settings),
+                address=public_address(server.settings.url_prefix),
             )
             await opened.apps.check_exists(app_name)
         except GreenroomError as error:

@@ -18,7 +18,7 @@ from starlette.types import Scope
 from greenroom.errors import CallerError, MissingExtra, NotFound, TooLarge, Unavailable
 from greenroom.records.base import JsonObject
 from greenroom.server.access.identity import EVERYBODY, SCOPES
-from greenroom.server.addresses import address_of, configured_address
+from greenroom.server.addresses import address_of, public_address
 from greenroom.server.endpoint import Endpoint, Handler
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_body import ClientDisconnected, check_size, read_body, wait_for_disconnect
@@ -89,7 +89,7 @@ async def serve_stdio(settings: ServerSettings) -> None:
         headers={},
         body=None,
         receive=_never,
-        address=configured_address(settings),
+        address=public_address(settings.url_prefix),
     )
     mcp = mcp_server(lambda _: (context, None))
     async with stdio_server() as (read, write):
