@@ -147,7 +147,7 @@ def _is_of_the_server(statement: str) -> bool:
 
 
 class Filling:
-    """What others have in the server, more with each call of `fill`."""
+    """Data of other users on the server; each call of `fill` adds more."""
 
     def __init__(self, engine: InProcessRunEngine, folder: Path) -> None:
         self._engine, self._folder = engine, folder
@@ -299,7 +299,7 @@ async def _settled(server: Serving) -> None:
 
 
 async def _analyze(uri: str) -> None:
-    """What PostgreSQL does by itself some time after many changes."""
+    """Updates the statistics, as PostgreSQL itself does some time after many changes."""
     connection = await asyncpg.connect(uri)
     await connection.execute("ANALYZE")
     await connection.close()
