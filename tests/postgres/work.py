@@ -56,7 +56,7 @@ class Plans(NamedTuple):
     scans: list[str]
 
 
-async def plans(connection: asyncpg.Connection[Any], statements: Iterable[Statement], tables: Sequence[str]) -> Plans:
+async def plans(connection: asyncpg.Connection, statements: Iterable[Statement], tables: Sequence[str]) -> Plans:
     """Plans the statements again, and carries out those that only read.
 
     A small table is scanned for less than an index costs; here only tables are that have no index for the statement.
@@ -67,7 +67,7 @@ async def plans(connection: asyncpg.Connection[Any], statements: Iterable[Statem
     for text, arguments in statements:
         only_reads = text.lstrip().upper().startswith("SELECT")
         options = "ANALYZE, FORMAT JSON" if only_reads else "FORMAT JSON"
-        (found,) = json.loads(await connection.fetchval(f"EXPLAIN ({options}) {text}", *arguments))
+        (found,) = json.loads(str(await connection.fetchval(f"EXPLAIN ({options}) {text}", *arguments)))
         for node in _nodes(found["Plan"]):
             if "Scan" in node["Node Type"] and "Actual Rows" in node:
                 rows += (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
