@@ -216,7 +216,7 @@ async def test_state_that_is_changed_in_place_is_stored_and_seen_at_once() -> No
     assert await talk.state() == {"basket": {"items": ["pear", "fig"]}, "other": [1]}
 
 
-async def test_state_is_removed_by_a_null_by_del_and_by_remove() -> None:
+async def test_state_is_removed_by_del_and_by_remove_and_may_be_none() -> None:
     def clear(tool_context: ToolContext) -> str:
         tool_context.state["one"] = None
         del tool_context.state["two"]
@@ -225,5 +225,5 @@ async def test_state_is_removed_by_a_null_by_del_and_by_remove() -> None:
     model = ScriptedModel([call("clear"), "done"])
     talk = Talk(LlmAgent(name="a", model=model, tools=[clear]), state={"one": 1, "two": 2, "three": 3, "four": 4})
     events = await talk.say("go")
-    assert lines_of(events)[1] == "a: clear -> {'result': \"3 ['four']\"}"
-    assert await talk.state() == {"four": 4}
+    assert lines_of(events)[1] == "a: clear -> {'result': \"3 ['four', 'one']\"}"
+    assert await talk.state() == {"four": 4, "one": None}

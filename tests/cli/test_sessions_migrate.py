@@ -79,8 +79,7 @@ def as_adk_sends(session: Json, version: int) -> Json:
             re.sub(r'(?<="data": ")[^"]+', lambda data: data[0].replace("-", "+").replace("_", "/"), json.dumps(found))
         )
 
-    state = {key: value for key, value in session["state"].items() if value is not None}
-    return {**session, "state": state, "events": [event(one) for one in session["events"]]}
+    return {**session, "events": [event(one) for one in session["events"]]}
 
 
 async def content_of(uri: str) -> dict[str, Json]:

@@ -17,6 +17,7 @@ from greenroom.client.client import Client
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.records.run import RunStatus
+from greenroom.records.state import REMOVED
 from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from greenroom.tools.functions.function_tool import FunctionTool
@@ -49,8 +50,9 @@ async def test_apps_and_sessions(client: AsyncClient) -> None:
     assert await client.list_apps() == ["bad", "echo", "slow"]
     assert (await client.get_app_info("echo")).root_agent_name == "echo"
     made = await client.create_session(**PLACE, state={"a": 1, "b": None})
-    assert (made.id, made.user_id, made.state) == ("s 1", "ann/e", {"a": 1})
-    assert (await client.update_state(**PLACE, state_delta={"a": None, "c": [2]})).state == {"c": [2]}
+    assert (made.id, made.user_id, made.state) == ("s 1", "ann/e", {"a": 1, "b": None})
+    updated = await client.update_state(**PLACE, state_delta={"a": REMOVED, "c": [2]})
+    assert updated.state == {"b": None, "c": [2]}
     exported = await client.get_session(**PLACE)
     again = await client.create_session(**OWNER, state=exported.state, events=exported.events)
     assert [event.id for event in again.events] == [event.id for event in exported.events]

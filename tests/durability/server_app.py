@@ -73,7 +73,10 @@ class _Tools:
         self._note("begin", "lookup", tool_context)
         await asyncio.sleep(TOOL_SECONDS * 0.7)
         tool_context.state[f"app:{tool_context.session.id}:{order}"] = "known"
-        tool_context.state["draft"] = None if "draft" in tool_context.state else {"order": order}
+        if "draft" in tool_context.state:
+            del tool_context.state["draft"]
+        else:
+            tool_context.state["draft"] = {"order": order}
         self._note("end", "lookup", tool_context)
         return {"found": order}
 

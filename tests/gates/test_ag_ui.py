@@ -70,14 +70,15 @@ async def test_text_thoughts_and_usage(serve: Serve) -> None:
 async def test_a_tool_of_the_agent_and_state_of_both_sides(serve: Serve) -> None:
     async def move(city: str, tool_context: ToolContext) -> dict[str, str]:
         tool_context.state["city"] = city
-        tool_context.state["old"] = None
+        tool_context.state["none"] = None
+        del tool_context.state["old"]
         return {"from": tool_context.state["home"]}
 
     agent = scripted("echo", [FunctionCall(name="move", args={"city": "Bergen"}), "Moved"], tools=[FunctionTool(move)])
     server = await serve(agent, gates=("ag_ui",))
     made = await run(server, user("Move"), state={"home": "Oslo", "old": 1}, runId="r")
     assert made["error"] is None
-    assert made["state"] == {"home": "Oslo", "city": "Bergen"}
+    assert made["state"] == {"home": "Oslo", "city": "Bergen", "none": None}
     _, called, result, text = made["messages"]
     assert called["toolCalls"][0]["function"] == {"name": "move", "arguments": '{"city":"Bergen"}'}
     assert (result["role"], result["content"], text["content"]) == ("tool", '{"from":"Oslo"}', "Moved")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greenroom.records.state import State, apply_delta, merge_scopes, split_by_scope
+from greenroom.records.state import REMOVED, State, apply_delta, merge_scopes, split_by_scope
 from tests.records.strategies import json_values
 
 prefixes = st.sampled_from(["", "app:", "user:", "temp:"])
@@ -23,13 +23,12 @@ def test_scopes_come_apart_and_together_again(state: dict[str, Any]) -> None:
 
 
 @given(st.dictionaries(scoped_keys, json_values, max_size=5), st.dictionaries(scoped_keys, json_values, max_size=5))
-def test_a_delta_lies_over_the_state_and_null_removes(state: dict[str, Any], delta: dict[str, Any]) -> None:
+def test_a_delta_lies_over_the_state(state: dict[str, Any], delta: dict[str, Any]) -> None:
     expected = {**state, **delta}
-    for key, value in delta.items():
-        if value is None:
-            del expected[key]
     apply_delta(state, delta)
     assert state == expected
+    apply_delta(state, dict.fromkeys(delta, REMOVED))
+    assert state == {key: value for key, value in expected.items() if key not in delta}
 
 
 def new(**value: Any) -> tuple[State, dict[str, Any], dict[str, Any]]:
@@ -50,24 +49,31 @@ def test_a_write_is_seen_at_once_and_recorded() -> None:
     assert (len(state), list(state), "b" in state, state.get("x", 0)) == (4, ["a", "b", "c", "d"], True, 0)
 
 
-@pytest.mark.parametrize("how", ["del", "none", "pop", "remove"])
-def test_a_removed_key_is_a_null_in_the_delta(how: str) -> None:
+@pytest.mark.parametrize("how", ["del", "set", "pop", "remove"])
+def test_a_removed_key_is_marked_in_the_delta(how: str) -> None:
     state, value, delta = new(a=1, b=2)
     if how == "del":
         del state["a"]
-    elif how == "none":
-        state["a"] = None
+    elif how == "set":
+        state["a"] = REMOVED
     else:
         assert (state.pop if how == "pop" else state.remove)("a") == 1
     assert value == {"b": 2}
-    assert delta == {"a": None}
+    assert delta == {"a": REMOVED}
     assert "a" not in state
     with pytest.raises(KeyError):
         del state["a"]
     with pytest.raises(KeyError):
         state["a"]
     assert state.remove("never there") is None
-    assert delta == {"a": None}
+    assert delta == {"a": REMOVED}
+
+
+def test_none_is_a_value() -> None:
+    state, value, delta = new(a=1)
+    state["a"] = None
+    assert value == delta == {"a": None}
+    assert ("a" in state, state["a"], state.get("a", 1), state.setdefault("a", 1)) == (True, None, None, None)
 
 
 def test_changes_in_place_are_noticed() -> None:
@@ -108,7 +114,7 @@ def test_a_value_that_was_replaced_or_removed_is_not_compared_with_the_old_one()
     for one in old:
         one.append(2)
     state.collect()
-    assert delta == {"a": [5], "b": None}
+    assert delta == {"a": [5], "b": REMOVED}
 
 
 def test_reading_alone_changes_nothing() -> None:

@@ -19,6 +19,7 @@ from greenroom.records.content import Content, FunctionCall, FunctionResponse, P
 from greenroom.records.event import Event, EventActions
 from greenroom.records.rewind import rewound_indexes
 from greenroom.records.session import Session
+from greenroom.records.state import REMOVED
 from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.runner.runner import Runner
 from greenroom.sessions.sqlite import SqliteSessionService
@@ -144,7 +145,7 @@ async def test_state_of_the_session_is_as_it_was_and_other_scopes_stay() -> None
         "app:total": 3,
         "user:total": 3,
     }
-    assert session.events[-1].actions.state_delta == {"count": 1, "of_run_2": None, "of_run_3": None, "kept": [1]}
+    assert session.events[-1].actions.state_delta == {"count": 1, "of_run_2": REMOVED, "of_run_3": REMOVED, "kept": [1]}
 
 
 async def test_a_second_rewind_goes_further_back() -> None:

@@ -22,6 +22,7 @@ from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.run import AgentRunRequest, RunConfig, StreamingMode, ToolThreadPoolConfig
 from greenroom.records.session import GetSessionConfig
+from greenroom.records.state import REMOVED
 from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.runner.runner import Runner
 from greenroom.runs.in_process import InProcessRunEngine
@@ -291,7 +292,7 @@ async def test_plugins_see_the_state_that_comes_with_a_message_and_everybody_the
         return ""
 
     talk = WatchedTalk(LlmAgent(name="a", model=model, instruction=instruct), plugin, state={"mood": "bad", "old": 1})
-    await talk.say("hi", state_delta={"mood": "good", "old": None})
+    await talk.say("hi", state_delta={"mood": "good", "old": REMOVED})
     assert plugin.seen == [{"mood": "good"}, "something else"]
     assert heard == ["something else"]
     assert await talk.state() == {"mood": "good"}

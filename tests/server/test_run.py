@@ -9,6 +9,7 @@ import pytest
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.content import FunctionCall, Part
 from greenroom.records.model_exchange import LlmResponse
+from greenroom.records.state import REMOVED
 from greenroom.testing.scripted_model import Fails
 from tests.server.agents import HeldModel, echo, scripted
 from tests.server.conftest import Serve, Store
@@ -147,11 +148,14 @@ async def test_parallel_calls_are_answered_by_one_event(serve: Serve) -> None:
 
 
 async def test_a_state_delta_is_part_of_the_users_event(server: Serving) -> None:
-    path = await server.new_session("echo", state={"old": 1})
-    await server.run("echo", "hi", stateDelta={"new": {"n": None}, "user:x": 1, "temp:y": 2, "old": None})
+    path = await server.new_session("echo", state={"old": 1, "gone": 1})
+    await server.run(
+        "echo", "hi", stateDelta={"new": {"n": None}, "user:x": 1, "temp:y": 2, "old": None, "gone": REMOVED}
+    )
     session = (await server.client.get(path)).json()
-    assert session["state"] == {"new": {"n": None}, "user:x": 1}
-    assert session["events"][0]["actions"]["stateDelta"] == {"new": {"n": None}, "user:x": 1, "old": None}
+    assert session["state"] == {"new": {"n": None}, "user:x": 1, "old": None}
+    delta = session["events"][0]["actions"]["stateDelta"]
+    assert delta == {"new": {"n": None}, "user:x": 1, "old": None, "gone": REMOVED}
 
 
 async def test_a_run_may_come_without_a_message(serve: Serve) -> None:

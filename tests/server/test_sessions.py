@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from greenroom.records.state import REMOVED
 from tests.server.agents import echo
 from tests.server.conftest import Serve, Store
 from tests.server.serving import Serving
@@ -88,7 +89,7 @@ async def test_with_an_id_in_the_path_the_body_is_the_state(server: Serving, bod
 async def test_an_exported_session_can_be_imported(server: Serving) -> None:
     path = await server.new_session("echo", state={"lang": "no"})
     assert (await server.run("echo", stateDelta={"city": "Oslo", "gone": 1})).status_code == 200
-    await server.client.patch(path, json={"stateDelta": {"gone": None}})
+    await server.client.patch(path, json={"stateDelta": {"gone": REMOVED}})
     exported = (await server.client.get(path)).json()
     assert exported["state"] == {"lang": "no", "city": "Oslo"}
     body = {"events": exported["events"], "state": exported["state"]}
@@ -168,17 +169,19 @@ async def test_listing_goes_page_by_page(server: Serving) -> None:
 
 async def test_patch_is_an_event_of_the_history(server: Serving) -> None:
     path = await server.new_session("echo", state={"a": 1, "b": 2})
-    patched = await server.client.patch(path, json={"state_delta": {"a": None, "c": {"d": None}, "temp:x": 1}})
+    patched = await server.client.patch(
+        path, json={"state_delta": {"a": REMOVED, "b": None, "c": {"d": None}, "temp:x": 1}}
+    )
     assert patched.status_code == 200
     session = patched.json()
-    assert session["state"] == {"b": 2, "c": {"d": None}}
+    assert session["state"] == {"b": None, "c": {"d": None}}
     (event,) = session["events"]
     assert event["author"] == "user"
     assert event["invocationId"].startswith("p-")
     assert "content" not in event
-    assert event["actions"] == {**ACTIONS, "stateDelta": {"a": None, "c": {"d": None}}}
+    assert event["actions"] == {**ACTIONS, "stateDelta": {"a": REMOVED, "b": None, "c": {"d": None}}}
     stored = (await server.client.get(path)).json()
-    assert stored["state"] == {"b": 2, "c": {"d": None}}
+    assert stored["state"] == {"b": None, "c": {"d": None}}
     assert stored["lastUpdateTime"] == event["timestamp"]
 
 

@@ -15,6 +15,7 @@ from greenroom.cli.server_flags import AgentsDir
 from greenroom.cli.sessions import apps_of, open_store
 from greenroom.cli.terminal import note
 from greenroom.errors import CallerError, NotOffered, SessionExists
+from greenroom.records.state import REMOVED
 
 if TYPE_CHECKING:
     from greenroom.records.base import JsonObject
@@ -189,10 +190,12 @@ async def set_shared_state(service: BaseSessionService, app_name: str, user_id: 
 
 
 def shared_state(line: ExportedSession) -> JsonObject:
-    """Returns the delta that sets the state of its app and its user: a null removes a key that the log has set and that
-    is not there now."""
+    """Returns the delta that sets the state of its app and its user; a key that the log has set and that is not there
+    now is removed."""
     changed = {key for event in line.events for key in event.actions.state_delta if key.startswith(_SHARED)}
-    return dict.fromkeys(changed) | {key: value for key, value in line.state.items() if key.startswith(_SHARED)}
+    return dict.fromkeys(changed, REMOVED) | {
+        key: value for key, value in line.state.items() if key.startswith(_SHARED)
+    }
 
 
 def own_state(state: JsonObject) -> JsonObject:

@@ -54,6 +54,7 @@ from greenroom.records.human_requests import DECLINED, REQUEST_CONFIRMATION, REQ
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
 from greenroom.records.session import Session, SessionKey
+from greenroom.records.state import REMOVED, apply_delta
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.replies import AnyReply
@@ -304,13 +305,11 @@ class AgUiEvents:
         operations: list[JsonObject] = []
         for key, value in delta.items():
             path = "/" + key.replace("~", "~0").replace("/", "~1")
-            if value is not None:
+            if value != REMOVED:
                 operations.append({"op": "add", "path": path, "value": value})
             elif key in self._state:
                 operations.append({"op": "remove", "path": path})
-            self._state[key] = value
-            if value is None:
-                del self._state[key]
+        apply_delta(self._state, delta)
         return _event("STATE_DELTA", delta=operations) if operations else b""
 
 

@@ -80,7 +80,7 @@ class MediaStep(NamedTuple):
 
 
 class StateStep(NamedTuple):
-    """Changes of the session's state; null removes a key."""
+    """Changes of the session's state; `REMOVED` removes a key."""
 
     delta: JsonObject
 

@@ -16,6 +16,7 @@ import msgspec
 from greenroom.errors import InvalidRequest, MissingExtra, StorageError
 from greenroom.records import wire
 from greenroom.records.base import JsonValue
+from greenroom.records.state import REMOVED
 
 T = TypeVar("T")
 
@@ -172,14 +173,14 @@ def from_fields(fields: Mapping[str, Any]) -> dict[str, JsonValue]:
 
 
 def set_paths(map_name: str, changes: Mapping[str, JsonValue]) -> dict[str, Any]:
-    """An update of a document that sets keys of a map in it, and deletes those whose new value is None."""
+    """An update of a document that sets keys of a map in it, and deletes those whose new value is `REMOVED`."""
     from google.cloud.firestore_v1.field_path import FieldPath
 
     return {FieldPath(map_name, name).to_api_repr(): value for name, value in _changed_fields(changes).items()}
 
 
 def merge_fields(transaction: Any, reference: Any, changes: Mapping[str, JsonValue]) -> None:
-    """Sets fields of a document, which may not exist yet, and deletes those whose new value is None."""
+    """Sets fields of a document, which may not exist yet, and deletes those whose new value is `REMOVED`."""
     from google.cloud.firestore_v1.field_path import FieldPath
 
     if fields := _changed_fields(changes):
@@ -189,7 +190,7 @@ def merge_fields(transaction: Any, reference: Any, changes: Mapping[str, JsonVal
 def _changed_fields(changes: Mapping[str, JsonValue]) -> dict[str, Any]:
     from google.cloud.firestore import DELETE_FIELD
 
-    return {field_name(key): DELETE_FIELD if value is None else to_field(value) for key, value in changes.items()}
+    return {field_name(key): DELETE_FIELD if value == REMOVED else to_field(value) for key, value in changes.items()}
 
 
 def _from_field(field: Any) -> JsonValue:

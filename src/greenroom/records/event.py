@@ -61,11 +61,12 @@ class NodeInfo(Record, kw_only=True):
 
 
 class EventActions(Record, kw_only=True):
-    """Side effects of an event. In `state_delta` a null removes the key.
+    """Side effects of an event.
 
     deleted_artifact_ids, end_invocation: ADK for Java's; its client for Python refuses them, so they are written only
-    when they are set. state_delta: changes of the state by key; null removes the key. artifact_delta: new versions of
-    artifacts by file name. requested_auth_configs: requested logins by the id of the function call.
+    when they are set. state_delta: changes of the state by key; `__ADK_SENTINEL_REMOVED__` removes the key.
+    artifact_delta: new versions of artifacts by file name. requested_auth_configs: requested logins by the id of the
+    function call.
     requested_tool_confirmations: requested approvals by the id of the function call. skip_summarization: whether the
     function response is the answer, without another model call. transfer_to_agent: the agent that continues.
     transfer_reason: why the agent transfers. escalate: whether an enclosing loop ends. end_of_agent: whether the agent

@@ -12,6 +12,7 @@ import msgspec
 from greenroom.records.base import JsonObject, Record, empty_map
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
+from greenroom.records.state import REMOVED
 
 _METADATA, _TITLE = "__session_metadata__", "displayName"
 """The key of a session's state, and the field in it, that hold the session's title. Source: ADK's UI."""
@@ -71,7 +72,7 @@ def title_of(state: JsonObject) -> str | None:
 def title_delta(state: JsonObject, title: str | None) -> JsonObject:
     """The delta that gives a session with this state a title, or takes it away."""
     metadata = {key: value for key, value in _metadata(state).items() if key != _TITLE}
-    return {_METADATA: metadata | ({} if title is None else {_TITLE: title}) or None}
+    return {_METADATA: metadata | ({} if title is None else {_TITLE: title}) or REMOVED}
 
 
 def _metadata(state: JsonObject) -> JsonObject:

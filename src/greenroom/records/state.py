@@ -13,6 +13,9 @@ APP_PREFIX = "app:"
 USER_PREFIX = "user:"
 TEMP_PREFIX = "temp:"
 
+REMOVED = "__ADK_SENTINEL_REMOVED__"
+"""In a delta, in place of a value: the key is removed. Source: ADK for Java; in ADK for Python none can be removed."""
+
 GROUNDING_METADATA = "temp:_adk_grounding_metadata"
 """The key under which an agent that runs as a tool passes the sources of its answer to its caller. Source: ADK."""
 
@@ -42,9 +45,9 @@ def split_by_scope(delta: Mapping[str, Any]) -> ScopedDelta:
 
 
 def apply_delta(state: JsonObject, delta: Mapping[str, Any]) -> None:
-    """Applies a delta to a map in place: a null removes its key."""
+    """Applies a delta to a map in place."""
     for key, value in delta.items():
-        if value is None:
+        if isinstance(value, str) and value == REMOVED:
             state.pop(key, None)
         else:
             state[key] = value
@@ -61,8 +64,7 @@ def merge_scopes(*, app: Mapping[str, Any], user: Mapping[str, Any], session: Ma
 class State(MutableMapping[str, Any]):
     """A writable view of a session's state: a write is seen at once by all of this run, and recorded in the delta.
 
-    Lists and maps that were read and then changed in place are detected by `has_delta` and `collect`.
-    Deleting a key, or setting it to None, removes it.
+    Lists and maps that were read and then changed in place are detected by `has_delta` and `collect`. None is a value.
     """
 
     APP_PREFIX = APP_PREFIX
@@ -85,7 +87,7 @@ class State(MutableMapping[str, Any]):
     def __setitem__(self, key: str, value: Any) -> None:
         self._lent.pop(key, None)
         self._delta[key] = value
-        if value is None:
+        if isinstance(value, str) and value == REMOVED:
             self._value.pop(key, None)
         else:
             self._value[key] = value
@@ -93,7 +95,7 @@ class State(MutableMapping[str, Any]):
     def __delitem__(self, key: str) -> None:
         if key not in self._value:
             raise KeyError(key)
-        self[key] = None
+        self[key] = REMOVED
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._value)

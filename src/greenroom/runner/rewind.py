@@ -12,7 +12,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.event import Event, EventActions
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.session import Session
-from greenroom.records.state import split_by_scope
+from greenroom.records.state import REMOVED, split_by_scope
 
 _log = logging.getLogger("greenroom.runner")
 
@@ -43,8 +43,9 @@ def _state_delta(session: Session, earlier: Sequence[Event], later: Sequence[Eve
     before: JsonObject = {}
     for event in earlier:
         before.update(split_by_scope(event.actions.state_delta).session)
-    changed = {key: None for event in later for key in split_by_scope(event.actions.state_delta).session}
-    return {key: before.get(key) for key in changed if before.get(key) != session.state.get(key)}
+    changed = dict.fromkeys(key for event in later for key in split_by_scope(event.actions.state_delta).session)
+    restored = {key: before.get(key, REMOVED) for key in changed}
+    return {key: value for key, value in restored.items() if value != session.state.get(key, REMOVED)}
 
 
 async def _restored(

@@ -76,7 +76,7 @@ class AdkDatabase:
         return [SessionKey(*row) for row in rows]
 
     async def read(self, key: SessionKey) -> ExportedSession | None:
-        """A session as ADK would return it, without the state's keys that are null: here a null removes the key.
+        """A session as ADK would return it.
 
         Raises InvalidRequest for an event that isn't ADK's.
         """
@@ -164,7 +164,7 @@ def _json(text: str | bytes | None) -> Any:
 
 
 def _state(text: str) -> JsonObject:
-    return {key: value for key, value in _json(text).items() if value is not None}
+    return _json(text)
 
 
 def _seconds(value: datetime | str | float) -> float:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from greenroom.errors import SessionNotFound
 from greenroom.postgres.connection import Connection
 from greenroom.records.session import SessionKey
-from greenroom.records.state import ScopedDelta
+from greenroom.records.state import REMOVED, ScopedDelta
 from greenroom.sessions.cached_session import PreparedEvent, frozen_json
 from greenroom.sessions.sql_queries import Stored
 
@@ -195,7 +195,7 @@ async def save_state(connection: Connection, number: int, key: SessionKey, delta
 def _changes(delta: ScopedDelta) -> Iterable[tuple[str, str, str | None]]:
     for scope, values in (("session", delta.session), ("user", delta.user), ("app", delta.app)):
         for name, value in values.items():
-            yield scope, name, None if value is None else frozen_json(value)
+            yield scope, name, None if value == REMOVED else frozen_json(value)
 
 
 def _columns(rows: Sequence[Sequence[object]]) -> list[list[object]]:

@@ -51,8 +51,9 @@ class BaseSessionService(ABC):
     """Keeps sessions, their logs and their state.
 
     A stored event is never changed. Sequence numbers (`seq`) in a log count from 1 without gaps. State is kept in three
-    scopes: of the app (`app:`), of the user in the app (`user:`), of the session; `temp:` keys are never stored. A null
-    in a delta removes its key. All operations are atomic, and raise StorageError when the store fails.
+    scopes: of the app (`app:`), of the user in the app (`user:`), of the session; `temp:` keys are never stored.
+    The value `REMOVED` in a delta removes its key. All operations are atomic, and raise StorageError when the store
+    fails.
 
     Methods that are not abstract have a default, which raises NotOffered where a store has to do it by itself. A store
     that has no `append` is one written for ADK: it is called with the parameters that ADK's methods have, and stores

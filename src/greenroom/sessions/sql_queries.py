@@ -23,7 +23,7 @@ from greenroom.records.compaction import changes_loading, range_of
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
-from greenroom.records.state import ScopedDelta, split_by_scope
+from greenroom.records.state import REMOVED, ScopedDelta, apply_delta, split_by_scope
 from greenroom.sessions.cached_session import (
     CachedSession,
     PreparedEvent,
@@ -465,8 +465,8 @@ class SessionQueries(ABC):
         for key, value, at, data in await self.fetch(_STATE_AFTER, number, seq):
             if data is not None and at not in deltas:
                 deltas[at] = to_frozen(split_by_scope(_decode_event(data.encode()).actions.state_delta).session)
-            if data is not None and deltas[at].get(key) is not None:
-                state[key] = deltas[at][key]
+            if data is not None:
+                apply_delta(state, {key: deltas[at].get(key, REMOVED)})
             elif value is not None:
                 state[key] = frozen_from_json(value)
         return state

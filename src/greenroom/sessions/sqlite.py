@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from greenroom.errors import AgentConfigError, SessionNotFound
 from greenroom.records.session import SessionKey
-from greenroom.records.state import ScopedDelta
+from greenroom.records.state import REMOVED, ScopedDelta
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent, frozen_json
 from greenroom.sessions.session_cache import TRUSTED_SECONDS, SessionCache, SessionDatabase
 from greenroom.sessions.sql import SqlSessionService
@@ -211,7 +211,7 @@ def _save_state(cursor: sqlite3.Cursor, key: SessionKey, number: int, delta: Sco
         ("app", (key.app_name,), delta.app),
     ):
         for name, value in values.items():
-            if value is None:
+            if value == REMOVED:
                 cursor.execute(_UNSET[scope], (*owner, name))
             else:
                 cursor.execute(_SET[scope], (*owner, name, frozen_json(value)))

@@ -26,7 +26,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, ListSessionsResponse, SessionFilter, SessionKey
-from greenroom.records.state import USER_PREFIX, ScopedDelta, apply_delta, merge_scopes, split_by_scope
+from greenroom.records.state import REMOVED, USER_PREFIX, ScopedDelta, apply_delta, merge_scopes, split_by_scope
 from greenroom.sessions.cached_session import (
     CachedSession,
     PreparedEvent,
@@ -222,7 +222,7 @@ class _Queries(RemoteQueries):
         removed = [name for name in (sessions[-1].state if sessions else ()) if name.startswith(USER_PREFIX)]
         if removed:
             event = Event(author="user")
-            event.actions.state_delta = dict.fromkeys(removed)
+            event.actions.state_delta = dict.fromkeys(removed, REMOVED)
             body = _to_api(PreparedEvent(event))
             await self._client.call("POST", f"{self._service.path(sessions[-1].key)}:appendEvent", body)
         for session in sessions:
@@ -307,6 +307,9 @@ def _to_api(prepared: PreparedEvent) -> JsonObject:
     event: Mapping[str, Any] = wire.to_plain(prepared.event)  # pyright: ignore[reportAssignmentType]
     given = event.get("actions", {})
     actions = {name: given[name] for name in _ACTIONS if name in given}
+    if "stateDelta" in actions:  # its null removes a key
+        delta: JsonObject = actions["stateDelta"]
+        actions["stateDelta"] = {key: None if value == REMOVED else value for key, value in delta.items()}
     if "transferToAgent" in given:
         actions["transferAgent"] = given["transferToAgent"]
     fields = {name: event[name] for name in ("content", "errorCode", "errorMessage") if name in event}

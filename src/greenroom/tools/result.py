@@ -81,8 +81,7 @@ def shortened(text: str, limit: int) -> str:
 def make_storable(actions: EventActions) -> None:
     """Turns what code put into the state into plain data, as a result is. Raises ToolError, which names the key."""
     for key, value in actions.state_delta.items():
-        is_stored = value is not None and not key.startswith(TEMP_PREFIX)
-        if is_stored and type(value) not in (bool, int, float):
+        if not key.startswith(TEMP_PREFIX) and type(value) not in (bool, int, float, type(None)):
             try:
                 actions.state_delta[key] = to_plain(value)
             except ToolError as error:

@@ -372,9 +372,9 @@ export type Event = {
   readonly isolationScope?: string;
 };
 
-/** Side effects of an event. In `state_delta` a null removes the key. */
+/** Side effects of an event. */
 export type EventActions = {
-  /** Changes of the state by key; null removes the key. */
+  /** Changes of the state by key; `__ADK_SENTINEL_REMOVED__` removes the key. */
   readonly stateDelta?: JsonObject;
   /** New versions of artifacts by file name. */
   readonly artifactDelta?: { readonly [key: string]: number };
@@ -810,7 +810,7 @@ export type PartialArg = {
 
 /** One of them is required. */
 export type PatchSessionRequest = {
-  /** Changes of the state by key; null removes the key. */
+  /** Changes of the state by key; `__ADK_SENTINEL_REMOVED__` removes the key. */
   readonly stateDelta?: JsonObject;
   /** Empty to remove it. */
   readonly title?: string;

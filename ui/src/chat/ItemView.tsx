@@ -4,6 +4,7 @@ import { memo, useState } from "react";
 import { SERVER, sessionPath } from "../api";
 import { AgentName, agentColor } from "../components/AgentName";
 import { Markdown } from "../components/Markdown";
+import { REMOVED } from "../inspector/state";
 import type { ArtifactItem, BranchesItem, Item, StateItem, TextItem } from "../timeline/model";
 import { CallCard } from "./CallCard";
 import { RequestCard } from "./RequestCard";
@@ -170,7 +171,7 @@ function StateChips({ item }: { item: StateItem }) {
           <button type="button" className="chip mono" title="Show the state" onClick={() => open(item.eventIds[0] ?? "", "state")}>
             <span className="soft">{key}:</span> {before !== undefined && <del>{short(before)}</del>}
             {before !== undefined && " → "}
-            {after === null ? <em>removed</em> : short(after)}
+            {after === REMOVED ? <em>removed</em> : short(after)}
           </button>
         </li>
       ))}

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import type { Event, JsonObject, JsonValue } from "greenroom-client";
 import { expect, test } from "vitest";
 import type { LoggedEvent } from "../timeline/model";
-import { differences, isSame, stateAt } from "./state";
+import { REMOVED, differences, isSame, stateAt } from "./state";
 
 function changes(...deltas: readonly JsonObject[]): readonly LoggedEvent[] {
   return deltas.map((stateDelta, at) => {
@@ -12,10 +12,10 @@ function changes(...deltas: readonly JsonObject[]): readonly LoggedEvent[] {
 }
 
 test("the state as of an event has the deltas up to it, and no removed keys", () => {
-  const events = changes({ city: "Oslo" }, { city: "Bergen", n: 1 }, { city: null });
+  const events = changes({ city: "Oslo" }, { city: "Bergen", n: 1 }, { city: REMOVED, lang: null });
   expect(stateAt({ lang: "en" }, events, 0)).toEqual({ lang: "en" });
   expect(stateAt({ lang: "en" }, events, 2)).toEqual({ lang: "en", city: "Bergen", n: 1 });
-  expect(stateAt({ lang: "en" }, events, 3)).toEqual({ lang: "en", n: 1 });
+  expect(stateAt({ lang: "en" }, events, 3)).toEqual({ lang: null, n: 1 });
 });
 
 test("differences name the smallest values that differ", () => {

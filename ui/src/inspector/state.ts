@@ -2,12 +2,15 @@
 import type { JsonObject, JsonValue } from "greenroom-client";
 import type { LoggedEvent } from "../timeline/model";
 
-/** The state after each of the first `count` events. A null in a delta removes the key, as the server does. */
+/** In a delta, in place of a value: the key is removed. */
+export const REMOVED = "__ADK_SENTINEL_REMOVED__";
+
+/** The state after each of the first `count` events. */
 export function stateAt(initial: JsonObject, events: readonly LoggedEvent[], count: number): JsonObject {
   const state: Record<string, JsonValue> = { ...initial };
   for (const { event } of events.slice(0, count)) {
     for (const [key, value] of Object.entries(event.actions.stateDelta ?? {})) {
-      if (value === null) delete state[key];
+      if (value === REMOVED) delete state[key];
       else state[key] = value;
     }
   }

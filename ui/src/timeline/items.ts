@@ -1,5 +1,6 @@
 // The items of a run's consecutive events.
 import type { Event, FunctionCall, JsonObject, JsonValue, Part, RunStatus } from "greenroom-client";
+import { REMOVED } from "../inspector/state";
 import { isRequest, requestOf } from "./requests";
 import type { Branch, BranchesItem, CallsItem, CodeItem, Item, LoggedEvent, RequestItem, StateChange, ToolCall } from "./model";
 
@@ -162,7 +163,7 @@ class Builder {
     const changes: StateChange[] = [];
     for (const [key, after] of Object.entries(actions.stateDelta ?? {})) {
       const before = this.state.get(key);
-      if (after === null) this.state.delete(key);
+      if (after === REMOVED) this.state.delete(key);
       else this.state.set(key, after);
       if (key !== HIDDEN_STATE) changes.push({ key, before, after });
     }

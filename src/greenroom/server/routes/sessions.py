@@ -39,7 +39,7 @@ class CreateSessionRequest(Record, kw_only=True):
 class PatchSessionRequest(Record, kw_only=True):
     """One of them is required. title: empty to remove it.
 
-    state_delta: changes of the state by key; null removes the key.
+    state_delta: changes of the state by key; `__ADK_SENTINEL_REMOVED__` removes the key.
     """
 
     schema_extra: ClassVar[JsonObject] = {

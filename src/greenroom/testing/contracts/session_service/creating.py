@@ -12,6 +12,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, Session
+from greenroom.records.state import REMOVED
 from greenroom.sessions.service import BaseSessionService
 from greenroom.testing.contracts.capabilities import requires
 from greenroom.testing.contracts.paging import pages
@@ -125,7 +126,7 @@ async def test_an_id_with_nul_is_stored_or_refused(session_service: BaseSessionS
 async def test_a_log_is_brought_along(session_service: BaseSessionService) -> None:
     events = [
         _event("one", at=100.0, delta={"a": 1, "user:b": [2], "app:c": 3, "temp:d": 4}),
-        _event("two", at=200.0, delta={"a": None, "e": {"f": 5}}),
+        _event("two", at=200.0, delta={"a": REMOVED, "e": {"f": 5}}),
     ]
     session = await session_service.create_session(
         **_OWNER, session_id="s-1", state={"a": 0, "user:b": 0, "g": 1}, events=[*events, events[0]]

@@ -9,6 +9,7 @@ import pytest
 from greenroom.errors import InvalidRequest, NotFound, SessionExists, SessionNotFound
 from greenroom.records.base import JsonObject
 from greenroom.records.session import GetSessionConfig, Session
+from greenroom.records.state import REMOVED
 from greenroom.sessions.service import BaseSessionService
 from greenroom.testing.contracts.capabilities import requires
 from greenroom.testing.contracts.session_service.creating import (
@@ -26,7 +27,7 @@ async def _session_of_five(service: BaseSessionService) -> Session:
     session = await _opened(service, state={"mood": "good", "count": 0, "gone": [1], "user:name": "Ann"})
     for number in range(1, 6):
         delta: JsonObject = {"count": number, f"k{number}": {"n": number}, "user:last": number, "app:last": number}
-        delta |= {3: {"gone": None}, 5: {"gone": "again"}}.get(number, {})
+        delta |= {3: {"gone": REMOVED}, 5: {"gone": "again"}}.get(number, {})
         await service.append(session, _event(str(number), at=float(number), delta=delta))
     return session
 
@@ -87,7 +88,7 @@ async def test_a_fork_has_the_log_and_the_state_up_to_an_event(
 async def test_a_fork_and_its_parent_go_on_apart(session_service: BaseSessionService) -> None:
     session = await _session_of_five(session_service)
     fork = await _fork(session_service, 3)
-    assert await _appended(session_service, fork, _event("x", at=10.0, delta={"count": "x", "k1": None})) == [4]
+    assert await _appended(session_service, fork, _event("x", at=10.0, delta={"count": "x", "k1": REMOVED})) == [4]
     assert await _appended(session_service, session, _event("y", at=11.0, delta={"mood": "bad"})) == [6]
     assert fork.state["count"] == "x"
     loaded, parent = await _loaded(session_service, "f-1"), await _loaded(session_service)

@@ -7,6 +7,7 @@ import pytest
 from greenroom.errors import InvalidRequest
 from greenroom.records.base import JsonObject
 from greenroom.records.session import GetSessionConfig
+from greenroom.records.state import REMOVED
 from greenroom.sessions.service import BaseSessionService
 from greenroom.testing.contracts.session_service.creating import _OWNER, _appended, _event, _loaded, _opened, _said
 
@@ -131,16 +132,25 @@ async def test_state_is_shared_by_its_scope(session_service: BaseSessionService)
     assert other_app.state == {}
 
 
-async def test_a_delta_changes_its_keys_only_and_null_removes_them(session_service: BaseSessionService) -> None:
+async def test_a_delta_changes_its_keys_only_and_removes_them(session_service: BaseSessionService) -> None:
     kept: JsonObject = {"b": {"deep": [1]}, "user:k": 3}
-    state = {**kept, "a": 1, "none": None, "user:b": 2, "app:c": 3, "changed": 1}
-    session = await _opened(session_service, state=state)
-    assert session.state == {name: value for name, value in state.items() if name != "none"}
+    state = {**kept, "a": 1, "user:b": 2, "app:c": 3, "changed": 1}
+    session = await _opened(session_service, state={**state, "none": REMOVED})
+    assert session.state == state
     new: JsonObject = {"changed": 2, "d": "new", "app:e": True}
-    delta: JsonObject = {**new, "a": None, "user:b": None, "app:c": None, "absent": None}
+    delta: JsonObject = {**new, **dict.fromkeys(("a", "user:b", "app:c", "absent"), REMOVED)}
     await session_service.append(session, _event(delta=dict(delta)))
     again = await _loaded(session_service)
     assert session.state == again.state == {**kept, **new}
+    assert again.events[0].actions.state_delta == delta
+
+
+async def test_a_null_is_a_value(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service, state={"a": 1, "created": None, "user:b": 2, "app:c": None})
+    delta: JsonObject = {"a": None, "user:b": None, "new": None}
+    await session_service.append(session, _event(delta=dict(delta)))
+    again = await _loaded(session_service)
+    assert session.state == again.state == dict.fromkeys(("a", "created", "user:b", "app:c", "new"))
     assert again.events[0].actions.state_delta == delta
 
 
