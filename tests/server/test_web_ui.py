@@ -342,7 +342,7 @@ async def test_the_page_keeps_a_conversation_by_its_events_and_renames_it(serve:
 
     empty = await server.client.put(f"{DEV}/tests/empty", json={"session_data": {"events": []}})
     assert empty.status_code == 200
-    for wrong in ({}, {"session_data": {}}, {"session_data": {"events": "x"}}, {"session_data": {"events": [1]}}):
+    for wrong in ({}, {"session_data": []}, {"session_data": {"events": "x"}}, {"session_data": {"events": [1]}}):
         assert (await server.client.put(f"{DEV}/tests/wrong", json=wrong)).status_code == 422
 
 

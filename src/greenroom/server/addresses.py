@@ -65,9 +65,16 @@ def address_of(scope: Scope) -> Address:
     """The server's address in a scope that `RequestLocator` has returned."""
     host = public_host(scope)
     if host is None:
-        host = next((value for name, value in scope["headers"] if name == b"host"), b"localhost").decode("latin-1")
+        host = _host_header(scope)
     scheme: str = scope.get("scheme", "http")
     return Address(_SCHEMES.get(scheme, scheme), host, scope.get("root_path", ""))
+
+
+def _host_header(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"host":
+            return value.decode("latin-1")
+    return "localhost"
 
 
 def public_address(url_prefix: str | None, *, scheme: str = "http", host: str = "localhost") -> Address:
@@ -148,13 +155,13 @@ class RequestLocator:
         client = scope.get("client")
         if not self._proxies.trusts(client[0] if client else ""):
             return None
+        if _HEADERS.isdisjoint([name for name, _ in scope["headers"]]):
+            return None
         found: dict[bytes, str] = {}
         for name, value in scope["headers"]:
             if name in _HEADERS:
                 text = value.decode("latin-1")
                 found[name] = f"{found[name]},{text}" if name in found else text
-        if not found:
-            return None
 
         prefixes = _listed(found.get(_PREFIX, ""))
         # Proxies that set `X-Forwarded-…` pass on a client's own `Forwarded`.
