@@ -10,6 +10,9 @@ from typing import Any, TypeAlias
 
 Json: TypeAlias = "dict[str, Any]"
 
+REMOVED = "__ADK_SENTINEL_REMOVED__"
+"""In a delta: the key is removed. Source: ADK for Java."""
+
 INTERRUPTED = {"error": "The call was interrupted. Whether it had any effect is not known."}
 
 
@@ -71,7 +74,7 @@ def fold(logs: Iterable[list[Json]]) -> Json:
     for log in logs:
         for event in log:
             for key, value in event["actions"]["stateDelta"].items():
-                if value is None:
+                if value == REMOVED:
                     state.pop(key, None)
                 else:
                     state[key] = value

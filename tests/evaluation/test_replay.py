@@ -24,6 +24,7 @@ from greenroom.records.identifiers import new_state_patch_id
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.run import RunConfig
 from greenroom.records.session import Session
+from greenroom.records.state import REMOVED
 from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.testing import Hears, Says, ScriptedLiveModel
 from greenroom.testing.scripted_model import ScriptedModel
@@ -60,11 +61,11 @@ def silent() -> ScriptedModel:
 async def test_a_session_with_patched_state_and_custom_metadata_replays_equal(tmp_path: Path) -> None:
     talk = Talk(LlmAgent(name="a", model=ScriptedModel(["one", "two"])), state={"unit": "C"})
     await talk.say("1", run_config=RunConfig(custom_metadata={"trace": "t-1"}), state_delta={"mood": "good"})
-    for delta in ({"plan": "pro"}, {"plan": None, "seats": 3}):
+    for delta in ({"plan": "pro"}, {"plan": REMOVED, "seats": 3}):
         actions = EventActions(state_delta=dict(delta))
         patch = Event(author="user", invocation_id=new_state_patch_id(), actions=actions)
         await talk.runner.session_service.append(await stored(talk), patch)
-        if delta.get("plan"):
+        if delta["plan"] == "pro":
             await talk.say("2", run_config=RunConfig(custom_metadata={"trace": "t-2"}))
     session = await stored(talk)
     assert session.state == {"unit": "C", "mood": "good", "seats": 3}
