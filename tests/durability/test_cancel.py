@@ -13,7 +13,7 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.event_streams.stream import RunEnded, StreamItem
 from greenroom.invocation.user_context import ToolContext
-from greenroom.records.calls import INTERRUPTED
+from greenroom.log.calls import INTERRUPTED
 from greenroom.records.content import FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.run import RunFilter, RunStatus

@@ -13,7 +13,7 @@ import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.prompt import prompt_contents
-from greenroom.records.calls import INTERRUPTED, PENDING
+from greenroom.log.calls import INTERRUPTED, PENDING
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions

@@ -19,9 +19,9 @@ from greenroom.agents.workflows import LoopAgent, SequentialAgent
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import GreenroomError, ModelError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
+from greenroom.log.calls import INTERRUPTED
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import INTERRUPTED
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.run import AgentRunRequest, Run, RunStatus

@@ -13,9 +13,9 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import ParallelAgent, SequentialAgent
 from greenroom.errors import ModelError
 from greenroom.invocation.user_context import CallbackContext
+from greenroom.log.calls import INTERRUPTED
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import INTERRUPTED
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
+from greenroom.log.calls import INTERRUPTED
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import INTERRUPTED
 from greenroom.records.content import FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, RunStatus

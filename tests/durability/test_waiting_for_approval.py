@@ -17,9 +17,9 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.errors import ApprovalRefused
 from greenroom.invocation.user_context import ToolContext
+from greenroom.log.calls import INTERRUPTED
 from greenroom.records import wire
 from greenroom.records.base import JsonValue
-from greenroom.records.calls import INTERRUPTED
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.tools.functions.function_tool import FunctionTool

@@ -14,10 +14,10 @@ from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.errors import InvalidRequest, RunNotFound
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
+from greenroom.log.rewind import rewound_indexes
 from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.event import Event, EventActions
-from greenroom.records.rewind import rewound_indexes
 from greenroom.records.session import Session
 from greenroom.records.state import REMOVED
 from greenroom.runner.in_memory import InMemoryRunner

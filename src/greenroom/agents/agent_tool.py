@@ -15,9 +15,10 @@ from greenroom.agents.events import ToolCallPending
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import NO_HOOKS, InvocationContext
 from greenroom.invocation.user_context import ToolContext
+from greenroom.log.run_state import RunState
+from greenroom.log.state import events_of_run, log_state_of
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import RunRecord, events_of_run, ledger_of
 from greenroom.records.content import Content, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
@@ -58,7 +59,7 @@ def is_inside(scope: str | None, outer: str) -> bool:
 
 def caller_of(events: CopyOnWriteList[Event], event: Event) -> Event:
     """The event with the call, outside of all scopes, that led to this one; the event itself when it is outside."""
-    run = ledger_of(events).run(event.invocation_id)
+    run = log_state_of(events).run(event.invocation_id)
     while event.isolation_scope is not None:
         calling = _calling(run, event.isolation_scope)
         if calling is None or calling is event:
@@ -67,7 +68,7 @@ def caller_of(events: CopyOnWriteList[Event], event: Event) -> Event:
     return event
 
 
-def _calling(run: RunRecord, scope: str) -> Event | None:
+def _calling(run: RunState, scope: str) -> Event | None:
     """The newest event with the call that a scope is named after. Ids may hold an `@`, as the scope does before its
     call's id."""
     end = len(scope)
@@ -83,7 +84,7 @@ def _calling(run: RunRecord, scope: str) -> Event | None:
 
 
 def _index_of_call(ctx: InvocationContext, call_id: str | None) -> int:
-    record = ledger_of(ctx.session.events).run(ctx.invocation_id).call(call_id, ctx.agent.name, ctx.branch)
+    record = log_state_of(ctx.session.events).run(ctx.invocation_id).call(call_id, ctx.agent.name, ctx.branch)
     if record is None or record.event is None:
         raise AgentConfigError(f"Agent {ctx.agent.name!r} made no call {call_id!r} that another agent could do")
     return record.made_at

@@ -13,8 +13,8 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
+from greenroom.log.state import events_of_run, log_state_of
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import events_of_run, ledger_of
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
@@ -70,7 +70,7 @@ def should_return(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Eve
 def entry_agent(events: CopyOnWriteList[Event], waiting: Event) -> str:
     """The agent at which a run is resumed that waited at this event: its author, or the agent or workflow that runs its
     node, or the outermost agent that wants the control back from that one."""
-    run = ledger_of(events).run(waiting.invocation_id)
+    run = log_state_of(events).run(waiting.invocation_id)
     at = next(index for index in reversed(run.indexes) if events[index].id == waiting.id)
     path = waiting.node_path
     entry = name = path.partition("@")[0] or waiting.author

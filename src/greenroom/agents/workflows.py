@@ -18,8 +18,9 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.events import EventChannel
 from greenroom.errors import AgentConfigError, BranchFailed, as_exception
 from greenroom.invocation.context import InvocationContext
+from greenroom.log.calls import is_within
+from greenroom.log.state import events_of_run
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import events_of_run, is_within
 from greenroom.records.event import Event, EventActions
 
 

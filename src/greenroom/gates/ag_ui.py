@@ -46,9 +46,9 @@ from greenroom.gates.steps import (
     start,
     stream_reply,
 )
+from greenroom.log.state import log_state_of
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, Record
-from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, FileData, Part
 from greenroom.records.human_requests import DECLINED, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, requests_in
 from greenroom.records.identifiers import new_event_id
@@ -390,7 +390,7 @@ def _new_parts(body: RunAgentInput, session: Session) -> list[Part]:
     results: list[Part] = []
     repeated_results: list[Part] = []
     words: list[Part] = []
-    ledger = ledger_of(session.events)
+    log_state = log_state_of(session.events)
     messages = _shown_to_models(body)
     newest = next((at for at in range(len(messages), 0, -1) if messages[at - 1].role == "assistant"), 0)
     for message in messages[newest:]:
@@ -398,7 +398,7 @@ def _new_parts(body: RunAgentInput, session: Session) -> list[Part]:
             words += _parts(message)
         elif message.role == "tool":
             result = _result(message, session)
-            is_repeated = result and not ledger.is_open(message.tool_call_id)
+            is_repeated = result and not log_state.is_open(message.tool_call_id)
             (repeated_results if is_repeated else results).extend(result)
 
     said = _said_last(session)
@@ -446,7 +446,7 @@ def _result(message: Message, session: Session) -> list[Part]:
     try:
         return [response_part(session, message.tool_call_id or "", text)]
     except InvalidRequest:
-        if ledger_of(session.events).has_call(message.tool_call_id):
+        if log_state_of(session.events).has_call(message.tool_call_id):
             return []
         raise
 

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from greenroom.errors import ApprovalRefused, GreenroomError, InvalidRequest
 from greenroom.event_streams.stream import RunEnded
+from greenroom.log.state import log_state_of
 from greenroom.records import wire
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject, JsonValue, Record
-from greenroom.records.calls import ledger_of
 from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUESTS, requests_in
@@ -429,7 +429,7 @@ def response_part(session: Session | None, call_id: str, output: JsonValue) -> P
     if session is None:
         raise no_such_call(call_id)
     answer = FunctionResponse(id=call_id, response=response_object(output))
-    event = ledger_of(session.events).call_to_answer(answer, location=("body",))
+    event = log_state_of(session.events).call_to_answer(answer, location=("body",))
     answer.name = next(call.name for call in event.get_function_calls() if call.id == call_id)
     return Part(function_response=answer)
 

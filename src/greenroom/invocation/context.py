@@ -14,11 +14,11 @@ from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import LlmCallsLimitExceeded
 from greenroom.invocation.compaction import EventsCompactionConfig
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.log.state import events_of_run, log_state_of
 from greenroom.memory.service import BaseMemoryService
 from greenroom.models.model import BaseLlm
 from greenroom.records.auth import AuthCredential
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import events_of_run, ledger_of
 from greenroom.records.content import Content
 from greenroom.records.event import Event, EventActions
 from greenroom.records.model_exchange import ContextCacheConfig
@@ -237,7 +237,7 @@ class InvocationContext:
         if self.resumed_from is None:
             return
         events = self.session.events
-        for index in reversed(ledger_of(events).run(self.invocation_id).indexes):
+        for index in reversed(log_state_of(events).run(self.invocation_id).indexes):
             if index < self.resumed_from:
                 return
             event = events[index]
@@ -279,8 +279,8 @@ class InvocationContext:
 
     def is_waiting(self, since: int, *, branch: str | None = None) -> bool:
         """Whether a call made at that index of the log or later, in this branch or below it, is still open."""
-        ledger = ledger_of(self.session.events)
-        return ledger.is_waiting(self.invocation_id, since=since, branch=branch or self.branch)
+        log_state = log_state_of(self.session.events)
+        return log_state.is_waiting(self.invocation_id, since=since, branch=branch or self.branch)
 
     @property
     def compaction_lock(self) -> asyncio.Lock:

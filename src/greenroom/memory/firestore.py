@@ -14,6 +14,7 @@ from typing import Any
 from greenroom.errors import TooLarge
 from greenroom.google_cloud.document_names import DocumentKeys as Keys
 from greenroom.google_cloud.firestore import BATCH, FirestoreDatabase, translated_errors, where
+from greenroom.log.rewind import kept_events
 from greenroom.memory.entries import (
     MANY_ENTRIES,
     MANY_MATCHES,
@@ -27,7 +28,6 @@ from greenroom.memory.words import words_of_query
 from greenroom.records import wire
 from greenroom.records.event import Event
 from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
-from greenroom.records.rewind import kept_events
 from greenroom.records.session import Session
 
 MEMORIES = "memories"

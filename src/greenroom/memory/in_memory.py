@@ -8,12 +8,12 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from greenroom.log.rewind import kept_events
 from greenroom.memory.entries import entries_of_events, entries_of_memories, weight, words_of_entry
 from greenroom.memory.service import BaseMemoryService
 from greenroom.memory.words import words_of_query
 from greenroom.records.event import Event
 from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
-from greenroom.records.rewind import kept_events
 from greenroom.records.session import Session
 
 

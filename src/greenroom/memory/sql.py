@@ -20,6 +20,7 @@ from collections.abc import Collection, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from greenroom.errors import GreenroomError
+from greenroom.log.rewind import kept_events
 from greenroom.memory.entries import (
     MANY_ENTRIES,
     MANY_MATCHES,
@@ -35,7 +36,6 @@ from greenroom.memory.words import words_of_query
 from greenroom.records import wire
 from greenroom.records.event import Event
 from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
-from greenroom.records.rewind import kept_events
 from greenroom.records.session import Session
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import msgspec
 
 from greenroom.errors import InvalidRequest, NotFound, StorageError
 from greenroom.google_cloud.vertex import VertexClient
+from greenroom.log.rewind import kept_events
 from greenroom.memory.entries import entries_of_events, entries_of_memories, text_of_entry
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire
@@ -23,7 +24,6 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
-from greenroom.records.rewind import kept_events
 from greenroom.records.session import Session
 
 _AUTHOR = "greenroom_author"

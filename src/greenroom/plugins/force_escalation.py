@@ -10,9 +10,9 @@ import msgspec
 
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
+from greenroom.log.state import events_of_run
 from greenroom.plugins.plugin import PerRunPlugin
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import events_of_run
 from greenroom.records.content import FunctionResponse
 from greenroom.records.event import Event
 from greenroom.records.generation import FunctionCallingConfig, ToolConfig

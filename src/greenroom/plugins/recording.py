@@ -10,10 +10,10 @@ from typing import Any
 from greenroom.errors import DeadlineExceeded, ReplayConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
+from greenroom.log.state import log_state_of
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.plugins.recordings_file import RECORDINGS_CONFIG, Settings, dump_recordings, load_recordings, settings_of
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import ledger_of
 from greenroom.records.content import FunctionCall, FunctionResponse
 from greenroom.records.event import Event, EventActions
 from greenroom.records.identifiers import is_state_patch_id, new_function_call_id
@@ -167,7 +167,7 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
     The log contains no requests, so that a replay can't verify them. Its replies are those after callbacks, and a
     callback's answer in place of a model looks like a model's reply.
     """
-    ledger, live = ledger_of(session.events), live_runs(session)
+    log_state, live = log_state_of(session.events), live_runs(session)
     calls = {call.id: call for event in session.events for call in event.get_function_calls()}
     answered = {r.id for e in session.events if e.author != "user" for r in e.get_function_responses()}
     recordings: list[Recording] = []
@@ -175,7 +175,7 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
     last_of_turn: dict[int, Event] = {}
     for index, (turn, event) in enumerate(turns_of(session)):
         calls.update(
-            (one.call.id, one.call) for one in ledger.decisions.get(index, ())
+            (one.call.id, one.call) for one in log_state.decisions.get(index, ())
         )  # a person may have edited them
         is_live = event.invocation_id in live
         # Of an agent as a tool, only the result is recorded.

@@ -12,10 +12,10 @@ from typing import Any, cast
 from greenroom.errors import AgentConfigError, RunFailed
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
+from greenroom.log.state import log_state_of
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import ledger_of
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUESTS
@@ -77,8 +77,8 @@ class ToolCallIntegrityPlugin(BasePlugin):
 
     async def before_tool_callback(self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext) -> None:
         session, ctx = tool_context.session, tool_context.invocation_context
-        ledger, call_id = ledger_of(session.events), tool_context.function_call_id
-        run = ledger.run(ctx.invocation_id) if ledger.has_run(ctx.invocation_id) else None
+        log_state, call_id = log_state_of(session.events), tool_context.function_call_id
+        run = log_state.run(ctx.invocation_id) if log_state.has_run(ctx.invocation_id) else None
         record = run.call(call_id, ctx.agent.name, ctx.branch) if run is not None else None
         if record is None or record.call is None or record.event is None:
             self._reject_unstamped(tool.name, call_id)

@@ -11,13 +11,14 @@ from typing import Any
 from greenroom.errors import BranchFailed, GreenroomError, RunCancelled, StorageError, code_of, message_of
 from greenroom.event_streams.stream import EventStream, StreamItem
 from greenroom.invocation.context import InvocationContext
+from greenroom.log.calls import INTERRUPTED, REFUSED, is_within
+from greenroom.log.rewind import rewound_indexes
+from greenroom.log.state import log_state_of
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import INTERRUPTED, REFUSED, is_within, ledger_of
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.genai_types import own_content
 from greenroom.records.redaction import redact
-from greenroom.records.rewind import rewound_indexes
 from greenroom.records.run import Caller
 from greenroom.records.session import Session
 from greenroom.runner.intake import holds_media
@@ -29,9 +30,9 @@ from greenroom.tools.result import is_plain, make_storable, to_plain
 def answers_to_decided_calls(session: Session, invocation_id: str) -> list[Event]:
     """For the calls that a person decided on, and that were not made yet."""
     events: list[Event] = []
-    ledger = ledger_of(session.events)
-    messages = ledger.run(invocation_id).messages if ledger.has_run(invocation_id) else []
-    for decided in ledger.decided_at(messages[-1]) if messages else ():
+    log_state = log_state_of(session.events)
+    messages = log_state.run(invocation_id).messages if log_state.has_run(invocation_id) else []
+    for decided in log_state.decided_at(messages[-1]) if messages else ():
         is_refused = decided.answer is not None and not decided.answer.confirmed
         outcome = REFUSED if is_refused else INTERRUPTED
         response = FunctionResponse(id=decided.call.id, name=decided.call.name, response=dict(outcome))

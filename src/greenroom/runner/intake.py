@@ -16,13 +16,13 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.transfer import entry_agent
 from greenroom.errors import ApprovalRefused, InvalidRequest, RunNotFound
 from greenroom.invocation.context import InvocationContext
+from greenroom.log.rewind import rewound_indexes
+from greenroom.log.state import LogState, log_state_of
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import CallLedger, ledger_of
 from greenroom.records.content import Content, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
 from greenroom.records.human_requests import is_input_request, read_input, responses_in
-from greenroom.records.rewind import rewound_indexes
 from greenroom.records.run import RunConfig, StreamingMode
 from greenroom.records.session import GetSessionConfig
 
@@ -34,9 +34,9 @@ def needs_older_events(events: CopyOnWriteList[Event], message: Content | None, 
     answered = [response.id for response in responses_in(message)]
     if invocation_id is None and not answered:
         return False
-    ledger = ledger_of(events)
-    is_older = invocation_id is not None and not ledger.has_run(invocation_id)
-    return is_older or not all(map(ledger.has_call, answered))
+    log_state = log_state_of(events)
+    is_older = invocation_id is not None and not log_state.has_run(invocation_id)
+    return is_older or not all(map(log_state.has_call, answered))
 
 
 def check_run(
@@ -45,7 +45,7 @@ def check_run(
     """Raises RunNotFound for the id of a run to continue, with nothing new, that the session doesn't have."""
     if invocation_id is None or message is not None or state_delta:
         return
-    if not ledger_of(events).has_run(invocation_id):
+    if not log_state_of(events).has_run(invocation_id):
         raise RunNotFound(invocation_id)
 
 
@@ -93,8 +93,8 @@ def answered_call(events: CopyOnWriteList[Event], message: Content | None) -> Ev
     responses = responses_in(message)
     if not responses:
         return None
-    ledger = ledger_of(events)
-    calling = [ledger.call_to_answer(response, location=_PARTS) for response in responses]
+    log_state = log_state_of(events)
+    calling = [log_state.call_to_answer(response, location=_PARTS) for response in responses]
     if any(event.invocation_id != calling[0].invocation_id for event in calling):
         raise InvalidRequest("The function responses answer calls of several runs", location=_PARTS)
     return calling[0]
@@ -107,16 +107,18 @@ def waiting_task(events: CopyOnWriteList[Event]) -> Event | None:
         newest = events[index]
         if newest.content is not None and index not in rewound:
             if newest.node_info is None and not newest.get_function_responses():
-                return None  # the common case, for which no ledger is made
+                return None  # the common case, for which no state is made
             break
     else:
         return None
-    ledger = ledger_of(events)
-    waiting = reversed(ledger.tasks.values())
-    return next((one for one in waiting if events[ledger.run(one.invocation_id).indexes[-1]].error_code is None), None)
+    log_state = log_state_of(events)
+    waiting = reversed(log_state.tasks.values())
+    return next(
+        (one for one in waiting if events[log_state.run(one.invocation_id).indexes[-1]].error_code is None), None
+    )
 
 
-def check_inputs(ledger: CallLedger, message: Content | None) -> None:
+def check_inputs(log_state: LogState, message: Content | None) -> None:
     """Checks a message's answers to the requests of workflows' nodes.
 
     Raises InvalidRequest for an answer that does not fit the request's schema, and ApprovalRefused for one to what was
@@ -124,10 +126,10 @@ def check_inputs(ledger: CallLedger, message: Content | None) -> None:
     """
     seen: set[str | None] = set()
     for response in responses_in(message):
-        request = ledger.find_request(response.id)
+        request = log_state.find_request(response.id)
         if request is None or not is_input_request(request.call):
             continue
-        ledger.refuse_second(request)
+        log_state.refuse_second(request)
         if response.id in seen:
             raise ApprovalRefused("the same message answers it twice")
         seen.add(response.id)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from greenroom.agents.transfer import asks_for_return
-from greenroom.records.calls import ledger_of
+from greenroom.log.state import log_state_of
 from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
@@ -136,15 +136,15 @@ def run_progress(log: CopyOnWriteList[Event], invocation_id: str, *, after: int,
     """after: a sequence number before the run's first event. since: the log's end before the run's newest message."""
     after, since = after - log.skipped, since - log.skipped
     if after >= len(log):
-        return RunProgress([], [], False, after, after, None, None)  # of a new run, without a ledger
+        return RunProgress([], [], False, after, after, None, None)  # of a new run, without a state
     events: list[Event] = []
     turn: list[Event] = []
     user_content: Content | None = None
     last: Event | None = None
     has_begun = False
     begins_at = message_at = after
-    ledger = ledger_of(log)
-    for index in ledger.run(invocation_id).indexes if ledger.has_run(invocation_id) else ():
+    log_state = log_state_of(log)
+    for index in log_state.run(invocation_id).indexes if log_state.has_run(invocation_id) else ():
         if index < after:
             continue
         event = log[index]
@@ -172,7 +172,7 @@ def model_calls(log: CopyOnWriteList[Event], invocation_id: str) -> int:
     call whose reply was never stored doesn't."""
     count = 0
     is_repeated = False  # an answer through the tool for structured ones is followed by the same as text
-    for index in ledger_of(log).run(invocation_id).indexes:
+    for index in log_state_of(log).run(invocation_id).indexes:
         event = log[index]
         count += _is_reply(event) and not is_repeated
         is_repeated = event.actions.set_model_response is not None

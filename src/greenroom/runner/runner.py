@@ -20,10 +20,10 @@ from greenroom.errors import AgentConfigError, GreenroomError, RunCancelled, Ses
 from greenroom.event_streams.stream import EventStream
 from greenroom.invocation.context import InvocationContext, Services
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.log.state import log_state_of
 from greenroom.memory.service import BaseMemoryService
 from greenroom.plugins.plugin import CLOSE_SECONDS, BasePlugin, PluginManager
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, UserContent
 from greenroom.records.event import Event
 from greenroom.records.genai_types import own
@@ -279,10 +279,10 @@ class Runner:
                 return Intake(message, task, task.invocation_id)
         if answered is None:
             return Intake(message, None, invocation_id or new_invocation_id())
-        ledger = ledger_of(session.events)
-        ledger.decide(message)
-        ledger.credential_answers(message)
-        check_inputs(ledger, message)
+        log_state = log_state_of(session.events)
+        log_state.decide(message)
+        log_state.credential_answers(message)
+        check_inputs(log_state, message)
         return Intake(message, answered, answered.invocation_id or new_invocation_id())
 
     async def redeem(self, session: Session, message: Content | None) -> Content | None:
@@ -340,9 +340,9 @@ class Runner:
             agent = next_agent(self.agent, log.session.events, intake.answered)
             ctx.agent = agent
             if intake.answered is not None or (
-                message is None and ledger_of(log.session.events).has_run(log.invocation_id)
+                message is None and log_state_of(log.session.events).has_run(log.invocation_id)
             ):
-                ctx.resumed_from = ledger_of(log.session.events).run(log.invocation_id).indexes[0]
+                ctx.resumed_from = log_state_of(log.session.events).run(log.invocation_id).indexes[0]
                 ctx.llm_calls.count = model_calls(log.session.events, log.invocation_id)
             return await self._begin(ctx, agent)
 

@@ -19,8 +19,8 @@ from greenroom.errors import (
     SessionExists,
     SessionNotFound,
 )
+from greenroom.log.state import log_state_of
 from greenroom.records import wire
-from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content
 from greenroom.records.human_requests import request_digest, responses_in
 from greenroom.records.identifiers import new_invocation_id
@@ -177,7 +177,7 @@ class Admission:
         """The run's record; None for a run that is only in the session's log. Raises RunNotFound."""
         run = task.run if task is not None else await self.run_store.get(intake.invocation_id)
         if run is None:
-            is_known = ledger_of(session.events).has_run(intake.invocation_id)
+            is_known = log_state_of(session.events).has_run(intake.invocation_id)
         else:
             is_known = session_of(run) == session.key
         if not is_known:
@@ -189,8 +189,8 @@ class Admission:
 def check_asked(session: Session, message: Content | None, asked: Mapping[str, str]) -> None:
     """Raises ApprovalRefused when the message answers a request that no run of this session made, or a
     different one: a log that a client imported contains requests, too."""
-    ledger = ledger_of(session.events)
+    log_state = log_state_of(session.events)
     for response in responses_in(message):
-        request = ledger.find_request(response.id)
+        request = log_state.find_request(response.id)
         if request is not None and asked.get(response.id or "") != request_digest(request.event, request.call):
             raise ApprovalRefused("no run of this session asks for it")

@@ -20,8 +20,9 @@ from greenroom.errors import (
     StorageError,
 )
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.log.calls import is_last_word
+from greenroom.log.state import events_of_run
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
-from greenroom.records.calls import events_of_run, is_last_word
 from greenroom.records.event import Event
 from greenroom.records.human_requests import request_digest, requests_in
 from greenroom.records.run import (

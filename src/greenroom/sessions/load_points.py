@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from greenroom.records.compaction import range_of
+from greenroom.log.compaction import range_of
 from greenroom.records.event import Event
 from greenroom.records.session import SessionKey
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from greenroom.records.compaction import changes_loading
+from greenroom.log.compaction import changes_loading
 from greenroom.records.session import SessionKey
 from greenroom.records.state import apply_delta, split_by_scope
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent, ScopeState, to_frozen

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from greenroom.errors import SessionExists, SessionNotFound
+from greenroom.log.compaction import changes_loading, range_of
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
-from greenroom.records.compaction import changes_loading, range_of
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey

@@ -18,18 +18,18 @@ import msgspec
 from greenroom.errors import AgentConfigError, ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
+from greenroom.log.rewind import kept_events
+from greenroom.log.state import log_state_of
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.model import BaseLlm, ask
 from greenroom.records import wire
 from greenroom.records.answer_metadata import FinishReason, GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.generation import GenerateContentConfig, ThinkingConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.records.rewind import kept_events
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.result import shortened
 from greenroom.tools.tool import BaseTool
@@ -199,8 +199,8 @@ class ModelConsultTool(BaseTool):
     def _earlier_in_reply(self, tool_context: ToolContext) -> int:
         """Number of consults before this one in the same reply of the model."""
         ctx = tool_context.invocation_context
-        ledger = ledger_of(ctx.session.events)
-        run = ledger.run(ctx.invocation_id) if ledger.has_run(ctx.invocation_id) else None
+        log_state = log_state_of(ctx.session.events)
+        run = log_state.run(ctx.invocation_id) if log_state.has_run(ctx.invocation_id) else None
         record = run.call(tool_context.function_call_id, ctx.agent.name, ctx.branch) if run is not None else None
         calls = record.event.get_function_calls() if record is not None and record.event is not None else []
         ids = [call.id for call in calls if call.name == self.name]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.prompt import prompt_contents
-from greenroom.records.calls import INTERRUPTED, PENDING
+from greenroom.log.calls import INTERRUPTED, PENDING
 from greenroom.records.content import QUOTED_IS_DATA, Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from greenroom.invocation.context import InvocationContext
+from greenroom.log.calls import DecidedCall
+from greenroom.log.state import log_state_of
 from greenroom.records import wire
-from greenroom.records.calls import DecidedCall, ledger_of
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUEST_CREDENTIAL, credential_key, requests_in
 from greenroom.records.state import TEMP_PREFIX
@@ -13,16 +14,16 @@ from greenroom.records.state import TEMP_PREFIX
 def decided_calls(agent: str, ctx: InvocationContext, *, at: int) -> tuple[list[DecidedCall], bool]:
     """The calls of this agent, in this branch, that the message at that index of the log decides on, and whether it is
     the run's newest message."""
-    ledger = ledger_of(ctx.session.events)
-    calls = [one for one in ledger.decided_at(at) if (one.author, one.branch) == (agent, ctx.branch)]
-    return calls, at == ledger.run(ctx.invocation_id).messages[-1]
+    log_state = log_state_of(ctx.session.events)
+    calls = [one for one in log_state.decided_at(at) if (one.author, one.branch) == (agent, ctx.branch)]
+    return calls, at == log_state.run(ctx.invocation_id).messages[-1]
 
 
 async def load_granted(ctx: InvocationContext) -> None:
     """Put the credentials that were granted in this run where its tools look for them."""
     keys: set[str] = set()
     events = ctx.session.events
-    for index in ledger_of(events).run(ctx.invocation_id).indexes:
+    for index in log_state_of(events).run(ctx.invocation_id).indexes:
         keys.update(_credential_keys_in(events[index]))
     for key in sorted(keys):
         credential = await ctx.services.credentials.load_credential(

@@ -14,6 +14,7 @@ import msgspec
 
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import ApprovalRefused, InvalidRequest
+from greenroom.log.state import EXPIRES_AFTER_SECONDS, log_state_of
 from greenroom.records import wire
 from greenroom.records.auth import (
     AuthConfig,
@@ -27,7 +28,6 @@ from greenroom.records.auth import (
     public_config,
 )
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import EXPIRES_AFTER_SECONDS, ledger_of
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.human_requests import DECLINED
 from greenroom.records.session import Session
@@ -37,7 +37,7 @@ from greenroom.tools.web.http_client import HttpClient
 
 async def redeem(credentials: BaseCredentialService, session: Session, message: Content | None) -> Content | None:
     """The message with each answer to a credential request replaced by how it went. Raises ApprovalRefused."""
-    answers = ledger_of(session.events).credential_answers(message)
+    answers = log_state_of(session.events).credential_answers(message)
     if not answers or message is None:
         return message
     stored: dict[str | None, JsonObject] = {}

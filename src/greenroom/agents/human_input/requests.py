@@ -18,10 +18,10 @@ from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.errors import GreenroomError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
+from greenroom.log.state import log_state_of
 from greenroom.records import wire
 from greenroom.records.auth import AuthConfig, CredentialRequest, public_config
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.records.human_requests import (
@@ -186,7 +186,7 @@ def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> tup
         return False, None
     if before is not None and _asked_about(before) == needed:
         return True, None
-    run = ledger_of(ctx.session.events).run(ctx.invocation_id)
+    run = log_state_of(ctx.session.events).run(ctx.invocation_id)
     records = [run.call(call_id, agent, ctx.branch) for call_id in last.actions.requested_tool_confirmations]
     # With the arguments that its tool was given last: a person may have edited them.
     calls = [call for record in records if record is not None and (call := record.effective_call()) is not None]
@@ -215,7 +215,7 @@ def _needed_by(responses: Event) -> set[tuple[str, str]]:
 def _placeholders(ctx: InvocationContext, request_event: Event) -> Event | None:
     parts: list[Part] = []
     actions = EventActions()
-    run = ledger_of(ctx.session.events).run(ctx.invocation_id)
+    run = log_state_of(ctx.session.events).run(ctx.invocation_id)
     for request in requests_in(request_event):
         arguments = request.args or {}
         if request.name == REQUEST_CONFIRMATION:
@@ -244,12 +244,12 @@ def answers_only(ctx: InvocationContext, *, at: int) -> bool:
     """Whether the message at that index of the log does nothing but answer requests of the framework."""
     content = ctx.session.events[at].content
     parts = content.parts if content is not None else None
-    return bool(parts) and len(ledger_of(ctx.session.events).requests_answered_at(at)) == len(parts)
+    return bool(parts) and len(log_state_of(ctx.session.events).requests_answered_at(at)) == len(parts)
 
 
 def answers_toolset(ctx: InvocationContext, at: int) -> bool:
     """Whether the message at that index of the log answers what a toolset asked."""
-    answered = ledger_of(ctx.session.events).requests_answered_at(at)
+    answered = log_state_of(ctx.session.events).requests_answered_at(at)
     return any(str((one.call.args or {}).get("functionCallId")).startswith(TOOLSET_PREFIX) for one in answered)
 
 

@@ -6,8 +6,8 @@ from greenroom.agents.human_input.answers import decided_calls, load_granted
 from greenroom.agents.live.conversation import Conversation
 from greenroom.agents.live.tools import ToolCalls
 from greenroom.errors import ApprovalRefused, GreenroomError
+from greenroom.log.state import log_state_of
 from greenroom.models.model import BaseLlmConnection, RealtimeInput
-from greenroom.records.calls import ledger_of
 from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.human_requests import REQUESTS
@@ -99,13 +99,13 @@ class ClientInput:
 
     def _check(self, content: Content, answers: list[FunctionResponse]) -> None:
         """Raises InvalidRequest for answers to calls that are not a client's to answer, and ApprovalRefused."""
-        ledger = ledger_of(self._conversation.ctx.session.events)
+        log_state = log_state_of(self._conversation.ctx.session.events)
         for answer in answers:
-            ledger.call_to_answer(answer, location=("content", "parts"))
+            log_state.call_to_answer(answer, location=("content", "parts"))
         approvals = {answer.id for answer in answers if answer.name in REQUESTS}
         if approvals and not approvals <= self._calls.asked:
             raise ApprovalRefused("this conversation has not asked for it")
-        ledger.decide(content)
+        log_state.decide(content)
 
     def _index_of(self, event: Event) -> int:
         events = self._conversation.ctx.session.events

@@ -23,8 +23,8 @@ from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in
 from greenroom.errors import GreenroomError, ToolError
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.user_context import ToolContext
+from greenroom.log.calls import DecidedCall
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import DecidedCall
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import EventActions
 from greenroom.records.human_requests import requests_in

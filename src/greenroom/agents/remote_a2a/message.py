@@ -22,13 +22,14 @@ from greenroom.a2a.part_metadata import AggregationMode
 from greenroom.agents.remote_a2a.task import PAUSED
 from greenroom.agents.turn.prompt import prompt_contents
 from greenroom.invocation.context import InvocationContext
+from greenroom.log.calls import is_within
+from greenroom.log.rewind import rewound_indexes
+from greenroom.log.state import events_of_run, log_state_of
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import events_of_run, is_within, ledger_of
 from greenroom.records.content import QUOTED_IS_DATA, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUESTS
-from greenroom.records.rewind import rewound_indexes
 
 TASK_ID, CONTEXT_ID, REQUEST, RESPONSE = "a2a:task_id", "a2a:context_id", "a2a:request", "a2a:response"
 ERROR, STATUS_CODE, CALLS = "a2a:error", "a2a:status_code", "a2a:calls"
@@ -160,7 +161,7 @@ def _parts_in_mode(ctx: InvocationContext, shown: Sequence[Event], mode: Aggrega
 
 def _answer(agent: str, ctx: InvocationContext) -> Outgoing | None:
     """Returns the answers to the agent's calls in the user's newest message; nothing else is sent with them."""
-    run = ledger_of(ctx.session.events).run(ctx.invocation_id)
+    run = log_state_of(ctx.session.events).run(ctx.invocation_id)
     if not run.messages:
         return None
     parts: list[tuple[Part, bool]] = []
@@ -206,7 +207,7 @@ def _own_responses(agent: str, ctx: InvocationContext) -> Iterator[tuple[int, Ev
 
 def _asked_at(agent: str, ctx: InvocationContext) -> int:
     """Returns the index of the user's newest message to this agent; answers to calls of others don't count."""
-    run = ledger_of(ctx.session.events).run(ctx.invocation_id)
+    run = log_state_of(ctx.session.events).run(ctx.invocation_id)
     for index in reversed(run.messages):
         responses = [part.function_response for part in _parts_at(ctx, index) if part.function_response is not None]
         if not responses or any(run.call(response.id, agent, ctx.branch) is not None for response in responses):

@@ -22,9 +22,7 @@ from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.turn.prompt import prompt_contents
 from greenroom.invocation.compaction import EventsCompactionConfig, LlmEventSummarizer
 from greenroom.invocation.context import InvocationContext, Services
-from greenroom.records import wire
-from greenroom.records.calls import ledger_of
-from greenroom.records.compaction import (
+from greenroom.log.compaction import (
     COMPACTED,
     CompactedRange,
     Summary,
@@ -33,10 +31,12 @@ from greenroom.records.compaction import (
     compacted,
     range_of,
 )
+from greenroom.log.rewind import rewound_indexes
+from greenroom.log.state import log_state_of
+from greenroom.records import wire
 from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
-from greenroom.records.rewind import rewound_indexes
 
 _log = logging.getLogger("greenroom.agents")
 
@@ -181,11 +181,11 @@ class _Candidates:
         indexes = [index for index in self.indexes if self.log[index].timestamp <= end_timestamp]
         if not indexes:
             return None
-        log, ledger = self.log, ledger_of(self.log)
+        log, log_state = self.log, log_state_of(self.log)
         last = closed_prefix(call_groups(log, run_id=self.run_id), indexes[0], indexes[-1] + 1) - 1
-        needed = [last + 1, *self.needed, *ledger.first_of_waiting_runs()]
-        if self.run_id is not None and ledger.has_run(self.run_id):
-            needed.append(ledger.run(self.run_id).indexes[0])
+        needed = [last + 1, *self.needed, *log_state.first_of_waiting_runs()]
+        if self.run_id is not None and log_state.has_run(self.run_id):
+            needed.append(log_state.run(self.run_id).indexes[0])
         load = min(needed)
         while load in self._rewound and load > 0:
             load -= 1

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.invocation.user_context import ToolContext
+from greenroom.log.state import log_state_of
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
@@ -81,7 +81,7 @@ class FinishTaskTool(_OutputTool):
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         ctx = tool_context.invocation_context
-        run = ledger_of(ctx.session.events).run(ctx.invocation_id)
+        run = log_state_of(ctx.session.events).run(ctx.invocation_id)
         record = run.call(tool_context.function_call_id, ctx.agent.name, ctx.branch)
         calls = record.event.get_function_calls() if record is not None and record.event is not None else []
         if any(call.name in self._delegates for call in calls):

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
+from greenroom.log.calls import INTERRUPTED, PENDING
+from greenroom.log.compaction import Compacted, compacted
+from greenroom.log.rewind import kept_events, rewound_indexes
 from greenroom.records import wire
-from greenroom.records.calls import INTERRUPTED, PENDING
-from greenroom.records.compaction import Compacted, compacted
 from greenroom.records.content import QUOTED_IS_DATA, Content, FunctionCall, FunctionResponse, Part, quoted
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUESTS, requests_in
-from greenroom.records.rewind import kept_events, rewound_indexes
 
 SAVED_LIVE_AUDIO = "/_adk_live/"
 """Stands in the URI of audio of a live run that was saved; its transcript is what a model reads."""

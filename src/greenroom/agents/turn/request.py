@@ -17,8 +17,8 @@ from greenroom.code_executors.executor import BaseCodeExecutor, BuiltInCodeExecu
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.template import fill_template
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
+from greenroom.log.state import events_of_run
 from greenroom.models.model import BaseLlm
-from greenroom.records.calls import events_of_run
 from greenroom.records.content import INSTRUCTIONS_PREFIX, Content, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event

@@ -25,9 +25,10 @@ from greenroom.agents.turn.code import code_to_run
 from greenroom.agents.turn.output import final_answer, rejection_of
 from greenroom.errors import error_of
 from greenroom.invocation.context import InvocationContext
+from greenroom.log.calls import DecidedCall, is_within
+from greenroom.log.state import log_state_of
 from greenroom.plugins.plugin import raised_error
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import DecidedCall, is_within, ledger_of
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.records.human_requests import requests_in
@@ -179,4 +180,4 @@ def _user_spoke_at(agent: BaseLlmAgent, ctx: InvocationContext) -> int:
 def _of_run(ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
     """The events of the run, newest first, each with its index in the log."""
     events = ctx.session.events
-    return ((index, events[index]) for index in reversed(ledger_of(events).run(ctx.invocation_id).indexes))
+    return ((index, events[index]) for index in reversed(log_state_of(events).run(ctx.invocation_id).indexes))

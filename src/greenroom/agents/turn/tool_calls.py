@@ -19,8 +19,8 @@ from greenroom.agents.events import ToolCallPending
 from greenroom.errors import GreenroomError, ToolError, as_exception, message_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
+from greenroom.log.calls import INTERRUPTED, REFUSED
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import INTERRUPTED, REFUSED
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.telemetry.agent_spans import ToolCallSpan, note_response_event

@@ -8,7 +8,7 @@ from typing import Any
 from greenroom.agents.node import BaseNode
 from greenroom.agents.workflow.position import Position
 from greenroom.invocation.context import InvocationContext
-from greenroom.records.calls import ledger_of
+from greenroom.log.state import log_state_of
 from greenroom.records.content import Content
 from greenroom.records.event import Event
 
@@ -53,7 +53,7 @@ def first_message(ctx: InvocationContext) -> Content | None:
     """Returns the user's request: answers, and messages to tasks, may have come since."""
     if ctx.resumed_from is not None and ctx.isolation_scope is None:
         events = ctx.session.events
-        for index in reversed(ledger_of(events).run(ctx.invocation_id).messages):
+        for index in reversed(log_state_of(events).run(ctx.invocation_id).messages):
             if events[index].isolation_scope is None and not events[index].get_function_responses():
                 return events[index].content
     return ctx.user_content

@@ -19,8 +19,8 @@ from greenroom.agents.workflow.workflow import Workflow
 from greenroom.errors import AgentConfigError, message_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
+from greenroom.log.state import log_state_of
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import ledger_of
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.telemetry.span import current_span
 from greenroom.tools.functions.signature import read_signature
@@ -131,7 +131,7 @@ class DelegateTool(NodeTool):
     def _number(self, ctx: InvocationContext, call_id: str | None) -> int:
         """Returns the number of this call among the caller's calls of the agent in the run, from 1."""
         events, ids = ctx.session.events, list[str | None]()
-        for index in ledger_of(events).run(ctx.invocation_id).indexes:
+        for index in log_state_of(events).run(ctx.invocation_id).indexes:
             if (events[index].author, events[index].branch) == (ctx.agent.name, ctx.branch):
                 ids += [call.id for call in events[index].get_function_calls() if call.name == self.name]
         return len(ids) - ids[::-1].index(call_id) if call_id in ids else len(ids) + 1
@@ -149,7 +149,7 @@ def _engine(ctx: InvocationContext, call_id: str | None) -> Engine:
     if engine.span is not None:
         engine.span = current_span.get()  # the call's
     events = ctx.session.events
-    run = ledger_of(events).run(ctx.invocation_id)
+    run = log_state_of(events).run(ctx.invocation_id)
     record = run.call(call_id, ctx.agent.name, ctx.branch)
     since = record.made_at if record is not None else 0  # models repeat ids of calls
     engine.position.read((index, events[index]) for index in run.indexes if index >= since)

@@ -13,7 +13,7 @@ from greenroom.agents.workflow.errors import NodeFailure
 from greenroom.agents.workflow.execution import NodeRun
 from greenroom.agents.workflow.nodes import AgentNode, build_node
 from greenroom.invocation.context import InvocationContext
-from greenroom.records.calls import ledger_of
+from greenroom.log.state import log_state_of
 from greenroom.records.event import Event
 
 
@@ -46,7 +46,7 @@ def _stored_events(ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
     if ctx.resumed_from is None:
         return
     events = ctx.session.events
-    for index in ledger_of(events).run(ctx.invocation_id).indexes:
+    for index in log_state_of(events).run(ctx.invocation_id).indexes:
         event = events[index]
         if index >= ctx.resumed_from and (event.isolation_scope == ctx.isolation_scope or event.is_of_task()):
             yield index, event

@@ -32,8 +32,8 @@ from greenroom.gates.steps import (
     start,
     stream_reply,
 )
+from greenroom.log.state import log_state_of
 from greenroom.records.base import JsonObject, Record
-from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, Part
 from greenroom.records.identifiers import new_session_id
 from greenroom.records.run import AgentRunRequest, Run
@@ -67,7 +67,7 @@ def _own_call_id(public_id: str, session: Session) -> str:
         return public_id.removeprefix(session_id + _CALL_SEPARATOR)
     if _CALL_ID.fullmatch(public_id) is None:
         return public_id
-    answerable = ledger_of(session.events).answerable_ids()
+    answerable = log_state_of(session.events).answerable_ids()
     return next((one for one in answerable if public_call_id(session_id, one) == public_id), public_id)
 
 

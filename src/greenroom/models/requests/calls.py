@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from greenroom.log.calls import INTERRUPTED
 from greenroom.models.conversion import is_model, json_text
-from greenroom.records.calls import INTERRUPTED
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 
 

@@ -21,12 +21,13 @@ from typing import NamedTuple
 import msgspec
 
 from greenroom.errors import InvalidRequest
+from greenroom.log.calls import is_last_word
+from greenroom.log.rewind import rewound_indexes
+from greenroom.log.state import log_state_of
 from greenroom.records import wire
 from greenroom.records.base import Record
-from greenroom.records.calls import is_last_word, ledger_of
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
-from greenroom.records.rewind import rewound_indexes
 
 COMPACTED = "greenroom:compaction"
 """Key in the custom metadata of a compaction's event, of a `CompactedRange`."""
@@ -169,10 +170,10 @@ def call_groups(events: CopyOnWriteList[Event], *, run_id: str | None = None) ->
                 groups[at].add(index)
                 if is_last_word(event, response) or response.id not in (events[at].long_running_tool_ids or ()):
                     unanswered.discard((at, response.id))
-    ledger = ledger_of(events)
+    log_state = log_state_of(events)
     for index, call_id in unanswered:
         run, long_running = events[index].invocation_id, events[index].long_running_tool_ids or ()
-        if call_id in long_running or run == run_id or ledger.is_waiting(run):
+        if call_id in long_running or run == run_id or log_state.is_waiting(run):
             groups[index].add(len(events))
     return groups
 

@@ -1,7 +1,7 @@
-"""The ledger of calls: what became of every function call of a session, folded once from its log.
+"""The state of a session's log: its runs, calls, requests to people and their answers, folded once from its events.
 
-The ledger is kept with the log and only extended as events are appended, so that a question about one call is one
-look-up, however long the log is. A small log, and what the ledger knows after each line:
+The state is kept with the log and only extended as events are appended, so that a question about one call is one
+look-up, however long the log is. A small log, and what the state knows after each line:
 
     1  user   "Pay 5"                                          the run's message
     2  desk   call c-1 pay(amount=5)                           c-1 is made
@@ -24,11 +24,14 @@ import contextlib
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 
 from greenroom.errors import ApprovalRefused, InvalidRequest
+from greenroom.log.calls import NEVER, DecidedCall, is_last_word
+from greenroom.log.rewind import rewound_indexes
+from greenroom.log.run_state import RunState
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse
 from greenroom.records.copy_on_write import CopyOnWriteList
@@ -45,116 +48,36 @@ from greenroom.records.human_requests import (
     requests_in,
     responses_in,
 )
-from greenroom.records.rewind import rewound_indexes
-
-INTERRUPTED: dict[str, str] = {"error": "The call was interrupted. Whether it had any effect is not known."}
-REFUSED: dict[str, str] = {"error": "A person refused this call; it was not made."}
-PENDING: dict[str, str] = {"status": "pending"}
 
 EXPIRES_AFTER_SECONDS = 30 * 24 * 3600.0
 
-_CURRENT, _BEHIND = "call_ledger", "call_ledger_of_shorter_view"
-_NEVER = -1
+_CURRENT = "log_state"
+_SHORTER = "log_state_of_shorter_view"
 
 
-class DecidedCall(NamedTuple):
-    """A call that a person has decided on, with the arguments that were approved. answer: None when nobody was asked
-    whether it may be made, as after a login. author, branch, invocation_id: of the call."""
-
-    call: FunctionCall
-    answer: ToolConfirmation | None
-    author: str
-    branch: str | None
-    invocation_id: str
-
-    @property
-    def key(self) -> tuple[str | None, str, str | None, str]:
-        return self.call.id, self.author, self.branch, self.invocation_id
-
-
-class CallRecord:
-    """One call, with the indexes in the log of the newest events about it; -1 where there is none.
-
-    call, event, made_at: as it was made last. confirmation, asked_at: the approval that its tool asked for.
-    decision, decided_at: what a person said. responded_at: its response by its agent.
-    """
-
-    __slots__ = ("asked_at", "call", "confirmation", "decided_at", "decision", "event", "made_at", "responded_at")
-
-    def __init__(self) -> None:
-        self.call: FunctionCall | None = None
-        self.event: Event | None = None
-        self.made_at = self.asked_at = self.decided_at = self.responded_at = _NEVER
-        self.confirmation: ToolConfirmation | None = None
-        self.decision: DecidedCall | None = None
-
-    def effective_call(self) -> FunctionCall | None:
-        """The call with the arguments that a person approved, or as its agent made it."""
-        if self.decision is not None and self.decided_at > self.made_at:
-            return self.decision.call
-        return self.call
-
-
-class RunRecord:
-    """The ledger's record of one run.
-
-    indexes: of its events in the log; messages: of those in which the user says something. transfers: events in which
-    an agent transfers, outside of agent tools. spoken_at: by agent, the index of its newest event with content,
-    outside of agent tools. waiting: open long-running calls, by id and branch, with the index of their event, and tasks
-    that wait for the user's next message, by scope and branch.
-    """
-
-    __slots__ = ("_calls", "_logins", "indexes", "messages", "spoken_at", "transfers", "waiting")
-
-    def __init__(self) -> None:
-        self.indexes: list[int] = []
-        self.messages: list[int] = []
-        self.transfers: list[tuple[int, Event]] = []
-        self.spoken_at: dict[str, int] = {}
-        self.waiting: dict[tuple[str, str | None], int] = {}
-        self._calls: dict[str | None, dict[tuple[str, str | None], CallRecord]] = {}
-        self._logins: dict[tuple[str, str | None], dict[str, str]] = {}
-
-    def calls_with_id(self, call_id: str | None) -> Iterable[CallRecord]:
-        """Calls of that id by any agent, in any branch."""
-        return self._calls.get(call_id, {}).values()
-
-    def call(self, call_id: str | None, author: str, branch: str | None) -> CallRecord | None:
-        return self._calls.get(call_id, {}).get((author, branch))
-
-    def _record(self, call_id: str | None, event: Event) -> CallRecord:
-        by_maker = self._calls.setdefault(call_id, {})
-        record = by_maker.get((event.author, event.branch))
-        if record is None:
-            record = by_maker[event.author, event.branch] = CallRecord()
-        return record
-
-    def is_waiting(self, *, since: int = 0, branch: str | None = None) -> bool:
-        """Whether a long-running call that was made at that index or later, in that branch or below it, is open."""
-        return any(at >= since and is_within(of, branch) for (_, of), at in self.waiting.items())
-
-
-class CallLedger:
-    """The fold itself; get it with `ledger_of`. `steps` counts the events and parts it has looked at. tasks: those that
-    wait for the user's next message, by run and scope, oldest first, with their newest events."""
+class LogState:
+    """The state of a log after the first `seen` events; get it with `log_state_of`."""
 
     def __init__(self, rewound: frozenset[int]) -> None:
         self.rewound = rewound
         self.seen = 0
         self.steps = 0
-        self._runs: dict[str, RunRecord] = {}
+        """Counts the events and parts that were looked at, for tests."""
+        self.tasks: dict[tuple[str, str], Event] = {}
+        """The tasks that wait for the user's next message, by run and scope, oldest first, with their newest events."""
+        self.decisions: dict[int, list[DecidedCall]] = {}
+        """The calls that each message of the user decided on, by its index."""
+        self._runs: dict[str, RunState] = {}
         self._made: dict[str | None, Event] = {}
         self._long_running: dict[str | None, Event] = {}
-        self._waiting: dict[str, list[tuple[RunRecord, str | None]]] = {}
+        self._waiting: dict[str, list[tuple[RunState, str | None]]] = {}
         self._requests: dict[str | None, Request] = {}
-        self.tasks: dict[tuple[str, str], Event] = {}
         self._answered_at: dict[str | None, int] = {}
         self._answers: dict[int, list[Request]] = {}
-        self.decisions: dict[int, list[DecidedCall]] = {}
 
     # questions
 
-    def run(self, invocation_id: str) -> RunRecord:
+    def run(self, invocation_id: str) -> RunState:
         """Raises KeyError for a run of which the log holds no event."""
         return self._runs[invocation_id]
 
@@ -277,13 +200,13 @@ class CallLedger:
 
     def refuse_second(self, request: Request) -> None:
         """Raises ApprovalRefused when the request has been answered."""
-        if self._answered_at.get(request.call.id, _NEVER) > request.index:
+        if self._answered_at.get(request.call.id, NEVER) > request.index:
             raise ApprovalRefused("it was answered before")
 
     # the fold
 
     def read(self, events: Iterable[Event]) -> None:
-        """Extend the ledger by the events that follow those it has seen."""
+        """Extends the state by the events that follow those it has seen."""
         for event in events:
             if self.seen not in self.rewound:
                 self._add(self.seen, event)
@@ -293,7 +216,7 @@ class CallLedger:
         self.steps += 1
         run = self._runs.get(event.invocation_id)
         if run is None:
-            run = self._runs[event.invocation_id] = RunRecord()
+            run = self._runs[event.invocation_id] = RunState()
         run.indexes.append(index)
         responses: list[FunctionResponse] = []
         if event.isolation_scope is not None:
@@ -312,17 +235,17 @@ class CallLedger:
             if actions.transfer_to_agent is not None and event.isolation_scope is None:
                 run.transfers.append((index, event))
             for call_id, confirmation in actions.requested_tool_confirmations.items():
-                record = run._record(call_id, event)
+                record = run.record_of(call_id, event)
                 record.confirmation, record.asked_at = confirmation, index
             for call_id, config in actions.requested_auth_configs.items():
-                logins = run._logins.setdefault((event.author, event.branch), {})
+                logins = run.logins.setdefault((event.author, event.branch), {})
                 logins[call_id] = credential_key(config)
         if event.long_running_tool_ids:
             self._add_long_running(index, event, run)
         if event.author == "user" and responses:
             self._add_answers(index, event, responses)
 
-    def _add_parts(self, index: int, event: Event, run: RunRecord) -> list[FunctionResponse]:
+    def _add_parts(self, index: int, event: Event, run: RunState) -> list[FunctionResponse]:
         """Calls and responses of an event; returns the responses."""
         responses: list[FunctionResponse] = []
         for part in (event.content.parts if event.content is not None else None) or ():
@@ -331,7 +254,7 @@ class CallLedger:
                 continue
             self.steps += 1
             if call is not None:
-                record = run._record(call.id, event)
+                record = run.record_of(call.id, event)
                 record.call, record.event, record.made_at = call, event, index
                 self._made[call.id] = event
             if response is not None:
@@ -344,17 +267,17 @@ class CallLedger:
                 if response.id is not None and response.id in self._waiting and is_last_word(event, response):
                     for waiting, branch in self._waiting.pop(response.id):
                         waiting.waiting.pop((response.id, branch), None)
-            logins = run._logins.get((event.author, event.branch))
+            logins = run.logins.get((event.author, event.branch))
             if logins:
                 logins.pop((call.id if call is not None else response.id if response else None) or "", None)
         return responses
 
-    def _end_wait(self, run: RunRecord, invocation_id: str, scope: str) -> None:
+    def _end_wait(self, run: RunState, invocation_id: str, scope: str) -> None:
         waiting = self.tasks.pop((invocation_id, scope), None)
         if waiting is not None:
             run.waiting.pop((scope, waiting.branch), None)
 
-    def _add_long_running(self, index: int, event: Event, run: RunRecord) -> None:
+    def _add_long_running(self, index: int, event: Event, run: RunState) -> None:
         ids = event.long_running_tool_ids or ()
         for call_id in ids:
             self.steps += 1
@@ -368,11 +291,11 @@ class CallLedger:
             requests.setdefault(call.id, self._request(call, event, index, run))
         self._requests.update(requests)
 
-    def _request(self, call: FunctionCall, event: Event, index: int, run: RunRecord) -> Request:
+    def _request(self, call: FunctionCall, event: Event, index: int, run: RunState) -> Request:
         original = original_call(call) if call.name == REQUEST_CONFIRMATION else None
         record = run.call(original.id, event.author, event.branch) if original is not None and original.id else None
         if record is None or record.call is None or record.made_at == index:
-            return Request(call, event, index, original, None, _NEVER)
+            return Request(call, event, index, original, None, NEVER)
         return Request(call, event, index, original, record.effective_call(), record.made_at)
 
     def _add_answers(self, index: int, event: Event, responses: list[FunctionResponse]) -> None:
@@ -409,7 +332,7 @@ class CallLedger:
         """The calls that waited for a credential, of the agent that asked for it; approvals of before still hold."""
         event = request.event
         run = self._runs[event.invocation_id]
-        for call_id, key in run._logins.get((event.author, event.branch), {}).items():
+        for call_id, key in run.logins.get((event.author, event.branch), {}).items():
             record = run.call(call_id, event.author, event.branch)
             if key != request.credential_key or record is None or record.call is None:
                 continue
@@ -419,38 +342,27 @@ class CallLedger:
             yield DecidedCall(call, answer, event.author, event.branch, event.invocation_id)
 
 
-def ledger_of(events: CopyOnWriteList[Event]) -> CallLedger:
-    """The ledger of a log, up to its newest event. Events that a rewind took back count for nothing."""
+def log_state_of(events: CopyOnWriteList[Event]) -> LogState:
+    """The state of a log, up to its newest event. Events that a rewind took back count for nothing."""
     key, end, rewound = _CURRENT, len(events), rewound_indexes(events)
-    ledger: CallLedger | None = events.derived.get(key)
-    if ledger is not None and ledger.seen > end:
-        key = _BEHIND  # another holder of the log has appended to it, and this one hasn't seen that yet
-        ledger = events.derived.get(key)
-    if ledger is None or ledger.seen > end or ledger.rewound != rewound:
-        ledger = CallLedger(rewound)
+    state: LogState | None = events.derived.get(key)
+    if state is not None and state.seen > end:
+        key = _SHORTER  # another holder of the log has appended to it, and this one hasn't seen that yet
+        state = events.derived.get(key)
+    if state is None or state.seen > end or state.rewound != rewound:
+        state = LogState(rewound)
         if end:
-            events.derived[key] = ledger
-    if ledger.seen < end:
-        ledger.read(events[ledger.seen :])
-    return ledger
+            events.derived[key] = state
+    if state.seen < end:
+        state.read(events[state.seen :])
+    return state
 
 
 def events_of_run(events: CopyOnWriteList[Event], invocation_id: str, *, since: int = 0) -> list[Event]:
     """The events of a run that stand at that index of the log or behind it, in order."""
-    ledger = ledger_of(events)
-    indexes = ledger.run(invocation_id).indexes if ledger.has_run(invocation_id) else []
+    state = log_state_of(events)
+    indexes = state.run(invocation_id).indexes if state.has_run(invocation_id) else []
     return [events[index] for index in indexes[bisect_left(indexes, since) :]]
-
-
-def is_last_word(event: Event, response: FunctionResponse) -> bool:
-    """Whether a response closes a long-running call. Its tool's own response doesn't, unless the call was interrupted
-    or refused."""
-    return event.author == "user" or response.response in (INTERRUPTED, REFUSED)
-
-
-def is_within(branch: str | None, above: str | None) -> bool:
-    """Whether a branch is the other one, or below it. Branches are dotted paths."""
-    return above is None or branch == above or (branch or "").startswith(above + ".")
 
 
 def _is_same_json(arguments: JsonObject | None, others: JsonObject | None) -> bool:

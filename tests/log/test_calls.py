@@ -1,11 +1,11 @@
-"""The ledger of calls: what it knows of a log, and what a question costs."""
+"""The state of a log: what it knows of a log, and what a question costs."""
 
 from __future__ import annotations
 
 import pytest
 
 from greenroom.errors import ApprovalRefused, InvalidRequest
-from greenroom.records.calls import ledger_of
+from greenroom.log.state import log_state_of
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions, ToolConfirmation
@@ -50,22 +50,22 @@ def asking() -> CopyOnWriteList[Event]:
 
 def test_an_approval_frees_its_call_until_that_has_responded() -> None:
     log = asking()
-    assert ledger_of(log).is_waiting("e-1")
-    (decided,) = ledger_of(log).decide(responses("r-1"))
+    assert log_state_of(log).is_waiting("e-1")
+    (decided,) = log_state_of(log).decide(responses("r-1"))
     assert (decided.call.id, decided.call.args) == ("c-1", {"amount": 5})
     log.append(answered("r-1"))
-    assert not ledger_of(log).is_waiting("e-1")
-    assert ledger_of(log).decided_at(3) == [decided]
+    assert not log_state_of(log).is_waiting("e-1")
+    assert log_state_of(log).decided_at(3) == [decided]
     with pytest.raises(ApprovalRefused, match="answered before"):
-        ledger_of(log).decide(responses("r-1"))
+        log_state_of(log).decide(responses("r-1"))
     log.append(answered("c-1", author="desk"))
-    assert ledger_of(log).decided_at(3) == []
+    assert log_state_of(log).decided_at(3) == []
 
 
 def test_a_request_that_shows_another_call_is_refused() -> None:
     log = CopyOnWriteList([made("c-1"), needs_approval("c-1"), request("r-1", "c-1", amount=5000)])
     with pytest.raises(ApprovalRefused, match="another call"):
-        ledger_of(log).decide(responses("r-1"))
+        log_state_of(log).decide(responses("r-1"))
 
 
 def test_arguments_that_a_person_edited_stand_when_the_tool_asks_again() -> None:
@@ -73,7 +73,7 @@ def test_arguments_that_a_person_edited_stand_when_the_tool_asks_again() -> None
     edited = responses("r-1", response={"confirmed": True, "payload": {"amount": 1}})
     log.append(Event(invocation_id="e-1", author="user", content=edited))
     log.extend([needs_approval("c-1"), request("r-2", "c-1", amount=1)])
-    (decided,) = ledger_of(log).decide(responses("r-2"))
+    (decided,) = log_state_of(log).decide(responses("r-2"))
     assert decided.call.args == {"amount": 1}
 
 
@@ -81,18 +81,18 @@ def test_a_holder_of_a_shorter_log_does_not_see_what_others_appended() -> None:
     log = asking()
     shorter = log.snapshot()
     log.append(answered("r-1"))
-    assert not ledger_of(log).is_waiting("e-1")
-    assert ledger_of(shorter).is_waiting("e-1")
-    assert ledger_of(shorter) is ledger_of(shorter)
+    assert not log_state_of(log).is_waiting("e-1")
+    assert log_state_of(shorter).is_waiting("e-1")
+    assert log_state_of(shorter) is log_state_of(shorter)
 
 
 def test_a_call_that_is_not_long_running_is_not_a_clients_to_answer() -> None:
-    ledger = ledger_of(CopyOnWriteList([made("c-1"), made("c-2", long_running=True)]))
-    assert ledger.call_to_answer(FunctionResponse(id="c-2"), location=HERE).get_function_calls()[0].id == "c-2"
+    log_state = log_state_of(CopyOnWriteList([made("c-1"), made("c-2", long_running=True)]))
+    assert log_state.call_to_answer(FunctionResponse(id="c-2"), location=HERE).get_function_calls()[0].id == "c-2"
     with pytest.raises(InvalidRequest, match="not long-running"):
-        ledger.call_to_answer(FunctionResponse(id="c-1", name="pay"), location=HERE)
+        log_state.call_to_answer(FunctionResponse(id="c-1", name="pay"), location=HERE)
     with pytest.raises(InvalidRequest, match="No function call"):
-        ledger.call_to_answer(FunctionResponse(id="c-3", name="pay"), location=HERE)
+        log_state.call_to_answer(FunctionResponse(id="c-3", name="pay"), location=HERE)
 
 
 @pytest.mark.parametrize("parts", [10, 10_000])
@@ -104,15 +104,15 @@ def test_the_work_for_a_message_grows_with_its_parts_and_not_with_the_log(
     ids = ["c"] * parts if is_repeated else [f"c-{i}" for i in range(parts)]
     old = [made("c", long_running=True, run=f"old-{i}") for i in range(earlier)]
     log = CopyOnWriteList([*old, made(*dict.fromkeys(ids), long_running=True)])
-    ledger = ledger_of(log)
-    before = ledger.steps
+    log_state = log_state_of(log)
+    before = log_state.steps
     message = responses(*ids)
     for part in message.parts or ():
         assert part.function_response is not None
-        ledger.call_to_answer(part.function_response, location=HERE)
-    assert ledger.decide(message) == []
-    assert ledger.credential_answers(message) == []
+        log_state.call_to_answer(part.function_response, location=HERE)
+    assert log_state.decide(message) == []
+    assert log_state.credential_answers(message) == []
     log.append(Event(invocation_id="e-1", author="user", content=message))
-    assert not ledger_of(log).is_waiting("e-1")
-    assert ledger.steps - before <= 5 * parts + 1
-    assert ledger.seen == len(log)
+    assert not log_state_of(log).is_waiting("e-1")
+    assert log_state.steps - before <= 5 * parts + 1
+    assert log_state.seen == len(log)
