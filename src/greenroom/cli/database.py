@@ -1,17 +1,19 @@
-"""`greenroom db`: the schema of a server's database."""
+"""`greenroom db`: the schema of a server's database, and its size on disk."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
+from typing import NamedTuple
 
 from cyclopts import App
 
 from greenroom.cli import data_folder
 from greenroom.cli.server_flags import AgentsDir
-from greenroom.errors import CallerError
+from greenroom.errors import CallerError, StoreInUse
 
-app = App(name="db", help="The schema of a server's database. `serve` applies migrations by itself.")
+app = App(name="db", help="The schema and the size of a server's database. `serve` applies migrations by itself.")
 
 
 @app.command
@@ -27,9 +29,18 @@ def status(agents_dir: AgentsDir = Path(), /, *, session_service: str | None = N
     session_service
         The store's URI; else the folder's own database.
     """
-    name, version, known = asyncio.run(_schema(_uri(agents_dir, session_service), upgrade=False))
-    state = "up to date" if version == known else "newer than this release" if version > known else "to be upgraded"
-    print(f"{name}: schema {version}, this release uses {known}: {state}")
+    found = asyncio.run(_schema(_uri(agents_dir, session_service), upgrade=False))
+    if found.version == found.known:
+        state = "up to date"
+    elif found.version > found.known:
+        state = "newer than this release"
+    else:
+        state = "to be upgraded"
+    print(f"{found.name}: schema {found.version}, this release uses {found.known}: {state}")
+
+    if found.free_bytes:
+        size = os.path.getsize(found.name)
+        print(f"{_megabytes(found.free_bytes)} of {_megabytes(size)} hold no data; `greenroom db compact` frees them")
 
 
 @app.command
@@ -43,8 +54,32 @@ def upgrade(agents_dir: AgentsDir = Path(), /, *, session_service: str | None = 
     session_service
         The store's URI; else the folder's own database.
     """
-    name, version, _ = asyncio.run(_schema(_uri(agents_dir, session_service), upgrade=True))
-    print(f"{name}: schema {version}")
+    found = asyncio.run(_schema(_uri(agents_dir, session_service), upgrade=True))
+    print(f"{found.name}: schema {found.version}")
+
+
+@app.command
+def compact(agents_dir: AgentsDir = Path(), /, *, session_service: str | None = None) -> None:
+    """Give the disk space of deleted sessions and users back. For SQLite; stop the server before.
+
+    Rewrites the file, which needs free disk space of twice its size. PostgreSQL reuses the space by itself.
+
+        greenroom db compact examples
+
+    Parameters
+    ----------
+    agents_dir
+        The folder that is served.
+    session_service
+        The store's URI; else the folder's own database.
+    """
+    path = asyncio.run(_sqlite_path(_uri(agents_dir, session_service)))
+    if not os.path.isfile(path):
+        raise CallerError(f"There is no database at {path}")
+
+    before = os.path.getsize(path)
+    asyncio.run(_compact(path))
+    print(f"{path}: {_megabytes(before)} before, {_megabytes(os.path.getsize(path))} now")
 
 
 def _uri(agents_dir: Path, uri: str | None) -> str:
@@ -57,21 +92,35 @@ def _uri(agents_dir: Path, uri: str | None) -> str:
     return data_folder.session_service_uri(agents_dir)
 
 
-async def _schema(uri: str, *, upgrade: bool) -> tuple[str, int, int]:
-    """The database's name, its schema version, and this release's."""
+class _Schema(NamedTuple):
+    name: str
+    """Of the database; a SQLite file's path."""
+
+    version: int
+    """Of the schema that the database has."""
+
+    known: int
+    """Of the schema that this release uses."""
+
+    free_bytes: int = 0
+    """Of a SQLite file: the size of its pages that hold no data."""
+
+
+async def _schema(uri: str, *, upgrade: bool) -> _Schema:
     from greenroom.sessions.from_uri import session_service_from_uri
     from greenroom.sessions.sqlite import SqliteSessionService
 
     service = session_service_from_uri(uri)
     async with data_folder.closing(service):
         if isinstance(service, SqliteSessionService):
-            return service.path, *await _sqlite_schema(service.path, upgrade=upgrade)
+            return await _sqlite_schema(service.path, upgrade=upgrade)
         if uri.startswith("postgres"):
             return await _postgres_schema(uri, upgrade=upgrade)
     raise CallerError("A store in memory has no schema; name a database with --session-service")
 
 
-async def _sqlite_schema(path: str, *, upgrade: bool) -> tuple[int, int]:
+async def _sqlite_schema(path: str, *, upgrade: bool) -> _Schema:
+    from greenroom.sqlite.compact import free_bytes
     from greenroom.sqlite.database import Database
     from greenroom.sqlite.migrate import latest_version, schema_version
 
@@ -79,14 +128,49 @@ async def _sqlite_schema(path: str, *, upgrade: bool) -> tuple[int, int]:
         database = Database.open(path)
         await database.fetch("SELECT 1")
         await database.close()
-    return schema_version(path), latest_version()
+    return _Schema(path, schema_version(path), latest_version(), free_bytes(path))
 
 
-async def _postgres_schema(uri: str, *, upgrade: bool) -> tuple[str, int, int]:
+async def _postgres_schema(uri: str, *, upgrade: bool) -> _Schema:
     from greenroom.postgres.database import Database
     from greenroom.postgres.migrate import migrations, schema_version
 
     database = Database.open(uri)
     database.is_prepared = not upgrade
     async with data_folder.closing(database):
-        return database.name, await database.read(schema_version), len(migrations())
+        version = await database.read(schema_version)
+        return _Schema(database.name, version, len(migrations()))
+
+
+async def _sqlite_path(uri: str) -> str:
+    """Raises CallerError for a store that is no SQLite file."""
+    from greenroom.sessions.from_uri import session_service_from_uri
+    from greenroom.sessions.sqlite import SqliteSessionService
+
+    service = session_service_from_uri(uri)
+    async with data_folder.closing(service):
+        if isinstance(service, SqliteSessionService):
+            return service.path
+    raise CallerError(
+        "Only SQLite files are compacted. PostgreSQL reuses the space of deleted rows by itself; to give it back to "
+        "the operating system, run VACUUM FULL there"
+    )
+
+
+async def _compact(path: str) -> None:
+    """Holds the server's lock meanwhile, so that no server starts on the file."""
+    from greenroom.runs.sqlite_store import SqliteRunStore
+    from greenroom.sqlite.compact import compact
+
+    runs = SqliteRunStore(path)
+    async with data_folder.closing(runs):
+        try:
+            await runs.lock(wait_seconds=0)
+        except StoreInUse as error:
+            holder = "" if error.process_id is None else f" (process id {error.process_id})"
+            raise CallerError(f"A server is using {path}{holder}. Stop it, compact, and start it again") from error
+        compact(path)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
