@@ -13,6 +13,7 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
+from greenroom.log.progress import RETURN, TRANSFER_TOOL, asks_for_return
 from greenroom.log.state import events_of_run, log_state_of
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.copy_on_write import CopyOnWriteList
@@ -20,9 +21,7 @@ from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
 
-TRANSFER_TOOL = "transfer_to_agent"
-_RETURN = "return"
-_WHEN_TO_RETURN = (
+_WHEN_TORETURN = (
     "True if the control shall come back to you when that agent has answered, because you are not done then."
 )
 
@@ -44,14 +43,6 @@ def transfer_target(agent: BaseLlmAgent, event: Event) -> BaseAgent | None:
     if name is None or name == agent.name:
         return None
     return next((target for target in transfer_targets(agent) if target.name == name), None)
-
-
-def asks_for_return(event: Event) -> bool:
-    """Whether the agent that transfers with this event continues when the other one has answered."""
-    return any(
-        response.name == TRANSFER_TOOL and (response.response or {}).get(_RETURN) is True
-        for response in event.get_function_responses()
-    )
 
 
 def should_return(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Event, since: int) -> bool:
@@ -148,12 +139,12 @@ class TransferTool(TransferToAgentTool):
         if described:
             properties["agent_name"]["description"] = described
         if self.declares_return:
-            properties[_RETURN] = {"type": "boolean", "description": _WHEN_TO_RETURN}
+            properties[RETURN] = {"type": "boolean", "description": _WHEN_TORETURN}
         return properties
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         result = await super().run_async(args=args, tool_context=tool_context)
-        return {_RETURN: True} if result is None and self.can_return and args.get(_RETURN) is True else result
+        return {RETURN: True} if result is None and self.can_return and args.get(RETURN) is True else result
 
     def instruction(self, agent: BaseLlmAgent) -> str:
         """Says which agents the model can transfer to, and when."""

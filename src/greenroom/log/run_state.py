@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from greenroom.errors import RunCancelled
 from greenroom.log.calls import CallState, is_within
+from greenroom.log.progress import RunProgress
 from greenroom.records.event import Event
+from greenroom.records.human_requests import Request
+from greenroom.records.run import RunStatus
 
 
 class RunState:
     """One run, as far as the log shows it. Indexes are those of events in the session's log."""
 
-    __slots__ = ("_calls", "indexes", "logins", "messages", "spoken_at", "transfers", "waiting")
+    __slots__ = (
+        "_calls",
+        "indexes",
+        "logins",
+        "messages",
+        "progress",
+        "requests",
+        "spoken_at",
+        "transfers",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.indexes: list[int] = []
         """Its events."""
+        self.progress = RunProgress()
         self.messages: list[int] = []
         """The events in which the user says something."""
         self.transfers: list[tuple[int, Event]] = []
@@ -25,9 +40,28 @@ class RunState:
         self.waiting: dict[tuple[str, str | None], int] = {}
         """Open long-running calls, by id and branch, and tasks that wait for the user's next message, by scope and
         branch; each with the index of its event."""
+        self.requests: dict[str, Request] = {}
+        """Its requests to people, by id, answered ones too."""
         self.logins: dict[tuple[str, str | None], dict[str, str]] = {}
         """By agent and branch, the ids of the calls that wait for a credential, each with the credential's key."""
         self._calls: dict[str | None, dict[tuple[str, str | None], CallState]] = {}
+
+    @property
+    def status(self) -> RunStatus:
+        """The status of a run that is not being executed, as its events show it."""
+        error = self.progress.error
+        if error is not None and error.code == RunCancelled.__name__:
+            return RunStatus.CANCELLED
+        if self.waiting and not self.progress.was_failed:
+            return RunStatus.WAITING  # even if another branch failed
+        return RunStatus.SUCCEEDED if error is None else RunStatus.FAILED
+
+    def has_events(self, *, since: int) -> bool:
+        """Whether the newest event is at that index or later."""
+        return self.indexes[-1] >= since
+
+    def requests_since(self, index: int) -> Iterable[Request]:
+        return (request for request in self.requests.values() if request.index >= index)
 
     def calls_with_id(self, call_id: str | None) -> Iterable[CallState]:
         """Calls of that id by any agent, in any branch."""

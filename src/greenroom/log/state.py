@@ -81,6 +81,9 @@ class LogState:
         """Raises KeyError for a run of which the log holds no event."""
         return self._runs[invocation_id]
 
+    def find_run(self, invocation_id: str) -> RunState | None:
+        return self._runs.get(invocation_id)
+
     def has_run(self, invocation_id: str) -> bool:
         return invocation_id in self._runs
 
@@ -218,6 +221,7 @@ class LogState:
         if run is None:
             run = self._runs[event.invocation_id] = RunState()
         run.indexes.append(index)
+        run.progress.add(index, event)
         responses: list[FunctionResponse] = []
         if event.isolation_scope is not None:
             self._end_wait(run, event.invocation_id, event.isolation_scope)
@@ -290,6 +294,7 @@ class LogState:
         for call in requests_in(event):
             requests.setdefault(call.id, self._request(call, event, index, run))
         self._requests.update(requests)
+        run.requests.update({request_id: request for request_id, request in requests.items() if request_id is not None})
 
     def _request(self, call: FunctionCall, event: Event, index: int, run: RunState) -> Request:
         original = original_call(call) if call.name == REQUEST_CONFIRMATION else None

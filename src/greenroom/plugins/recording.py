@@ -10,6 +10,7 @@ from typing import Any
 from greenroom.errors import DeadlineExceeded, ReplayConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
+from greenroom.log.progress import ABORTED
 from greenroom.log.state import log_state_of
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.plugins.recordings_file import RECORDINGS_CONFIG, Settings, dump_recordings, load_recordings, settings_of
@@ -124,8 +125,7 @@ class _Run:
         path.write_text(text, encoding="utf-8")
 
 
-_ABORTED = "INVOCATION_ABORTED"
-_STOPPED = frozenset({_ABORTED, DeadlineExceeded.__name__})
+_STOPPED = frozenset({ABORTED, DeadlineExceeded.__name__})
 """Error codes of runs that were stopped from outside."""
 
 _FRAMEWORK_CALLS = "adk_request_"
@@ -220,7 +220,7 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
 
 def _error_of_stop(event: Event) -> JsonObject:
     """Of a run that was stopped otherwise than by a cancellation."""
-    if event.error_code == _ABORTED:
+    if event.error_code == ABORTED:
         return {}
     return {"error_code": event.error_code, "error_message": event.error_message}
 

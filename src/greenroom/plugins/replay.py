@@ -16,6 +16,7 @@ from typing import NoReturn, cast
 from greenroom.errors import GreenroomError, ReplayConfigError, ReplayVerificationError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
+from greenroom.log.progress import ABORTED
 from greenroom.models.model import BaseLlm, BaseLlmConnection, RealtimeInput
 from greenroom.models.retrying import WrapperLlm
 from greenroom.plugins.plugin import PerRunPlugin, ReplayedError, agents_of_app, raised_error
@@ -394,7 +395,7 @@ def comparable_event(event: Event) -> JsonObject:
     for name in _REQUESTS:
         actions.pop(name, None)
     actions["state_delta"] = comparable_state(actions.get("state_delta") or {})
-    if event.error_code == "INVOCATION_ABORTED":
+    if event.error_code == ABORTED:
         plain.pop("error_message", None)  # it names the run
     plain["actions"] = {name: value for name, value in actions.items() if value not in (None, {})}
     for part in _parts(plain.get("content", {})):

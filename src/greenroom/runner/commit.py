@@ -12,6 +12,7 @@ from greenroom.errors import BranchFailed, GreenroomError, RunCancelled, Storage
 from greenroom.event_streams.stream import EventStream, StreamItem
 from greenroom.invocation.context import InvocationContext
 from greenroom.log.calls import INTERRUPTED, REFUSED, is_within
+from greenroom.log.progress import ABORTED
 from greenroom.log.rewind import rewound_indexes
 from greenroom.log.state import log_state_of
 from greenroom.records.base import JsonObject
@@ -73,10 +74,6 @@ def _calls_of(session: Session, invocation_id: str) -> list[tuple[Event, set[str
         if event.get_function_calls():
             found.append((event, set(answered)))
     return found[::-1]
-
-
-ABORTED = "INVOCATION_ABORTED"
-"""Error code of the event that ends a cancelled run. Source: ADK's servers."""
 
 
 @dataclass(kw_only=True, eq=False)

@@ -20,6 +20,7 @@ from greenroom.errors import AgentConfigError, GreenroomError, RunCancelled, Ses
 from greenroom.event_streams.stream import EventStream
 from greenroom.invocation.context import InvocationContext, Services
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.log.progress import RunProgress
 from greenroom.log.state import log_state_of
 from greenroom.memory.service import BaseMemoryService
 from greenroom.plugins.plugin import CLOSE_SECONDS, BasePlugin, PluginManager
@@ -49,7 +50,6 @@ from greenroom.runner.intake import (
     waiting_task,
 )
 from greenroom.runner.remember import remember
-from greenroom.runner.resume import RunProgress, model_calls
 from greenroom.runner.rewind import rewind_event
 from greenroom.runner.scripting import in_thread, shown_lines
 from greenroom.sessions.service import BaseSessionService
@@ -339,11 +339,10 @@ class Runner:
                 await log.commit(event)
             agent = next_agent(self.agent, log.session.events, intake.answered)
             ctx.agent = agent
-            if intake.answered is not None or (
-                message is None and log_state_of(log.session.events).has_run(log.invocation_id)
-            ):
-                ctx.resumed_from = log_state_of(log.session.events).run(log.invocation_id).indexes[0]
-                ctx.llm_calls.count = model_calls(log.session.events, log.invocation_id)
+            logged = log_state_of(log.session.events).find_run(log.invocation_id)
+            if logged is not None and (intake.answered is not None or message is None):
+                ctx.resumed_from = logged.indexes[0]
+                ctx.llm_calls.count = logged.progress.model_calls
             return await self._begin(ctx, agent)
 
         return self._drive(ctx, log, enter)
@@ -355,15 +354,15 @@ class Runner:
         ctx.live_request_queue = queue
         return self._drive(ctx, log, lambda: self._begin(ctx, agent))
 
-    def resume(self, log: RunLog, where: RunProgress, *, run_config: RunConfig) -> AsyncGenerator[Event]:
+    def resume(self, log: RunLog, progress: RunProgress, *, run_config: RunConfig) -> AsyncGenerator[Event]:
         """Continues a run that was cut off: each agent on the way finds in the log how far it got."""
         events = log.session.events
-        answered = answered_call(events, where.user_content)
-        agent = next_agent(self.agent, events, answered, before=where.message_at)
-        ctx = self._context(log, agent, where.user_content, run_config)
-        ctx.resumed_from = where.begins_at
+        answered = answered_call(events, progress.user_content)
+        agent = next_agent(self.agent, events, answered, before=progress.message_at)
+        ctx = self._context(log, agent, progress.user_content, run_config)
+        ctx.resumed_from = progress.begins_at
         ctx.was_cut_off = True
-        ctx.llm_calls.count = model_calls(events, log.invocation_id)
+        ctx.llm_calls.count = progress.model_calls
         return self._drive(ctx, log, lambda: self._begin(ctx, agent))
 
     async def compact(self, log: RunLog) -> None:

@@ -292,11 +292,10 @@ class SessionQueues:
         task.done.set()
         if task.has_progressed is not None:
             task.has_progressed.set()
-        run, error = task.run, task.error or task.stopped_by
-        run.status = task.result.status(error)
-        run.error = task.result.error(error)
+        run = task.run
+        error = task.error or task.stopped_by
+        task.record_outcome()
         task.count_usage()
-        run.asked = {} if run.status is RunStatus.CANCELLED else task.result.asked
         run.ended_at = time.time()
         if run.request is not None:  # the log has the message, or it is no longer needed
             run.request = msgspec.structs.replace(run.request, new_message=None, state_delta=None)
@@ -333,8 +332,8 @@ class SessionQueues:
         _when_done(saving, lambda: self._end_saved(task, saving))
 
     def _store_end(self, task: RunTask) -> asyncio.Future[None]:
-        if task.result.usage_by_model:
-            self.usage_store().record(task.run, task.result.usage_by_model)  # shares the transaction of the next write
+        if task.usage.by_model:
+            self.usage_store().record(task.run, task.usage.by_model)  # shares the transaction of the next write
         self.watches.publish(task.run)
         return self.run_store.save(task.run, is_to_remember=task.is_to_remember)
 

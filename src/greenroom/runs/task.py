@@ -1,4 +1,4 @@
-"""One run: its task, its progress and its result."""
+"""One run as an asyncio task, from its admission to its end."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from greenroom.errors import (
     StorageError,
 )
 from greenroom.invocation.live_requests import LiveRequestQueue
-from greenroom.log.calls import is_last_word
-from greenroom.log.state import events_of_run
+from greenroom.log.state import events_of_run, log_state_of
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.event import Event
 from greenroom.records.human_requests import request_digest, requests_in
@@ -35,9 +34,8 @@ from greenroom.records.run import (
     default_max_llm_calls,
 )
 from greenroom.records.session import Session, SessionKey
-from greenroom.runner.commit import ABORTED, RunLog
+from greenroom.runner.commit import RunLog
 from greenroom.runner.intake import Intake
-from greenroom.runner.resume import RunProgress, run_progress
 from greenroom.runner.runner import Runner
 from greenroom.telemetry.span import current_run
 from greenroom.usage.store import SECONDS_PER_DAY, ModelDay, ModelUsage
@@ -47,8 +45,6 @@ _log = logging.getLogger("greenroom.runs")
 MAX_ATTEMPTS = 5
 MAX_ATTEMPTS_ALONE = 2
 """A run is failed when so many attempts in a row were cut off without storing an event, so many of them alone."""
-
-_CANCELLED = RunCancelled.__name__
 
 
 class LiveInput(NamedTuple):
@@ -100,11 +96,15 @@ class RunTask:
     done: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it has ended."""
     key: SessionKey = field(init=False)
-    result: RunResult = field(init=False)
+    usage: RunUsage = field(init=False)
+    _asked: dict[str, str] = field(init=False)
+    """The requests to people that its agents made, see `Run.asked`. Events that others write into the log of a run that
+    is being executed are not among them."""
 
     def __post_init__(self) -> None:
         self.key = session_of(self.run)
-        self.result = RunResult(self.run.usage)
+        self.usage = RunUsage(self.run.usage)
+        self._asked = dict(self.run.asked)
 
     @property
     def has_events(self) -> bool:
@@ -112,22 +112,48 @@ class RunTask:
         if self.log is None:
             return False
         events = self.log.session.events
-        later = events[max(self.run.message_after_seq - events.skipped, 0) :]
-        return any(event.invocation_id == self.run.id for event in later)
+        logged = log_state_of(events).find_run(self.run.id)
+        return logged is not None and logged.has_events(since=self.run.message_after_seq - events.skipped)
 
     def count_usage(self) -> None:
         """Sets the run's usage, with that of compactions."""
         while self.log is not None and self.log.summaries:
-            self.result.add_usage(self.log.summaries.pop())
-        self.run.usage = self.result.usage
+            self.usage.add(self.log.summaries.pop())
+        self.run.usage = self.usage.total
+
+    def record_outcome(self) -> None:
+        """Sets the status, the error and the pending requests of a run that has ended, or waits."""
+        run = self.run
+        error = self.error or self.stopped_by
+        logged = log_state_of(self.log.session.events).find_run(run.id) if self.log is not None else None
+        if isinstance(error, RunCancelled):
+            run.status = RunStatus.CANCELLED
+        elif error is not None:
+            run.status = RunStatus.FAILED
+        elif logged is not None:
+            run.status = logged.status
+        else:
+            run.status = RunStatus.SUCCEEDED
+
+        if error is not None:
+            run.error = _described(error)
+        elif logged is not None and run.status is not RunStatus.WAITING:
+            run.error = logged.progress.error
+        else:
+            run.error = None
+
+        if run.status is RunStatus.CANCELLED:
+            run.asked = {}
+        elif self.log is not None:
+            run.asked = self._asked
 
     def pending_requests(self, session: Session) -> Mapping[str, str]:
         """The run's pending requests to people, see `Run.asked`."""
         if self.done.is_set() or (self.log is None and self.intake is not None):
             return self.run.asked
         if self.log is None:  # it is resumed, and has not read its log yet
-            return replay_progress(self.run, session)[1].asked
-        return self.result.asked
+            return _asked_in_log(self.run, session)
+        return self._asked
 
     async def execute(
         self,
@@ -187,14 +213,20 @@ class RunTask:
             run.message_after_seq = session.events.end  # events were stored while it was queued
             save(self)
         run.message_after_seq = min(run.message_after_seq, session.events.end)
-        progress, self.result = replay_progress(run, session)
-        if progress.has_begun and progress.is_over:
+        self._asked = _asked_in_log(run, session)
+        events = session.events
+        logged = log_state_of(events).find_run(run.id)
+        has_begun = logged is not None and logged.has_events(since=run.message_after_seq - events.skipped)
+        stored = events_of_run(events, run.id, since=run.after_seq - events.skipped) if logged is not None else []
+        for event in stored:
+            self.usage.add(event)
+        if logged is not None and has_begun and logged.progress.is_over:
             return
-        if progress.events:
+        if stored:
             check_version(run, self.runner)
         run.app_version = version_of(self.runner)
         if run.attempts > 1:
-            self._count_attempt(len(progress.events))
+            self._count_attempt(len(stored))
             saving = save(self)
             if run.stalled:
                 await saving  # this attempt may end the process at once
@@ -202,14 +234,12 @@ class RunTask:
             too_often = RunFailed(f"The run was cut off {run.stalled} times without storing an event; it is given up")
             await self.record_abort(too_often)
             raise too_often
-        if progress.has_begun:
-            events = self.runner.resume(log, progress, run_config=config)
+        if logged is not None and has_begun:
+            executed = self.runner.resume(log, logged.progress, run_config=config)
         else:
             intake = self.intake or self.runner.take_in(session, request.new_message, run.id)
-            if intake.answered is not None:
-                self.result.add(Event(author="user", content=intake.message))
-            events = self.runner.run_intake(log, intake, state_delta=request.state_delta, run_config=config)
-        await self._collect(events, request.deadline_seconds or defaults.deadline_seconds, stop)
+            executed = self.runner.run_intake(log, intake, state_delta=request.state_delta, run_config=config)
+        await self._collect(executed, request.deadline_seconds or defaults.deadline_seconds, stop)
 
     def _count_attempt(self, stored_events: int) -> None:
         """Counts the attempt before this one, if it was cut off without storing an event."""
@@ -237,7 +267,9 @@ class RunTask:
             async for event in events:
                 if event.partial:
                     continue
-                self.result.add(event)
+                self.usage.add(event)
+                for request in requests_in(event):
+                    self._asked[request.id or ""] = request_digest(event, request)
                 if self.has_progressed is not None:
                     self.has_progressed.set()
         finally:
@@ -267,8 +299,10 @@ class RunTask:
         run, log = self.run, self.log
         if log is None:
             return
-        where = run_progress(log.session.events, run.id, after=run.after_seq, since=0)
-        if isinstance(reason, StorageError) and not where.events:
+        events = log.session.events
+        logged = log_state_of(events).find_run(run.id)
+        has_events = logged is not None and logged.has_events(since=run.after_seq - events.skipped)
+        if isinstance(reason, StorageError) and not has_events:
             return  # the store fails, and holds no open event of the run
         try:
             await self.runner.record_abort(log, reason)
@@ -276,88 +310,51 @@ class RunTask:
             _log.exception("the end of run %s could not be stored", run.id)
 
 
-class RunResult:
-    """Status, error, usage and pending requests of a run, folded from its events.
+class RunUsage:
+    """The usage of models by a run, summed from its events."""
 
-    usage_by_model: of the events. asked: pending requests to people, see `Run.asked`. was_failed: the newest event
-    ended the run, even if calls are pending."""
+    __slots__ = ("_earlier", "by_model")
 
-    __slots__ = ("_earlier_usage", "_last_error", "_open_calls", "asked", "usage_by_model", "was_failed")
+    def __init__(self, earlier: GenerateContentResponseUsageMetadata | None = None) -> None:
+        """earlier: the sum as it was stored, which holds until events are added."""
+        self._earlier = earlier
+        self.by_model: dict[ModelDay, ModelUsage] = {}
 
-    def __init__(
-        self, usage: GenerateContentResponseUsageMetadata | None = None, asked: Mapping[str, str] | None = None
-    ) -> None:
-        """usage: of the run, until events are added."""
-        self._earlier_usage = usage
-        self.usage_by_model: dict[ModelDay, ModelUsage] = {}
-        self.asked = dict(asked or {})
-        self._open_calls: set[str] = set()
-        self._last_error: RunError | None = None
-        self.was_failed = False
-
-    def add(self, event: Event, *, is_of_this_attempt: bool = True) -> None:
-        """is_of_this_attempt: this server wrote the event since the run's newest message. Requests are taken from no
-        other events: a client that creates a session may import a log."""
-        if is_of_this_attempt:
-            for request in requests_in(event):
-                self.asked[request.id or ""] = request_digest(event, request)
-        self.add_usage(event)
-        if event.long_running_tool_ids:
-            self._open_calls.update(event.long_running_tool_ids)
-        if event.isolation_scope is not None:
-            self._open_calls.discard(event.isolation_scope)
-            if event.waits_for_message():
-                self._open_calls.add(event.isolation_scope)
-        for response in event.get_function_responses():
-            if is_last_word(event, response):
-                self._open_calls.discard(response.id or "")
-        self._last_error = _failure(event)
-
-    def add_usage(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         if event.usage_metadata is None:
             return
         model_day = ModelDay(event.model_version or "", int(event.timestamp // SECONDS_PER_DAY))
-        used = self.usage_by_model.get(model_day)
+        used = self.by_model.get(model_day)
         if used is None:
-            used = self.usage_by_model[model_day] = ModelUsage()
+            used = self.by_model[model_day] = ModelUsage()
         used.calls += 1
         used.reported.add(event.usage_metadata)
 
     @property
-    def usage(self) -> GenerateContentResponseUsageMetadata | None:
+    def total(self) -> GenerateContentResponseUsageMetadata | None:
         """The sum over all models."""
-        if not self.usage_by_model:
-            return self._earlier_usage
+        if not self.by_model:
+            return self._earlier
         total = GenerateContentResponseUsageMetadata()
-        for used in self.usage_by_model.values():
+        for used in self.by_model.values():
             total.add(used.reported)
         return total
 
-    def status(self, error: Exception | None) -> RunStatus:
-        was_cancelled = self._last_error is not None and self._last_error.code == _CANCELLED
-        if isinstance(error, RunCancelled) or (error is None and was_cancelled):
-            return RunStatus.CANCELLED
-        if error is not None:
-            return RunStatus.FAILED
-        if self._open_calls and not self.was_failed:
-            return RunStatus.WAITING  # even if another branch failed
-        return RunStatus.FAILED if self._last_error is not None else RunStatus.SUCCEEDED
 
-    def error(self, error: Exception | None) -> RunError | None:
-        if error is None:
-            return self._last_error if self.status(None) is not RunStatus.WAITING else None
-        if isinstance(error, GreenroomError):
-            return RunError(code=error.code, message=error.detail, status=int(error.status))
-        return RunError(code=type(error).__name__, message=str(error), status=500)
+def _described(error: Exception) -> RunError:
+    if isinstance(error, GreenroomError):
+        return RunError(code=error.code, message=error.detail, status=int(error.status))
+    return RunError(code=type(error).__name__, message=str(error), status=500)
 
 
-def _failure(event: Event) -> RunError | None:
-    """Returns the error that failed the run, if this is the event that ends it. A reply that the model cut short is no
-    failure."""
-    code = event.error_code
-    if code is None or (event.content is not None and not event.interrupted and not event.get_function_responses()):
-        return None
-    return RunError(code=_CANCELLED if code == ABORTED else code, message=event.error_message or code)
+def _asked_in_log(run: Run, session: Session) -> dict[str, str]:
+    """The requests in the run's record, and those that stand in the log since its newest message."""
+    asked = dict(run.asked)
+    logged = log_state_of(session.events).find_run(run.id)
+    if logged is not None:
+        for request in logged.requests_since(run.message_after_seq - session.events.skipped):
+            asked[request.call.id or ""] = request_digest(request.event, request.call)
+    return asked
 
 
 def session_of(run: Run) -> SessionKey:
@@ -379,18 +376,6 @@ def check_version(run: Run, runner: Runner) -> None:
     _log.warning(
         "run %s began with version %s of app %s, continues with %s", run.id, run.app_version, run.app_name, now
     )
-
-
-def replay_progress(run: Run, session: Session) -> tuple[RunProgress, RunResult]:
-    """Progress and result of a run as its log shows them; the run may have been started by another process."""
-    progress = run_progress(session.events, run.id, after=run.after_seq, since=run.message_after_seq)
-    result = RunResult(asked=run.asked)
-    if progress.events:
-        new = len(events_of_run(session.events, run.id, since=run.message_after_seq - session.events.skipped))
-        for index, event in enumerate(progress.events, new - len(progress.events)):
-            result.add(event, is_of_this_attempt=index >= 0)
-        result.was_failed = progress.was_failed
-    return progress, result
 
 
 @lru_cache
