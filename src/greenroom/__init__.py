@@ -163,6 +163,10 @@ _HOMES = {
     "greenroom.tools.environment": "BaseEnvironment EnvironmentToolset LocalEnvironment",
     "greenroom.tools.functions.authenticated_function_tool": "AuthenticatedFunctionTool",
     "greenroom.tools.functions.function_tool": "FunctionTool LongRunningFunctionTool",
+    "greenroom.tools.google_api.tool": "GoogleApiTool",
+    "greenroom.tools.google_api.toolset": "GoogleApiToolset",
+    "greenroom.tools.google_api.toolsets": "CalendarToolset DocsToolset GmailToolset SheetsToolset SlidesToolset "
+    "YoutubeToolset",
     "greenroom.tools.mcp.connection_params": "SseConnectionParams StdioConnectionParams StdioServerParameters "
     "StreamableHTTPConnectionParams StreamableHTTPServerParams",
     "greenroom.tools.mcp.instruction_provider": "McpInstructionProvider",

@@ -341,6 +341,14 @@ from greenroom.tools.environment import LocalEnvironment as LocalEnvironment
 from greenroom.tools.functions.authenticated_function_tool import AuthenticatedFunctionTool as AuthenticatedFunctionTool
 from greenroom.tools.functions.function_tool import FunctionTool as FunctionTool
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool as LongRunningFunctionTool
+from greenroom.tools.google_api.tool import GoogleApiTool as GoogleApiTool
+from greenroom.tools.google_api.toolset import GoogleApiToolset as GoogleApiToolset
+from greenroom.tools.google_api.toolsets import CalendarToolset as CalendarToolset
+from greenroom.tools.google_api.toolsets import DocsToolset as DocsToolset
+from greenroom.tools.google_api.toolsets import GmailToolset as GmailToolset
+from greenroom.tools.google_api.toolsets import SheetsToolset as SheetsToolset
+from greenroom.tools.google_api.toolsets import SlidesToolset as SlidesToolset
+from greenroom.tools.google_api.toolsets import YoutubeToolset as YoutubeToolset
 from greenroom.tools.mcp.connection_params import SseConnectionParams as SseConnectionParams
 from greenroom.tools.mcp.connection_params import StdioConnectionParams as StdioConnectionParams
 from greenroom.tools.mcp.connection_params import StdioServerParameters as StdioServerParameters

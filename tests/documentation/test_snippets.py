@@ -15,7 +15,16 @@ import httpx
 import pytest
 from starlette.types import ASGIApp
 
-from greenroom import Event, FunctionTool, InMemoryRunner, LLMRegistry, ToolContext, types
+from greenroom import (
+    CalendarToolset,
+    Event,
+    FunctionTool,
+    GoogleApiToolset,
+    InMemoryRunner,
+    LLMRegistry,
+    ToolContext,
+    types,
+)
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
@@ -284,6 +293,14 @@ async def test_the_operator_has_the_operations_of_a_server() -> None:
         assert given_to(model) == {"result": ["weather"]}
         assert sorted(str(d.name) for d in model.requests[0].function_declarations()) == ["health", "list_apps"]
         await agent.tools[0].close()  # type: ignore[union-attr]
+
+
+async def test_the_secretary_has_tools_of_two_google_apis() -> None:
+    agent: LlmAgent = run_snippet("google_apis")["secretary_of"]("client", "secret")
+    calendar, tasks = agent.tools
+    assert isinstance(calendar, CalendarToolset)
+    assert isinstance(tasks, GoogleApiToolset)
+    assert (calendar.api_name, tasks.api_name) == ("calendar", "tasks")
 
 
 async def test_the_barista_loads_the_skill_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import quote
 
 from greenroom.errors import ToolError
@@ -56,12 +57,32 @@ class RestApiTool(BaseTool):
         self.operation = operation
         self._client = client
         self._header_provider = header_provider
+        self._default_headers: dict[str, str] = {}
+        self._exchange = exchange or TokenExchange(client)
+        self._credential_key = credential_key
         self._credentials: CredentialProvider | None = None
         scheme = auth_scheme or operation.auth_scheme
         if scheme is not None:
-            scheme = to_auth_scheme(scheme)
-            config = AuthConfig(auth_scheme=scheme, raw_auth_credential=auth_credential, credential_key=credential_key)
-            self._credentials = CredentialProvider(config, exchange or TokenExchange(client))
+            self._authenticate(scheme, auth_credential)
+
+    def configure_auth_scheme(self, auth_scheme: AuthSchemeLike) -> None:
+        """Replaces how calls are authenticated; the credential stays."""
+        self._authenticate(auth_scheme, self.auth_config.raw_auth_credential if self.auth_config else None)
+
+    def configure_auth_credential(self, auth_credential: AuthCredential | None = None) -> None:
+        """Replaces the app's own credential. Without an authentication scheme, calls don't use it."""
+        if self.auth_config is not None:
+            self._authenticate(self.auth_config.auth_scheme, auth_credential)
+
+    def set_default_headers(self, headers: Mapping[str, str]) -> None:
+        """Headers of each request, which those of the header provider override."""
+        self._default_headers = dict(headers)
+
+    def _authenticate(self, scheme: AuthSchemeLike, credential: AuthCredential | None) -> None:
+        config = AuthConfig(
+            auth_scheme=to_auth_scheme(scheme), raw_auth_credential=credential, credential_key=self._credential_key
+        )
+        self._credentials = CredentialProvider(config, self._exchange)
 
     @property
     def auth_config(self) -> AuthConfig | None:
@@ -93,6 +114,7 @@ class RestApiTool(BaseTool):
 
     async def _add_headers(self, request: PreparedRequest, tool_context: ToolContext) -> None:
         own = {"User-Agent": f"greenroom/{__version__} (tool: {self.name})"}
+        own |= self._default_headers
         own |= await provided_headers(self._header_provider, tool_context)
         replaced = {name.lower() for name in own}
         kept = {name: value for name, value in request.headers.items() if name.lower() not in replaced}
