@@ -385,12 +385,12 @@ _STRATEGIES = {
 
 
 class MappedError(NamedTuple):
-    """A provider's error in terms that all providers share. message: the category, and what the provider said, without
-    secrets."""
+    """A provider's error in terms that all providers share."""
 
     category: ModelErrorCategory
     strategy: RetryStrategy
     message: str
+    """The category, and the provider's message without secrets."""
 
 
 class ModelError(RunFailed):

@@ -48,18 +48,20 @@ HISTORY = Path(".adk") / "eval_history"
 
 
 class KeptSession(Record, kw_only=True):
-    """A session that is kept as a test. ADK's web page keeps the events alone.
-
-    events: of the conversation. id: the session's id. app_name: its app. user_id: its user. state: the last one; by
-    default what the events leave. last_update_time: Unix seconds.
-    """
+    """A session that is kept as a test. ADK's web page keeps the events alone."""
 
     events: list[Event] = msgspec.field(default_factory=list[Event])
+    """The events of the conversation."""
     id: str | None = None
+    """The session's id."""
     app_name: str | None = None
+    """The session's app."""
     user_id: str | None = None
+    """The session's user."""
     state: JsonObject | None = None
+    """The state at the end; by default the one that the events lead to."""
     last_update_time: float | None = None
+    """Unix seconds."""
 
     def session(self, *, app_name: str, name: str) -> Session:
         """The whole session. app_name, name: of the app and the test, for what is missing."""

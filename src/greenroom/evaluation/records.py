@@ -33,49 +33,51 @@ class EvalStatus(IntEnum):
 
 
 class RubricContent(Record, kw_only=True):
-    """text_property: what must hold, as a sentence."""
+    """The content of a rubric."""
 
     text_property: str | None = None
+    """The property that must hold, as a sentence."""
 
 
 class Rubric(Record, kw_only=True):
-    """A property that a judge finds fulfilled or not.
-
-    rubric_id: unique in its list. rubric_content: what must hold. description: a note for people. type: of the metrics
-    that use it; without, all do.
-    """
+    """A property that a judge finds fulfilled or not."""
 
     rubric_id: str
+    """Unique within its list."""
     rubric_content: RubricContent
+    """The property that must hold."""
     description: str | None = None
+    """A note for people."""
     type: str | None = None
+    """The type of the metrics that use the rubric; by default all use it."""
 
 
 class InvocationEvent(Record, kw_only=True):
-    """An event before the final response.
-
-    author: the agent. content: text, calls and responses. grounding_metadata: the sources of the model's answer.
-    usage_metadata: tokens of the model call. model_version: as the provider reported it.
-    """
+    """An event before the final response."""
 
     author: str
+    """The agent that wrote the event."""
     content: Content | None = None
+    """Text, calls and responses."""
     grounding_metadata: GroundingMetadata | None = None
+    """The sources of the model's answer."""
     usage_metadata: GenerateContentResponseUsageMetadata | None = None
+    """Tokens of the model call."""
     model_version: str | None = None
+    """As the provider reported it."""
 
 
 class IntermediateData(Record, kw_only=True):
-    """Steps before the final response: `invocation_events`, or the other three, which older files have.
-
-    invocation_events: in order. tool_uses: the function calls. tool_responses: their responses. intermediate_responses:
-    pairs of author and parts.
-    """
+    """Steps before the final response: `invocation_events`, or the other three, which older files have."""
 
     invocation_events: list[InvocationEvent] | None = None
+    """In order."""
     tool_uses: list[FunctionCall] | None = None
+    """The function calls."""
     tool_responses: list[FunctionResponse] | None = None
+    """Their responses."""
     intermediate_responses: list[tuple[str, list[Part]]] | None = None
+    """Pairs of author and parts."""
 
     def parts(self) -> Iterator[tuple[str, Part]]:
         """Author and part, in order."""
@@ -99,44 +101,46 @@ class IntermediateData(Record, kw_only=True):
 
 
 class AgentDetails(Record, kw_only=True):
-    """Instructions and tools of an agent.
-
-    name: the agent's name. instructions: for its model. tool_declarations: the tools that its model was offered.
-    """
+    """Instructions and tools of an agent."""
 
     name: str
+    """The agent's name."""
     instructions: str = msgspec.field(default_factory=str)
+    """The instructions for the agent's model."""
     tool_declarations: list[Tool] = msgspec.field(default_factory=list[Tool])
+    """The tools that the agent's model was offered."""
 
 
 class AppDetails(Record, kw_only=True):
-    """Instructions and tools of an app's agents.
-
-    agent_details: by the agent's name.
-    """
+    """Instructions and tools of an app's agents."""
 
     agent_details: dict[str, AgentDetails] = msgspec.field(default_factory=empty_map)
+    """The details of each agent, by its name."""
 
 
 class Invocation(Record, kw_only=True):
-    """A message of the user and what it led to, expected or actual.
-
-    invocation_id: of the run. user_content: the message. final_response: the answer; None: none is expected.
-    intermediate_data: what happened before it. creation_timestamp: Unix seconds. duration: seconds of the run.
-    model_duration: seconds of model calls. tool_duration: seconds of tools. rubrics: of this message alone.
-    app_details: what the agents were given.
-    """
+    """A message of the user and what it led to, expected or actual."""
 
     invocation_id: str = msgspec.field(default_factory=str)
+    """The run's id."""
     user_content: Content
+    """The user's message."""
     final_response: Content | None = None
+    """The answer; None if none is expected."""
     intermediate_data: IntermediateData | None = None
+    """The steps before the answer."""
     creation_timestamp: float = 0.0
+    """Unix seconds."""
     duration: float | None = None
+    """Duration of the run, in seconds."""
     model_duration: float | None = None
+    """Duration of the model calls, in seconds."""
     tool_duration: float | None = None
+    """Duration of the tools, in seconds."""
     rubrics: list[Rubric] | None = None
+    """Rubrics for this message only."""
     app_details: AppDetails | None = None
+    """The instructions and tools of the agents."""
 
     @property
     def steps(self) -> IntermediateData:
@@ -157,45 +161,46 @@ def text_of(content: Content | None) -> str | None:
 
 
 class SessionInput(Record, kw_only=True):
-    """The session in which a case runs.
-
-    app_name: the app's name. user_id: the user's id. session_id: a new one if it is not named. state: of the new
-    session.
-    """
+    """The session in which a case runs."""
 
     app_name: str = msgspec.field(default_factory=str)
+    """The app's name."""
     user_id: str = msgspec.field(default_factory=str)
+    """The user's id."""
     session_id: str | None = None
+    """By default a new one."""
     state: JsonObject = msgspec.field(default_factory=empty_map)
+    """The state that the new session begins with."""
 
 
 class ConversationScenario(Record, kw_only=True):
-    """First message and plan of a simulated user.
-
-    starting_prompt: the first message. conversation_plan: what the user wants, in words. user_persona: the id of a
-    persona, or its description and behaviors.
-    """
+    """First message and plan of a simulated user."""
 
     starting_prompt: str
+    """The first message."""
     conversation_plan: str
+    """The user's wishes, in words."""
     user_persona: Any = None
+    """The id of a persona, or its description and behaviors."""
 
 
 class EvalCase(Record, kw_only=True):
-    """A conversation with the expected responses, or a scenario for a simulated user: exactly one of both.
-
-    eval_id: unique in its set. conversation: messages, and what is expected of each. conversation_scenario: for a
-    simulated user. session_input: the session in which the case runs. rubrics: of all messages. final_session_state:
-    the expected state of the session at the end. creation_timestamp: Unix seconds.
-    """
+    """A conversation with the expected responses, or a scenario for a simulated user: exactly one of both."""
 
     eval_id: str
+    """Unique within its set."""
     conversation: list[Invocation] | None = None
+    """Messages, with what is expected of each."""
     conversation_scenario: ConversationScenario | None = None
+    """The scenario for a simulated user."""
     session_input: SessionInput | None = None
+    """The session in which the case runs."""
     rubrics: list[Rubric] | None = None
+    """Rubrics for all messages."""
     final_session_state: JsonObject | None = None
+    """The expected state of the session at the end."""
     creation_timestamp: float = 0.0
+    """Unix seconds."""
 
     def check(self) -> None:
         """Raises InvalidRequest."""
@@ -204,17 +209,18 @@ class EvalCase(Record, kw_only=True):
 
 
 class EvalSet(Record, kw_only=True, rename=None):
-    """Cases that are run together. The names of this record are snake_case on the wire, too.
-
-    eval_set_id: names the file. name: for people. description: for people. eval_cases: the cases. creation_timestamp:
-    Unix seconds.
-    """
+    """Cases that are run together. The fields of this record are snake_case on the wire as well."""
 
     eval_set_id: str
+    """The set's id, which is also the file's name."""
     name: str | None = None
+    """A name for people."""
     description: str | None = None
+    """A description for people."""
     eval_cases: list[EvalCase] = msgspec.field(default_factory=list[EvalCase])
+    """The cases."""
     creation_timestamp: float = 0.0
+    """Unix seconds."""
 
     def case(self, eval_id: str) -> EvalCase | None:
         return next((case for case in self.eval_cases if case.eval_id == eval_id), None)
@@ -237,133 +243,139 @@ class EvalMetric(Record, kw_only=True):
 
 
 class RubricScore(Record, kw_only=True):
-    """The judgement of one rubric.
-
-    rubric_id: of the rubric. rationale: the judge's reason. score: 0 or 1 in an invocation, the mean in a case; None
-    without a judgement.
-    """
+    """The judgement of one rubric."""
 
     rubric_id: str
+    """The rubric that was judged."""
     rationale: str | None = None
+    """The judge's reason."""
     score: float | None = None
+    """0 or 1 in an invocation, the mean in a case; None without a judgement."""
 
 
 class EvalMetricResultDetails(Record, kw_only=True):
-    """Details that some metrics give beyond their score.
-
-    rubric_scores: of each rubric. token_usage_details: tokens by kind. duration_details: seconds by kind.
-    """
+    """Details that some metrics give beyond their score."""
 
     rubric_scores: list[RubricScore] | None = None
+    """The score of each rubric."""
     token_usage_details: JsonObject | None = None
+    """Tokens by kind."""
     duration_details: JsonObject | None = None
+    """Seconds by kind."""
 
 
 class EvalMetricResult(Record, kw_only=True, omit_defaults=False):
-    """Result of a metric.
-
-    metric_name: the metric. threshold: the least score that passes. criterion: the metric's options. score: None when
-    the metric could not be computed. eval_status: 1 passed, 2 failed, 3 not evaluated, 4 only informs. details: what
-    the metric says beyond its score.
-    """
+    """Result of a metric."""
 
     metric_name: str
+    """The metric's name."""
     threshold: float | None = None
+    """The lowest score that passes."""
     criterion: JsonObject | None = None
+    """The metric's options."""
     score: float | None = None
+    """None when the metric could not be computed."""
     eval_status: EvalStatus
+    """1 passed, 2 failed, 3 not evaluated, 4 only informs."""
     details: EvalMetricResultDetails = msgspec.field(default_factory=EvalMetricResultDetails)
+    """Details beyond the score."""
 
 
 class EvalMetricResultPerInvocation(Record, kw_only=True, omit_defaults=False):
-    """Results of the metrics for one turn.
-
-    actual_invocation: what the agent did. expected_invocation: what was expected; None in scenarios.
-    eval_metric_results: one for each metric.
-    """
+    """Results of the metrics for one turn."""
 
     actual_invocation: Invocation
+    """The turn as the agent ran it."""
     expected_invocation: Invocation | None = None
+    """The expected turn; None in scenarios."""
     eval_metric_results: list[EvalMetricResult] = msgspec.field(default_factory=list[EvalMetricResult])
+    """One for each metric."""
 
 
 class EvalCaseResult(Record, kw_only=True, omit_defaults=False):
-    """The result of one run of a case.
-
-    eval_set_file: the set's id, for older clients. eval_set_id: the set. eval_id: the case. final_eval_status: 1
-    passed, 2 failed, 3 not evaluated. eval_metric_results: empty in stored results. overall_eval_metric_results: of
-    the whole case. eval_metric_result_per_invocation: of each turn. user_id: of the session. session_id: the session in
-    which the case was run. session_details: that session at its end; in stored results only. error: why the case could
-    not be run.
-    """
+    """The result of one run of a case."""
 
     eval_set_file: str = msgspec.field(default_factory=str)
+    """The set's id, for older clients."""
     eval_set_id: str
+    """The id of the set."""
     eval_id: str
+    """The id of the case."""
     final_eval_status: EvalStatus
+    """1 passed, 2 failed, 3 not evaluated."""
     eval_metric_results: list[Any] = msgspec.field(default_factory=list[Any])
+    """Empty in stored results."""
     overall_eval_metric_results: list[EvalMetricResult] = msgspec.field(default_factory=list[EvalMetricResult])
+    """Results for the whole case."""
     eval_metric_result_per_invocation: list[EvalMetricResultPerInvocation] = msgspec.field(
         default_factory=list[EvalMetricResultPerInvocation]
     )
+    """Results for each turn."""
     user_id: str
+    """The session's user."""
     session_id: str
+    """The session in which the case was run."""
     session_details: Session | None = None
+    """The session at its end; in stored results only."""
     error: str | None = None
+    """The reason why the case could not be run."""
 
 
 class RunEvalResult(EvalCaseResult, kw_only=True, omit_defaults=False):
-    """The result of a case as it is answered to the request that ran it.
-
-    app_name: the evaluated app. eval_metric_results: of the whole case.
-    """
+    """The result of a case as it is answered to the request that ran it."""
 
     app_name: str
+    """The evaluated app."""
     eval_metric_results: list[EvalMetricResult] = msgspec.field(default_factory=list[EvalMetricResult])
+    """Results for the whole case."""
 
 
 class EvalSetResult(Record, kw_only=True, omit_defaults=False):
-    """The results of one run of a set.
-
-    eval_set_result_id: `{app}_{set}_{creation_timestamp}`. eval_set_result_name: the same, as the name of a file.
-    eval_set_id: the set. eval_case_results: one for each run of a case. creation_timestamp: Unix seconds.
-    """
+    """The results of one run of a set."""
 
     eval_set_result_id: str
+    """`{app}_{set}_{creation_timestamp}`."""
     eval_set_result_name: str
+    """The same id as the name of a file."""
     eval_set_id: str
+    """The id of the set."""
     eval_case_results: list[EvalCaseResult] = msgspec.field(default_factory=list[EvalCaseResult])
+    """One for each run of a case."""
     creation_timestamp: float = 0.0
+    """Unix seconds."""
 
 
 class Interval(Record, kw_only=True, omit_defaults=False):
-    """min_value: the least value. max_value: the greatest value. open_at_min: whether the least value itself is left
-    out. open_at_max: whether the greatest value itself is left out.
-    """
+    """The range of a number."""
 
     min_value: float
+    """The smallest value."""
     max_value: float
+    """The greatest value."""
     open_at_min: bool = False
+    """Whether the smallest value itself is left out."""
     open_at_max: bool = False
+    """Whether the greatest value itself is left out."""
 
 
 class MetricValueInfo(Record, kw_only=True, omit_defaults=False):
-    """interval: of the scores."""
+    """The values of a metric."""
 
     interval: Interval
+    """The range of the scores."""
 
 
 class MetricInfo(Record, kw_only=True, omit_defaults=False):
-    """A metric that can be asked for.
-
-    metric_name: its name. description: what it measures. metric_value_info: the range of its scores.
-    requires_threshold: whether the metric passes or fails; the others only inform.
-    """
+    """An available metric."""
 
     metric_name: str
+    """The metric's name."""
     description: str
+    """A sentence on what the metric measures."""
     metric_value_info: MetricValueInfo
+    """The range of the metric's scores."""
     requires_threshold: bool = True
+    """Whether the metric passes or fails; the others only inform."""
 
 
 def check_id(name: str, what: str) -> None:

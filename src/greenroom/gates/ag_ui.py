@@ -67,12 +67,14 @@ _NOT_REPLACED = ("activity", "reasoning")
 
 
 class ContentSource(Record, kw_only=True):
-    """type: `data` (value is base64), `url`, or `file` (value is a provider's handle). value: as the type says.
-    mime_type: media type of the content."""
+    """The source of a medium in a message."""
 
     type: Literal["data", "url", "file"]
+    """`data` (the value is base64), `url`, or `file` (the value is a provider's handle)."""
     value: str
+    """The data, the URL or the handle, depending on the type."""
     mime_type: str | None = None
+    """Media type of the content."""
 
 
 class ContentPart(Record, kw_only=True):
@@ -113,43 +115,55 @@ class Message(Record, kw_only=True):
 
 
 class ClientFunction(Record, kw_only=True):
-    """name: the function's name. description: what the function does, for the model. parameters: JSON Schema."""
+    """A function of the front end, offered to the model."""
 
     name: str
+    """The function's name."""
     description: str = ""
+    """A description of the function for the model."""
     parameters: JsonObject | None = None
+    """The parameters as JSON Schema."""
 
 
 class ContextEntry(Record, kw_only=True):
-    """description: what the value is, for the model. value: text of the context."""
+    """A text that the front end adds for the model."""
 
     description: str
+    """A description of the value for the model."""
     value: str
+    """The value as text."""
 
 
 class ResumeEntry(Record, kw_only=True):
-    """interrupt_id: the interrupt that is answered. status: whether it was answered or cancelled. payload: the
-    answer."""
+    """The answer to an interrupt."""
 
     interrupt_id: str
+    """The interrupt that is answered."""
     status: Literal["resolved", "cancelled"]
+    """Whether it was answered or cancelled."""
     payload: JsonValue = None
+    """The answer."""
 
 
 class RunAgentInput(Record, kw_only=True):
-    """thread_id: the session. run_id: inputs with the same one start one run. messages: the conversation, of which the
-    newest are read. state: the front end's state; keys that differ from the session's are set there. tools: functions
-    of the front end. context: texts for the model. forwarded_props: `userId` names the user where the caller may act
-    for it. resume: answers to interrupts of the previous run."""
+    """Body of AG-UI's request to run an agent."""
 
     thread_id: str
+    """The session's id."""
     run_id: str
+    """Requests with the same id start one run."""
     messages: list[Message]
+    """The conversation, of which only the newest messages are read."""
     state: JsonValue = None
+    """The front end's state; keys that differ from the session's are stored in the session."""
     tools: list[ClientFunction] | None = None
+    """Functions of the front end."""
     context: list[ContextEntry] | None = None
+    """Texts for the model."""
     forwarded_props: JsonValue = None
+    """`userId` names the user, if the caller may act for that user."""
     resume: list[ResumeEntry] | None = None
+    """Answers to interrupts of the previous run."""
 
 
 class AgUiEvents:

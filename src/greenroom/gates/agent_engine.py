@@ -50,10 +50,12 @@ _SUPPORTED = ("streaming_mode", "max_llm_calls", "custom_metadata", "service_tie
 
 
 class QueryRequest(Record, kw_only=True):
-    """class_method: the method's name. input: its arguments by name."""
+    """Body of a call of a method."""
 
     class_method: str | None = None
+    """The method's name."""
     input: JsonObject | None = None
+    """The method's arguments by name."""
 
 
 class UserInput(Record, kw_only=True):

@@ -32,9 +32,10 @@ from greenroom.server.sse import KEEP_ALIVE
 
 
 class TextStep(NamedTuple):
-    """Text that was not sent before. message_id: the same for all pieces of a message."""
+    """Text that was not sent before."""
 
     message_id: str
+    """The same for all pieces of a message."""
     author: str
     text: str
     is_thought: bool
@@ -56,13 +57,15 @@ class MessageEnd(NamedTuple):
 
 
 class CallStep(NamedTuple):
-    """A function call. is_open: its response is the client's to send. is_request: the framework asks a person."""
+    """A function call."""
 
     message_id: str
     author: str
     call: FunctionCall
     is_open: bool
+    """Whether the client has to send the response."""
     is_request: bool
+    """Whether the framework asks a person by this call."""
 
 
 class ResponseStep(NamedTuple):
@@ -89,9 +92,10 @@ Step: TypeAlias = TextStep | CorrectionStep | MessageEnd | CallStep | ResponseSt
 
 
 class NewSession(NamedTuple):
-    """A session to create. history: what the client says that was said before."""
+    """A session to create."""
 
     history: Sequence[Content] = ()
+    """The conversation so far, as the client states it."""
     state: JsonObject | None = None
 
 
@@ -204,18 +208,23 @@ def as_object(value: Any) -> JsonObject:
 
 
 class FunctionText(Record, kw_only=True):
-    """name: the function that is called. arguments: JSON text."""
+    """The function of a call, with its arguments."""
 
     name: str
+    """The name of the function."""
     arguments: str = ""
+    """JSON text."""
 
 
 class ToolCallMessage(Record, kw_only=True):
-    """id: names the call in its result. function: the function with its arguments. type: always `function`."""
+    """A function call in an assistant's message."""
 
     id: str
+    """The id that the result refers to."""
     function: FunctionText
+    """The function with its arguments."""
     type: str = "function"
+    """Always `function`."""
 
 
 class MessageWithCalls(Protocol):

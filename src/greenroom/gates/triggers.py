@@ -56,25 +56,32 @@ _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 
 
 class PubSubMessage(Record, kw_only=True):
-    """data: base64. attributes: of the message. message_id: the same in each delivery. publish_time: as RFC 3339."""
+    """A message of Pub/Sub."""
 
     data: str | None = None
+    """The message's data in base64."""
     attributes: dict[str, str] | None = None
+    """The message's attributes."""
     message_id: str | None = None
+    """The same in each delivery of the message."""
     publish_time: str | None = None
+    """In the form of RFC 3339."""
 
 
 class PubSubTriggerRequest(Record, kw_only=True):
-    """message: the message. subscription: `projects/P/subscriptions/S`."""
+    """Body of a push delivery of Pub/Sub."""
 
     message: PubSubMessage
+    """The message."""
     subscription: str | None = None
+    """`projects/P/subscriptions/S`."""
 
 
 class TriggerReply(Record, kw_only=True):
-    """status: `success`; failures are HTTP errors, after which the sender delivers again."""
+    """The reply to a delivery."""
 
     status: str
+    """`success`; failures are HTTP errors, after which the sender delivers again."""
 
 
 async def receive_pubsub(context: RequestContext) -> AnyReply:

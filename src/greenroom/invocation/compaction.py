@@ -89,19 +89,18 @@ def _cut(data: bytes) -> str:
 
 @dataclass(kw_only=True)
 class EventsCompactionConfig:
-    """Policy of replacing older events by a summary: `compaction_interval`, `token_threshold`, or both.
-
-    compaction_interval: after so many new runs, these are summarized, with the `overlap_size` runs before them, by
-    default none. token_threshold: when a prompt has so many tokens, all but the newest `event_retention_size` events
-    are summarized, by default all, before the model is called. summarizer: by default one that asks the root agent's
-    model.
-    """
+    """Policy of replacing older events by a summary: `compaction_interval`, `token_threshold`, or both."""
 
     summarizer: BaseEventsSummarizer | None = None
+    """By default one that asks the root agent's model."""
     compaction_interval: int | None = None
+    """Number of new runs after which these are summarized."""
     overlap_size: int | None = None
+    """Number of runs before the new ones that are summarized with them; by default none."""
     token_threshold: int | None = None
+    """Number of a prompt's tokens from which events are summarized before the model is called."""
     event_retention_size: int | None = None
+    """Number of the newest events that are kept when `token_threshold` is reached; by default none."""
 
     def __post_init__(self) -> None:
         triggers = (self.compaction_interval, self.token_threshold)

@@ -103,21 +103,25 @@ class ReadonlyContext:
 
 
 class Context(ReadonlyContext):
-    """Access to the run for callbacks and tools. Changes of `state` and `actions` are stored with the next event.
+    """Access to the run for callbacks and tools. Changes of `state` and `actions` are stored with
+    the next event.
 
-    Tests of callbacks, tools and nodes make their own: `Context(invocation_context, node_path="wf@1/node@1")`.
+    Tests of callbacks, tools and nodes make their own: `Context(invocation_context,
+    node_path="wf@1/node@1")`.
 
-    function_call_id, tool_confirmation, requested_credential: of one tool call, whose actions become those of the
-    event with the call's response. agent_calls: the number of agents called within the call, see `AgentTool`.
-    The others are set in nodes of workflows. node_path: as in events, `wf@1/node@2`. run_id: what follows its last `@`.
-    resume_inputs: the answers to the node's requests, by interrupt id. output, route: those of the node, in place of
-    yielding them. error, error_node_path: set when an attempt has failed.
+    function_call_id, tool_confirmation, requested_credential: of one tool call, whose actions
+    become those of the event with the call's response. agent_calls: the number of agents called
+    within the call, see `AgentTool`. The others are set in nodes of workflows. node_path: as in
+    events, `wf@1/node@2`. run_id: what follows its last `@`. resume_inputs: the answers to the
+    node's requests, by interrupt id. output, route: those of the node, in place of yielding them.
     """
 
     event_author: str = ""
     _output: Any = None
     error: Exception | None = None
+    """Set when an attempt has failed."""
     error_node_path: str = ""
+    """Set when an attempt has failed."""
 
     def __init__(
         self,

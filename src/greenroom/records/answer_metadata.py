@@ -40,38 +40,39 @@ class FinishReason(StrEnum):
 
 
 class ModalityTokenCount(Record, kw_only=True):
-    """Token counts of one modality.
-
-    modality: TEXT, IMAGE, AUDIO, VIDEO or DOCUMENT. token_count: tokens of this modality.
-    """
+    """Token counts of one modality."""
 
     modality: str | None = None
+    """TEXT, IMAGE, AUDIO, VIDEO or DOCUMENT."""
     token_count: int | None = None
+    """Tokens of this modality."""
 
 
 class GenerateContentResponseUsageMetadata(Record, kw_only=True):
-    """Token counts of a model call.
-
-    prompt_token_count: tokens of the prompt, with the cached ones. candidates_token_count: tokens of the answer.
-    total_token_count: all tokens of the call. thoughts_token_count: tokens of the model's reasoning.
-    cached_content_token_count: tokens of the prompt that were read from a cache. tool_use_prompt_token_count: tokens of
-    results of the provider's tools. prompt_tokens_details: the prompt's tokens by modality. candidates_tokens_details:
-    the answer's tokens by modality. cache_tokens_details: the cached tokens by modality.
-    tool_use_prompt_tokens_details: tokens of tool results by modality. traffic_type: the provider's billing class of
-    the call.
-    """
+    """Token counts of a model call."""
 
     prompt_token_count: int | None = None
+    """Tokens of the prompt, with the cached ones."""
     candidates_token_count: int | None = None
+    """Tokens of the answer."""
     total_token_count: int | None = None
+    """All tokens of the call."""
     thoughts_token_count: int | None = None
+    """Tokens of the model's reasoning."""
     cached_content_token_count: int | None = None
+    """Tokens of the prompt that were read from a cache."""
     tool_use_prompt_token_count: int | None = None
+    """Tokens of results of the provider's tools."""
     prompt_tokens_details: list[ModalityTokenCount] | None = None
+    """The prompt's tokens by modality."""
     candidates_tokens_details: list[ModalityTokenCount] | None = None
+    """The answer's tokens by modality."""
     cache_tokens_details: list[ModalityTokenCount] | None = None
+    """The cached tokens by modality."""
     tool_use_prompt_tokens_details: list[ModalityTokenCount] | None = None
+    """Tokens of tool results by modality."""
     traffic_type: str | None = None
+    """The provider's billing class of the call."""
 
     @property
     def input_tokens(self) -> int:

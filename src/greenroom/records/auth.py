@@ -52,17 +52,18 @@ class OAuthFlows(Record, kw_only=True):
 
 
 class AuthScheme(Record, kw_only=True):
-    """An OpenAPI security scheme. `type`: apiKey, http, oauth2, openIdConnect, or a name of a provider's own.
-
-    name, in_: where an API key goes; in_ is header, query or cookie. scheme: of `http`, such as basic or bearer.
-    The endpoints and `scopes` are for openIdConnect when its document is not to be fetched.
+    """An OpenAPI security scheme. `type`: apiKey, http, oauth2, openIdConnect, or a name of a
+    provider's own.
     """
 
     type: str
     description: str | None = None
     name: str | None = None
+    """The name of the header, query parameter or cookie of an API key."""
     in_: str | None = msgspec.field(default=None, name="in")
+    """The place of an API key: header, query or cookie."""
     scheme: str | None = None
+    """The scheme of type `http`, such as basic or bearer."""
     bearer_format: str | None = None
     flows: OAuthFlows | None = None
     open_id_connect_url: str | None = None
@@ -115,10 +116,8 @@ class HttpAuth(Record, kw_only=True):
 
 
 class OAuth2Auth(Record, kw_only=True):
-    """`expires_at`: Unix seconds. `auth_response_uri`: where the provider sent the user's browser, with the code.
-
-    issuer: of the authorization server that the client id belongs to (RFC 8414). resource: the server that the token is
-    for (RFC 8707). scope: the scopes that were asked for, separated by spaces.
+    """`expires_at`: Unix seconds. `auth_response_uri`: where the provider sent the user's browser,
+    with the code.
     """
 
     client_id: str | None = None
@@ -140,8 +139,11 @@ class OAuth2Auth(Record, kw_only=True):
     code_challenge_method: str | None = None
     token_endpoint_auth_method: str | None = None
     issuer: str | None = None
+    """The authorization server that issued the client id (RFC 8414)."""
     resource: str | None = None
+    """The server that the token is for (RFC 8707)."""
     scope: str | None = None
+    """The requested scopes, separated by spaces."""
 
 
 class ServiceAccountCredential(dict[str, Any]):
@@ -202,23 +204,23 @@ class AuthCredential(Record, kw_only=True):
 
 
 class GrantedLogin(Record, kw_only=True):
-    """A stored credential without its secrets. expires_at: Unix seconds.
-
-    credential_key: the key that the credential is stored under. auth_type: the kind of the credential.
-    """
+    """A stored credential without its secrets."""
 
     credential_key: str
+    """The key that the credential is stored under."""
     auth_type: AuthCredentialTypes
+    """The kind of the credential."""
     expires_at: float | None = None
+    """Unix seconds; None if the credential does not expire."""
 
 
 class AuthConfig(Record, kw_only=True):
-    """A request for a credential: the raw credential is the app's own, the exchanged one authenticates calls.
-
-    auth_scheme: also as a map or a model of FastAPI's (`AuthSchemeLike`).
+    """A request for a credential: the raw credential is the app's own, the exchanged one
+    authenticates calls.
     """
 
     auth_scheme: AuthScheme
+    """Also accepted as a map or as a model of FastAPI's (`AuthSchemeLike`)."""
     raw_auth_credential: AuthCredential | None = None
     exchanged_auth_credential: AuthCredential | None = None
     credential_key: str | None = None
@@ -397,15 +399,16 @@ def _authorization(scheme: AuthScheme, credential: AuthCredential) -> str | None
 
 
 class CredentialRequest(Record, kw_only=True):
-    """id: also that of the call that asks. auth_config: with the app's own secrets, the `state` and the code verifier.
-    outcome: None while it waits; after that the secrets are gone from `auth_config`.
-
-    only_public_hosts: the token endpoint comes from a document, so it may not lead into the server's own network.
-    """
+    """A pending request for a login, which is stored apart from the log since it holds secrets."""
 
     id: str
+    """Also the id of the function call that asks for the login."""
     session_id: str
     auth_config: AuthConfig
+    """Contains the app's own secrets, the `state` and the code verifier."""
     only_public_hosts: bool = False
+    """Set if the token endpoint comes from a document, so that it may not lead into the server's
+    own network."""
     outcome: Literal["granted", "declined"] | None = None
+    """None while the request is pending; after that the secrets are gone from `auth_config`."""
     created_at: float = msgspec.field(default_factory=time.time)

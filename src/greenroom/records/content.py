@@ -11,200 +11,207 @@ from greenroom.records.base import JsonObject, JsonValue, Record
 
 
 class Blob(Record, kw_only=True):
-    """Inline bytes. `data` is base64 in JSON.
-
-    data: base64 in JSON. mime_type: the media type of the data. display_name: the file's name for display.
-    """
+    """Inline bytes."""
 
     data: bytes | None = None
+    """The bytes; base64 in JSON."""
     mime_type: str | None = None
+    """The media type of the data."""
     display_name: str | None = None
+    """The file's name for display."""
 
 
 class FileData(Record, kw_only=True):
-    """A reference to a file by URI.
-
-    file_uri: the file's URI. mime_type: the file's media type. display_name: the file's name for display.
-    """
+    """A reference to a file by URI."""
 
     file_uri: str | None = None
+    """The file's URI."""
     mime_type: str | None = None
+    """The file's media type."""
     display_name: str | None = None
+    """The file's name for display."""
 
 
 class PartialArg(Record, kw_only=True):
-    """A piece of a function call's arguments that is still being streamed; `json_path` says where it belongs.
-
-    json_path: the position of the piece in the arguments. string_value: a piece of a string. number_value: a number.
-    bool_value: a boolean. null_value: set where the value is null. will_continue: whether more pieces of this value
-    follow.
-    """
+    """A piece of a function call's arguments that is still being streamed."""
 
     json_path: str | None = None
+    """The position of the piece in the arguments."""
     string_value: str | None = None
+    """A piece of a string."""
     number_value: float | None = None
+    """A number."""
     bool_value: bool | None = None
+    """A boolean."""
     null_value: str | None = None
+    """Set where the value is null."""
     will_continue: bool | None = None
+    """Whether more pieces of this value follow."""
 
 
 class FunctionCall(Record, kw_only=True):
-    """A call of a function, requested by the model.
-
-    id: pairs the call with its response. name: the function's name. args: the arguments by name. partial_args: pieces
-    of arguments that are still streamed. will_continue: whether more pieces follow.
-    """
+    """A call of a function, requested by the model."""
 
     id: str | None = None
+    """Pairs the call with its response."""
     name: str | None = None
+    """The function's name."""
     args: JsonObject | None = None
+    """The arguments by name."""
     partial_args: list[PartialArg] | None = None
+    """Pieces of arguments that are still streamed."""
     will_continue: bool | None = None
+    """Whether more pieces follow."""
 
 
 class FunctionResponsePart(Record, kw_only=True):
-    """Media in the result of a function.
-
-    inline_data: bytes in the message itself. file_data: a reference to a file. media_processing: the provider's options
-    for processing the medium.
-    """
+    """Media in the result of a function."""
 
     inline_data: Blob | None = None
+    """Bytes in the message itself."""
     file_data: FileData | None = None
+    """A reference to a file."""
     media_processing: JsonValue = None
+    """The provider's options for processing the medium."""
 
 
 class FunctionResponse(Record, kw_only=True):
-    """`response` is always an object: a tool's other results are wrapped as `{"result": value}`.
-
-    id: the id of the call. name: the function's name. response: always an object; other results are wrapped as
-    `{"result": value}`. parts: media of the result. scheduling: when a live model reacts to the response.
-    will_continue: whether more responses to the call follow.
-    """
+    """The result of a function call."""
 
     id: str | None = None
+    """The id of the call."""
     name: str | None = None
+    """The function's name."""
     response: JsonObject | None = None
+    """Always an object; other results are wrapped as `{"result": value}`."""
     parts: list[FunctionResponsePart] | None = None
+    """Media of the result."""
     scheduling: str | None = None
+    """The time at which a live model reacts to the response."""
     will_continue: bool | None = None
+    """Whether more responses to the call follow."""
 
 
 class ExecutableCode(Record, kw_only=True):
-    """Code that the model wrote, executed by the provider or a code executor.
-
-    code: the source text. language: the programming language, such as PYTHON. id: pairs the code with its result.
-    """
+    """Code that the model wrote, executed by the provider or a code executor."""
 
     code: str | None = None
+    """The source text."""
     language: str | None = None
+    """The programming language, such as PYTHON."""
     id: str | None = None
+    """Pairs the code with its result."""
 
 
 class CodeExecutionResult(Record, kw_only=True):
-    """`outcome`: OUTCOME_OK, OUTCOME_FAILED, OUTCOME_DEADLINE_EXCEEDED or OUTCOME_UNSPECIFIED.
-
-    outcome: OUTCOME_OK, OUTCOME_FAILED, OUTCOME_DEADLINE_EXCEEDED or OUTCOME_UNSPECIFIED. output: standard output, or
-    the error's text. id: the id of the executed code.
-    """
+    """The result of code that the provider or a code executor ran."""
 
     outcome: str | None = None
+    """OUTCOME_OK, OUTCOME_FAILED, OUTCOME_DEADLINE_EXCEEDED or OUTCOME_UNSPECIFIED."""
     output: str | None = None
+    """Standard output, or the error's text."""
     id: str | None = None
+    """The id of the executed code."""
 
 
 class ToolCall(Record, kw_only=True):
-    """A call of a tool that the model's service runs by itself.
-
-    id: pairs the call with its response. tool_type: the kind of the provider's tool. args: the arguments by name.
-    """
+    """A call of a tool that the model's service runs by itself."""
 
     id: str | None = None
+    """Pairs the call with its response."""
     tool_type: str | None = None
+    """The kind of the provider's tool."""
     args: JsonObject | None = None
+    """The arguments by name."""
 
 
 class ToolResponse(Record, kw_only=True):
-    """The result of a tool that the model's service runs by itself.
-
-    id: the id of the call. tool_type: the kind of the provider's tool. response: the tool's result.
-    """
+    """The result of a tool that the model's service runs by itself."""
 
     id: str | None = None
+    """The id of the call."""
     tool_type: str | None = None
+    """The kind of the provider's tool."""
     response: JsonObject | None = None
+    """The tool's result."""
 
 
 class Transcription(Record, kw_only=True):
-    """The transcript of a piece of audio.
-
-    text: the transcribed text. finished: whether the transcript is complete. language_code: BCP 47 code of the
-    language. speaker_label: the label of the speaker. words: the words with their times. start_offset: start in the
-    audio. end_offset: end in the audio.
-    """
+    """The transcript of a piece of audio."""
 
     text: str | None = None
+    """The transcribed text."""
     finished: bool | None = None
+    """Whether the transcript is complete."""
     language_code: str | None = None
+    """BCP 47 code of the language."""
     speaker_label: str | None = None
+    """The label of the speaker."""
     words: list[JsonObject] | None = None
+    """The words with their times."""
     start_offset: str | None = None
+    """Start in the audio."""
     end_offset: str | None = None
+    """End in the audio."""
 
 
 class VideoMetadata(Record, kw_only=True):
-    """A section of a video.
-
-    start_offset: start of the section, such as `1.5s`. end_offset: end of the section, such as `3s`. fps: frames per
-    second that the model is given.
-    """
+    """A section of a video."""
 
     start_offset: str | None = None
+    """Start of the section, such as `1.5s`."""
     end_offset: str | None = None
+    """End of the section, such as `3s`."""
     fps: float | None = None
+    """Frames per second that the model is given."""
 
 
 class PartMediaResolution(Record, kw_only=True):
-    """The resolution at which the model reads a medium.
-
-    level: a named resolution. num_tokens: tokens that the medium may take.
-    """
+    """The resolution at which the model reads a medium."""
 
     level: str | None = None
+    """A named resolution."""
     num_tokens: int | None = None
+    """Tokens that the medium may take."""
 
 
 class Part(Record, kw_only=True):
-    """A piece of a message; exactly one of the kinds of data is set.
-
-    text: plain text. inline_data: bytes in the message itself. file_data: a reference to a file. function_call: a call
-    that the model requests. function_response: the result of a call. executable_code: code that the model wrote to be
-    executed. code_execution_result: the result of executed code. tool_call: a call of a tool that the provider
-    executes. tool_response: the result of such a call. audio_transcription: the transcript of the part's audio.
-    thought: whether the part is the model's reasoning. thought_signature: opaque bytes that the provider needs back
-    with the reasoning; base64 in JSON. video_metadata: which section of a video is used, and its frame rate.
-    media_resolution: the resolution at which the model reads the medium. part_metadata: free-form data of the
-    application. media_processing: the provider's options for processing the medium. speech_metadata: the provider's
-    data about speech.
-    """
+    """A piece of a message; exactly one of the kinds of data is set."""
 
     text: str | None = None
+    """Plain text."""
     inline_data: Blob | None = None
+    """Bytes in the message itself."""
     file_data: FileData | None = None
+    """A reference to a file."""
     function_call: FunctionCall | None = None
+    """A call that the model requests."""
     function_response: FunctionResponse | None = None
+    """The result of a call."""
     executable_code: ExecutableCode | None = None
+    """Code that the model wrote to be executed."""
     code_execution_result: CodeExecutionResult | None = None
+    """The result of executed code."""
     tool_call: ToolCall | None = None
+    """A call of a tool that the provider executes."""
     tool_response: ToolResponse | None = None
+    """The result of such a call."""
     audio_transcription: Transcription | None = None
+    """The transcript of the part's audio."""
     thought: bool | None = None
+    """Whether the part is the model's reasoning."""
     thought_signature: bytes | None = None
+    """Opaque bytes that the provider needs back with the reasoning; base64 in JSON."""
     video_metadata: VideoMetadata | None = None
+    """The section of a video that is used, and its frame rate."""
     media_resolution: PartMediaResolution | None = None
+    """The resolution at which the model reads the medium."""
     part_metadata: JsonObject | None = None
+    """Free-form data of the application."""
     media_processing: JsonValue = None
+    """The provider's options for processing the medium."""
     speech_metadata: JsonObject | None = None
+    """The provider's data about speech."""
 
     @classmethod
     def from_shorthands(cls, value: str | Part | JsonObject | None = None, /, **arguments: Any) -> dict[str, Any]:
@@ -244,13 +251,12 @@ class Part(Record, kw_only=True):
 
 
 class Content(Record, kw_only=True):
-    """`role` is "user" or "model"; function responses travel as "user".
-
-    role: "user" or "model"; function responses travel as "user". parts: in order.
-    """
+    """A message of a conversation."""
 
     role: str | None = None
+    """"user" or "model"; function responses are sent as "user"."""
     parts: list[Part] | None = None
+    """The pieces of the message, in order."""
 
     def text(self) -> str:
         """The visible text: all text parts that aren't thoughts, joined without separator."""

@@ -18,81 +18,84 @@ from greenroom.records.model_exchange import LlmResponse
 
 
 class EventCompaction(Record, kw_only=True):
-    """A summary that replaces all events between the two times (Unix seconds, both included).
-
-    start_timestamp: time of the first event that is replaced, Unix seconds. end_timestamp: time of the last event that
-    is replaced, Unix seconds. compacted_content: the summary.
-    """
+    """A summary that replaces all events between the two times (Unix seconds, both included)."""
 
     start_timestamp: float
+    """Time of the first event that is replaced, Unix seconds."""
     end_timestamp: float
+    """Time of the last event that is replaced, Unix seconds."""
     compacted_content: Content
+    """The summary."""
 
 
 class ToolConfirmation(Record, kw_only=True):
-    """An approval of a tool call: the request or its answer.
-
-    hint: the question for the user. confirmed: whether the user approved. payload: data that the tool requests from the
-    user, or the user's answer.
-    """
+    """An approval of a tool call: the request or its answer."""
 
     hint: str = msgspec.field(default_factory=str)
+    """The question for the user."""
     confirmed: bool = msgspec.field(default_factory=bool)
+    """Whether the user approved."""
     payload: JsonValue = None
+    """Data that the tool requests from the user, or the user's answer."""
 
 
 class UiWidget(Record, kw_only=True, omit_defaults=False):
-    """A part of a user interface, rendered by its provider. payload: of the provider's own form."""
+    """A part of a user interface, rendered by its provider."""
 
     id: str
     provider: str
     payload: JsonObject = msgspec.field(default_factory=empty_map)
+    """In the provider's own form."""
 
 
 class NodeInfo(Record, kw_only=True):
-    """Position in a workflow that an event comes from. path: `wf@1/node@2`; of apps without workflow it is empty.
-
-    output_for: paths of the nodes whose output it is. message_as_output: the output is the content's text.
-    """
+    """Position in a workflow that an event comes from."""
 
     path: str = msgspec.field(default_factory=str)
+    """`wf@1/node@2`; empty in apps without a workflow."""
     output_for: list[str] | None = None
+    """Paths of the nodes whose output it is."""
     message_as_output: bool | None = None
+    """Whether the output is the content's text."""
 
 
 class EventActions(Record, kw_only=True):
-    """Side effects of an event.
-
-    deleted_artifact_ids, end_invocation: ADK for Java's; its client for Python refuses them, so they are written only
-    when they are set. state_delta: changes of the state by key; `__ADK_SENTINEL_REMOVED__` removes the key.
-    artifact_delta: new versions of artifacts by file name. requested_auth_configs: requested logins by the id of the
-    function call.
-    requested_tool_confirmations: requested approvals by the id of the function call. skip_summarization: whether the
-    function response is the answer, without another model call. transfer_to_agent: the agent that continues.
-    transfer_reason: why the agent transfers. escalate: whether an enclosing loop ends. end_of_agent: whether the agent
-    has finished in this run. agent_state: checkpoint of a workflow agent. compaction: the summary that replaces older
-    events. rewind_before_invocation_id: the run before which the session is reset. route: the value that selects the
-    next edges of a workflow. render_ui_widgets: user interface parts to render. set_model_response: the final
-    structured response of the agent.
-    """
+    """Side effects of an event."""
 
     state_delta: JsonObject = msgspec.field(default_factory=empty_map)
+    """Changes of the state by key; `__ADK_SENTINEL_REMOVED__` removes the key."""
     artifact_delta: dict[str, int] = msgspec.field(default_factory=empty_map)
+    """New versions of artifacts by file name."""
     requested_auth_configs: JsonObject = msgspec.field(default_factory=empty_map)
+    """Requested logins by the id of the function call."""
     requested_tool_confirmations: dict[str, ToolConfirmation] = msgspec.field(default_factory=empty_map)
+    """Requested approvals by the id of the function call."""
     skip_summarization: bool | None = None
+    """Whether the function response is the answer, without another model call."""
     transfer_to_agent: str | None = None
+    """The agent that continues."""
     transfer_reason: str | None = None
+    """The reason for the transfer."""
     escalate: bool | None = None
+    """Whether an enclosing loop ends."""
     end_of_agent: bool | None = None
+    """Whether the agent has finished in this run."""
     agent_state: JsonObject | None = None
+    """Checkpoint of a workflow agent."""
     compaction: EventCompaction | None = None
+    """The summary that replaces older events."""
     rewind_before_invocation_id: str | None = None
+    """The run before which the session is reset."""
     route: JsonValue = None
+    """The value that selects the next edges of a workflow."""
     render_ui_widgets: list[JsonObject] | None = None
+    """User interface parts to render."""
     set_model_response: JsonValue = None
+    """The final structured response of the agent."""
     deleted_artifact_ids: list[str] = []  # noqa: RUF012 - msgspec makes a new one each time
+    """Written only when it is set: ADK for Java has it, and ADK's Python client refuses it."""
     end_invocation: bool | None = None
+    """Written only when it is set: ADK for Java has it, and ADK's Python client refuses it."""
 
     def merge(self, other: EventActions) -> None:
         """Adds the actions of a parallel call. Maps are merged recursively; on a conflict the other's value wins."""
@@ -123,29 +126,31 @@ def _merge_maps(target: JsonObject, source: JsonObject) -> None:
 
 
 class Event(LlmResponse, kw_only=True):
-    """A complete event is stored and immutable; a partial one is only streamed.
-
-    timestamp: Unix seconds. error_code: a finish reason, or the class name of an error. long_running_tool_ids: those
-    calls of this event whose answer comes in a later message. id: the event's id, unique in its session. invocation_id:
-    the id of the run that wrote it. author: "user" or the name of an agent. actions: side effects of the event. branch:
-    dotted path of agents, where parallel agents have separate histories. node_info: the workflow node that wrote the
-    event. output: the output of a workflow node or a task. isolation_scope: the scope outside of which the event is not
-    part of a prompt.
-    """
+    """A complete event is stored and immutable; a partial one is only streamed."""
 
     id: str = msgspec.field(default_factory=new_event_id)
+    """The event's id, unique in its session."""
     invocation_id: str = msgspec.field(default_factory=str)
+    """The id of the run that wrote it."""
     if TYPE_CHECKING:
         author: str = ""
     else:
         author: str
+        """"user" or the name of an agent."""
     timestamp: float = msgspec.field(default_factory=time.time)
+    """Unix seconds."""
     actions: EventActions = msgspec.field(default_factory=EventActions)
+    """Side effects of the event."""
     branch: str | None = None
+    """Dotted path of agents, where parallel agents have separate histories."""
     long_running_tool_ids: list[str] | None = None
+    """Calls of this event whose answer comes in a later message."""
     node_info: NodeInfo | None = None
+    """The workflow node that wrote the event."""
     output: JsonValue = None
+    """The output of a workflow node or a task."""
     isolation_scope: str | None = None
+    """The scope outside of which the event is not part of a prompt."""
 
     if TYPE_CHECKING:  # type checkers take them for arguments of the constructor; see `from_shorthands`
         message: Content | str | None = None

@@ -34,13 +34,12 @@ class ToolConfig(Record, kw_only=True):
 
 
 class GenerateContentConfig(Record, kw_only=True, gc=True):
-    """Every field is optional; providers ignore what they don't support. The last five have no effect here.
-
-    system_instruction: text, or anything that a Content can be made of. response_schema: a JSON Schema, a `Schema`, or
-    a Python type that one can be made of.
+    """Every field is optional; providers ignore what they don't support. The last five have no
+    effect here.
     """
 
     system_instruction: str | Content | None = None
+    """Text, or anything that a Content can be made from."""
     temperature: float | None = None
     top_p: float | None = None
     top_k: float | None = None
@@ -54,6 +53,7 @@ class GenerateContentConfig(Record, kw_only=True, gc=True):
     seed: int | None = None
     response_mime_type: str | None = None
     response_schema: JsonValue = None
+    """A JSON Schema, a `Schema`, or a Python type that a schema can be made from."""
     response_json_schema: JsonValue = None
     safety_settings: list[SafetySetting] | None = None
     tools: list[Tool] | None = None

@@ -12,61 +12,64 @@ from greenroom.records.tool_declaration import Tool
 
 
 class AgentInfo(Record, kw_only=True, rename=None):
-    """`sub_agents` is snake_case on the wire, as ADK writes it.
-
-    name: the agent's name. description: what the agent does. instruction: the agent's instruction for the model. tools:
-    the tools that the agent offers its model. sub_agents: names of the agents it can delegate to.
-    """
+    """`sub_agents` is snake_case on the wire, as ADK writes it."""
 
     name: str
+    """The agent's name."""
     description: str = msgspec.field(default_factory=str)
+    """A description of what the agent does."""
     instruction: str = msgspec.field(default_factory=str)
+    """The agent's instruction for the model."""
     tools: list[Tool] | None = None
+    """The tools that the agent offers its model."""
     sub_agents: list[str] | None = None
+    """Names of the agents it can delegate to."""
 
 
 class AppInfo(Record, kw_only=True):
-    """An app; `error` is set, and `root_agent_name` empty, when it can't be loaded.
-
-    missing: a sentence for each package, key and file that models of the app lack on this machine, with what mends it.
-    name: the app's name. root_agent_name: empty when the app can't be loaded. description: of the root agent. language:
-    the programming language of the agents, or `yaml`. is_computer_use: whether an agent controls a computer. agents:
-    the agents by name. error: why the app can't be loaded. is_live: whether a model of the app can hold a live
-    conversation by voice.
-    """
+    """An app of the server."""
 
     name: str
+    """The app's name."""
     root_agent_name: str = msgspec.field(default_factory=str)
+    """Empty when the app can't be loaded."""
     description: str = msgspec.field(default_factory=str)
+    """The description of the root agent."""
     language: str = msgspec.field(default_factory=lambda: "python")
+    """The programming language of the agents, or `yaml`."""
     is_computer_use: bool = msgspec.field(default_factory=bool)
+    """Whether an agent controls a computer."""
     agents: dict[str, AgentInfo] | None = None
+    """The agents by name."""
     error: str | None = None
+    """The error that keeps the app from being loaded."""
     missing: list[str] | None = None
+    """A sentence for each package, key and file that the app's models need and this machine lacks,
+    with the remedy."""
     is_live: bool = False
+    """Whether a model of the app can hold a live conversation by voice."""
 
 
 class ListAppsResponse(Record, kw_only=True, omit_defaults=False):
-    """The apps of the server.
-
-    apps: the apps that the caller may use.
-    """
+    """The apps of the server."""
 
     apps: list[AppInfo]
+    """The apps that the caller may use."""
 
 
 class ArtifactVersion(Record, kw_only=True):
-    """version: from 0, one more with each save. create_time: Unix seconds.
-
-    canonical_uri: the URI of this version. custom_metadata: stored when the version was saved. mime_type: the media
-    type of the content.
-    """
+    """A version of an artifact."""
 
     version: int
+    """Counted from 0, one more with each save."""
     canonical_uri: str
+    """The URI of this version."""
     custom_metadata: JsonObject = msgspec.field(default_factory=empty_map)
+    """Stored when the version was saved."""
     create_time: float
+    """Unix seconds."""
     mime_type: str | None = None
+    """The media type of the content."""
 
 
 class ListArtifactsResponse(list[str]):
@@ -92,11 +95,12 @@ class ListArtifactVersionsResponse(list[ArtifactVersion]):
 
 
 class MemoryEntry(Record, kw_only=True):
-    """timestamp: ISO 8601, when the remembered event happened."""
+    """A remembered event."""
 
     content: Content
     author: str | None = None
     timestamp: str | None = None
+    """Time of the event, in ISO 8601."""
     id: str | None = None
     custom_metadata: JsonObject | None = None
 

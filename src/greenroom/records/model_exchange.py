@@ -32,17 +32,18 @@ from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 
 
 class ContextCacheConfig(Record, kw_only=True):
-    """Caching of the stable prefix of an app's prompts by providers: system instruction, tools and earlier contents.
-
-    cache_intervals: how many runs use a cache before it is renewed. ttl_seconds: how long the provider keeps it.
-    min_tokens: of the previous prompt; smaller ones are not cached. create_http_options: of the request that creates a
-    cache. Source: ADK.
+    """Caching of the stable prefix of an app's prompts by providers: system instruction, tools and
+    earlier contents.
     """
 
     cache_intervals: Annotated[int, Meta(ge=1, le=100)] = 10
+    """Number of runs after which a cache is renewed."""
     ttl_seconds: Annotated[int, Meta(gt=0)] = 1800
+    """Seconds for which the provider keeps a cache."""
     min_tokens: Annotated[int, Meta(ge=0)] = 0
+    """Smaller prompts are not cached; the previous prompt is measured."""
     create_http_options: JsonObject | None = None
+    """HTTP options of the request that creates a cache. Source: ADK."""
 
     if TYPE_CHECKING:  # type checkers take it for an argument of the constructor; see `from_shorthands`
         max_invocations: int = 10
@@ -70,12 +71,8 @@ class ContextCacheConfig(Record, kw_only=True):
 
 
 class LlmRequest(Record, kw_only=True, gc=True):
-    """One request to a model. The list of contents is this request's own; the contents in it belong to the log, and
-    are not changed: code that may do so gets them within `own_contents`.
-
-    tools_dict: the tools behind the declarations, by name; never serialised. cache_config: of the app, cache_metadata:
-    of the agent's newest reply, cacheable_contents_token_count: of its newest prompt. is_on_vertex: whether the model
-    is reached through Vertex AI; None: unknown.
+    """One request to a model. The list of contents is this request's own; the contents in it belong
+    to the log, and are not changed: code that may do so gets them within `own_contents`.
     """
 
     model: str | None = None
@@ -83,11 +80,16 @@ class LlmRequest(Record, kw_only=True, gc=True):
     config: GenerateContentConfig = msgspec.field(default_factory=GenerateContentConfig)
     live_connect_config: LiveConnectConfig | None = None
     tools_dict: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    """The tools of the declarations, by name; never serialised."""
     previous_interaction_id: str | None = None
     cache_config: ContextCacheConfig | None = None
+    """The app's configuration of caching."""
     cache_metadata: JsonObject | None = None
+    """The cache that the agent's newest reply used."""
     cacheable_contents_token_count: int | None = None
+    """Tokens of the agent's newest prompt."""
     is_on_vertex: bool | None = None
+    """Whether the model is reached through Vertex AI; None if that is unknown."""
 
     @contextlib.contextmanager
     def own_contents(self) -> Generator[None]:
@@ -162,48 +164,60 @@ class LlmRequest(Record, kw_only=True, gc=True):
 
 
 class LlmResponse(Record, kw_only=True):
-    """A chunk of a reply (`partial`: only the new text) or the whole of it (the last of a stream, or the only one).
-
-    error_code: a finish reason or any name of an error; a reply may carry content and an error. content: the message.
-    partial: whether this is a streamed piece of a message that follows complete. turn_complete: whether a live model
-    has ended its turn. interrupted: whether the message was cut off. error_message: the error's text. finish_reason:
-    why the model stopped. usage_metadata: token counts of the model call. model_version: the model that answered, as
-    the provider reports it. grounding_metadata: sources that the answer is based on. citation_metadata: citations in
-    the answer. avg_logprobs: mean log probability of the answer's tokens. logprobs_result: log probabilities of single
-    tokens. custom_metadata: free-form data of the application. input_transcription: transcript of the user's speech.
-    output_transcription: transcript of the model's speech. live_session_resumption_update: the provider's handle for
-    resuming a live session. live_session_id: the provider's id of the live session. go_away: the provider's notice that
-    it will close the live connection. voice_activity: start or end of the user's speech. turn_complete_reason: why a
-    live model ended its turn. interaction_id: the provider's id of a stored interaction. interaction_status: the status
-    of that interaction. environment_id: the provider's id of the execution environment. cache_metadata: the state of
-    the context cache used by the call.
+    """A chunk of a reply (`partial`: only the new text), or a whole reply (the last of a stream, or
+    the only one).
     """
 
     content: Content | None = None
+    """The message."""
     partial: bool | None = None
+    """Whether this is a streamed piece of a message that follows complete."""
     turn_complete: bool | None = None
+    """Whether a live model has ended its turn."""
     interrupted: bool | None = None
+    """Whether the message was cut off."""
     error_code: str | None = None
+    """A finish reason, or the class name of an error; a reply may carry content and an error."""
     error_message: str | None = None
+    """The error's text."""
     finish_reason: str | None = None
+    """The reason why the model stopped."""
     usage_metadata: GenerateContentResponseUsageMetadata | None = None
+    """Token counts of the model call."""
     model_version: str | None = None
+    """The model that answered, as the provider reports it."""
     grounding_metadata: GroundingMetadata | None = None
+    """Sources that the answer is based on."""
     citation_metadata: CitationMetadata | None = None
+    """Citations in the answer."""
     avg_logprobs: float | None = None
+    """Mean log probability of the answer's tokens."""
     logprobs_result: LogprobsResult | None = None
+    """Log probabilities of single tokens."""
     custom_metadata: JsonObject | None = None
+    """Free-form data of the application."""
     input_transcription: Transcription | None = None
+    """Transcript of the user's speech."""
     output_transcription: Transcription | None = None
+    """Transcript of the model's speech."""
     live_session_resumption_update: JsonObject | None = None
+    """The provider's handle for resuming a live session."""
     live_session_id: str | None = None
+    """The provider's id of the live session."""
     go_away: JsonObject | None = None
+    """The provider's notice that it will close the live connection."""
     voice_activity: JsonObject | None = None
+    """Start or end of the user's speech."""
     turn_complete_reason: str | None = None
+    """The reason why a live model ended its turn."""
     interaction_id: str | None = None
+    """The provider's id of a stored interaction."""
     interaction_status: str | None = None
+    """The status of that interaction."""
     environment_id: str | None = None
+    """The provider's id of the execution environment."""
     cache_metadata: JsonObject | None = None
+    """The state of the context cache used by the call."""
 
     @classmethod
     def create(cls, generate_content_response: Any) -> LlmResponse:
@@ -240,15 +254,17 @@ class AudioStreamEnd(Record, kw_only=True):
 class LiveRequest(Record, kw_only=True, rename=None):
     """One message into a live connection; snake_case on the wire, as ADK's clients send it.
 
-    Of several fields the first counts, in the order activity_start, activity_end, audio_stream_end, blob, content;
-    state_delta and close count always. content: a user's turn, or function responses. partial: the turn isn't over yet.
+    Of several fields the first counts, in the order activity_start, activity_end, audio_stream_end,
+    blob, content; state_delta and close count always.
     """
 
     content: Content | None = None
+    """A user's turn, or function responses."""
     blob: Blob | None = None
     activity_start: ActivityStart | None = None
     activity_end: ActivityEnd | None = None
     audio_stream_end: bool | None = None
     close: bool = False
     partial: bool | None = None
+    """Whether more of the turn follows."""
     state_delta: JsonObject | None = None

@@ -87,13 +87,14 @@ class HttpRetryOptions(OpenRecord):
 
 
 class HttpOptions(OpenRecord):
-    """timeout: milliseconds."""
+    """Options of HTTP requests to a model's provider."""
 
     base_url: str | None = None
     base_url_resource_scope: str | None = None
     api_version: str | None = None
     headers: dict[str, str] | None = None
     timeout: int | None = None
+    """Milliseconds."""
     extra_body: JsonObject | None = None
     client_args: JsonObject | None = None
     async_client_args: JsonObject | None = None

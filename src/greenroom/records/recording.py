@@ -14,43 +14,48 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 
 class LlmRecording(Record, kw_only=True):
-    """llm_request: None when only the answer is known. llm_responses: the whole reply, behind its chunks if it was
-    streamed."""
+    """A model's request and reply."""
 
     llm_request: LlmRequest | None = None
+    """None when only the answer is known."""
     llm_responses: list[LlmResponse] = msgspec.field(default_factory=list[LlmResponse])
+    """The whole reply, after its chunks if it was streamed."""
 
 
 class ToolRecording(Record, kw_only=True):
-    """actions: what the tool did besides, of the log of a past run. error_code, error_message: of the error that it
-    raised and that ended the run. These are ours."""
+    """A tool's call and response."""
 
     tool_call: FunctionCall | None = None
     tool_response: FunctionResponse | None = None
     actions: EventActions | None = None
+    """The tool's side effects, taken from the log of a past run."""
     error_code: str | None = None
+    """The error that the tool raised and that ended the run. ADK has no such field."""
     error_message: str | None = None
+    """The error's text. ADK has no such field."""
 
 
 class Recording(Record, kw_only=True):
-    """One request with its answer: a model's or a tool's, not both. user_message_index: the turn, from 0.
-
-    The fields after these are ours, and come in place of them. user_content, state_delta: of the user's message in a
-    live run. is_cancelled: the run was stopped when nothing was left, by another error than a cancellation where
-    error_code and error_message say so, such as its deadline. is_unfinished: the log has no more of the run, since it
-    was forked inside of it.
+    """One request with its answer: either a model's or a tool's. The fields after `tool_recording`
+    are ours; an entry that uses them has neither.
     """
 
     user_message_index: int
+    """The number of the turn, from 0."""
     agent_name: str
     llm_recording: LlmRecording | None = None
     tool_recording: ToolRecording | None = None
     user_content: Content | None = None
+    """The user's message in a live run."""
     state_delta: JsonObject | None = None
+    """The changes of state that came with the user's message in a live run."""
     is_cancelled: bool = False
+    """Whether the run was stopped at this point: cancelled, or failed by the error in error_code
+    and error_message, such as its deadline."""
     error_code: str | None = None
     error_message: str | None = None
     is_unfinished: bool = False
+    """Whether the log has no more of the run, because the session was forked inside it."""
 
     @property
     def is_complete(self) -> bool:

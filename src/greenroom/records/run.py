@@ -54,9 +54,10 @@ class StreamingMode(StrEnum):
 
 
 class ToolThreadPoolConfig(Record, kw_only=True):
-    """max_workers: how many synchronous tools run at a time, over all runs with the same number."""
+    """The threads that run synchronous tools."""
 
     max_workers: Annotated[int, Meta(ge=1)] = 4
+    """Number of synchronous tools that run at a time, over all runs with the same number."""
 
     def __post_init__(self) -> None:
         if self.max_workers < 1:
@@ -64,19 +65,11 @@ class ToolThreadPoolConfig(Record, kw_only=True):
 
 
 class RunConfig(Record, kw_only=True):
-    """Options of one run.
-
-    max_llm_calls: zero or less means no limit; `ADK_MAX_LLM_CALLS`, else 500, if it is left out.
-    tool_execution_mode: tools run side by side unless it is SEQUENTIAL.
-    tool_thread_pool_config: without one, up to 256 synchronous tools of the process run at a time. labels,
-    http_options: override those of each agent. on_toolset_error: for toolsets that don't choose themselves.
-    client_tools: functions that the client executes: agents may call them, and the client sends the responses.
-    model_input_context: shown to models in front of the message that began the run, and never stored.
-    support_cfc and what follows: ADK's, without effect here.
-    """
+    """Options of one run. The fields from `support_cfc` on are ADK's, without effect here."""
 
     streaming_mode: StreamingMode = StreamingMode.NONE
     max_llm_calls: Annotated[int, Meta(lt=sys.maxsize)] = msgspec.field(default_factory=default_max_llm_calls)
+    """Zero or less means no limit; by default `ADK_MAX_LLM_CALLS`, else 500."""
     response_modalities: list[str] | None = None
     speech_config: JsonValue = None
     input_audio_transcription: JsonObject | None = msgspec.field(default_factory=dict[str, Any])
@@ -90,17 +83,24 @@ class RunConfig(Record, kw_only=True):
     save_input_blobs_as_artifacts: bool = False
     save_live_blob: bool = False
     tool_execution_mode: Literal["NONE", "PARALLEL", "PARALLEL_SUBSCRIBE", "SEQUENTIAL"] = "NONE"
+    """Tools run side by side unless it is SEQUENTIAL."""
     tool_thread_pool_config: ToolThreadPoolConfig | None = None
+    """Without one, up to 256 synchronous tools of the process run at a time."""
     custom_metadata: JsonObject | None = None
     auto_create_session: bool = False
     get_session_config: GetSessionConfig | None = None
     labels: dict[str, str] | None = None
+    """Overrides the labels of each agent."""
     http_options: JsonObject | None = None
+    """Overrides the HTTP options of each agent."""
     service_tier: str | None = None
     include_thoughts_from_other_agents: bool = False
     on_toolset_error: OnToolsetError = "fail"
+    """The policy for toolsets that don't choose one themselves."""
     client_tools: list[FunctionDeclaration] = msgspec.field(default_factory=list[FunctionDeclaration])
+    """Functions that the client executes: agents may call them, and the client sends the responses."""
     model_input_context: list[Content] | None = None
+    """Shown to models before the message that began the run, and never stored."""
     support_cfc: bool = False
     save_live_audio: bool = False
     history_config: JsonObject | None = None
@@ -134,52 +134,55 @@ def _streaming_mode(given: object) -> StreamingMode:
 
 
 class SessionRunRequest(Record, kw_only=True):
-    """A request to run in a session.
-
-    invocation_id: the run to continue. max_llm_calls: lowers the limit of the app or the server. deadline_seconds: the
-    run is failed after this time. client_tools: functions that the client executes; a call stays open until a message
-    brings its function response. new_message: the user's message or function responses; None runs on the stored
-    history. streaming: whether partial events are sent. state_delta: changes of the session's state, stored with the
-    message. custom_metadata: stored with the user's event. service_tier: the service tier requested from the model's
-    provider. multitask_strategy: what happens when the session already has an active run. on_disconnect: whether the
-    run continues or is cancelled when the client disconnects. function_call_event_id: sent by ADK's UI, without effect.
-    """
+    """A request to run in a session."""
 
     new_message: Content | None = None
+    """The user's message or function responses; None runs on the stored history."""
     streaming: bool = False
+    """Whether partial events are sent."""
     state_delta: JsonObject | None = None
+    """Changes of the session's state, stored with the message."""
     function_call_event_id: str | None = None
+    """Sent by ADK's UI, without effect."""
     invocation_id: Annotated[str, Meta(extra_json_schema={"pattern": INVOCATION_ID})] | None = None
+    """The run to continue."""
     custom_metadata: JsonObject | None = None
+    """Stored with the user's event."""
     service_tier: str | None = None
+    """The service tier requested from the model's provider."""
     max_llm_calls: Annotated[int, Meta(ge=1)] | None = None
+    """Lowers the limit of the app or the server."""
     multitask_strategy: MultitaskStrategy = "enqueue"
+    """Policy for a session that already has an active run."""
     on_disconnect: OnDisconnect | None = None
+    """Whether the run continues or is cancelled when the client disconnects."""
     deadline_seconds: Annotated[float, Meta(extra_json_schema=_DEADLINE)] | None = None
+    """The run is failed after this time."""
     client_tools: list[FunctionDeclaration] | None = None
+    """Functions that the client executes; a call stays open until a message brings its function
+    response."""
 
 
 class AgentRunRequest(SessionRunRequest, kw_only=True):
-    """Body of `/run` and `/run_sse`. app_name: empty where the server is to take its default app.
-
-    user_id: the owner of the session. session_id: the session to run in.
-    """
+    """Body of `/run` and `/run_sse`."""
 
     app_name: Annotated[str, Meta(description="May be left out where the server has a default app.")] = ""
+    """Empty if the server is to take its default app."""
     user_id: str
+    """The owner of the session."""
     session_id: str
+    """The session to run in."""
 
 
 class Caller(Record, kw_only=True):
-    """The authenticated caller of a request. user_id: the subject of its key or token, which may differ from the
-    session's user; key_id: None for a token of an identity provider.
-
-    scopes: the scopes granted to the caller.
-    """
+    """The authenticated caller of a request."""
 
     user_id: str
+    """The subject of the key or token, which may differ from the session's user."""
     key_id: str | None = None
+    """The API key; None for a token of an identity provider."""
     scopes: list[str] = msgspec.field(default_factory=list[str])
+    """The scopes granted to the caller."""
 
 
 class RunStatus(StrEnum):
@@ -197,72 +200,86 @@ class RunStatus(StrEnum):
 
 
 class RunError(Record, kw_only=True):
-    """code: the class name of what was raised, and its HTTP status; or what a model reported, without a status.
-
-    message: the error's text. status: the HTTP status of the error; None for an error that a model reported.
-    """
+    """The error that a run failed with."""
 
     code: str
+    """The class name of the error, or the code that a model reported."""
     message: str
+    """The error's text."""
     status: int | None = None
+    """The HTTP status of the error; None for an error that a model reported."""
 
 
 class Run(Record, kw_only=True):
-    """The record of a run. `id` is also the invocation id of its events. Times are Unix seconds.
-
-    after_seq: the session's last sequence number before the run's first event; message_after_seq: the last one before
-    the message of `request`, which may be a later one. attempts: how often a process started or resumed the run;
-    stalled: how many of the last attempts made no progress; stalled_alone: how many of those were the only resumed run
-    without progress when the process died; resumed_alone: whether the last attempt was; progress: the number of its
-    stored events at the last attempt, -1 after a clean stop, which does not count as an attempt without progress.
-    request: the body, for starting the run again; None of a live run, which can't be. idempotency_key: as the
-    caller sent it; request_digest: digest of the body with that key. asked: the digests of its pending approval and
-    credential requests, by request id. traceparent: W3C context of the trace that the request belongs to. caller: who
-    started the run; None without authentication. app_version: version of the app's code in the last attempt. id: also
-    the invocation id of its events. app_name: the app that runs. user_id: the owner of the session. session_id: the
-    session that the run writes to. status: the state of the run. created_at: Unix seconds. started_at: Unix seconds of
-    the first start; None while the run is queued. ended_at: Unix seconds; None until the run has ended. error: why the
-    run failed. usage: token counts of the run's model calls. is_live: whether it is a live (voice or video) run.
-    """
+    """The record of a run. Times are Unix seconds."""
 
     id: str
+    """The run's id, which is also the invocation id of its events."""
     app_name: str
+    """The app that runs."""
     user_id: str
+    """The owner of the session."""
     session_id: str
+    """The session that the run writes to."""
     status: RunStatus
+    """The state of the run."""
     created_at: float
+    """Unix seconds of the request."""
     started_at: float | None = None
+    """Unix seconds of the first start; None while the run is queued."""
     ended_at: float | None = None
+    """Unix seconds; None until the run has ended."""
     attempts: int = msgspec.field(default_factory=int)
+    """Number of times that a process started or resumed the run."""
     stalled: int = 0
+    """Number of the last attempts that made no progress."""
     stalled_alone: int = 0
+    """Number of those in which the run was the only resumed one without progress when the process
+    died."""
     resumed_alone: bool = False
+    """Whether the last attempt was the only resumed run without progress."""
     progress: int = 0
+    """Number of events that the run had stored at the last attempt; -1 after a clean stop, which
+    does not count as an attempt without progress."""
     error: RunError | None = None
+    """The error that the run failed with."""
     usage: GenerateContentResponseUsageMetadata | None = None
+    """Token counts of the run's model calls."""
     after_seq: int = msgspec.field(default_factory=int)
+    """The session's last sequence number before the run's first event."""
     message_after_seq: int = msgspec.field(default_factory=int)
+    """The session's last sequence number before the message of `request`, which may be a later
+    message than the run's first."""
     request: AgentRunRequest | None = None
+    """The request's body, to start the run again; None for a live run, which can't be started again."""
     idempotency_key: str | None = None
+    """The idempotency key that the caller sent."""
     request_digest: str | None = None
+    """Digest of the body that came with the idempotency key."""
     traceparent: str | None = None
+    """W3C context of the trace that the request belongs to."""
     caller: Caller | None = None
+    """The caller who started the run; None without authentication."""
     is_live: bool = False
+    """Whether it is a live (voice or video) run."""
     app_version: str | None = None
+    """Version of the app's code in the last attempt."""
     asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time
+    """The digests of its pending approval and credential requests, by request id."""
 
 
 class Webhook(Record, kw_only=True):
-    """A receiver of a run's states. id: unique in its run. config: where and how to send, by the gate that made it.
-
-    reported: the state that was reported last. is_over: nothing more is reported.
-    """
+    """A receiver of a run's states."""
 
     run_id: str
     id: str
+    """Unique within its run."""
     config: JsonObject
+    """The destination and its options, in the form of the gate that made the webhook."""
     reported: str = ""
+    """The state that was reported last."""
     is_over: bool = False
+    """Whether nothing more is reported."""
 
 
 class RunFilter(Record, kw_only=True):
@@ -277,10 +294,9 @@ class RunFilter(Record, kw_only=True):
 
 
 class ListRunsResponse(Record, kw_only=True, omit_defaults=False):
-    """Runs, newest first.
-
-    runs: newest first. next_page_token: `page_token` of the next request; None on the last page.
-    """
+    """A page of a list of runs."""
 
     runs: list[Run] = msgspec.field(default_factory=list[Run])
+    """Newest first."""
     next_page_token: str | None = None
+    """`page_token` of the next request; None on the last page."""

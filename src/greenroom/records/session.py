@@ -25,19 +25,20 @@ class SessionKey(NamedTuple):
 
 
 class Session(Record, kw_only=True, eq=False, omit_defaults=False):
-    """A copy of a session: the maps and lists belong to the holder, the events are shared and immutable.
-
-    state: merged view, with `app:` and `user:` keys under their prefixes. events: any iterable is taken.
-    last_update_time: Unix seconds, the timestamp of the last stored event. id: the session's id. app_name: the app that
-    the session belongs to. user_id: the owner of the session.
-    """
+    """A copy of a session: the maps and lists belong to the holder, the events are shared and immutable."""
 
     id: str
+    """The session's id."""
     app_name: str
+    """The app that the session belongs to."""
     user_id: str
+    """The owner of the session."""
     state: JsonObject = msgspec.field(default_factory=empty_map)
+    """The merged state, with `app:` and `user:` keys under their prefixes."""
     events: CopyOnWriteList[Event] = msgspec.field(default_factory=CopyOnWriteList[Event])
+    """Any iterable is accepted."""
     last_update_time: float = msgspec.field(default_factory=time.time)
+    """Timestamp of the last stored event, Unix seconds."""
 
     @property
     def key(self) -> SessionKey:
@@ -59,9 +60,10 @@ class Session(Record, kw_only=True, eq=False, omit_defaults=False):
 
 
 class ExportedSession(Session, kw_only=True):
-    """A line of an export. initial_state: the session's own, before its first event; None where it isn't known."""
+    """A line of an export."""
 
     initial_state: JsonObject | None = None
+    """The session's own state before its first event; None if it isn't known."""
 
 
 def title_of(state: JsonObject) -> str | None:
@@ -81,33 +83,36 @@ def _metadata(state: JsonObject) -> JsonObject:
 
 
 class GetSessionConfig(Record, kw_only=True):
-    """Selection of the events to load. Both given: of the newest `num_recent_events`, those at or after
-    `after_timestamp`.
-
-    num_recent_events: 0 means none; a negative number is refused. after_timestamp: Unix seconds. until_seq: the session
-    as it was after the event with this sequence number: of the events up to it, and with the session's own state of
-    then; 0 means before the first event, a number past the end the session as it is. State of app and user is today's.
-    from_compaction: without the others, the events before those that a run needs since the newest compaction may be
-    left out; `events.skipped` says how many are.
+    """Selection of the events to load. With both of the first two fields: those of the newest
+    `num_recent_events` at or after `after_timestamp`.
     """
 
     num_recent_events: int | None = None
+    """0 means none; a negative number is refused."""
     after_timestamp: float | None = None
+    """Unix seconds."""
     until_seq: int | None = None
+    """Loads the session as it was after the event with this sequence number: the events up to it,
+    and the session's own state at that time. 0 means before the first event; a number past the end
+    means the session as it is. The state of app and user is the current one."""
     from_compaction: bool = False
+    """If nothing else is selected, events that a run doesn't need since the newest compaction may
+    be left out; `events.skipped` is their number."""
 
 
 class SessionFilter(Record, kw_only=True):
-    """Filter of a list of sessions; what is left out filters nothing, and a session must fit all that is given.
-
-    text: a part of the session's title or of an event's visible text, ignoring case. state: values that keys of the
-    merged state have now: text, numbers or booleans. updated_from is included, updated_before is not (Unix seconds).
+    """Filter of a list of sessions: a session must match every field that is given. Times are Unix
+    seconds.
     """
 
     text: str | None = None
+    """A part of the session's title or of an event's visible text, ignoring case."""
     state: dict[str, str | int | float | bool] | None = None
+    """Current values of keys of the merged state: text, numbers or booleans."""
     updated_from: float | None = None
+    """Start of the range of the last update, included."""
     updated_before: float | None = None
+    """End of the range of the last update, not included."""
 
 
 class ListSessionsResponse(Record, kw_only=True, omit_defaults=False):
@@ -118,7 +123,8 @@ class ListSessionsResponse(Record, kw_only=True, omit_defaults=False):
 
 
 class ListEventsResponse(Record, kw_only=True, omit_defaults=False):
-    """A gapless part of the log: `events[i]` has the sequence number `after + 1 + i`. last_seq: the log's end."""
+    """A gapless part of the log: `events[i]` has the sequence number `after + 1 + i`."""
 
     events: list[Event] = msgspec.field(default_factory=list[Event])
     last_seq: int = 0
+    """Sequence number of the log's last event."""

@@ -19,63 +19,79 @@ class Type(StrEnum):
 
 
 class Schema(Record, kw_only=True):
-    """The Gemini API's subset of OpenAPI schemas; type names are upper case.
-
-    type: STRING, NUMBER, INTEGER, BOOLEAN, ARRAY, OBJECT or NULL. title: a short name. description: what the value is,
-    for the model. format: of a string or a number, as `date-time` or `int32`. nullable: whether null is valid, too.
-    default: the value that a missing one has. example: one valid value. enum: the valid strings. any_of: the value is
-    valid by at least one of these. items: the schema of an array's elements. properties: schemas of an object's
-    properties by name. required: names of the properties that must be there. property_ordering: names of the properties
-    in the order in which the model writes them. additional_properties: true, false or the schema of other properties.
-    minimum: the smallest valid number. maximum: the greatest valid number. min_items: the least elements of an array.
-    max_items: the most elements of an array. min_length: the least characters of a string. max_length: the most
-    characters of a string. min_properties: the least properties of an object. max_properties: the most properties of an
-    object. pattern: regular expression that a string must match. ref: a schema in `defs`, as `#/$defs/name`. defs:
-    schemas by name, for `ref`.
-    """
+    """The Gemini API's subset of OpenAPI schemas; type names are upper case."""
 
     type: str | None = None
+    """STRING, NUMBER, INTEGER, BOOLEAN, ARRAY, OBJECT or NULL."""
     title: str | None = None
+    """A short name."""
     description: str | None = None
+    """A description of the value for the model."""
     format: str | None = None
+    """The format of a string or a number, such as `date-time` or `int32`."""
     nullable: bool | None = None
+    """Whether null is valid as well."""
     default: JsonValue = None
+    """The value used when none is given."""
     example: JsonValue = None
+    """One valid value."""
     enum: list[str] | None = None
+    """The valid strings."""
     any_of: list[Schema] | None = None
+    """The value is valid if one of these accepts it."""
     items: Schema | None = None
+    """The schema of an array's elements."""
     properties: dict[str, Schema] | None = None
+    """Schemas of an object's properties by name."""
     required: list[str] | None = None
+    """Names of the required properties."""
     property_ordering: list[str] | None = None
+    """Names of the properties in the order in which the model writes them."""
     additional_properties: JsonValue = None
+    """True, false or the schema of other properties."""
     minimum: float | None = None
+    """The smallest valid number."""
     maximum: float | None = None
+    """The largest valid number."""
     min_items: int | None = None
+    """The smallest length of an array."""
     max_items: int | None = None
+    """The greatest length of an array."""
     min_length: int | None = None
+    """The smallest length of a string, in characters."""
     max_length: int | None = None
+    """The greatest length of a string, in characters."""
     min_properties: int | None = None
+    """The smallest number of properties of an object."""
     max_properties: int | None = None
+    """The greatest number of properties of an object."""
     pattern: str | None = None
+    """Regular expression that a string must match."""
     ref: str | None = None
+    """A schema in `defs`, as `#/$defs/name`."""
     defs: JsonValue = None
+    """Schemas by name, for `ref`."""
 
 
 class FunctionDeclaration(Record, kw_only=True):
-    """Parameters are given either as a Gemini `Schema` or as plain JSON Schema, not both; neither means none.
-
-    name: the function's name. description: what the function does, for the model. parameters: the parameters as a
-    Gemini `Schema`. parameters_json_schema: the parameters as JSON Schema. response: the result as a Gemini `Schema`.
-    response_json_schema: the result as JSON Schema. behavior: BLOCKING or NON_BLOCKING, for live models.
+    """Parameters are given either as a Gemini `Schema` or as plain JSON Schema, not both; neither
+    means none.
     """
 
     name: str | None = None
+    """The function's name."""
     description: str | None = None
+    """A description of what the function does, for the model."""
     parameters: Schema | None = None
+    """The parameters as a Gemini `Schema`."""
     parameters_json_schema: JsonObject | None = None
+    """The parameters as JSON Schema."""
     response: Schema | None = None
+    """The result as a Gemini `Schema`."""
     response_json_schema: JsonObject | None = None
+    """The result as JSON Schema."""
     behavior: str | None = None
+    """BLOCKING or NON_BLOCKING, for live models."""
 
     def json_schema(self) -> JsonObject:
         """The parameters as JSON Schema, whichever way they were given."""
@@ -87,28 +103,32 @@ class FunctionDeclaration(Record, kw_only=True):
 
 
 class Tool(Record, kw_only=True):
-    """An entry of a request's tool list: function declarations, or one built-in of the model's service.
-
-    function_declarations: functions that the application executes. google_search: options of the built-in Google
-    Search. google_search_retrieval: options of the older Google Search. google_maps: options of the built-in Google
-    Maps. enterprise_web_search: options of the built-in web search for enterprises. url_context: options of reading web
-    pages. code_execution: options of executing code at the provider. retrieval: options of retrieval from the
-    provider's data stores. computer_use: options of controlling a computer. file_search: options of searching uploaded
-    files. parallel_ai_search: options of the search of Parallel. exa_ai_search: options of the search of Exa.
-    """
+    """An entry of a request's tool list: function declarations, or one built-in of the model's service."""
 
     function_declarations: list[FunctionDeclaration] | None = None
+    """Functions that the application executes."""
     google_search: JsonObject | None = None
+    """Options of the built-in Google Search."""
     google_search_retrieval: JsonObject | None = None
+    """Options of the older Google Search."""
     google_maps: JsonObject | None = None
+    """Options of the built-in Google Maps."""
     enterprise_web_search: JsonObject | None = None
+    """Options of the built-in web search for enterprises."""
     url_context: JsonObject | None = None
+    """Options of reading web pages."""
     code_execution: JsonObject | None = None
+    """Options of executing code at the provider."""
     retrieval: JsonObject | None = None
+    """Options of retrieval from the provider's data stores."""
     computer_use: JsonObject | None = None
+    """Options of controlling a computer."""
     file_search: JsonObject | None = None
+    """Options of searching uploaded files."""
     parallel_ai_search: JsonObject | None = None
+    """Options of the search of Parallel."""
     exa_ai_search: JsonObject | None = None
+    """Options of the search of Exa."""
 
 
 _SAME_IN_JSON_SCHEMA = (

@@ -45,12 +45,12 @@ _PARAMETER = re.compile(r'(?:^|;)\s*([A-Za-z]+)=(?:"((?:[^"\\]|\\.)*)"|([^;"\s]*
 
 
 class Address(NamedTuple):
-    """The server's address as a client uses it. prefix: the path in front of the server's own ones, without a slash at
-    its end; empty at the root."""
+    """The server's address as a client uses it."""
 
     scheme: str = "http"
     host: str = "localhost"
     prefix: str = ""
+    """The path before the server's own paths, without a slash at its end; empty at the root."""
 
     def path(self, path: str) -> str:
         """The path on this host of one of the server's paths."""

@@ -45,32 +45,33 @@ _formatter = logging.Formatter()
 
 
 class LogLine(Record, kw_only=True):
-    """A line of an app's log.
-
-    number: from 1, one more with each line of the server. time: Unix seconds. level: `debug`, `info`, `warning`,
-    `error` or `critical`. logger: the name of the logger. message: at most 8,192 characters. user_id: the owner of the
-    session. session_id: the session of the run. run_id: the run that logged the line. error: the traceback of an error,
-    or its class if content isn't traced; at most 8,192 characters.
-    """
+    """A line of an app's log."""
 
     number: int
+    """Counted from 1, one more with each line of the server."""
     time: float
+    """Unix seconds."""
     level: str
+    """`debug`, `info`, `warning`, `error` or `critical`."""
     logger: str
+    """The name of the logger."""
     message: str
+    """At most 8,192 characters."""
     user_id: str
+    """The owner of the session."""
     session_id: str
+    """The session of the run."""
     run_id: str
+    """The run that logged the line."""
     error: str | None = None
+    """The traceback of an error, or its class if content isn't traced; at most 8,192 characters."""
 
 
 class ListLogsResponse(Record, kw_only=True, omit_defaults=False):
-    """Lines of an app's log.
-
-    lines: oldest first.
-    """
+    """Lines of an app's log."""
 
     lines: list[LogLine]
+    """Oldest first."""
 
 
 class AppLogs(logging.Handler):

@@ -52,10 +52,12 @@ MAX_ID_BYTES = 1024
 
 @dataclass(frozen=True)
 class Query:
-    """A query parameter. type: anything msgspec converts a string to, or a list of such, for one that is repeatable."""
+    """A query parameter."""
 
     name: str
     type: Any
+    """Any type that msgspec converts a string to, or a list of such a type for a parameter that may
+    be repeated."""
     description: str
     _: KW_ONLY
     default: Any = None
@@ -67,46 +69,49 @@ class Query:
 
 @dataclass(frozen=True)
 class Header:
-    """A request header, for the OpenAPI document. pattern: regular expression of its value."""
+    """A request header, for the OpenAPI document."""
 
     name: str
     description: str
     _: KW_ONLY
     pattern: str | None = None
+    """Regular expression of the value."""
     is_required: bool = False
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An HTTP endpoint. path: `{name}` is one segment, in which slashes are encoded; `{name:path}` may contain slashes.
-
-    body: its type, bytes where the handler reads it, or None; with `| None`, an empty body becomes None.
-    aliases: other paths of the endpoint.
-    replies, media_type: type and media type of a successful response, for the OpenAPI document. streams: type of the
-    data of events, for endpoints that also answer with a stream. is_stream: always a stream; `replies` is then one
-    event's data.
-    adapt_error: adds a protocol's own fields to an error's document, or headers; for this request, of this server.
-    """
+    """An HTTP endpoint."""
 
     method: str
     path: str
+    """`{name}` is one segment, in which slashes are encoded; `{name:path}` may contain slashes."""
     handler: Handler
     tag: str
     access: Access
     summary: str
     _: KW_ONLY
     body: Any = None
+    """The body's type, bytes if the handler reads it, or None. With `| None`, an empty body becomes
+    None."""
     query: tuple[Query, ...] = ()
     headers: tuple[Header, ...] = ()
     replies: Any = None
+    """Type of a successful response, for the OpenAPI document."""
     media_type: str = "application/json"
+    """Media type of a successful response, for the OpenAPI document."""
     status: int = 200
     errors: tuple[type[GreenroomError], ...] = ()
     aliases: tuple[str, ...] = ()
+    """Other paths of the endpoint."""
     is_stream: bool = False
+    """Whether the reply is always a stream; `replies` is then the type of one event's data."""
     streams: Any = None
+    """Type of the data of events, for endpoints that also answer with a stream."""
     takes_any_method: bool = False
     adapt_error: Callable[[Reply, Scope, ServerState], None] | None = None
+    """Adds a protocol's own fields to an error's document, or headers, given the request and the
+    server."""
 
     @cached_property
     def all_errors(self) -> tuple[type[GreenroomError], ...]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import itertools
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
@@ -20,6 +17,7 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.server.access.identity import COOKIE
 from greenroom.server.endpoint import MAX_ID_BYTES, Endpoint
+from greenroom.server.field_docstrings import field_docstrings
 from greenroom.server.replies import MEDIA_TYPE, problem, title
 from greenroom.version import __version__
 
@@ -81,29 +79,31 @@ _ERROR_HEADERS: dict[HTTPStatus, JsonObject] = {
 
 
 class ProblemCause(msgspec.Struct):
-    """One fault in a request. `loc` is the path to it.
-
-    type: the kind of fault. loc: the path to the fault. msg: what is wrong.
-    """
+    """One fault in a request."""
 
     type: str
+    """The kind of fault."""
     loc: list[str | int]
+    """The path to the fault."""
     msg: str
+    """A sentence on what is wrong."""
 
 
 class Problem(msgspec.Struct):
-    """A problem document (RFC 9457). `code` is the name of the error, to match on; `errors` lists faults.
-
-    type: a URI that identifies the kind of problem. title: the kind of problem in words. status: the HTTP status.
-    detail: what is wrong in this request. code: the name of the error, to match on. errors: the single faults.
-    """
+    """A problem document (RFC 9457)."""
 
     type: str
+    """A URI that identifies the kind of problem."""
     title: str
+    """The kind of problem in words."""
     status: int
+    """The HTTP status."""
     detail: str
+    """A sentence on what is wrong in this request."""
     code: str | msgspec.UnsetType = msgspec.UNSET
+    """The name of the error, to match on."""
     errors: list[ProblemCause] | msgspec.UnsetType = msgspec.UNSET
+    """The single faults."""
 
 
 def build_openapi(
@@ -199,49 +199,18 @@ def _structs(types: Iterable[Any]) -> set[type[msgspec.Struct]]:
 
 
 def _describe(schema: JsonObject, struct: type[msgspec.Struct]) -> None:
-    """Describes the properties by the docstrings below the fields of a struct and its bases.
-
-    Sentences `name: text.` of the docstring of a class do the same, and are moved from there.
-    """
-    wire_names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
-    names = "|".join(wire_names)
-    start = rf"(?:{names})(?:, (?:{names}))*: "
-    sentence = re.compile(rf"(?:^|(?<=[.;] ))({start})(.+?)(?:[.;](?= {start})|\n\n|\Z)", re.S | re.M)
-    doc = ""
+    """Describes a schema by the docstring of its struct, and the properties by the docstrings below the fields."""
     for base in reversed(struct.__mro__):
-        doc = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(base.__dict__.get("__doc__") or ""))
-        for found in sentence.finditer(doc):
-            for name in found[1][:-2].split(", "):
-                text = found[2].strip().rstrip(".;")
-                schema["properties"][wire_names[name]]["description"] = f"{text[:1].upper()}{text[1:]}."
-        for name, text in _field_docstrings(base).items():
-            if name in wire_names:
-                schema["properties"][wire_names[name]]["description"] = text
-    if own := sentence.sub("", doc).strip():
-        schema["description"] = own
+        descriptions = field_docstrings(base)
+        for field in msgspec.structs.fields(struct):
+            if field.name in descriptions:
+                schema["properties"][field.encode_name]["description"] = descriptions[field.name]
+
+    own = inspect.cleandoc(struct.__dict__.get("__doc__") or "")
+    if own:
+        schema["description"] = re.sub(r"(?<!\n)\n(?!\n)", " ", own)
     else:
-        schema.pop("description", None)
-
-
-def _field_docstrings(cls: type) -> dict[str, str]:
-    """By field. Those of classes whose source can't be read are left out."""
-    if "__annotations__" not in cls.__dict__ or not issubclass(cls, msgspec.Struct):
-        return {}
-    try:
-        source = textwrap.dedent(inspect.getsource(cls))
-    except (OSError, TypeError):
-        return {}
-    [definition] = ast.parse(source).body
-    if not isinstance(definition, ast.ClassDef):
-        return {}
-
-    found: dict[str, str] = {}
-    for field, below in itertools.pairwise(definition.body):
-        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
-            continue
-        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
-            found[field.target.id] = " ".join(inspect.cleandoc(below.value.value).split())
-    return found
+        schema.pop("description", None)  # msgspec takes the docstring of a base
 
 
 def _add_base64_pattern(schema: Any) -> None:

@@ -35,14 +35,15 @@ def raw_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 
 @dataclass(kw_only=True, slots=True)
 class StreamReply:
-    """A streamed body; each piece is written at once. close: releases the source, whether it was read or not.
-    when_client_leaves: called if the client disconnects before the last piece. when_server_stops: returns the last
-    piece if the server stops first."""
+    """A streamed body; each piece is written at once."""
 
     pieces: AsyncGenerator[bytes]
     close: Callable[[], None]
+    """Releases the source, whether it was read or not."""
     when_client_leaves: Callable[[], None] | None = None
+    """Called if the client disconnects before the last piece."""
     when_server_stops: Callable[[], bytes] | None = None
+    """Returns the last piece if the server stops first."""
     media_type: str = "text/event-stream; charset=utf-8"
     headers: dict[str, str] = field(default_factory=dict[str, str])
 

@@ -74,15 +74,16 @@ def run_end(ended: RunEnded) -> bytes:
 
 @dataclass(kw_only=True, slots=True)
 class EventFrames:
-    """Encodes a subscription as SSE frames. run_id None: all runs of the session, without end. for_adk: as ADK
-    ends streams, and without internal events, since its clients take one without content for an agent's final event.
-    address: the server's, for the path where the run can be read."""
+    """Encodes a subscription as SSE frames. run_id None: all runs of the session, without end."""
 
     attachment: Attachment
     run_id: str | None
     keep_alive_seconds: float
     address: Address
+    """The server's address, for the path where the run can be read."""
     for_adk: bool = False
+    """Whether streams end as ADK ends them, and leave out internal events: ADK's clients take an
+    event without content for an agent's final one."""
     last_seq: int = field(default=0, init=False)
 
     async def pieces(self) -> AsyncGenerator[bytes]:

@@ -51,12 +51,13 @@ NEWEST_CONTENTS = 50
 
 
 class SentRequest(Record, kw_only=True):
-    """contents_left_out: how many older ones the request had."""
+    """The part of a model request that is recorded."""
 
     model: str | None = None
     config: GenerateContentConfig
     contents: MutableSequence[Content]
     contents_left_out: int | None = None
+    """Number of older contents of the request that are not recorded."""
 
 
 class ModelCallSpan(Span):

@@ -28,13 +28,14 @@ Labels: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """bounds: of a histogram's buckets, in seconds."""
+    """The definition of a metric."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     labels: Labels
     help: str
     bounds: tuple[float, ...] = ()
+    """Upper bounds of a histogram's buckets, in seconds."""
 
 
 RUNS: Final = Metric(

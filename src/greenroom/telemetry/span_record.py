@@ -20,22 +20,24 @@ _OF_EVENTS = (names.CALL_LLM, names.SEND_DATA, names.EXECUTE_TOOL, "generate_con
 
 
 class SpanRecord(msgspec.Struct, kw_only=True):
-    """Snake case, as ADK's UI reads it. Ids are hex text, times nanoseconds since the epoch; parent_span_id None for
-    the root. No attribute is null. logs: filled in when the span is shown, never null.
-
-    name: the operation. trace_id: id of the trace, as hex text. span_id: id of the span, as hex text. parent_span_id:
-    id of the parent; None for the root. start_time: nanoseconds since the epoch. end_time: nanoseconds since the epoch.
-    attributes: without nulls.
-    """
+    """A span of a trace. Its fields are snake_case, as ADK's UI reads them."""
 
     name: str
+    """The operation."""
     trace_id: str
+    """Id of the trace, as hex text."""
     span_id: str
+    """Id of the span, as hex text."""
     parent_span_id: str | None
+    """Id of the parent; None for the root."""
     start_time: int
+    """Nanoseconds since the epoch."""
     end_time: int
+    """Nanoseconds since the epoch."""
     attributes: dict[str, AttributeValue]
+    """Attributes by name; no value is null."""
     logs: list[JsonObject] = []
+    """Filled in when the span is shown, never null."""
 
     @property
     def event_id(self) -> str | None:

@@ -3,12 +3,13 @@
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
 export type JsonObject = { readonly [key: string]: JsonValue };
 
+/** A session that becomes a case. */
 export type AddSessionToEvalSetRequest = {
-  /** Of the new case. */
+  /** The id of the new case. */
   readonly evalId: string;
-  /** Of the session that becomes the case. */
+  /** The session's id. */
   readonly sessionId: string;
-  /** Whose session it is. */
+  /** The session's user. */
   readonly userId: string;
 };
 
@@ -22,12 +23,13 @@ export type AddToMemoryRequest = {
 export type AgentDetails = {
   /** The agent's name. */
   readonly name: string;
-  /** For its model. */
+  /** The instructions for the agent's model. */
   readonly instructions?: string;
-  /** The tools that its model was offered. */
+  /** The tools that the agent's model was offered. */
   readonly toolDeclarations?: readonly Tool[];
 };
 
+/** The files of an app that can be edited. */
 export type AgentFileList = {
   /** The YAML files of the app, relative to its folder. */
   readonly names: readonly string[];
@@ -37,7 +39,7 @@ export type AgentFileList = {
 export type AgentInfo = {
   /** The agent's name. */
   readonly name: string;
-  /** What the agent does. */
+  /** A description of what the agent does. */
   readonly description?: string;
   /** The agent's instruction for the model. */
   readonly instruction?: string;
@@ -65,7 +67,7 @@ export type AgentRunRequest = {
   readonly serviceTier?: string;
   /** Lowers the limit of the app or the server. */
   readonly maxLlmCalls?: number;
-  /** What happens when the session already has an active run. */
+  /** Policy for a session that already has an active run. */
   readonly multitaskStrategy?: "enqueue" | "interrupt" | "reject";
   /** Whether the run continues or is cancelled when the client disconnects. */
   readonly onDisconnect?: "cancel" | "continue";
@@ -73,7 +75,7 @@ export type AgentRunRequest = {
   readonly deadlineSeconds?: number;
   /** Functions that the client executes; a call stays open until a message brings its function response. */
   readonly clientTools?: readonly FunctionDeclaration[];
-  /** Empty where the server is to take its default app. */
+  /** Empty if the server is to take its default app. */
   readonly appName?: string;
   /** The owner of the session. */
   readonly userId: string;
@@ -83,17 +85,17 @@ export type AgentRunRequest = {
 
 /** Instructions and tools of an app's agents. */
 export type AppDetails = {
-  /** By the agent's name. */
+  /** The details of each agent, by its name. */
   readonly agentDetails?: { readonly [key: string]: AgentDetails };
 };
 
-/** An app; `error` is set, and `root_agent_name` empty, when it can't be loaded. */
+/** An app of the server. */
 export type AppInfo = {
   /** The app's name. */
   readonly name: string;
   /** Empty when the app can't be loaded. */
   readonly rootAgentName?: string;
-  /** Of the root agent. */
+  /** The description of the root agent. */
   readonly description?: string;
   /** The programming language of the agents, or `yaml`. */
   readonly language?: string;
@@ -101,16 +103,17 @@ export type AppInfo = {
   readonly isComputerUse?: boolean;
   /** The agents by name. */
   readonly agents?: { readonly [key: string]: AgentInfo };
-  /** Why the app can't be loaded. */
+  /** The error that keeps the app from being loaded. */
   readonly error?: string;
-  /** A sentence for each package, key and file that models of the app lack on this machine, with what mends it. */
+  /** A sentence for each package, key and file that the app's models need and this machine lacks, with the remedy. */
   readonly missing?: readonly string[];
   /** Whether a model of the app can hold a live conversation by voice. */
   readonly isLive?: boolean;
 };
 
+/** A version of an artifact. */
 export type ArtifactVersion = {
-  /** From 0, one more with each save. */
+  /** Counted from 0, one more with each save. */
   readonly version: number;
   /** The URI of this version. */
   readonly canonicalUri: string;
@@ -124,9 +127,9 @@ export type ArtifactVersion = {
 
 export type AuthCredentialTypes = "apiKey" | "http" | "oauth2" | "openIdConnect" | "serviceAccount";
 
-/** Inline bytes. `data` is base64 in JSON. */
+/** Inline bytes. */
 export type Blob = {
-  /** Base64 in JSON. */
+  /** The bytes; base64 in JSON. */
   readonly data?: string;
   /** The media type of the data. */
   readonly mimeType?: string;
@@ -136,15 +139,15 @@ export type Blob = {
 
 /** The authenticated caller of a request. */
 export type Caller = {
-  /** The subject of its key or token, which may differ from the session's user. */
+  /** The subject of the key or token, which may differ from the session's user. */
   readonly userId: string;
-  /** None for a token of an identity provider. */
+  /** The API key; None for a token of an identity provider. */
   readonly keyId?: string;
   /** The scopes granted to the caller. */
   readonly scopes?: readonly string[];
 };
 
-/** `outcome`: OUTCOME_OK, OUTCOME_FAILED, OUTCOME_DEADLINE_EXCEEDED or OUTCOME_UNSPECIFIED. */
+/** The result of code that the provider or a code executor ran. */
 export type CodeExecutionResult = {
   /** OUTCOME_OK, OUTCOME_FAILED, OUTCOME_DEADLINE_EXCEEDED or OUTCOME_UNSPECIFIED. */
   readonly outcome?: string;
@@ -154,11 +157,11 @@ export type CodeExecutionResult = {
   readonly id?: string;
 };
 
-/** `role` is "user" or "model"; function responses travel as "user". */
+/** A message of a conversation. */
 export type Content = {
-  /** "user" or "model"; function responses travel as "user". */
+  /** "user" or "model"; function responses are sent as "user". */
   readonly role?: string;
-  /** In order. */
+  /** The pieces of the message, in order. */
   readonly parts?: readonly Part[];
 };
 
@@ -166,23 +169,25 @@ export type Content = {
 export type ConversationScenario = {
   /** The first message. */
   readonly startingPrompt: string;
-  /** What the user wants, in words. */
+  /** The user's wishes, in words. */
   readonly conversationPlan: string;
   /** The id of a persona, or its description and behaviors. */
   readonly userPersona?: JsonValue;
 };
 
+/** A set to create. */
 export type CreateEvalSetRequest = {
   /** The new set, with or without cases. */
   readonly evalSet: EvalSet;
 };
 
+/** A session to create. */
 export type CreateSessionRequest = {
   /** Generated by default. */
   readonly sessionId?: string;
   /** The initial state. */
   readonly state?: JsonObject;
-  /** Those of an exported session, stored in order, all or none. */
+  /** The events of an exported session; they are stored in order, all or none. */
   readonly events?: readonly Event[];
   /** Must be empty. */
   readonly options?: JsonObject;
@@ -190,15 +195,15 @@ export type CreateSessionRequest = {
 
 /** A conversation with the expected responses, or a scenario for a simulated user: exactly one of both. */
 export type EvalCase = {
-  /** Unique in its set. */
+  /** Unique within its set. */
   readonly evalId: string;
-  /** Messages, and what is expected of each. */
+  /** Messages, with what is expected of each. */
   readonly conversation?: readonly Invocation[];
-  /** For a simulated user. */
+  /** The scenario for a simulated user. */
   readonly conversationScenario?: ConversationScenario;
   /** The session in which the case runs. */
   readonly sessionInput?: SessionInput;
-  /** Of all messages. */
+  /** Rubrics for all messages. */
   readonly rubrics?: readonly Rubric[];
   /** The expected state of the session at the end. */
   readonly finalSessionState?: JsonObject;
@@ -210,33 +215,33 @@ export type EvalCase = {
 export type EvalCaseResult = {
   /** The set's id, for older clients. */
   readonly evalSetFile?: string;
-  /** The set. */
+  /** The id of the set. */
   readonly evalSetId: string;
-  /** The case. */
+  /** The id of the case. */
   readonly evalId: string;
   /** 1 passed, 2 failed, 3 not evaluated. */
   readonly finalEvalStatus: EvalStatus;
   /** Empty in stored results. */
   readonly evalMetricResults?: readonly JsonValue[];
-  /** Of the whole case. */
+  /** Results for the whole case. */
   readonly overallEvalMetricResults?: readonly EvalMetricResult[];
-  /** Of each turn. */
+  /** Results for each turn. */
   readonly evalMetricResultPerInvocation?: readonly EvalMetricResultPerInvocation[];
-  /** Of the session. */
+  /** The session's user. */
   readonly userId: string;
   /** The session in which the case was run. */
   readonly sessionId: string;
-  /** That session at its end; in stored results only. */
+  /** The session at its end; in stored results only. */
   readonly sessionDetails?: Session;
-  /** Why the case could not be run. */
+  /** The reason why the case could not be run. */
   readonly error?: string;
 };
 
 /** Result of a metric. */
 export type EvalMetricResult = {
-  /** The metric. */
+  /** The metric's name. */
   readonly metricName: string;
-  /** The least score that passes. */
+  /** The lowest score that passes. */
   readonly threshold?: number;
   /** The metric's options. */
   readonly criterion?: JsonObject;
@@ -244,13 +249,13 @@ export type EvalMetricResult = {
   readonly score?: number;
   /** 1 passed, 2 failed, 3 not evaluated, 4 only informs. */
   readonly evalStatus: EvalStatus;
-  /** What the metric says beyond its score. */
+  /** Details beyond the score. */
   readonly details?: EvalMetricResultDetails;
 };
 
 /** Details that some metrics give beyond their score. */
 export type EvalMetricResultDetails = {
-  /** Of each rubric. */
+  /** The score of each rubric. */
   readonly rubricScores?: readonly RubricScore[];
   /** Tokens by kind. */
   readonly tokenUsageDetails?: JsonObject;
@@ -260,21 +265,21 @@ export type EvalMetricResultDetails = {
 
 /** Results of the metrics for one turn. */
 export type EvalMetricResultPerInvocation = {
-  /** What the agent did. */
+  /** The turn as the agent ran it. */
   readonly actualInvocation: Invocation;
-  /** What was expected; None in scenarios. */
+  /** The expected turn; None in scenarios. */
   readonly expectedInvocation?: Invocation;
   /** One for each metric. */
   readonly evalMetricResults?: readonly EvalMetricResult[];
 };
 
-/** Cases that are run together. The names of this record are snake_case on the wire, too. */
+/** Cases that are run together. The fields of this record are snake_case on the wire as well. */
 export type EvalSet = {
-  /** Names the file. */
+  /** The set's id, which is also the file's name. */
   readonly eval_set_id: string;
-  /** For people. */
+  /** A name for people. */
   readonly name?: string;
-  /** For people. */
+  /** A description for people. */
   readonly description?: string;
   /** The cases. */
   readonly eval_cases?: readonly EvalCase[];
@@ -286,9 +291,9 @@ export type EvalSet = {
 export type EvalSetResult = {
   /** `{app}_{set}_{creation_timestamp}`. */
   readonly evalSetResultId: string;
-  /** The same, as the name of a file. */
+  /** The same id as the name of a file. */
   readonly evalSetResultName: string;
-  /** The set. */
+  /** The id of the set. */
   readonly evalSetId: string;
   /** One for each run of a case. */
   readonly evalCaseResults?: readonly EvalCaseResult[];
@@ -308,11 +313,11 @@ export type Event = {
   readonly turnComplete?: boolean;
   /** Whether the message was cut off. */
   readonly interrupted?: boolean;
-  /** A finish reason, or the class name of an error. */
+  /** A finish reason, or the class name of an error; a reply may carry content and an error. */
   readonly errorCode?: string;
   /** The error's text. */
   readonly errorMessage?: string;
-  /** Why the model stopped. */
+  /** The reason why the model stopped. */
   readonly finishReason?: string;
   /** Token counts of the model call. */
   readonly usageMetadata?: GenerateContentResponseUsageMetadata;
@@ -340,7 +345,7 @@ export type Event = {
   readonly goAway?: JsonObject;
   /** Start or end of the user's speech. */
   readonly voiceActivity?: JsonObject;
-  /** Why a live model ended its turn. */
+  /** The reason why a live model ended its turn. */
   readonly turnCompleteReason?: string;
   /** The provider's id of a stored interaction. */
   readonly interactionId?: string;
@@ -362,7 +367,7 @@ export type Event = {
   readonly actions: EventActions;
   /** Dotted path of agents, where parallel agents have separate histories. */
   readonly branch?: string;
-  /** Those calls of this event whose answer comes in a later message. */
+  /** Calls of this event whose answer comes in a later message. */
   readonly longRunningToolIds?: readonly string[];
   /** The workflow node that wrote the event. */
   readonly nodeInfo?: NodeInfo;
@@ -386,7 +391,7 @@ export type EventActions = {
   readonly skipSummarization?: boolean;
   /** The agent that continues. */
   readonly transferToAgent?: string;
-  /** Why the agent transfers. */
+  /** The reason for the transfer. */
   readonly transferReason?: string;
   /** Whether an enclosing loop ends. */
   readonly escalate?: boolean;
@@ -404,9 +409,9 @@ export type EventActions = {
   readonly renderUiWidgets?: readonly JsonObject[];
   /** The final structured response of the agent. */
   readonly setModelResponse?: JsonValue;
-  /** ADK for Java's; its client for Python refuses them, so they are written only when they are set. */
+  /** Written only when it is set: ADK for Java has it, and ADK's Python client refuses it. */
   readonly deletedArtifactIds?: readonly string[];
-  /** ADK for Java's; its client for Python refuses them, so they are written only when they are set. */
+  /** Written only when it is set: ADK for Java has it, and ADK's Python client refuses it. */
   readonly endInvocation?: boolean;
 };
 
@@ -420,11 +425,11 @@ export type EventCompaction = {
   readonly compactedContent: Content;
 };
 
-/** A page of a session's log. `lastSeq`: sequence number of its last event, the `after` of the next page. */
+/** A page of a session's log. */
 export type EventPage = {
-  /** In order of the log. */
+  /** In the order of the log. */
   readonly events: readonly Event[];
-  /** Sequence number of the last event, the `after` of the next page. */
+  /** Sequence number of the last event of the page, which is the `after` of the next page. */
   readonly lastSeq: number;
 };
 
@@ -462,11 +467,11 @@ export type FinalizeIdentityRequest = {
 
 /** The event up to which a session is copied. */
 export type ForkSessionRequest = {
-  /** The last event that the fork has, by its sequence number (0: none); by default the last one of the log. */
+  /** Sequence number of the last event to copy (0: none); by default the last one of the log. */
   readonly seq?: number;
-  /** Names that event by its id instead. */
+  /** Names the last event to copy by its id instead. */
   readonly eventId?: string;
-  /** The fork's; generated by default. */
+  /** The id of the fork; generated by default. */
   readonly sessionId?: string;
 };
 
@@ -488,7 +493,7 @@ export type FunctionCall = {
 export type FunctionDeclaration = {
   /** The function's name. */
   readonly name?: string;
-  /** What the function does, for the model. */
+  /** A description of what the function does, for the model. */
   readonly description?: string;
   /** The parameters as a Gemini `Schema`. */
   readonly parameters?: Schema;
@@ -502,7 +507,7 @@ export type FunctionDeclaration = {
   readonly behavior?: string;
 };
 
-/** `response` is always an object: a tool's other results are wrapped as `{"result": value}`. */
+/** The result of a function call. */
 export type FunctionResponse = {
   /** The id of the call. */
   readonly id?: string;
@@ -512,7 +517,7 @@ export type FunctionResponse = {
   readonly response?: JsonObject;
   /** Media of the result. */
   readonly parts?: readonly FunctionResponsePart[];
-  /** When a live model reacts to the response. */
+  /** The time at which a live model reacts to the response. */
   readonly scheduling?: string;
   /** Whether more responses to the call follow. */
   readonly willContinue?: boolean;
@@ -560,10 +565,11 @@ export type GrantedLogin = {
   readonly credentialKey: string;
   /** The kind of the credential. */
   readonly authType: AuthCredentialTypes;
-  /** Unix seconds. */
+  /** Unix seconds; None if the credential does not expire. */
   readonly expiresAt?: number;
 };
 
+/** A graph of an app's agents. */
 export type GraphResponse = {
   /** DOT text; omitted for an unknown event. */
   readonly dotSrc?: string;
@@ -581,12 +587,13 @@ export type IntermediateData = {
   readonly intermediateResponses?: readonly (readonly [string, readonly Part[]])[];
 };
 
+/** The range of a number. */
 export type Interval = {
-  /** The least value. */
+  /** The smallest value. */
   readonly minValue: number;
   /** The greatest value. */
   readonly maxValue: number;
-  /** Whether the least value itself is left out. */
+  /** Whether the smallest value itself is left out. */
   readonly openAtMin?: boolean;
   /** Whether the greatest value itself is left out. */
   readonly openAtMax?: boolean;
@@ -594,31 +601,31 @@ export type Interval = {
 
 /** A message of the user and what it led to, expected or actual. */
 export type Invocation = {
-  /** Of the run. */
+  /** The run's id. */
   readonly invocationId?: string;
-  /** The message. */
+  /** The user's message. */
   readonly userContent: Content;
-  /** The answer; None: none is expected. */
+  /** The answer; None if none is expected. */
   readonly finalResponse?: Content;
-  /** What happened before it. */
+  /** The steps before the answer. */
   readonly intermediateData?: IntermediateData;
   /** Unix seconds. */
   readonly creationTimestamp?: number;
-  /** Seconds of the run. */
+  /** Duration of the run, in seconds. */
   readonly duration?: number;
-  /** Seconds of model calls. */
+  /** Duration of the model calls, in seconds. */
   readonly modelDuration?: number;
-  /** Seconds of tools. */
+  /** Duration of the tools, in seconds. */
   readonly toolDuration?: number;
-  /** Of this message alone. */
+  /** Rubrics for this message only. */
   readonly rubrics?: readonly Rubric[];
-  /** What the agents were given. */
+  /** The instructions and tools of the agents. */
   readonly appDetails?: AppDetails;
 };
 
 /** An event before the final response. */
 export type InvocationEvent = {
-  /** The agent. */
+  /** The agent that wrote the event. */
   readonly author: string;
   /** Text, calls and responses. */
   readonly content?: Content;
@@ -632,15 +639,15 @@ export type InvocationEvent = {
 
 /** A session that is kept as a test. ADK's web page keeps the events alone. */
 export type KeptSession = {
-  /** Of the conversation. */
+  /** The events of the conversation. */
   readonly events?: readonly Event[];
   /** The session's id. */
   readonly id?: string;
-  /** Its app. */
+  /** The session's app. */
   readonly appName?: string;
-  /** Its user. */
+  /** The session's user. */
   readonly userId?: string;
-  /** The last one; by default what the events leave. */
+  /** The state at the end; by default the one that the events lead to. */
   readonly state?: JsonObject;
   /** Unix seconds. */
   readonly lastUpdateTime?: number;
@@ -658,12 +665,13 @@ export type ListLogsResponse = {
   readonly lines: readonly LogLine[];
 };
 
+/** The available metrics. */
 export type ListMetricsInfoResponse = {
-  /** By name. */
+  /** In the order of their names. */
   readonly metricsInfo: readonly MetricInfo[];
 };
 
-/** Runs, newest first. */
+/** A page of a list of runs. */
 export type ListRunsResponse = {
   /** Newest first. */
   readonly runs?: readonly Run[];
@@ -671,11 +679,11 @@ export type ListRunsResponse = {
   readonly nextPageToken?: string;
 };
 
-/** Sums in the order of the groups. */
+/** A page of sums of usage. */
 export type ListUsageResponse = {
-  /** Of all costs. */
+  /** The currency of all costs. */
   readonly currency?: string;
-  /** Sums in the order of the groups. */
+  /** In the order of the groups. */
   readonly usage?: readonly UsageSum[];
   /** `page_token` of the next request; None on the last page. */
   readonly nextPageToken?: string;
@@ -683,7 +691,7 @@ export type ListUsageResponse = {
 
 /** A line of an app's log. */
 export type LogLine = {
-  /** From 1, one more with each line of the server. */
+  /** Counted from 1, one more with each line of the server. */
   readonly number: number;
   /** Unix seconds. */
   readonly time: number;
@@ -711,20 +719,21 @@ export type LogoConfig = {
   readonly logo_image_url?: string;
 };
 
-/** A metric that can be asked for. */
+/** An available metric. */
 export type MetricInfo = {
-  /** Its name. */
+  /** The metric's name. */
   readonly metricName: string;
-  /** What it measures. */
+  /** A sentence on what the metric measures. */
   readonly description: string;
-  /** The range of its scores. */
+  /** The range of the metric's scores. */
   readonly metricValueInfo: MetricValueInfo;
   /** Whether the metric passes or fails; the others only inform. */
   readonly requiresThreshold?: boolean;
 };
 
+/** The values of a metric. */
 export type MetricValueInfo = {
-  /** Of the scores. */
+  /** The range of the scores. */
   readonly interval: Interval;
 };
 
@@ -738,11 +747,11 @@ export type ModalityTokenCount = {
 
 /** Position in a workflow that an event comes from. */
 export type NodeInfo = {
-  /** `wf@1/node@2`; of apps without workflow it is empty. */
+  /** `wf@1/node@2`; empty in apps without a workflow. */
   readonly path?: string;
   /** Paths of the nodes whose output it is. */
   readonly outputFor?: readonly string[];
-  /** The output is the content's text. */
+  /** Whether the output is the content's text. */
   readonly messageAsOutput?: boolean;
 };
 
@@ -772,7 +781,7 @@ export type Part = {
   readonly thought?: boolean;
   /** Opaque bytes that the provider needs back with the reasoning; base64 in JSON. */
   readonly thoughtSignature?: string;
-  /** Which section of a video is used, and its frame rate. */
+  /** The section of a video that is used, and its frame rate. */
   readonly videoMetadata?: VideoMetadata;
   /** The resolution at which the model reads the medium. */
   readonly mediaResolution?: PartMediaResolution;
@@ -792,7 +801,7 @@ export type PartMediaResolution = {
   readonly numTokens?: number;
 };
 
-/** A piece of a function call's arguments that is still being streamed; `json_path` says where it belongs. */
+/** A piece of a function call's arguments that is still being streamed. */
 export type PartialArg = {
   /** The position of the piece in the arguments. */
   readonly jsonPath?: string;
@@ -808,15 +817,15 @@ export type PartialArg = {
   readonly willContinue?: boolean;
 };
 
-/** One of them is required. */
+/** Changes of a session. At least one field is required. */
 export type PatchSessionRequest = {
   /** Changes of the state by key; `__ADK_SENTINEL_REMOVED__` removes the key. */
   readonly stateDelta?: JsonObject;
-  /** Empty to remove it. */
+  /** The new title; empty to remove it. */
   readonly title?: string;
 };
 
-/** A problem document (RFC 9457). `code` is the name of the error, to match on; `errors` lists faults. */
+/** A problem document (RFC 9457). */
 export type Problem = {
   /** A URI that identifies the kind of problem. */
   readonly type: string;
@@ -824,7 +833,7 @@ export type Problem = {
   readonly title: string;
   /** The HTTP status. */
   readonly status: number;
-  /** What is wrong in this request. */
+  /** A sentence on what is wrong in this request. */
   readonly detail: string;
   /** The name of the error, to match on. */
   readonly code?: string;
@@ -832,45 +841,47 @@ export type Problem = {
   readonly errors?: readonly ProblemCause[];
 };
 
-/** One fault in a request. `loc` is the path to it. */
+/** One fault in a request. */
 export type ProblemCause = {
   /** The kind of fault. */
   readonly type: string;
   /** The path to the fault. */
   readonly loc: readonly (string | number)[];
-  /** What is wrong. */
+  /** A sentence on what is wrong. */
   readonly msg: string;
 };
 
+/** A metric to compute. */
 export type RequestedMetric = {
-  /** One of `metrics-info`. */
+  /** A metric that `metrics-info` lists. */
   readonly metricName: string;
-  /** The least score that passes. */
+  /** The lowest score that passes. */
   readonly threshold?: number;
-  /** Further options. */
+  /** Further options of the metric. */
   readonly criterion?: JsonObject;
 };
 
 /** A property that a judge finds fulfilled or not. */
 export type Rubric = {
-  /** Unique in its list. */
+  /** Unique within its list. */
   readonly rubricId: string;
-  /** What must hold. */
+  /** The property that must hold. */
   readonly rubricContent: RubricContent;
   /** A note for people. */
   readonly description?: string;
-  /** Of the metrics that use it; without, all do. */
+  /** The type of the metrics that use the rubric; by default all use it. */
   readonly type?: string;
 };
 
+/** The content of a rubric. */
 export type RubricContent = {
-  /** What must hold, as a sentence. */
+  /** The property that must hold, as a sentence. */
   readonly textProperty?: string;
 };
 
 /** The judgement of one rubric. */
 export type RubricScore = {
-  /** Of the rubric. */
+  /** The rubric that was judged. */
   readonly rubricId: string;
   /** The judge's reason. */
   readonly rationale?: string;
@@ -878,9 +889,9 @@ export type RubricScore = {
   readonly score?: number;
 };
 
-/** The record of a run. `id` is also the invocation id of its events. Times are Unix seconds. */
+/** The record of a run. Times are Unix seconds. */
 export type Run = {
-  /** Also the invocation id of its events. */
+  /** The run's id, which is also the invocation id of its events. */
   readonly id: string;
   /** The app that runs. */
   readonly appName: string;
@@ -890,39 +901,39 @@ export type Run = {
   readonly sessionId: string;
   /** The state of the run. */
   readonly status: RunStatus;
-  /** Unix seconds. */
+  /** Unix seconds of the request. */
   readonly createdAt: number;
   /** Unix seconds of the first start; None while the run is queued. */
   readonly startedAt?: number;
   /** Unix seconds; None until the run has ended. */
   readonly endedAt?: number;
-  /** How often a process started or resumed the run. */
+  /** Number of times that a process started or resumed the run. */
   readonly attempts?: number;
-  /** How many of the last attempts made no progress. */
+  /** Number of the last attempts that made no progress. */
   readonly stalled?: number;
-  /** How many of those were the only resumed run without progress when the process died. */
+  /** Number of those in which the run was the only resumed one without progress when the process died. */
   readonly stalledAlone?: number;
-  /** Whether the last attempt was. */
+  /** Whether the last attempt was the only resumed run without progress. */
   readonly resumedAlone?: boolean;
-  /** The number of its stored events at the last attempt, -1 after a clean stop, which does not count as an attempt without progress. */
+  /** Number of events that the run had stored at the last attempt; -1 after a clean stop, which does not count as an attempt without progress. */
   readonly progress?: number;
-  /** Why the run failed. */
+  /** The error that the run failed with. */
   readonly error?: RunError;
   /** Token counts of the run's model calls. */
   readonly usage?: GenerateContentResponseUsageMetadata;
   /** The session's last sequence number before the run's first event. */
   readonly afterSeq?: number;
-  /** The last one before the message of `request`, which may be a later one. */
+  /** The session's last sequence number before the message of `request`, which may be a later message than the run's first. */
   readonly messageAfterSeq?: number;
-  /** The body, for starting the run again; None of a live run, which can't be. */
+  /** The request's body, to start the run again; None for a live run, which can't be started again. */
   readonly request?: AgentRunRequest;
-  /** As the caller sent it. */
+  /** The idempotency key that the caller sent. */
   readonly idempotencyKey?: string;
-  /** Digest of the body with that key. */
+  /** Digest of the body that came with the idempotency key. */
   readonly requestDigest?: string;
   /** W3C context of the trace that the request belongs to. */
   readonly traceparent?: string;
-  /** Who started the run; None without authentication. */
+  /** The caller who started the run; None without authentication. */
   readonly caller?: Caller;
   /** Whether it is a live (voice or video) run. */
   readonly isLive?: boolean;
@@ -932,8 +943,9 @@ export type Run = {
   readonly asked?: { readonly [key: string]: string };
 };
 
+/** The error that a run failed with. */
 export type RunError = {
-  /** The class name of what was raised, and its HTTP status; or what a model reported, without a status. */
+  /** The class name of the error, or the code that a model reported. */
   readonly code: string;
   /** The error's text. */
   readonly message: string;
@@ -947,14 +959,15 @@ export type RunEvalRequest = {
   readonly evalCaseIds?: readonly string[];
   /** The older name of `eval_case_ids`. */
   readonly evalIds?: readonly string[];
-  /** What to measure. */
+  /** The metrics to compute. */
   readonly evalMetrics?: readonly RequestedMetric[];
-  /** Of the user in scenarios. */
+  /** Options of the simulated user in scenarios. */
   readonly userSimulatorConfig?: JsonObject;
   /** Not supported. */
   readonly liveModelConfig?: JsonObject;
 };
 
+/** The results of the cases. */
 export type RunEvalResponse = {
   /** One for each case. */
   readonly runEvalResults: readonly RunEvalResult[];
@@ -964,25 +977,25 @@ export type RunEvalResponse = {
 export type RunEvalResult = {
   /** The set's id, for older clients. */
   readonly evalSetFile?: string;
-  /** The set. */
+  /** The id of the set. */
   readonly evalSetId: string;
-  /** The case. */
+  /** The id of the case. */
   readonly evalId: string;
   /** 1 passed, 2 failed, 3 not evaluated. */
   readonly finalEvalStatus: EvalStatus;
-  /** Of the whole case. */
+  /** Results for the whole case. */
   readonly evalMetricResults?: readonly EvalMetricResult[];
-  /** Of the whole case. */
+  /** Results for the whole case. */
   readonly overallEvalMetricResults?: readonly EvalMetricResult[];
-  /** Of each turn. */
+  /** Results for each turn. */
   readonly evalMetricResultPerInvocation?: readonly EvalMetricResultPerInvocation[];
-  /** Of the session. */
+  /** The session's user. */
   readonly userId: string;
   /** The session in which the case was run. */
   readonly sessionId: string;
-  /** That session at its end; in stored results only. */
+  /** The session at its end; in stored results only. */
   readonly sessionDetails?: Session;
-  /** Why the case could not be run. */
+  /** The reason why the case could not be run. */
   readonly error?: string;
   /** The evaluated app. */
   readonly appName: string;
@@ -990,6 +1003,7 @@ export type RunEvalResult = {
 
 export type RunStatus = "cancelled" | "failed" | "queued" | "running" | "succeeded" | "waiting";
 
+/** The configuration of ADK's web page. */
 export type RuntimeConfig = {
   /** The server's URL, if it isn't the root of the origin that the page came from. */
   readonly backendUrl?: string;
@@ -999,8 +1013,9 @@ export type RuntimeConfig = {
   readonly edit?: boolean;
 };
 
+/** A version to save. */
 export type SaveArtifactRequest = {
-  /** The artifact's name; `user:` as prefix shares it across the user's sessions. */
+  /** The artifact's name; the prefix `user:` shares it among the user's sessions. */
   readonly filename: string;
   /** A part with `inlineData`, `text` or `fileData`. */
   readonly artifact: Part;
@@ -1008,8 +1023,9 @@ export type SaveArtifactRequest = {
   readonly customMetadata?: JsonObject;
 };
 
+/** A conversation to keep as a test. */
 export type SaveTestRequest = {
-  /** The conversation, as the endpoint of sessions shows it, or its events alone. */
+  /** The conversation as the endpoint of sessions returns it, or its events only. */
   readonly sessionData: KeptSession;
 };
 
@@ -1019,25 +1035,25 @@ export type Schema = {
   readonly type?: string;
   /** A short name. */
   readonly title?: string;
-  /** What the value is, for the model. */
+  /** A description of the value for the model. */
   readonly description?: string;
-  /** Of a string or a number, as `date-time` or `int32`. */
+  /** The format of a string or a number, such as `date-time` or `int32`. */
   readonly format?: string;
-  /** Whether null is valid, too. */
+  /** Whether null is valid as well. */
   readonly nullable?: boolean;
-  /** The value that a missing one has. */
+  /** The value used when none is given. */
   readonly default?: JsonValue;
   /** One valid value. */
   readonly example?: JsonValue;
   /** The valid strings. */
   readonly enum?: readonly string[];
-  /** The value is valid by at least one of these. */
+  /** The value is valid if one of these accepts it. */
   readonly anyOf?: readonly Schema[];
   /** The schema of an array's elements. */
   readonly items?: Schema;
   /** Schemas of an object's properties by name. */
   readonly properties?: { readonly [key: string]: Schema };
-  /** Names of the properties that must be there. */
+  /** Names of the required properties. */
   readonly required?: readonly string[];
   /** Names of the properties in the order in which the model writes them. */
   readonly propertyOrdering?: readonly string[];
@@ -1045,19 +1061,19 @@ export type Schema = {
   readonly additionalProperties?: JsonValue;
   /** The smallest valid number. */
   readonly minimum?: number;
-  /** The greatest valid number. */
+  /** The largest valid number. */
   readonly maximum?: number;
-  /** The least elements of an array. */
+  /** The smallest length of an array. */
   readonly minItems?: number;
-  /** The most elements of an array. */
+  /** The greatest length of an array. */
   readonly maxItems?: number;
-  /** The least characters of a string. */
+  /** The smallest length of a string, in characters. */
   readonly minLength?: number;
-  /** The most characters of a string. */
+  /** The greatest length of a string, in characters. */
   readonly maxLength?: number;
-  /** The least properties of an object. */
+  /** The smallest number of properties of an object. */
   readonly minProperties?: number;
-  /** The most properties of an object. */
+  /** The greatest number of properties of an object. */
   readonly maxProperties?: number;
   /** Regular expression that a string must match. */
   readonly pattern?: string;
@@ -1075,11 +1091,11 @@ export type Session = {
   readonly appName: string;
   /** The owner of the session. */
   readonly userId: string;
-  /** Merged view, with `app:` and `user:` keys under their prefixes. */
+  /** The merged state, with `app:` and `user:` keys under their prefixes. */
   readonly state: JsonObject;
-  /** Any iterable is taken. */
+  /** Any iterable is accepted. */
   readonly events: readonly Event[];
-  /** Unix seconds, the timestamp of the last stored event. */
+  /** Timestamp of the last stored event, Unix seconds. */
   readonly lastUpdateTime: number;
 };
 
@@ -1089,9 +1105,9 @@ export type SessionInput = {
   readonly appName?: string;
   /** The user's id. */
   readonly userId?: string;
-  /** A new one if it is not named. */
+  /** By default a new one. */
   readonly sessionId?: string;
-  /** Of the new session. */
+  /** The state that the new session begins with. */
   readonly state?: JsonObject;
 };
 
@@ -1113,7 +1129,7 @@ export type SessionRunRequest = {
   readonly serviceTier?: string;
   /** Lowers the limit of the app or the server. */
   readonly maxLlmCalls?: number;
-  /** What happens when the session already has an active run. */
+  /** Policy for a session that already has an active run. */
   readonly multitaskStrategy?: "enqueue" | "interrupt" | "reject";
   /** Whether the run continues or is cancelled when the client disconnects. */
   readonly onDisconnect?: "cancel" | "continue";
@@ -1123,6 +1139,7 @@ export type SessionRunRequest = {
   readonly clientTools?: readonly FunctionDeclaration[];
 };
 
+/** A test that was written. */
 export type SessionTestReply = {
   /** `success`. */
   readonly status: string;
@@ -1130,17 +1147,19 @@ export type SessionTestReply = {
   readonly file?: string;
 };
 
+/** Credentials for the web page. */
 export type SignInRequest = {
   /** An API key or a token; an empty one signs out. */
   readonly key: string;
 };
 
+/** The signed-in caller. */
 export type SignedIn = {
   /** The only user that the key acts for; None if it acts for several, or if nobody has signed in. */
   readonly userId?: string;
 };
 
-/** Snake case, as ADK's UI reads it. Ids are hex text, times nanoseconds since the epoch; parent_span_id None for the root. No attribute is null. */
+/** A span of a trace. Its fields are snake_case, as ADK's UI reads them. */
 export type SpanRecord = {
   /** The operation. */
   readonly name: string;
@@ -1154,7 +1173,7 @@ export type SpanRecord = {
   readonly start_time: number;
   /** Nanoseconds since the epoch. */
   readonly end_time: number;
-  /** Without nulls. */
+  /** Attributes by name; no value is null. */
   readonly attributes: { readonly [key: string]: string | number | boolean | readonly string[] };
   /** Filled in when the span is shown, never null. */
   readonly logs?: readonly JsonObject[];
@@ -1242,7 +1261,7 @@ export type Transcription = {
   readonly endOffset?: string;
 };
 
-/** The usage of an app, or of one user, session, run, model and day of it, as grouped; the others are None. */
+/** The usage of an app, or of one user, session, run, model and day, as grouped; the fields of other groups are None. */
 export type UsageSum = {
   /** None unless grouped by user. */
   readonly userId?: string;
@@ -1250,9 +1269,9 @@ export type UsageSum = {
   readonly sessionId?: string;
   /** None unless grouped by run. */
   readonly runId?: string;
-  /** As the provider reported it. */
+  /** The model's name, as the provider reported it. */
   readonly model?: string;
-  /** 2026-01-31 (UTC). */
+  /** Such as 2026-01-31, in UTC. */
   readonly day?: string;
   /** The number of model calls. */
   readonly calls?: number;

@@ -48,28 +48,30 @@ _log = logging.getLogger("greenroom.a2a")
 
 @dataclass(frozen=True)
 class ExecutorContext:
-    """Context of interceptors beside the event. request: of the SDK: the message with its ids, parts and metadata, the
-    task and the caller."""
+    """Context of the interceptors, which they get with each event."""
 
     app_name: str
     user_id: str
     session_id: str
     runner: Runner
     request: RequestContext
+    """The SDK's request: the message with its ids, parts and metadata, the task and the caller."""
 
 
 class ExecuteInterceptor(Declarative):
-    """before_agent: returns the request to execute, the given one or another. after_event: called with each update and
-    the event that it was made of; returns an update, a list, or None, which drops it. after_agent: returns the last
-    status. Interceptors are called in order, after_agent in reverse order."""
+    """Hooks around an execution. Several are called in order, `after_agent` in reverse order."""
 
     before_agent: Callable[[RequestContext], Awaitable[RequestContext]] | None = None
+    """Returns the request to execute, the given one or another."""
     after_event: Callable[[ExecutorContext, TaskEvent, Event], Awaitable[TaskEvent | list[TaskEvent] | None]] | None = (
         None
     )
+    """Called with each update and the event that the update was made from; returns an update, a
+    list of them, or None, which drops it."""
     after_agent: Callable[[ExecutorContext, a2a.TaskStatusUpdateEvent], Awaitable[a2a.TaskStatusUpdateEvent]] | None = (
         None
     )
+    """Returns the last status."""
 
 
 def convert_a2a_request_to_agent_run_request(
@@ -100,20 +102,24 @@ def _converted(parts: Iterable[Any], convert: PartConverter) -> list[Any]:
 
 
 class A2aAgentExecutorConfig(Declarative):
-    """a2a_part_converter, gen_ai_part_converter: in place of the built-in conversion of incoming and outgoing parts.
-    request_converter: makes the run's request. adk_event_converter: called with an event, a map that it may use during
-    the execution, the ids of task and context, and the converter of parts; returns the updates to send.
-    aggregation_mode: of the agent's parts: EXTERNAL_HANDOFF leaves out calls and makes responses text, for clients that
-    don't know the agent's tools; calls whose responses are awaited are sent in any case."""
+    """Options of an `A2aAgentExecutor`."""
 
     a2a_part_converter: PartConverter = from_a2a_part
+    """Converts incoming parts."""
     gen_ai_part_converter: PartConverter = to_a2a_part
+    """Converts outgoing parts."""
     request_converter: Callable[[RequestContext, PartConverter], AgentRunRequest] = (
         convert_a2a_request_to_agent_run_request
     )
+    """Makes the run's request."""
     adk_event_converter: Callable[[Event, dict[str, str], str, str, PartConverter], Sequence[TaskEvent]] | None = None
+    """Called with an event, a map that it may use during the execution, the ids of task and
+    context, and the converter of parts; returns the updates to send."""
     execute_interceptors: list[ExecuteInterceptor] | None = None
     aggregation_mode: AggregationMode = AggregationMode.AS_IS
+    """The way in which the agent's parts are sent. EXTERNAL_HANDOFF leaves out calls and sends
+    responses as text, for clients that don't know the agent's tools; calls whose responses are
+    awaited are always sent."""
 
 
 class A2aAgentExecutor(AgentExecutor):

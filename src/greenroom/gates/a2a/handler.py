@@ -89,19 +89,23 @@ _STATUSES = {a2a.TaskState.Value(state): status for status, state in STATES.item
 
 @dataclass
 class Call:
-    """One request. card: builds the app's card. is_followed: False where a stream ends after the task, since its
-    endpoint writes the rest. attachments: closed with its reply. events: of the task that the last of them streams.
-    failed: the error of a message that was sent without the SDK, which encodes it. refused: an error that HTTP has a
-    status for, and A2A no code. is_subscription: whether the stream lasts while the task waits."""
+    """One request."""
 
     context: RequestContext
     card: Callable[[RequestContext], Awaitable[a2a.AgentCard]]
+    """Builds the app's card."""
     is_followed: bool = True
+    """False where a stream ends after the task, since its endpoint writes the rest."""
     attachments: list[Attachment] = field(default_factory=list[Attachment])
+    """Subscriptions that are closed with the reply."""
     events: TaskEvents | None = None
+    """The updates of the task that the last attachment streams."""
     failed: errors.A2AError | None = None
+    """The error of a message that was sent without the SDK, which encodes the error."""
     refused: GreenroomError | None = None
+    """An error that has an HTTP status but no A2A code."""
     is_subscription: bool = False
+    """Whether the stream lasts while the task waits."""
 
     @property
     def app_name(self) -> str:
@@ -189,12 +193,13 @@ class Call:
 
 @dataclass
 class _Started:
-    """A run that a message started or continued. unanswered: the task, if the message lacks what it waits for."""
+    """A run that a message started or continued."""
 
     run: Run
     events: TaskEvents
     attachment: Attachment | None = None
     unanswered: JsonObject | None = None
+    """The task, if the message doesn't answer what the task waits for."""
 
 
 def _call(context: ServerCallContext) -> Call:

@@ -170,13 +170,15 @@ def _uri(app_name: str, session_id: str) -> str:
 
 
 class _Outcome(NamedTuple):
-    """requests: what a person was asked, by call id. waiting: calls that somebody else answers."""
+    """The result of a run, or the requests that it waits for."""
 
     run: Run
     text: str
     media: list[Part]
     requests: dict[str, FunctionCall]
+    """Questions to a person, by the id of the call."""
     waiting: list[FunctionCall]
+    """Calls that somebody other than the caller answers."""
 
 
 class _Call:

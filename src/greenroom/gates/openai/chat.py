@@ -72,24 +72,30 @@ def _own_call_id(public_id: str, session: Session) -> str:
 
 
 class StreamOptions(Record, kw_only=True, rename=None):
-    """include_usage: whether a last chunk has the run's token counts."""
+    """Options of a streamed reply."""
 
     include_usage: bool | None = None
+    """Whether a last chunk has the run's token counts."""
 
 
 class ChatRequest(Record, kw_only=True, rename=None):
-    """model: the app. messages: the conversation. stream: whether the reply is a stream of chunks. stream_options: what
-    a stream has besides. tools: functions of the client. metadata: with `session_id`, the conversation is that session,
-    and only the newest messages are read; without it, a new session begins with the earlier messages. user: whom the
-    key acts for; by default its own user."""
+    """Body of `/chat/completions`."""
 
     model: str
+    """The app's name."""
     messages: list[ChatMessage]
+    """The conversation."""
     stream: bool | None = None
+    """Whether the reply is a stream of chunks."""
     stream_options: StreamOptions | None = None
+    """Options of a streamed reply."""
     tools: list[JsonObject] | None = None
+    """Functions of the client."""
     user: str | None = None
+    """The user that the caller acts for; by default the caller's own."""
     metadata: dict[str, str] | None = None
+    """With `session_id`, the conversation is that session, and only the newest messages are read;
+    without it, a new session begins with the earlier messages."""
 
 
 class ChatReply:

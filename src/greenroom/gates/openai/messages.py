@@ -30,15 +30,18 @@ INSTRUCTION_ROLES = frozenset({"system", "developer"})
 
 
 class ChatMessage(Record, kw_only=True, rename=None):
-    """role: `system`, `developer`, `user`, `assistant` or `tool`. content: text, or parts of the types `text`,
-    `image_url`, `input_audio`, `file` and `refusal`. tool_calls: calls in an assistant's message. tool_call_id: of a
-    tool's message. name: not used."""
+    """A message of a chat."""
 
     role: str
+    """`system`, `developer`, `user`, `assistant` or `tool`."""
     content: str | list[JsonObject] | None = None
+    """Text, or parts of the types `text`, `image_url`, `input_audio`, `file` and `refusal`."""
     tool_calls: list[ToolCallMessage] | None = None
+    """Calls in an assistant's message."""
     tool_call_id: str | None = None
+    """The call that a tool's message answers."""
     name: str | None = None
+    """Not used."""
 
 
 def parts_of(content: JsonValue) -> list[Part]:

@@ -54,27 +54,35 @@ _STATUSES = {
 
 
 class Conversation(Record, kw_only=True, rename=None):
-    """id: the session."""
+    """A session, named in a request."""
 
     id: str
+    """The session's id."""
 
 
 class ResponsesRequest(Record, kw_only=True, rename=None):
-    """model: the app. input: text, or items. instructions: further instructions for the model. stream: whether the
-    reply is a stream of events. background: whether to reply before the run ends. tools: functions of the client.
-    metadata: repeated in the reply. conversation: a session, which is created if it does not exist;
-    previous_response_id: continues that response's session. user: whom the key acts for; by default its own user."""
+    """Body of `/responses`."""
 
     model: str
+    """The app's name."""
     input: str | list[JsonObject]
+    """Text, or items."""
     instructions: str | None = None
+    """Further instructions for the model."""
     previous_response_id: str | None = None
+    """Continues that response's session."""
     conversation: str | Conversation | None = None
+    """A session, which is created if it does not exist."""
     stream: bool | None = None
+    """Whether the reply is a stream of events."""
     background: bool | None = None
+    """Whether to reply before the run ends."""
     tools: list[JsonObject] | None = None
+    """Functions of the client."""
     user: str | None = None
+    """The user that the caller acts for; by default the caller's own."""
     metadata: dict[str, str] | None = None
+    """Repeated in the reply."""
 
 
 _CHECK = 1 << 20

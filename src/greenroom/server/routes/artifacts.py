@@ -16,15 +16,14 @@ _STORED_KINDS = ("inline_data", "text", "file_data")
 
 
 class SaveArtifactRequest(Record, kw_only=True):
-    """artifact: a part with `inlineData`, `text` or `fileData`.
-
-    filename: the artifact's name; `user:` as prefix shares it across the user's sessions. custom_metadata: stored with
-    the version.
-    """
+    """A version to save."""
 
     filename: str
+    """The artifact's name; the prefix `user:` shares it among the user's sessions."""
     artifact: Part
+    """A part with `inlineData`, `text` or `fileData`."""
     custom_metadata: JsonObject | None = None
+    """Stored with the version."""
 
 
 async def list_artifacts(context: RequestContext) -> AnyReply:

@@ -15,9 +15,10 @@ _ROOT_FILE = "root_agent.yaml"
 
 
 class AgentFileList(Record, kw_only=True, omit_defaults=False):
-    """names: the YAML files of the app, relative to its folder."""
+    """The files of an app that can be edited."""
 
     names: list[str]
+    """The YAML files of the app, relative to its folder."""
 
 
 async def get_schema(context: RequestContext) -> AnyReply:

@@ -29,9 +29,10 @@ FOLLOW_SECONDS = 0.5
 
 
 class GraphResponse(Record, kw_only=True):
-    """dot_src: DOT text; omitted for an unknown event."""
+    """A graph of an app's agents."""
 
     dot_src: str | None = None
+    """DOT text; omitted for an unknown event."""
 
 
 async def app_tree(context: RequestContext) -> AnyReply:

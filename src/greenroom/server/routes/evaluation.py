@@ -46,64 +46,77 @@ _MAX_METRICS = 50
 
 
 class CreateEvalSetRequest(Record, kw_only=True):
-    """eval_set: the new set, with or without cases."""
+    """A set to create."""
 
     eval_set: EvalSet
+    """The new set, with or without cases."""
 
 
 class AddSessionToEvalSetRequest(Record, kw_only=True):
-    """eval_id: of the new case. session_id: of the session that becomes the case. user_id: whose session it is."""
+    """A session that becomes a case."""
 
     eval_id: str
+    """The id of the new case."""
     session_id: str
+    """The session's id."""
     user_id: str
+    """The session's user."""
 
 
 class RequestedMetric(Record, kw_only=True):
-    """metric_name: one of `metrics-info`. threshold: the least score that passes. criterion: further options."""
+    """A metric to compute."""
 
     metric_name: str
+    """A metric that `metrics-info` lists."""
     threshold: float | None = None
+    """The lowest score that passes."""
     criterion: JsonObject | None = None
+    """Further options of the metric."""
 
 
 class RunEvalRequest(Record, kw_only=True):
-    """Cases to run and metrics to compute.
-
-    eval_case_ids: the cases to run; empty: all. eval_ids: the older name of `eval_case_ids`. eval_metrics: what to
-    measure. user_simulator_config: of the user in scenarios. live_model_config: not supported.
-    """
+    """Cases to run and metrics to compute."""
 
     eval_case_ids: list[str] = msgspec.field(default_factory=list[str])
+    """The cases to run; empty: all."""
     eval_ids: list[str] = msgspec.field(default_factory=list[str])
+    """The older name of `eval_case_ids`."""
     eval_metrics: list[RequestedMetric] = msgspec.field(default_factory=list[RequestedMetric])
+    """The metrics to compute."""
     user_simulator_config: JsonObject | None = None
+    """Options of the simulated user in scenarios."""
     live_model_config: JsonObject | None = None
+    """Not supported."""
 
 
 class RunEvalResponse(Record, kw_only=True, omit_defaults=False):
-    """run_eval_results: one for each case."""
+    """The results of the cases."""
 
     run_eval_results: list[RunEvalResult]
+    """One for each case."""
 
 
 class ListMetricsInfoResponse(Record, kw_only=True, omit_defaults=False):
-    """metrics_info: by name."""
+    """The available metrics."""
 
     metrics_info: list[MetricInfo]
+    """In the order of their names."""
 
 
 class SaveTestRequest(Record, kw_only=True):
-    """session_data: the conversation, as the endpoint of sessions shows it, or its events alone."""
+    """A conversation to keep as a test."""
 
     session_data: KeptSession
+    """The conversation as the endpoint of sessions returns it, or its events only."""
 
 
 class SessionTestReply(Record, kw_only=True):
-    """status: `success`. file: the name of the file that was written."""
+    """A test that was written."""
 
     status: str
+    """`success`."""
     file: str | None = None
+    """The name of the file that was written."""
 
 
 async def _app(context: RequestContext) -> str:

@@ -46,13 +46,12 @@ _RUN_ID = re.compile(INVOCATION_ID)
 
 
 class EventPage(Record, kw_only=True, omit_defaults=False):
-    """A page of a session's log. `lastSeq`: sequence number of its last event, the `after` of the next page.
-
-    events: in order of the log. last_seq: sequence number of the last event, the `after` of the next page.
-    """
+    """A page of a session's log."""
 
     events: list[Event]
+    """In the order of the log."""
     last_seq: int
+    """Sequence number of the last event of the page, which is the `after` of the next page."""
 
 
 async def run(context: RequestContext) -> AnyReply:

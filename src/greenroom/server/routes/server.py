@@ -55,15 +55,17 @@ async def sign_in_page(context: RequestContext) -> AnyReply:
 
 
 class SignInRequest(Record, kw_only=True):
-    """key: an API key or a token; an empty one signs out."""
+    """Credentials for the web page."""
 
     key: str
+    """An API key or a token; an empty one signs out."""
 
 
 class SignedIn(Record, kw_only=True, omit_defaults=False):
-    """user_id: the only user that the key acts for; None if it acts for several, or if nobody has signed in."""
+    """The signed-in caller."""
 
     user_id: str | None = None
+    """The only user that the key acts for; None if it acts for several, or if nobody has signed in."""
 
 
 async def sign_in(context: RequestContext) -> AnyReply:

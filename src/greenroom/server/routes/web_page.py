@@ -49,46 +49,43 @@ _CONSENT_HEADER = "x-adk-telemetry-request"
 
 
 class TelemetryConsent(Record, kw_only=True, omit_defaults=False):
-    """The consent to usage reports. The server sends none.
-
-    telemetry: whether the user consents.
-    """
+    """The consent to usage reports. The server sends none."""
 
     telemetry: bool
+    """Whether the user consents."""
 
 
 class LogoConfig(Record, kw_only=True, omit_defaults=False, rename=None):
-    """The logo of ADK's web page.
-
-    logo_text: shown beside the logo. logo_image_url: the logo's URL.
-    """
+    """The logo of ADK's web page."""
 
     logo_text: str | None = None
+    """Shown beside the logo."""
     logo_image_url: str | None = None
+    """The logo's URL."""
 
 
 class RuntimeConfig(Record, kw_only=True, omit_defaults=False):
-    """backend_url: the server's URL, if it isn't the root of the origin that the page came from.
-
-    telemetry: whether the page sends usage reports. edit: whether agents' files may be edited.
-    """
+    """The configuration of ADK's web page."""
 
     backend_url: str = ""
+    """The server's URL, if it isn't the root of the origin that the page came from."""
     telemetry: bool = False
+    """Whether the page sends usage reports."""
     edit: bool = False
+    """Whether agents' files may be edited."""
 
 
 class FinalizeIdentityRequest(Record, kw_only=True):
-    """The end of a login through an identity connector.
-
-    connector_name: the connector of the login. user_id: the user who logged in. user_id_validation_state: the state
-    that the provider returned. consent_nonce: the nonce of the consent.
-    """
+    """The end of a login through an identity connector."""
 
     connector_name: str | None = None
+    """The connector of the login."""
     user_id: str | None = None
+    """The user who logged in."""
     user_id_validation_state: str | None = None
+    """The state that the provider returned."""
     consent_nonce: str | None = None
+    """The nonce of the consent."""
 
 
 async def dev_ui(context: RequestContext) -> AnyReply:
