@@ -12,10 +12,10 @@ from greenroom.errors import SessionNotFound
 from greenroom.postgres.database import Database, Transaction
 from greenroom.records.session import SessionKey
 from greenroom.records.state import ScopedDelta
+from greenroom.sessions.cached_service import CachedSessionService
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent
 from greenroom.sessions.postgres_append import AppendBatch, save_state
 from greenroom.sessions.session_cache import TRUSTED_SECONDS, SessionCache, SessionDatabase
-from greenroom.sessions.sql import SqlSessionService
 from greenroom.sessions.sql_queries import SessionQueries, Stored
 from greenroom.sessions.stored_event import to_stored
 from greenroom.usage.postgres import PostgresUsageStore
@@ -25,7 +25,7 @@ T = TypeVar("T")
 _append_batch = AppendBatch()
 
 
-class PostgresSessionService(SqlSessionService):
+class PostgresSessionService(CachedSessionService):
     """Keeps sessions in one database, which any number of processes use at the same time.
 
     `get_session` sees writes of other processes within a twentieth of a second, `append` at once.

@@ -13,9 +13,9 @@ from greenroom.errors import NotOffered
 from greenroom.records.base import JsonObject
 from greenroom.records.session import SessionKey
 from greenroom.records.state import ScopedDelta, apply_delta
+from greenroom.sessions.cached_service import CachedSessionService
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent, ScopeState
 from greenroom.sessions.session_cache import TRUSTED_SECONDS, SessionCache, SessionDatabase
-from greenroom.sessions.sql import SqlSessionService
 from greenroom.sessions.sql_queries import Stored
 from greenroom.sqlite.database import Database
 from greenroom.usage.in_memory import InMemoryUsageStore
@@ -29,7 +29,7 @@ class WrittenByOthers(Exception):
     """Carries what `prepare` of the queries needs before the operation is repeated."""
 
 
-class RemoteSessionService(SqlSessionService):
+class RemoteSessionService(CachedSessionService):
     """Caches sessions, and brings their holders up to date, as the stores on databases do."""
 
     is_remote = True

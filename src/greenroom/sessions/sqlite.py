@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from greenroom.errors import AgentConfigError, SessionNotFound
 from greenroom.records.session import SessionKey
 from greenroom.records.state import REMOVED, ScopedDelta
+from greenroom.sessions.cached_service import CachedSessionService
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent, frozen_json
 from greenroom.sessions.session_cache import TRUSTED_SECONDS, SessionCache, SessionDatabase
-from greenroom.sessions.sql import SqlSessionService
 from greenroom.sessions.sql_queries import PAGE, SEQ_OF_EVENT, SessionQueries, Stored
 from greenroom.sessions.stored_event import to_stored
 from greenroom.sqlite.database import Database
@@ -85,7 +85,7 @@ _PAGE = f"""
 """
 
 
-class SqliteSessionService(SqlSessionService):
+class SqliteSessionService(CachedSessionService):
     """Keeps sessions in one file, which other processes may use at the same time.
 
     `get_session` sees writes of other processes within a twentieth of a second, `append` at once.

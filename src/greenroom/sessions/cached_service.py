@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from greenroom.sqlite.database import DatabaseStats as SqliteStats
 
 
-class SqlSessionService(BaseSessionService):
+class CachedSessionService(BaseSessionService):
     """Base of all stores on databases. An append whose awaiter is cancelled is stored nevertheless."""
 
     def __init__(self, database: SqliteDatabase | PostgresDatabase, cache: SessionCache, *, cache_bytes: int) -> None:
