@@ -1,10 +1,9 @@
-"""Sessions in a database, with those in use in memory."""
+"""A session store on any backend, with the sessions in use in memory."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
 
 from greenroom.errors import NotFound, SessionNotFound
 from greenroom.records.base import JsonObject
@@ -18,8 +17,8 @@ from greenroom.records.session import (
     SessionKey,
 )
 from greenroom.records.state import split_by_scope
+from greenroom.sessions.backend import Created, SessionBackend, Stored
 from greenroom.sessions.cached_session import (
-    CachedSession,
     PartialLog,
     PreparedEvent,
     append_own,
@@ -28,8 +27,6 @@ from greenroom.sessions.cached_session import (
     clean_session_id,
     extend_log,
     is_partial,
-    next_page,
-    page_position,
     prepare,
     sync,
     to_frozen,
@@ -37,39 +34,42 @@ from greenroom.sessions.cached_session import (
 )
 from greenroom.sessions.service import BaseSessionService, StoredEvent
 from greenroom.sessions.session_cache import Appended, Deleted, SessionCache
-from greenroom.sessions.sql_queries import SESSIONS_PER_DELETION, SessionQueries, Stored
-
-if TYPE_CHECKING:
-    from greenroom.postgres.database import Database as PostgresDatabase
-    from greenroom.postgres.database import DatabaseStats as PostgresStats
-    from greenroom.sqlite.database import Database as SqliteDatabase
-    from greenroom.sqlite.database import DatabaseStats as SqliteStats
 
 
 class CachedSessionService(BaseSessionService):
-    """Base of all stores on databases. An append whose awaiter is cancelled is stored nevertheless."""
+    """A session store on a backend, with the sessions in use in memory.
 
-    def __init__(self, database: SqliteDatabase | PostgresDatabase, cache: SessionCache, *, cache_bytes: int) -> None:
-        """database: opened for this service, which closes it. cache: shared by all services on it.
+    An append whose awaiter is cancelled is stored nevertheless.
+    """
 
-        cache_bytes: for sessions in use; of several services on one database the largest wish counts.
+    def __init__(
+        self,
+        backend: SessionBackend,
+        *,
+        cache: SessionCache | None = None,
+        cache_bytes: int = 64 * 1024 * 1024,
+        close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """cache: of this backend, when other services share it. close: releases what the backend uses.
+
+        cache_bytes: for sessions in use; of several services that share a cache the largest wish counts.
         """
-        self._database, self._cache, self._sessions = database, cache, cache.database
+        self._backend = backend
+        self._cache = cache or SessionCache(backend)
         self._cache.max_bytes = max(self._cache.max_bytes, cache_bytes)
+        self._close_backend = close
         self._closed = False
 
-    @property
-    def database_stats(self) -> SqliteStats | PostgresStats:
-        return self._database.stats
-
     async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await self._database.close()
+        if self._closed:
+            return
+        self._closed = True
+        if self._close_backend is not None:
+            await self._close_backend()
 
     @property
     def events_decoded(self) -> int:
-        """Events read from the database into memory; none for those that are appended to a session in memory."""
+        """Events read from the backend into memory; none for those that are appended to a session in memory."""
         return self._cache.events_decoded
 
     async def create_session(
@@ -86,20 +86,16 @@ class CachedSessionService(BaseSessionService):
         now = time.time()
         prepared = prepare(events, encode=True)
 
-        async def create(queries: SessionQueries) -> tuple[CachedSession, Stored]:
-            made = await queries.create(key, now, delta)
-            made.epoch, made.checked_at = self._sessions.epoch, time.monotonic()
-            return made, await queries.append(key, prepared)
-
-        def then(result: tuple[CachedSession, Stored]) -> None:
-            self._cache.report(result[0])
-            self._report_appended(key, prepared, result[1])
+        def after_commit(created: Created) -> None:
+            self._cache.report(created.session)
+            self._report_appended(key, prepared, created.stored)
 
         try:
-            created, _ = await self._sessions.write(create, then)
+            created, _ = await self._backend.create(key, now, delta, prepared, after_commit)
         except Exception:
             undo(prepared)
             raise
+
         cached = self._cache.peek(key)
         if cached is None or cached.number != created.number:
             cached = await self._cache.fetch(key, whole=True) if prepared else created
@@ -112,8 +108,7 @@ class CachedSessionService(BaseSessionService):
     ) -> Session:
         key = SessionKey(app_name, user_id, session_id)
         new_key = SessionKey(app_name, user_id, clean_session_id(new_session_id))
-        now = time.time()
-        forked = await self._sessions.write(lambda queries: queries.fork(key, new_key, seq, now))
+        forked = await self._backend.fork(key, new_key, seq, time.time())
         session = forked.copy_for_caller()
         session.events = PartialLog()
         return session
@@ -137,7 +132,7 @@ class CachedSessionService(BaseSessionService):
 
     async def _read_part(self, key: SessionKey, config: GetSessionConfig) -> Session | None:
         """Reads the requested events of a session, without the rest of its log."""
-        stored = await self._sessions.read(lambda queries: queries.read_part(key, config))
+        stored = await self._backend.read_part(key, config)
         if stored is None:
             return None
         self._cache.events_decoded += len(stored.events)
@@ -155,13 +150,9 @@ class CachedSessionService(BaseSessionService):
         page_token: str | None = None,
     ) -> ListSessionsResponse:
         check_limit(limit)
-        before = page_position(page_token)
-        one_more = None if limit is None else limit + 1
-        listed = await self._sessions.read(
-            lambda queries: queries.read_page(app_name, user_id, where or SessionFilter(), before, one_more)
-        )
-        page = [one.copy_for_caller() for one in listed[:limit]]
-        return ListSessionsResponse(sessions=page, next_page_token=next_page(page) if len(page) < len(listed) else None)
+        page = await self._backend.list_sessions(app_name, user_id, where or SessionFilter(), limit, page_token)
+        sessions = [one.copy_for_caller() for one in page.sessions]
+        return ListSessionsResponse(sessions=sessions, next_page_token=page.next_page_token)
 
     async def list_events(
         self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None
@@ -173,36 +164,33 @@ class CachedSessionService(BaseSessionService):
         if cached is not None and first >= 0:
             events = cached.events[first : None if limit is None else first + limit]
             return ListEventsResponse(events=events, last_seq=cached.events.end)
-        page = await self._sessions.read(lambda queries: queries.read_events(key, after, limit))
+
+        page = await self._backend.read_events(key, after, limit)
         if page is None:
             raise SessionNotFound(*key)
-        self._cache.events_decoded += len(page[0])
-        return ListEventsResponse(events=page[0], last_seq=page[1])
+        self._cache.events_decoded += len(page.events)
+        return ListEventsResponse(events=page.events, last_seq=page.last_seq)
 
     async def list_apps(self) -> list[str]:
-        rows = await self._database.fetch("SELECT DISTINCT app_name FROM sessions ORDER BY app_name")
-        return [name for (name,) in rows]
+        return await self._backend.list_apps()
 
     async def seq_of_event(self, *, app_name: str, user_id: str, session_id: str, event_id: str) -> int:
         key = SessionKey(app_name, user_id, session_id)
-        seq = await self._sessions.read(lambda queries: queries.find_event(key, event_id))
+        seq = await self._backend.find_event(key, event_id)
         if seq is None:
             raise NotFound(f"Event not found: {event_id!r} in session {session_id!r}")
         return seq
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         key = SessionKey(app_name, user_id, session_id)
-        await self._sessions.write(lambda queries: queries.delete(key), lambda _: self._cache.report(Deleted(key)))
+        await self._backend.delete(key, lambda: self._cache.report(Deleted(key)))
 
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
-        def then(deleted: list[SessionKey]) -> None:
+        def after_commit(deleted: Sequence[SessionKey]) -> None:
             for key in deleted:
                 self._cache.report(Deleted(key))
 
-        while True:
-            deleted = await self._sessions.write(lambda queries: queries.delete_user(app_name, user_id), then)
-            if len(deleted) < SESSIONS_PER_DELETION:
-                return
+        await self._backend.delete_user(app_name, user_id, after_commit)
 
     async def close_session(self, session: Session) -> None:
         self._cache.release(session.key)
@@ -212,14 +200,15 @@ class CachedSessionService(BaseSessionService):
         key = session.key
         prepared = prepare(events, encode=True)
 
-        def then(stored: Stored) -> None:
+        def after_commit(stored: Stored) -> None:
             self._report_appended(key, prepared, stored)
 
         try:
-            stored = await self._sessions.append(key, prepared, then)
+            stored = await self._backend.append(key, prepared, after_commit)
         except Exception:  # nothing was stored
             undo(prepared)
             raise
+
         last = max((seq for seq, _ in stored), default=0)
         cached = self._cache.peek(key)
         if cached is not None and cached.events.end < last:
@@ -244,9 +233,7 @@ class CachedSessionService(BaseSessionService):
             if stored == [(seq, True) for seq in range(known + 1, known + 1 + len(stored))]:
                 break
             last_id = session.events[-1].id if known else None
-            later = await self._sessions.read(
-                lambda queries, last_id=last_id, known=known: queries.read_later(key, last_id, known)
-            )
+            later = await self._backend.read_later(key, last_id, known)
             if later is None:
                 break
             self._cache.events_decoded += len(later)
