@@ -44,7 +44,7 @@ def test_a_folder_with_keys_is_served_to_who_has_one(cli: Cli) -> None:
         assert status(url, other) == 403
     listed = cli("keys", "list", "agents").stdout
     assert "revoked" in listed
-    assert "good until" in listed
+    assert "valid until" in listed
     assert "never" not in next(line for line in listed.splitlines() if "laptop" in line)
 
 
@@ -63,14 +63,14 @@ def test_other_machines_are_let_in_only_with_keys_or_by_a_word(cli: Cli) -> None
     assert "--allow-anonymous" in refused.stderr
     assert "greenroom keys create agents" in refused.stderr
     with served(cli, "agents", "--host", "0.0.0.0", "--allow-anonymous") as (_, said, _):
-        assert "Everybody who can reach this port" in said
+        assert "Anyone who can reach this port" in said
     cli("keys", "create", "agents", "--user", "ada")
     with served(cli, "agents", "--host", "0.0.0.0") as (url, said, _):
-        assert "Everybody" not in said
+        assert "Anyone" not in said
         assert status(url) == 401
     contradiction = cli("serve", "agents", "--port", "0", "--allow-anonymous")
     assert contradiction.returncode == 1
-    assert "remove one of them" in contradiction.stderr
+    assert "Remove one of them" in contradiction.stderr
 
 
 def test_a_missing_file_of_keys_is_not_taken_for_none(cli: Cli) -> None:
@@ -141,4 +141,4 @@ async def test_logins_are_listed_without_secrets_and_revoked(cli: Cli) -> None:
 def test_a_login_that_nobody_granted_cannot_be_revoked(cli: Cli) -> None:
     cli("run", "agents", "hello", "--session-service", "sqlite:///chats.db")
     done = cli("logins", "revoke", "mail", "agents", "--user", "ada", "--session-service", "sqlite:///chats.db")
-    assert (done.returncode, done.stderr) == (1, "User 'ada' granted no login 'mail'\n")
+    assert (done.returncode, done.stderr) == (1, "User 'ada' has no login 'mail'\n")

@@ -50,7 +50,7 @@ def test_a_module_of_adk_can_be_imported_from_greenroom(cli: Cli, tmp_path: Path
 
 
 def test_a_folder_without_files_is_refused(cli: Cli, tmp_path: Path) -> None:
-    assert "There are no Python files and no YAML agents" in cli("check", str(tmp_path / "nowhere")).stderr
+    assert "No Python files and no YAML agents found" in cli("check", str(tmp_path / "nowhere")).stderr
 
 
 def test_what_models_need_stands_with_file_and_line(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

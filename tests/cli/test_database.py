@@ -44,7 +44,7 @@ def test_a_folder_that_is_not_there_is_refused_and_not_made(command: str, tmp_pa
         arguments = [sys.executable, "-m", "greenroom", "db", command, given]
         refused = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)
         assert refused.returncode == 1
-        assert "a store's URI follows --session-service" in " ".join(refused.stderr.split())
+        assert "Use --session-service for the URI of a store" in " ".join(refused.stderr.split())
         assert "secret" not in refused.stderr
     assert list(tmp_path.iterdir()) == []
 

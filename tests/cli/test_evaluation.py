@@ -49,7 +49,7 @@ def test_too_few_passes_end_with_1(cli: Cli, given: str, code: int) -> None:
     _write_set(cli, "talk", "hello there", "good|bad")
     done = cli("eval", "agents:parrot", given, "--fail-under", "0.9", "--report", "r.xml", "--report", "r.html")
     assert done.returncode == code, done.stderr
-    assert ("50.0% passed, 90.0% wanted" in done.stderr) is bool(code)
+    assert ("50.0% passed, 90.0% required" in done.stderr) is bool(code)
     assert "<testsuites>" in (cli.folder / "r.xml").read_text()
     assert "</html>" in (cli.folder / "r.html").read_text()
 
@@ -82,7 +82,7 @@ def test_a_config_file_and_mistakes(cli: Cli) -> None:
     ("given", "said"),
     [
         (("--report", "r.pdf"), "A report ends with .xml, .md, .html, not 'r.pdf'"),
-        (("--fail-under", "90"), "--fail-under is a share from 0 to 1, not 90"),
+        (("--fail-under", "90"), "--fail-under must be from 0 to 1, not 90"),
     ],
 )
 def test_mistakes_in_options_are_reported_before_any_case_is_run(cli: Cli, given: tuple[str, str], said: str) -> None:

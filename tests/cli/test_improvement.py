@@ -73,11 +73,11 @@ def test_scenarios_are_added_once_from_a_file_or_a_model(cli: Cli) -> None:
     cli.write("session.json", '{"app_name": "parrot", "user_id": "ada", "state": {"n": 1}}')
     add = ("eval", "scenarios", "agents", "wishes", "--scenarios-file", "scenarios.json")
     done = cli(*add, "--session-input-file", "session.json")
-    assert done.stdout == "1 added to wishes, 0 were there\n", done.stderr
-    assert cli(*add).stdout == "0 added to wishes, 1 were there\n"
+    assert done.stdout == "1 scenarios added to wishes, 0 already existed\n", done.stderr
+    assert cli(*add).stdout == "0 scenarios added to wishes, 1 already existed\n"
     cli.write("agents/parrot/agent.py", PROPOSER)
     done = cli("eval", "scenarios", "agents", "wishes", "--generate", "2", "--model", "scripted")
-    assert done.stdout == "2 added to wishes, 0 were there\n", done.stderr
+    assert done.stdout == "2 scenarios added to wishes, 0 already existed\n", done.stderr
     written = json.loads((cli.folder / "agents/parrot/wishes.evalset.json").read_text())["eval_cases"]
     assert [one["conversation_scenario"]["starting_prompt"] for one in written] == ["Hi", "a", "b"]
     assert written[0]["session_input"]["user_id"] == "ada"

@@ -29,6 +29,18 @@ def test_every_command_explains_itself(cli: Cli, command: str) -> None:
     assert done.stderr == ""
 
 
+def test_help_has_no_flags_and_defaults_that_say_nothing(cli: Cli) -> None:
+    for command in ("replay", "eval", "sessions migrate", "record"):
+        text = cli(*command.split(), "--help").stdout
+        for noise in ("--empty-", "--no-stream", "--no-own-model", "--no-restart", "[default: ()]", "[default: False]"):
+            assert noise not in text, (command, noise)
+        assert text.rindex("--debug") > text.rindex("Parameters ─")
+    assert "--no-run-tools" in cli("replay", "--help").stdout
+    served = cli("serve", "--help").stdout
+    assert "--no-edit" in served
+    assert "[default: 127.0.0.1]" in served
+
+
 def test_help_waits_for_nothing_heavy(cli: Cli) -> None:
     cli.write("sitecustomize.py", "pass" + _REPORT)
     cli.environment["PYTHONPATH"] += f":{cli.folder}"

@@ -153,8 +153,8 @@ def test_a_spec_that_can_not_be_meant_is_refused(recorded: Cli, spec: str, why: 
 def test_where_nothing_is_to_be_replayed_or_recorded_it_says_so(cli: Cli) -> None:
     done = cli("replay", "agents", "nowhere")
     assert (done.returncode, done.stderr) == (1, "There are no recordings in nowhere\n")
-    assert "Say something to record" in cli("record", "agents", "--to", CASE).stderr
-    assert "Say something to record" in cli("record", "agents", "hi", "--session", "s", "--to", CASE).stderr
+    assert "Give either messages to record" in cli("record", "agents", "--to", CASE).stderr
+    assert "Give either messages to record" in cli("record", "agents", "hi", "--session", "s", "--to", CASE).stderr
     assert "no chunks" in cli("record", "agents", "--session", "s", "--stream", "--to", CASE).stderr
     assert not Path(cli.folder / CASE).exists()
 

@@ -100,7 +100,7 @@ def test_flags_of_a_folder_and_of_a_server_do_not_go_together(served_cli: Cli) -
     ):
         done = served_cli(*args)
         assert done.returncode == 1
-        assert done.stderr == f"A server is asked (--url or GREENROOM_URL), so {name} can't be given\n"
+        assert done.stderr == f"{name} can't be combined with a server (--url or GREENROOM_URL)\n"
 
 
 def test_no_server_is_named_by_an_empty_variable(served_cli: Cli) -> None:

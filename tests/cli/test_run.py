@@ -60,7 +60,10 @@ def test_a_failed_run_says_why_once_and_ends_with_1(cli: Cli) -> None:
 
 def test_it_must_be_clear_which_agent_is_meant(cli: Cli) -> None:
     cli.write("agents/broken/agent.py", "import missing_library")
-    assert "say which one, as in agents:broken. They are: broken, parrot" in cli("run", "agents", "hi").stderr
+    assert (
+        "There are several agents in 'agents': broken, parrot. Choose one, for example agents:broken"
+        in cli("run", "agents", "hi").stderr
+    )
     assert "App not found: 'other'. Known apps: broken, parrot" in cli("run", "agents:other", "hi").stderr
     done = cli("run", "agents:broken", "hi")
     assert done.returncode == 1
@@ -151,7 +154,7 @@ def test_ctrl_c_twice_leaves_a_turn_that_does_not_stop(cli: Cli) -> None:
         terminal.type(CTRL_C)
         terminal.expect("not yet")
         terminal.type(CTRL_C)
-        terminal.expect("left while the turn was still stopping")
+        terminal.expect("left before the answer had stopped")
         assert terminal.exit_code() == 0
     finally:
         terminal.close()

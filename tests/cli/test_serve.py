@@ -54,7 +54,7 @@ def test_apps_are_served_and_conversations_survive_a_restart(cli: Cli) -> None:
     cli.write("agents/broken/agent.py", "1 / 0")
     for expected in ("first ", "second "):
         with served(cli, "agents") as (url, said, process):
-            assert "broken  can't be loaded: ZeroDivisionError: division by zero (broken/agent.py:1)" in said
+            assert "broken  failed to load: ZeroDivisionError: division by zero (broken/agent.py:1)" in said
             assert "parrot\n" in said
             with urllib.request.urlopen(f"{url}/list-apps", timeout=10) as reply:
                 assert json.load(reply) == ["broken", "parrot"]
@@ -312,7 +312,7 @@ def test_a_port_in_use_is_reported(cli: Cli) -> None:
         port = taken.getsockname()[1]
         done = cli("serve", "agents", "--port", str(port))
     assert done.returncode == 1
-    assert done.stderr == f"Port {port} on 127.0.0.1 is in use; take another one (--port {port + 1})\n"
+    assert done.stderr == f"Port {port} on 127.0.0.1 is in use. Use another one (--port {port + 1})\n"
 
 
 def test_what_can_not_work_is_reported_before_anything_starts(cli: Cli) -> None:
@@ -334,7 +334,7 @@ def test_a_folder_that_takes_no_data_is_reported(cli: Cli) -> None:
     cli.write("agents/.greenroom", "a file is in the way")
     done = cli("serve", "agents", "--port", "0")
     assert done.returncode == 1
-    assert "say where with --session-service and --artifact-service" in done.stderr
+    assert "Choose other stores with --session-service and --artifact-service" in done.stderr
 
 
 def test_an_empty_folder_is_served_with_a_hint(cli: Cli) -> None:

@@ -39,7 +39,7 @@ def test_the_beginning_of_an_id_is_enough_if_only_one_fits(cli: Cli) -> None:
     for session in ("abc-1", "abd-2"):
         cli("run", "agents", session, *STORE, "--session", session)
     assert cli("sessions", "show", "abc", "agents", *STORE).stdout == "abc-1\nabc-1 \n"
-    assert "Several sessions fit 'ab'" in cli("sessions", "show", "ab", "agents", *STORE).stderr
+    assert "Several sessions match 'ab'" in cli("sessions", "show", "ab", "agents", *STORE).stderr
     missing = cli("sessions", "show", "x", "agents", *STORE)
     assert (missing.returncode, missing.stderr) == (1, "There is no session 'x' in the apps parrot\n")
 
@@ -67,7 +67,7 @@ def test_conversations_are_exported_and_imported(cli: Cli) -> None:
     assert file.read_text() == "".join(lines)
 
     copy = ("--session-service", "sqlite:///copy.db")
-    for expected in ("2 sessions imported, 0 were there already\n", "0 sessions imported, 2 were there already\n"):
+    for expected in ("2 sessions imported, 0 already existed\n", "0 sessions imported, 2 already existed\n"):
         assert cli("sessions", "import", "chats.jsonl", *copy).stderr == expected
     copied = cli("sessions", "export", "--app", "parrot", *copy).stdout
     assert copied == "".join(lines)

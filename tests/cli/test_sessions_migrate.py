@@ -142,13 +142,13 @@ async def test_a_database_of_adk_is_migrated(
         await artifacts.save_artifact(app_name=app, user_id=user, session_id=session, filename=name, artifact=part)
     folders = ("--from-artifacts", (cli.folder / "files").as_uri(), "--to-artifacts", (cli.folder / "copies").as_uri())
     done = cli("sessions", "migrate", source, "sqlite:///ours.db", *folders)
-    assert done.stderr.startswith("5 sessions copied, 0 were there already\n"), done.stderr
+    assert done.stderr.startswith("5 sessions copied, 0 already existed\n"), done.stderr
     assert "5 sessions with " in done.stdout
     target = f"sqlite:///{cli.folder / 'ours.db'}"
     await check_migrated(target, expected, version)
     await check_artifacts(cli.folder / "copies", expected)
     again = cli("sessions", "migrate", source, "sqlite:///ours.db", *folders)
-    assert again.stderr == "0 sessions copied, 5 were there already\n0 versions of artifacts copied\n"
+    assert again.stderr == "0 sessions copied, 5 already existed\n0 artifact versions copied\n"
     assert again.stdout == done.stdout
 
 
@@ -218,7 +218,7 @@ async def test_stores_are_migrated_there_and_back(cli: Cli, postgres_uri: str) -
 async def test_one_app_is_migrated(cli: Cli) -> None:
     await _fill(f"sqlite:///{cli.folder / 'a.db'}", 4)
     done = cli("sessions", "migrate", "sqlite:///a.db", "sqlite:///b.db", "--app", "app-1")
-    assert done.stderr == "2 sessions copied, 0 were there already\n"
+    assert done.stderr == "2 sessions copied, 0 already existed\n"
     assert set(await content_of(f"sqlite:///{cli.folder / 'b.db'}")) == {"s-1", "s-3"}
 
 

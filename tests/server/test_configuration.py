@@ -121,7 +121,7 @@ a = 1
         f"{file}:12: there is no setting cors.grace_seconds. Did you mean grace_seconds?",
         f"{file}:14: there is no setting nowhere.",
         f"{file}:4: port must be a whole number from 0 to 65535, not 'many'",
-        f"{file}:7: cors.origins must be a list, each a text, not ['https://a', 5]",
+        f"{file}:7: cors.origins must be a list (each item: text), not ['https://a', 5]",
         "variable GREENROOM_GRACE_SECONDS: grace_seconds must be a number, at least 0, not '-1'",
     ]
 
@@ -177,7 +177,7 @@ def test_a_list_is_commas_or_json_in_a_variable() -> None:
     by_json = load_configuration(environ={"GREENROOM_CORS_HEADERS": '["a", "b,c"]'})
     assert by_json.settings.cors.headers == ("a", "b,c")
     (fault,) = faults(environ={"GREENROOM_CORS_HEADERS": "[a"})
-    assert fault.endswith("cors.headers must be a list, each a text, not '[a'")
+    assert fault.endswith("cors.headers must be a list (each item: text), not '[a'")
 
 
 def test_the_served_folder_comes_before_the_current_one(tmp_path: Path) -> None:
@@ -211,9 +211,13 @@ async def test_a_server_of_settings_with_lists_describes_itself(serve: Serve) ->
 @pytest.mark.parametrize(
     ("kind", "given", "fault"),
     [
-        (ServerSettings, {"gates": "openai"}, "gates must be a list, each a2a, ag_ui"),
+        (ServerSettings, {"gates": "openai"}, "gates must be a list (each item: a2a, ag_ui"),
         (ServerSettings, {"gates": ["opneai"]}, "gates must be a list"),
-        (ServerSettings, {"allowed_hosts": "example.com"}, "allowed_hosts must be a list, each a text, not 'examp"),
+        (
+            ServerSettings,
+            {"allowed_hosts": "example.com"},
+            "allowed_hosts must be a list (each item: text), not 'examp",
+        ),
         (ServerSettings, {"allowed_hosts": [1]}, "allowed_hosts must be a list"),
         (ServerSettings, {"max_body_bytes": "64"}, "max_body_bytes must be a whole number, at least 1, not '64'"),
         (ServerSettings, {"keep_alive_seconds": 0}, "keep_alive_seconds must be a number above 0, not 0"),
@@ -222,10 +226,10 @@ async def test_a_server_of_settings_with_lists_describes_itself(serve: Serve) ->
         (ServerSettings, {"cors": None}, "cors must be of the type CorsSettings, not None"),
         (ServerSettings, {"auth": CorsSettings()}, "auth must be of the type AuthSettings"),
         (ServeSettings, {"port": 70000}, "port must be a whole number from 0 to 65535, not 70000"),
-        (ServeSettings, {"session_service": 5}, "session_service must be a text, not 5"),
-        (CorsSettings, {"origins": "*"}, "CorsSettings: origins must be a list, each a text, not '*'"),
+        (ServeSettings, {"session_service": 5}, "session_service must be text, not 5"),
+        (CorsSettings, {"origins": "*"}, "CorsSettings: origins must be a list (each item: text), not '*'"),
         (CorsSettings, {"max_age": -1}, "max_age must be a whole number, at least 0, not -1"),
-        (TokenSettings, {"algorithms": ["HS256"]}, "algorithms must be a list, each RS256"),
+        (TokenSettings, {"algorithms": ["HS256"]}, "algorithms must be a list (each item: RS256"),
         (LimitSettings, {"runs_per_user": 0}, "runs_per_user must be a whole number, at least 1, not 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`greenroom keys` and `greenroom logins`: who may call a server, and what users granted to agents' tools."""
+"""`greenroom keys` and `greenroom logins`: API keys of callers, and the logins that users granted to agents' tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from greenroom.cli import data_folder
-from greenroom.cli.server_flags import AgentsDir
+from greenroom.cli.parameters import AgentsDir, KeyFile, SessionStore
 from greenroom.cli.sessions import app_names, open_store
 from greenroom.cli.terminal import note, print_line, print_table
 from greenroom.errors import CallerError
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from greenroom.server.access.api_keys import ApiKey, ApiKeyFile
 
 
-keys_app = App(name="keys", help="API keys: who may call a server.")
+keys_app = App(name="keys", help="Manage the API keys of a server.")
 
 _MAX_DAYS = 36500
-_Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)]
+_Names = Annotated[tuple[str, ...], Parameter(consume_multiple=True, show_default=False)]
 
 
 @keys_app.command(name="create")
@@ -36,15 +36,15 @@ def create_key(
     *,
     user: str,
     name: str = "",
-    scopes: _Words = ("run", "read"),
-    apps: _Words = (),
+    scopes: _Names = ("run", "read"),
+    apps: _Names = (),
     days: float | None = None,
-    keys: Path | None = None,
+    keys: KeyFile = None,
 ) -> None:
-    """Make a key. It is printed once, to the standard output, and can't be had again.
+    """Create an API key. It is printed once and cannot be shown again.
 
-    From then on `greenroom serve DIR` asks every caller for a key; a server that runs without keys must be started
-    again.
+    The key goes to standard output. From then on, `greenroom serve DIR` requires a key from every caller. A server that
+    was started before the first key was created must be restarted.
 
         greenroom keys create examples --user ada
 
@@ -52,21 +52,17 @@ def create_key(
 
     Parameters
     ----------
-    agents_dir
-        The folder that is served.
     user
-        The `userId` it acts for, and the only one unless a scope says more.
+        The `userId` that the key acts for. Only the scopes `app:NAME` and `admin` give access to other users.
     name
-        What it is for, in your words.
+        A description of the key.
     scopes
-        `run`, `read`, `manage`, `debug`; `app:NAME` acts for all users of an app, `admin` may do everything. Else: run
-        and read.
+        What the key may do: `run`, `read`, `manage`, `debug`, `app:NAME` (all users of an app) or `admin` (everything).
+        Default: `run read`.
     apps
-        The only apps it reaches. Else: all.
+        The apps that the key may access. Default: all.
     days
-        How long it is good, up to 36500. Else: until it is revoked.
-    keys
-        The file of keys. Else: `DIR/.greenroom/keys.db`.
+        Days until the key expires, at most 36500. Default: never.
     """
     from greenroom.server.access.identity import SCOPES, is_scope
 
@@ -74,11 +70,12 @@ def create_key(
         if not is_scope(scope):
             raise CallerError(f"There is no scope {scope!r}. Known: {', '.join(SCOPES)}, app:NAME, admin")
     if not user or any("\n" in text for text in (user, *scopes, *apps)):
-        raise CallerError("Users, scopes and apps are names, on one line each")
+        raise CallerError("Names of users, scopes and apps must not be empty or contain line breaks")
     if days is not None and not 0 < days <= _MAX_DAYS:  # NaN too is refused
-        raise CallerError(f"--days must be more than 0, and at most {_MAX_DAYS}; without it a key has no end")
+        raise CallerError(f"--days must be more than 0 and at most {_MAX_DAYS}; without it, the key never expires")
     if keys is None:
         data_folder.make(agents_dir)
+
     made, key = _file(agents_dir, keys).create(
         name=name,
         subject=user,
@@ -86,54 +83,46 @@ def create_key(
         apps=apps or None,
         expires_at=None if days is None else time.time() + days * 86400,
     )
-    note(f"Key {made.id} for {user}. Keep it safe: it is shown only now.")
+    note(f"Key {made.id} for {user}. Store it safely: it cannot be shown again.")
     print_line(key)
 
 
 @keys_app.command(name="list")
-def list_keys(agents_dir: AgentsDir = Path(), /, *, keys: Path | None = None) -> None:
-    """Show the keys: whose they are, what they may do, and when they were last used.
-
-    Parameters
-    ----------
-    agents_dir
-        The folder that is served.
-    keys
-        The file of keys. Else: `DIR/.greenroom/keys.db`.
-    """
+def list_keys(agents_dir: AgentsDir = Path(), /, *, keys: KeyFile = None) -> None:
+    """List the keys with their users, scopes, apps and last use."""
     file = _file(agents_dir, keys)
     found = file.list() if file.path.is_file() else []
     if not found:
         note("There are no keys.")
         return
-    rows = [
-        (key.id, key.subject, key.name, " ".join(sorted(key.scopes)),
-         "all" if key.apps is None else " ".join(sorted(key.apps)),
-         _day(key.created_at), _day(key.last_used_at), _state(key))
-        for key in found
-    ]  # fmt: skip
-    print_table(("id", "user", "name", "scopes", "apps", "created", "last used", "state"), rows)
+
+    columns = ("id", "user", "name", "scopes", "apps", "created", "last used", "state")
+    print_table(columns, [_row(key) for key in found])
+
+
+def _row(key: ApiKey) -> tuple[str, ...]:
+    scopes = " ".join(sorted(key.scopes))
+    apps = "all" if key.apps is None else " ".join(sorted(key.apps))
+    created = _time(key.created_at)
+    last_used = "never" if key.last_used_at is None else _time(key.last_used_at)
+    return key.id, key.subject, key.name, scopes, apps, created, last_used, _state(key)
 
 
 @keys_app.command(name="revoke")
 def revoke_key(
-    key_id: Annotated[str, Parameter(name="ID")], agents_dir: AgentsDir = Path(), /, *, keys: Path | None = None
+    key_id: Annotated[str, Parameter(name="ID")], agents_dir: AgentsDir = Path(), /, *, keys: KeyFile = None
 ) -> None:
-    """Take a key back. A running server refuses it within a second, and ends the streams it reads.
+    """Revoke a key. A running server refuses it within a second and closes its streams.
 
     Parameters
     ----------
     key_id
-        As `greenroom keys list` shows it; the key itself will do, too.
-    agents_dir
-        The folder that is served.
-    keys
-        The file of keys. Else: `DIR/.greenroom/keys.db`.
+        The ID that `greenroom keys list` shows, or the key itself.
     """
     from greenroom.server.access.api_keys import id_of
 
     revoked = _file(agents_dir, keys).revoke(id_of(key_id))
-    note(f"Key {revoked.id} of {revoked.subject} is no longer accepted.")
+    note(f"Revoked key {revoked.id} of {revoked.subject}.")
 
 
 def _file(agents_dir: Path, keys: Path | None) -> ApiKeyFile:
@@ -142,52 +131,51 @@ def _file(agents_dir: Path, keys: Path | None) -> ApiKeyFile:
     return ApiKeyFile(keys or data_folder.keys_path(agents_dir))
 
 
-def _day(at: float | None) -> str:
-    return "never" if at is None else datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M")
+def _time(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp).strftime("%Y-%m-%d %H:%M")
 
 
 def _state(key: ApiKey) -> str:
     if key.revoked_at is not None:
         return "revoked"
     if key.expires_at is None:
-        return "good"
-    return ("good until " if key.is_good(time.time()) else "expired ") + _day(key.expires_at)
+        return "valid"
+    prefix = "valid until" if key.is_good(time.time()) else "expired"
+    return f"{prefix} {_time(key.expires_at)}"
 
 
-logins_app = App(name="logins", help="Logins that users granted to the tools of agents.")
+logins_app = App(name="logins", help="Manage the logins that users granted to agents' tools.")
 
 
 @logins_app.command(name="list")
 def list_logins(
-    agents_dir: AgentsDir = Path(), /, *, user: str, app: str | None = None, session_service: str | None = None
+    agents_dir: AgentsDir = Path(), /, *, user: str, app: str | None = None, session_service: SessionStore = None
 ) -> None:
-    """Show the logins that a user granted, without their secrets.
+    """List the logins of a user.
+
+    Their secrets are not shown.
 
         greenroom logins list examples --user ada
 
     Parameters
     ----------
-    agents_dir
-        The folder that was served.
     user
-        Whose logins.
+        The user's ID.
     app
-        Only those of this app.
-    session_service
-        Where conversations are kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
+        Only logins of this app.
     """
 
     async def find() -> list[tuple[str, str, str]]:
+        rows: list[tuple[str, str, str]] = []
         async with _opened(agents_dir, session_service) as store:
-            return [
-                (name, key, credential.auth_type)
-                for name in app_names(agents_dir, app)
-                for key, credential in (await store.list_credentials(app_name=name, user_id=user)).items()
-            ]
+            for name in app_names(agents_dir, app):
+                credentials = await store.list_credentials(app_name=name, user_id=user)
+                rows += [(name, key, credential.auth_type) for key, credential in credentials.items()]
+        return rows
 
     found = asyncio.run(find())
     if not found:
-        note(f"User {user!r} granted no logins.")
+        note(f"User {user!r} has no logins.")
         return
     print_table(("app", "key", "type"), found)
 
@@ -200,24 +188,20 @@ def revoke_login(
     *,
     user: str,
     app: str | None = None,
-    session_service: str | None = None,
+    session_service: SessionStore = None,
 ) -> None:
-    """Delete a login that a user granted; the next tool that needs it asks for it again.
+    """Delete a login of a user. The next tool that needs it asks the user to log in again.
 
-    This works beside a running server. At the provider the grant stays until the user withdraws it there.
+    The server may be running. At the provider, the grant remains until the user withdraws it there.
 
     Parameters
     ----------
     key
-        As `greenroom logins list` shows it.
-    agents_dir
-        The folder that was served.
+        The key that `greenroom logins list` shows.
     user
-        Whose login.
+        The user's ID.
     app
-        Only that of this app. Else: of all apps.
-    session_service
-        Where conversations are kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
+        Only the login of this app. Default: the logins of all apps.
     """
 
     async def delete() -> list[str]:
@@ -231,8 +215,8 @@ def revoke_login(
 
     revoked = asyncio.run(delete())
     if not revoked:
-        raise CallerError(f"User {user!r} granted no login {key!r}")
-    note(f"The login {key!r} of user {user!r} is revoked in: {', '.join(revoked)}")
+        raise CallerError(f"User {user!r} has no login {key!r}")
+    note(f"Revoked login {key!r} of user {user!r} in: {', '.join(revoked)}")
 
 
 @contextlib.asynccontextmanager

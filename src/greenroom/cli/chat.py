@@ -1,4 +1,4 @@
-"""A conversation in a terminal, with an app of this process or on a server: lines in, events out."""
+"""A chat in a terminal, with an app of this process or on a server: lines in, events out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from platformdirs import user_state_path
 
 from greenroom.cli.event_lines import EventLines
-from greenroom.cli.server_flags import client_for
+from greenroom.cli.parameters import client_for
 from greenroom.cli.terminal import is_debugging, note, output, show_error
 from greenroom.errors import AppNotFound, SessionNotFound
 from greenroom.records.event import Event
@@ -24,18 +24,19 @@ _HISTORY_LENGTH = 1000
 _PROMPT = "you> "
 
 
-class Conversation(NamedTuple):
-    """name: of the agent. turn: yields the events that follow a message; cancelling its reader stops the turn."""
+class ChatPartner(NamedTuple):
+    """An agent to chat with in one session."""
 
     name: str
-    turn: Callable[[str], AsyncIterator[Event]]
+    answer: Callable[[str], AsyncIterator[Event]]
+    """Yields the events that follow a message. Cancelling its reader stops the run."""
 
 
-async def say(conversation: Conversation, text: str, lines: EventLines) -> bool:
-    """One turn, shown as it goes; whether it went well."""
+async def send_message(partner: ChatPartner, text: str, lines: EventLines) -> bool:
+    """Prints the answer to a message while it arrives. False if it failed."""
     lines.has_failed = False
     try:
-        async for event in conversation.turn(text):
+        async for event in partner.answer(text):
             lines.show(event)
     except Exception as error:  # agents, models and tools raise anything; the conversation continues
         lines.end_line()
@@ -47,11 +48,12 @@ async def say(conversation: Conversation, text: str, lines: EventLines) -> bool:
     return not lines.has_failed
 
 
-def chat(loop: asyncio.Runner, conversation: Conversation) -> None:
-    """Turn by turn until the input ends, or Ctrl-C is pressed at the prompt or twice in a turn."""
+def chat(loop: asyncio.Runner, partner: ChatPartner) -> None:
+    """Chats until the input ends, or Ctrl-C is pressed at the prompt or twice during an answer."""
     is_terminal = sys.stdin.isatty()
     if is_terminal:
-        note(f"Talking to {conversation.name}. Ctrl-C stops an answer, Ctrl-D leaves.")
+        note(f"Talking to {partner.name}. Ctrl-C stops an answer, Ctrl-D ends the chat.")
+
     lines = EventLines()
     with _line_history() if is_terminal else contextlib.nullcontext():
         while True:
@@ -61,33 +63,34 @@ def chat(loop: asyncio.Runner, conversation: Conversation) -> None:
                 if is_terminal:
                     output.print()
                 return
+
             if text in ("exit", "quit"):
                 return
             if text:
                 lines.forget_author()
-                if not _turn(loop, conversation, text, lines):
+                if not _answer_until_interrupted(loop, partner, text, lines):
                     return
 
 
-def _turn(loop: asyncio.Runner, conversation: Conversation, text: str, lines: EventLines) -> bool:
-    """False when the turn has not stopped after Ctrl-C, which was then pressed again."""
+def _answer_until_interrupted(loop: asyncio.Runner, partner: ChatPartner, text: str, lines: EventLines) -> bool:
+    """False if the answer had not stopped when Ctrl-C was pressed a second time."""
     is_over = False
 
-    async def turn() -> None:
+    async def answer() -> None:
         nonlocal is_over
         try:
-            await say(conversation, text, lines)
+            await send_message(partner, text, lines)
         except asyncio.CancelledError:
             is_over = True
             raise
         is_over = True
 
     try:
-        # Its first SIGINT cancels the turn, which is then closed in the session; the second one breaks in, wherever it
-        # finds it.
-        loop.run(turn())
+        # The first SIGINT cancels the answer, which then closes its run in the session. The second one raises wherever
+        # it finds it.
+        loop.run(answer())
     except KeyboardInterrupt:
-        note("stopped" if is_over else "left while the turn was still stopping", "yellow")
+        note("stopped" if is_over else "left before the answer had stopped", "yellow")
     return is_over
 
 
@@ -99,6 +102,7 @@ def _line_history() -> Generator[None]:
     except ImportError:  # as on Windows
         yield
         return
+
     path: Path = user_state_path("greenroom", appauthor=False) / "chat_history"
     with contextlib.suppress(OSError):
         readline.read_history_file(path)
@@ -112,14 +116,17 @@ def _line_history() -> Generator[None]:
 
 
 @contextlib.asynccontextmanager
-async def remote_conversation(
+async def connect(
     url: str, api_key: str | None, app: str, user: str, session_id: str | None
-) -> AsyncGenerator[Conversation]:
-    """A conversation in the session with this id, which is created if missing. Cancelling a turn cancels its run."""
-    async with client_for(url, api_key) as client:
-        opened_id = await _opened(client, app, user, session_id)
+) -> AsyncGenerator[ChatPartner]:
+    """Connects to an app on a server, in the session with this id, which is created if it doesn't exist.
 
-        async def turn(text: str) -> AsyncGenerator[Event]:
+    Cancelling an answer cancels its run.
+    """
+    async with client_for(url, api_key) as client:
+        opened_id = await _find_or_create_session(client, app, user, session_id)
+
+        async def answer(text: str) -> AsyncGenerator[Event]:
             stream = await client.run(app_name=app, user_id=user, session_id=opened_id, message=text, streaming=True)
             try:
                 async for event in stream:
@@ -128,19 +135,20 @@ async def remote_conversation(
                 await client.cancel_run(stream.run.id)
                 raise
 
-        yield Conversation(app, turn)
+        yield ChatPartner(app, answer)
 
 
-async def _opened(client: AsyncClient, app: str, user: str, session_id: str | None) -> str:
-    """The session's id."""
+async def _find_or_create_session(client: AsyncClient, app: str, user: str, session_id: str | None) -> str:
+    """Returns its id."""
     if session_id is not None:
         with contextlib.suppress(SessionNotFound):
-            begun = await client.list_events(app_name=app, user_id=user, session_id=session_id, limit=1)
-            if begun.events:
+            page = await client.list_events(app_name=app, user_id=user, session_id=session_id, limit=1)
+            if page.events:
                 note(f"Continuing session {session_id!r}")
             return session_id
+
     known = await client.list_apps()
-    if app not in known:  # sessions can be opened for apps that aren't there
+    if app not in known:  # a server may accept sessions of apps that it doesn't have
         raise AppNotFound(app, known)
     session = await client.create_session(app_name=app, user_id=user, session_id=session_id)
     note(f"session {session.id}")

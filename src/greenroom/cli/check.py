@@ -1,11 +1,13 @@
-"""`greenroom check`: what apps lack, of ADK's names and arguments, of packages, and for their models."""
+"""`greenroom check`: reports what apps written for ADK lack here."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from greenroom.cli.app_check.finding import Finding
 from greenroom.cli.terminal import note, print_line
@@ -15,27 +17,28 @@ if TYPE_CHECKING:
     from greenroom.cli.app_check.app_files import AppFiles
 
 
-def check(directory: Path, /) -> None:
-    """Say what apps written for ADK lack here, by file and line, without running them.
+def check(directory: Annotated[Path, Parameter(name="PATH")], /) -> None:
+    """Check what apps written for ADK lack here, without running them.
 
-    Reads the Python files that the apps of a folder import, and their YAML files. Listed are names of ADK and of
-    google.genai.types that greenroom lacks, arguments that it does not take, abstract methods that a class of the app
-    lacks, packages that are not installed, and models whose package, key or file is missing; `.env` files count. The
-    last line is the command that installs the packages. The exit code is 1 if anything is missing. Names that behave
-    differently are listed, too, and files that no app imports.
+    Reads the Python files that the apps import, and their YAML files. Reports with file and line: names of ADK and of
+    google.genai.types that greenroom lacks, arguments that it does not accept, abstract methods that a class does not
+    implement, packages that are not installed, and models whose package, key or file is missing. Variables in `.env`
+    files count as set. The last line is the command that installs the packages. Exits with 1 if anything is missing.
+
+    Also reports names that behave differently, and missing names in files that no app imports.
 
         greenroom check path/to/agents
 
     Parameters
     ----------
     directory
-        A folder of apps, an app's folder, or one file. Hidden folders and `node_modules` are passed over.
+        A folder of apps, the folder of one app, or one file. Hidden folders and `node_modules` are skipped.
     """
     from greenroom.cli.app_check.app_files import AppFiles
 
     files = AppFiles(directory)
     if files.file_count == 0:
-        raise InvalidRequest(f"There are no Python files and no YAML agents in {directory}")
+        raise InvalidRequest(f"No Python files and no YAML agents found in {directory}")
 
     findings, names = _findings_of(files)
     shown = sorted(set(findings))
@@ -52,7 +55,7 @@ def check(directory: Path, /) -> None:
 
 
 def _findings_of(files: AppFiles) -> tuple[list[Finding], int]:
-    """All findings, and how many names of ADK the files have."""
+    """Returns all findings, and how many names of ADK the files use."""
     from greenroom.apps.load_directory import load_env_file
     from greenroom.cli.app_check.calls import find_abstract_methods, find_unknown_arguments
     from greenroom.cli.app_check.config_files import find_in_config

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Container, Sequence
-from typing import Annotated
+from collections.abc import Callable, Container, Sequence
+from typing import Annotated, Any, cast
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from greenroom.cli import (
     access,
@@ -27,10 +27,10 @@ from greenroom.cli import (
 )
 from greenroom.version import __version__
 
-_HELP = """Hosts AI agents.
+_HELP = """Run and serve AI agents.
 
-An agent lives in a folder with an `agent.py` that has a `root_agent`, or with a `root_agent.yaml`. Try one, then serve
-a folder of them:
+An agent is a folder with an `agent.py` that defines `root_agent`, or with a `root_agent.yaml`. Try one, then serve a
+folder of them:
 
     greenroom run examples/help_desk "My last bill is too high"
 
@@ -40,10 +40,25 @@ a folder of them:
 _USAGE_ERROR = 2
 _BOOLEANS = ("true", "false")
 _DEBUG = "--debug"
-_SERVERS = ("serve", "mcp")
-"""They write a log of their own."""
+_COMMON = Group("Common parameters", sort_key=1)
+"""The last group of each help page."""
 
-app = App(name="greenroom", help=_HELP, help_format="markdown", version=__version__)
+_SERVERS = ("serve", "mcp")
+"""Commands that set up logging themselves."""
+
+
+def _shown_default(default: object) -> str | None:
+    """Returns None, which hides the default, for a switch that is off and for nothing given."""
+    return None if default in (None, False, "", ()) else str(default)
+
+
+app = App(
+    name="greenroom",
+    help=_HELP,
+    help_format="markdown",
+    version=__version__,
+    default_parameter=Parameter(negative="", show_default=cast("Callable[[Any], str]", _shown_default)),
+)
 app.command(server_commands.serve)
 app.command(mcp.mcp)
 app.command(run.run)
@@ -70,27 +85,27 @@ app.meta.end_of_options_delimiter = ""
 @app.meta.default
 def launch(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
-    debug: Annotated[bool, Parameter(negative="", env_var="GREENROOM_DEBUG")] = False,
+    debug: Annotated[bool, Parameter(env_var="GREENROOM_DEBUG", group=_COMMON)] = False,
 ) -> None:
     """Run a command.
 
     Parameters
     ----------
     debug
-        Show the tracebacks of errors, and all log messages.
+        Show tracebacks of errors and all log messages.
     """
     if debug:
         os.environ["GREENROOM_DEBUG"] = "1"
     if not tokens or tokens[0] not in _SERVERS:
         if debug:
             logging.basicConfig(level="DEBUG")
-        # The output says what failed; without any handler, Python would print warnings between its lines.
+        # The output says what failed. Without any handler, Python would print warnings between its lines.
         logging.getLogger("greenroom").addHandler(logging.NullHandler())
     app(tokens, exit_on_error=False, result_action="return_value")
 
 
 def join_boolean_values(tokens: Sequence[str]) -> list[str]:
-    """Writes `--flag false` as `--flag=false`, the only form in which the library reads a boolean's value."""
+    """Rewrites `--flag false` as `--flag=false`, the only form in which cyclopts reads the value of a switch."""
     if not any(token.lower() in _BOOLEANS for token in tokens):
         return list(tokens)
     joined = _joined(tokens, {_DEBUG})
@@ -116,7 +131,7 @@ def _joined(tokens: Sequence[str], flags: Container[str]) -> list[str]:
 
 
 def run_command() -> None:
-    """Reads the command line and runs its command. Exits with 2 for one that is wrong."""
+    """Reads the command line and runs its command. Exits with 2 if the command line is wrong."""
     try:
         app.meta(join_boolean_values(sys.argv[1:]), exit_on_error=False, result_action="return_value")
     except CycloptsError:

@@ -1,4 +1,4 @@
-"""The default folder of a server's data: `.greenroom` in the folder of the agents."""
+"""The default folder of a server's data: `.greenroom` in the agents folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def keys_path(agents_dir: Path) -> Path:
 
 
 def make(agents_dir: Path) -> None:
-    """Make the folder, kept out of git. Raises CallerError."""
+    """Creates the folder, ignored by git. Raises CallerError."""
     folder = _folder(agents_dir)
     try:
         folder.mkdir(exist_ok=True)
@@ -36,7 +36,8 @@ def make(agents_dir: Path) -> None:
             ignore.write_text("*\n")
     except OSError as error:
         raise CallerError(
-            f"Can't keep data in {folder} ({error.strerror}); say where with --session-service and --artifact-service"
+            f"Can't store data in {folder} ({error.strerror}). "
+            "Choose other stores with --session-service and --artifact-service"
         ) from error
 
 

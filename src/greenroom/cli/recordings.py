@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from greenroom.cli import data_folder, sessions
+from greenroom.cli.parameters import AgentPath, SessionStore
 from greenroom.cli.run import find_app
 from greenroom.cli.terminal import note, print_line
 from greenroom.errors import CallerError, ReplayConfigError
@@ -24,21 +25,21 @@ if TYPE_CHECKING:
 
 
 def record(
-    agent: Annotated[str, Parameter(name="AGENT")],
+    agent: AgentPath,
     /,
     *messages: Annotated[str, Parameter(name="MESSAGE")],
     to: Path,
     stream: bool = False,
     session: str | None = None,
     run: str | None = None,
-    session_service: str | None = None,
+    session_service: SessionStore = None,
     user: str | None = None,
 ) -> None:
-    """Keep a conversation as files that can be replayed without a model.
+    """Record a conversation to files that can be replayed without a model.
 
-    With messages, the agent answers them, one after the other, and every request to its models and tools is recorded
-    with its answer. With --session, a conversation that was had already is taken from its store; its requests are not
-    known any more, its answers are.
+    With messages, the agent answers them one after the other; every request to models and tools is recorded with its
+    response. With `--session`, a stored conversation is exported. Its model answers are recorded; the requests are not
+    available.
 
         greenroom record examples/help_desk "My last bill is too high" --to recordings/billing/too_high
 
@@ -46,48 +47,45 @@ def record(
 
     Parameters
     ----------
-    agent
-        A folder with an `agent.py`, or a folder of such folders with the name of the one that is meant:
-        `agents:weather`.
     messages
-        What to say to the agent.
+        The messages to send to the agent.
     to
-        The folder to write to; an earlier recording there is replaced.
+        The output folder. An earlier recording in it is replaced.
     stream
         Let the models stream, and record every chunk.
     session
-        The id of a stored conversation, or how it begins.
+        The session ID of a stored conversation, or the beginning of it.
     run
-        The invocation id of the run of that conversation to end with.
-    session_service
-        Where it is kept: `sqlite:///file.db`. Else: in `.greenroom/greenroom.db` of the folder that was served.
+        The invocation ID of the last run to export. Default: all runs.
     user
-        The user it belongs to.
+        The user of the stored conversation.
     """
     from greenroom.evaluation.recorded_case import RecordedCase
 
     if bool(messages) == bool(session):
-        raise CallerError("Say something to record, or name a stored conversation with --session")
+        raise CallerError("Give either messages to record, or a stored conversation with --session")
     if session is not None and stream:
-        raise CallerError("A stored conversation has no chunks; leave --stream out")
+        raise CallerError("--stream can't be combined with --session: a stored conversation has no chunks")
+
     app = find_app(agent)
     case = RecordedCase(to.resolve(), "sse" if stream else "none")
     case.clear()
     if session is not None:
-        store = sessions.open_store(_served_folder(agent), session_service)
+        store = sessions.open_store(_agents_folder(agent), session_service)
         asyncio.run(_export(case, store, app.name, user, session, run))
     elif not asyncio.run(_converse(case, app, messages)):
         sys.exit(1)
-    note(f"Recorded in {to}; run it again with: greenroom replay {agent} {to}")
+    note(f"Recorded in {to}; replay it with: greenroom replay {agent} {to}")
 
 
-def _served_folder(agent: str) -> Path:
+def _agents_folder(agent: str) -> Path:
+    """Returns the folder of agents in an AGENT argument."""
     folder = Path(agent.rpartition(":")[0] or agent)
     return folder.parent if (folder / "agent.py").exists() else folder
 
 
 async def _converse(case: RecordedCase, app: App, messages: tuple[str, ...]) -> bool:
-    """Whether it went well to its end."""
+    """Has the conversation and records it. False if a turn failed; then nothing is written."""
     from greenroom.cli.event_lines import EventLines
     from greenroom.evaluation.recorded_case import UserMessage, spec_of
     from greenroom.evaluation.replay import Talk
@@ -101,13 +99,14 @@ async def _converse(case: RecordedCase, app: App, messages: tuple[str, ...]) -> 
     def settings(turn: int) -> JsonObject:
         return {RECORDINGS_CONFIG: {"dir": str(case.folder), "user_message_index": turn, "streaming_mode": case.mode}}
 
-    said = [UserMessage(text=text) for text in messages]
+    user_messages = [UserMessage(text=text) for text in messages]
     async with data_folder.closing(LLMRegistry):
         try:
             talk = Talk(recorded, streams=case.mode == "sse", show=lines.show)
-            session = await talk.have(said, settings=settings, goes_on=lambda: not lines.has_failed)
+            session = await talk.have(user_messages, settings=settings, goes_on=lambda: not lines.has_failed)
         finally:
             lines.end_line()
+
     if not lines.has_failed:
         case.write(spec_of(session), session)
     return not lines.has_failed
@@ -121,9 +120,10 @@ async def _export(
     from greenroom.plugins.recordings_file import dump_recordings
 
     async with data_folder.closing(store):
-        session = await _read(store, await sessions.find_session(store, [app_name], user, session_id))
+        listed = await sessions.find_session(store, [app_name], user, session_id)
+        session = await _read(store, listed)
     if run is not None:
-        _end_with(session, run)
+        _drop_events_after(session, run)
     case.recordings_path.write_text(dump_recordings(recording_of(session)), encoding="utf-8")
     case.write(spec_of(session), session)
 
@@ -131,35 +131,35 @@ async def _export(
 async def _read(store: BaseSessionService, listed: Session) -> Session:
     session = await store.get_session(**listed.key._asdict())
     if session is None:
-        raise CallerError(f"Session {listed.id!r} was deleted meanwhile")
+        raise CallerError(f"Session {listed.id!r} was deleted in the meantime")
     return session
 
 
-def _end_with(session: Session, run: str) -> None:
-    """Removes events after a run."""
-    last = max((i for i, event in enumerate(session.events) if event.invocation_id == run), default=None)
-    if last is None:
+def _drop_events_after(session: Session, run: str) -> None:
+    indexes = [index for index, event in enumerate(session.events) if event.invocation_id == run]
+    if not indexes:
         raise CallerError(f"There is no run {run!r} in session {session.id!r}")
-    del session.events[last + 1 :]
+    del session.events[indexes[-1] + 1 :]
 
 
 def replay(
-    agent: Annotated[str, Parameter(name="AGENT")],
+    agent: AgentPath,
     /,
     *paths: Annotated[Path, Parameter(name="PATH")],
-    run_tools: bool = True,
-    verify_requests: bool = True,
+    run_tools: Annotated[bool, Parameter(negative="--no-run-tools")] = True,
+    verify_requests: Annotated[bool, Parameter(negative="--no-verify-requests")] = True,
     session: tuple[str, ...] = (),
     newest: int = 0,
     own_model: bool = False,
-    session_service: str | None = None,
+    session_service: SessionStore = None,
     user: str | None = None,
 ) -> None:
-    """Have recorded conversations again on the recorded answers, and show what is different.
+    """Replay recorded conversations and show the differences.
 
-    No model is reached. Ends with 1 when a conversation differs, or when there is none. With --session or --newest,
-    stored conversations are taken instead of recordings; their tools do not run, and where the agent, which may have
-    changed since, departs first from each of them is shown.
+    No model is called. Exits with 1 if a conversation differs or there is none.
+
+    With `--session` or `--newest`, stored conversations are replayed instead of recordings. Their tools do not run. For
+    each of them, the first step at which the current agent differs is shown.
 
         greenroom replay examples/help_desk recordings
 
@@ -167,25 +167,20 @@ def replay(
 
     Parameters
     ----------
-    agent
-        A folder with an `agent.py`, or a folder of such folders with the name of the one that is meant:
-        `agents:weather`.
     paths
-        Folders that `greenroom record` wrote, or folders of such folders.
+        Folders that `greenroom record` wrote, or folders that contain such folders.
     run_tools
-        Run the tools for their side effects; their recorded results count all the same.
+        Run the tools for their side effects. Their recorded results are used in any case.
     verify_requests
-        Whether a request to a model must be the one that was recorded.
+        Fail if a request to a model differs from the recorded one.
     session
-        The id of a stored conversation, or how it begins.
+        Replay this stored conversation: its session ID, or the beginning of it. May be repeated.
     newest
-        So many stored conversations, the latest.
+        Replay this many stored conversations, the newest ones.
     own_model
-        Stored conversations: ask the agent's model again; only the tools' results are those of then.
-    session_service
-        Where they are kept: `sqlite:///file.db`. Else: in `.greenroom/greenroom.db` of the folder that was served.
+        With stored conversations: call the agent's model, and use only the recorded results of tools.
     user
-        The user they belong to.
+        Only stored conversations of this user.
     """
     from greenroom.evaluation.recorded_case import cases_in
 
@@ -193,12 +188,16 @@ def replay(
     if session or newest or own_model:
         if paths:
             raise CallerError("Give either folders with recordings, or --session or --newest")
-        store = sessions.open_store(_served_folder(agent), session_service)
-        _report(*asyncio.run(_replay_stored(app, store, user, session, newest, own_model=own_model)))
+        store = sessions.open_store(_agents_folder(agent), session_service)
+        total, failures = asyncio.run(_replay_stored(app, store, user, session, newest, own_model=own_model))
+        _report(total, failures)
         return
+
+    if not paths:
+        raise CallerError("Give folders with recordings, or --session or --newest")
     cases = cases_in(paths)
     if not cases:
-        raise CallerError(f"There are no recordings in {', '.join(map(str, paths)) or 'no folder at all'}")
+        raise CallerError(f"There are no recordings in {', '.join(map(str, paths))}")
     failures = asyncio.run(_replay_all(app, cases, run_tools=run_tools, verify_requests=verify_requests))
     _report(len(cases), failures)
 
@@ -209,61 +208,67 @@ def _report(total: int, failures: int) -> None:
         sys.exit(1)
 
 
-def _show(name: str, wrong: str) -> bool:
-    print_line(f"{'✗' if wrong else '✓'} {name}")
-    if wrong:
-        note(wrong, "red")
-    return bool(wrong)
+def _show(name: str, difference: str) -> bool:
+    """Prints the result of one replay. True if it differs."""
+    print_line(f"{'✗' if difference else '✓'} {name}")
+    if difference:
+        note(difference, "red")
+    return bool(difference)
 
 
 async def _replay_all(app: App, cases: list[RecordedCase], *, run_tools: bool, verify_requests: bool) -> int:
+    """Returns how many recordings differ."""
     from greenroom.models.by_name import LLMRegistry
 
     failures = 0
     async with data_folder.closing(LLMRegistry):
         for case in cases:
-            wrong = await _difference(app, case, run_tools=run_tools, verify_requests=verify_requests)
-            failures += _show(case.name, wrong)
+            difference = await _difference(app, case, run_tools=run_tools, verify_requests=verify_requests)
+            failures += _show(case.name, difference)
     return failures
 
 
 async def _replay_stored(
     app: App, store: BaseSessionService, user: str | None, wanted: tuple[str, ...], newest: int, *, own_model: bool
 ) -> tuple[int, int]:
-    """Returns the number of conversations, and of those that departed."""
+    """Returns the number of conversations, and how many of them differ."""
     from greenroom.evaluation.replay import replay_session, rerun_session
     from greenroom.models.by_name import LLMRegistry
 
-    departed = 0
+    difference_of = rerun_session if own_model else replay_session
+    failures = 0
     async with data_folder.closing(store, LLMRegistry):
-        listed = [await sessions.find_session(store, [app.name], user, one) for one in wanted]
-        listed += [one async for one in sessions.newest(store, app.name, user, newest)]
-        for one in listed:
-            session = await _read(store, one)
-            departed += _show(one.id, await (rerun_session if own_model else replay_session)(app, session))
-    return len(listed), departed
+        found = [await sessions.find_session(store, [app.name], user, session_id) for session_id in wanted]
+        found += [listed async for listed in sessions.newest(store, app.name, user, newest)]
+        for listed in found:
+            session = await _read(store, listed)
+            failures += _show(listed.id, await difference_of(app, session))
+    return len(found), failures
 
 
 async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_requests: bool) -> str:
-    """The differences or the error of a replay; empty when it matches."""
+    """Returns the differences or the error of a replay; empty if there are none."""
     from greenroom.evaluation.replay import Talk
     from greenroom.plugins.recordings_file import load_recordings
     from greenroom.plugins.replay import ReplayPlugin, comparable_events, comparable_state, difference
 
     plugin = ReplayPlugin(run_tools=run_tools, verify_requests=verify_requests)
     try:
-        then, spec = case.session(), case.spec()
+        recorded = case.session()
+        spec = case.spec()
         if spec.agent != app.name:
             raise ReplayConfigError(f"It was recorded with the app {spec.agent!r}, not with {app.name!r}")
-        replayed = dataclasses.replace(app, plugins=[plugin, *app.plugins])
+
+        replayed_app = dataclasses.replace(app, plugins=[plugin, *app.plugins])
         recordings = load_recordings(case.recordings_path).recordings
-        talk = Talk(replayed, streams=case.mode == "sse", replay=plugin, recordings=recordings)
-        now = await talk.have(spec.user_messages, state=spec.initial_state)
+        talk = Talk(replayed_app, streams=case.mode == "sse", replay=plugin, recordings=recordings)
+        replayed = await talk.have(spec.user_messages, state=spec.initial_state)
     except Exception as error:  # agents and tools may raise any exception; the other conversations are still replayed
         return f"{type(error).__name__}: {error}"
-    if then is None:
+
+    if recorded is None:
         return ""
     return difference(
-        {"events": comparable_events(then.events), "state": comparable_state(then.state)},
-        {"events": comparable_events(now.events), "state": comparable_state(now.state)},
+        {"events": comparable_events(recorded.events), "state": comparable_state(recorded.state)},
+        {"events": comparable_events(replayed.events), "state": comparable_state(replayed.state)},
     )

@@ -1,4 +1,4 @@
-"""`greenroom run`: an agent in this terminal, without a server or on one."""
+"""`greenroom run`: chats with an agent in this terminal, without a server or on one."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from cyclopts import Parameter
 
 from greenroom.cli import data_folder
 from greenroom.cli.event_lines import EventLines
-from greenroom.cli.server_flags import ApiKey, ServerUrl, check_not_with_server
+from greenroom.cli.parameters import ApiKey, ServerUrl, check_not_with_server
 from greenroom.cli.terminal import note
 from greenroom.errors import AppNotFound, CallerError
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App
     from greenroom.apps.load_directory import DirectoryAppLoader
-    from greenroom.cli.chat import Conversation
+    from greenroom.cli.chat import ChatPartner
     from greenroom.records.event import Event
 
-_NOT_KEPT = "memory://"
+_IN_MEMORY = "memory://"
 
 
 def run(
@@ -31,16 +31,16 @@ def run(
     message: Annotated[str | None, Parameter(name="MESSAGE")] = None,
     /,
     *,
-    session_service: str = _NOT_KEPT,
+    session_service: str = _IN_MEMORY,
     user: str = "user",
     session: str | None = None,
     url: ServerUrl = None,
     api_key: ApiKey = None,
 ) -> None:
-    """Talk to an agent in this terminal.
+    """Chat with an agent in this terminal.
 
-    With a message, the agent answers it and that is all; its text goes to the standard output, its tool calls to the
-    standard error. Without one, you can chat: Ctrl-C stops an answer, and leaves at the prompt.
+    With MESSAGE, the agent answers it and the command ends: text goes to standard output, tool calls to standard error.
+    Without it, a chat starts: Ctrl-C stops an answer or, at the prompt, ends the chat.
 
         greenroom run examples/help_desk
 
@@ -53,74 +53,77 @@ def run(
     Parameters
     ----------
     agent
-        A folder with an `agent.py` or a `root_agent.yaml`, a folder that holds one such folder, or one that holds
-        several with the name of the one that is meant: `agents:weather`. On a server: the app's name.
+        An agent's folder, or `FOLDER:NAME` for one agent in a folder of agents. `:NAME` can be left out if there is
+        only one. With `--url`: the app's name.
     message
-        What to say to the agent.
+        The message to send.
     session_service
-        Where the conversation is kept: `sqlite:///file.db`, or `memory://` for not at all. A server keeps it itself.
+        The session store, for example `sqlite:///file.db`; with `memory://`, nothing is stored. Not with `--url`.
     user
-        The user who is talking.
+        The user's ID.
     session
-        The session to continue; it is created if there is none with this id.
+        The ID of the session to continue. It is created if it doesn't exist.
     """
-    from greenroom.cli.chat import chat, say
+    from greenroom.cli.chat import chat, connect, send_message
 
     if url:
-        from greenroom.cli.chat import remote_conversation
-
-        check_not_with_server(session_service=session_service != _NOT_KEPT)
-        opened = remote_conversation(url, api_key, agent, user, session)
+        check_not_with_server(session_service=session_service != _IN_MEMORY)
+        opened = connect(url, api_key, agent, user, session)
     else:
-        opened = _conversation(find_app(agent), session_service, user, session)
+        opened = _in_process(find_app(agent), session_service, user, session)
+
     with asyncio.Runner() as loop:
-        conversation = loop.run(opened.__aenter__())
+        partner = loop.run(opened.__aenter__())
         try:
-            if message is not None:
-                lines = EventLines()
-                if not loop.run(say(conversation, message, lines)):
-                    sys.exit(1)
-            else:
-                chat(loop, conversation)
+            if message is None:
+                chat(loop, partner)
+            elif not loop.run(send_message(partner, message, EventLines())):
+                sys.exit(1)
         finally:
             loop.run(opened.__aexit__(None, None, None))
 
 
 def find_app(given: str) -> App:
-    """Raises CallerError when it isn't clear which app is meant, AppNotFound, AgentConfigError, AppLoadError."""
+    """Loads the app that an AGENT argument names.
+
+    Raises CallerError when that isn't clear, AppNotFound, AgentConfigError, AppLoadError.
+    """
     loader, name = find_loader(given)
     return loader.load(name)
 
 
 def find_loader(given: str) -> tuple[DirectoryAppLoader, str]:
-    """The loader, and the name of the app that is meant. Raises as `find_app`."""
+    """Returns the loader and the name of the app that an AGENT argument names. Raises as `find_app`."""
     from greenroom.apps.load_directory import DirectoryAppLoader
 
     folder, separator, name = given.rpartition(":")
     if not separator or Path(given).exists():
-        folder, name = given, ""
+        folder = given
+        name = ""
+
     loader = DirectoryAppLoader(folder)
     apps = loader.list_apps()
     if name:
         if name not in apps:
             raise AppNotFound(name, apps)
         return loader, name
+
     if not apps:
-        raise CallerError(f"There is no agent in {folder!r}: an agent is a folder with an agent.py in it")
+        raise CallerError(
+            f"There is no agent in {folder!r}. An agent is a folder with an agent.py or a root_agent.yaml"
+        )
     if len(apps) > 1:
         raise CallerError(
-            f"There are several agents in {folder!r}; say which one, as in {folder}:{apps[0]}. "
-            f"They are: {', '.join(apps)}"
+            f"There are several agents in {folder!r}: {', '.join(apps)}. Choose one, for example {folder}:{apps[0]}"
         )
     return loader, apps[0]
 
 
 @contextlib.asynccontextmanager
-async def _conversation(
-    app: App, session_service: str, user: str, session_id: str | None
-) -> AsyncGenerator[Conversation]:
+async def _in_process(app: App, session_service: str, user: str, session_id: str | None) -> AsyncGenerator[ChatPartner]:
+    """Runs the app in this process."""
     from greenroom.artifacts.in_memory import InMemoryArtifactService
-    from greenroom.cli.chat import Conversation
+    from greenroom.cli.chat import ChatPartner
     from greenroom.memory.in_memory import InMemoryMemoryService
     from greenroom.models.by_name import LLMRegistry
     from greenroom.records.content import UserContent
@@ -145,8 +148,12 @@ async def _conversation(
             note(f"Continuing session {session.id!r} ({len(session.events)} events)")
         opened_id = session.id
 
-        def turn(text: str) -> AsyncIterator[Event]:
-            message, streamed = UserContent(text), RunConfig(streaming_mode=StreamingMode.SSE)
-            return runner.run_async(user_id=user, session_id=opened_id, new_message=message, run_config=streamed)
+        def answer(text: str) -> AsyncIterator[Event]:
+            return runner.run_async(
+                user_id=user,
+                session_id=opened_id,
+                new_message=UserContent(text),
+                run_config=RunConfig(streaming_mode=StreamingMode.SSE),
+            )
 
-        yield Conversation(runner.agent.name, turn)
+        yield ChatPartner(runner.agent.name, answer)

@@ -1,4 +1,4 @@
-"""`greenroom serve`, `config` and `schema`: a server, its settings, and the keys of agents' files."""
+"""`greenroom serve`, `greenroom config` and `greenroom schema`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from greenroom.server.configuration import Setting, all_settings
 
 
 def flag_for(setting: Setting) -> Any:
+    # A switch can be on by a variable or a file, so each has a flag that turns it off.
+    is_switch = setting.plain_type is bool
     parameter = Parameter(
         name=setting.flag,
-        help=f"{setting.help} [default: {setting.default_in_words}]",
-        negative=None if setting.plain_type is bool else "",
+        help=setting.help,
+        show_default=setting.default_in_words.replace("`", ""),
+        negative="--no-" + setting.flag.removeprefix("--") if is_switch else "",
         consume_multiple=setting.takes_list,
     )
     return Annotated[setting.plain_type, parameter]
 
 
-_FLAGS = {one.key: flag_for(one) for one in all_settings()}
+_FLAGS = {setting.key: flag_for(setting) for setting in all_settings()}
 
 if TYPE_CHECKING:
     SettingFlags: TypeAlias = Mapping[str, Any]
 else:
-    # Only the flags that are given are in it, by the settings' keys.
+    # It has the flags that were given, by the settings' keys.
     SettingFlags = Annotated[TypedDict("SettingFlags", _FLAGS, total=False), Parameter(name="*")]
 
 NO_FLAGS: Mapping[str, Any] = {}
@@ -41,7 +44,7 @@ ConfigFile: TypeAlias = Annotated[
     Parameter(
         name="--config",
         env_var="GREENROOM_CONFIG",
-        help="The configuration file, instead of `greenroom.toml` in the folder or the current one.",
+        help="The configuration file. Default: `greenroom.toml` in the agents folder or the current folder.",
     ),
 ]
 
@@ -51,16 +54,16 @@ def serve(
     /,
     *,
     config: ConfigFile = None,
-    a2a: Annotated[bool, Parameter(negative="")] = False,
+    a2a: bool = False,
     flags: SettingFlags = NO_FLAGS,
 ) -> None:
     """Serve the agents in a folder over HTTP, with ADK's endpoints and a web page.
 
-    Conversations and files are kept in `DIR/.greenroom`, so they are still there after a restart; runs that a stop or a
-    crash cut off are resumed at the next start.
+    Sessions and artifacts are stored in `DIR/.greenroom` and survive restarts. Runs that were interrupted by a stop or
+    a crash resume at the next start.
 
-    What the flags say can be said by variables and in a file, too: `--port` is `GREENROOM_PORT`, and `port` in
-    `greenroom.toml`, in the folder or the current one. `greenroom config show` prints the settings in effect.
+    Every flag can also be set by an environment variable or in `greenroom.toml`, in the agents folder or the current
+    folder: `--port` is `GREENROOM_PORT` and `port`. `greenroom config show` prints the settings in effect.
 
         greenroom serve examples
 
@@ -69,17 +72,17 @@ def serve(
     Parameters
     ----------
     agents_dir
-        Each folder in it with an `agent.py` or a `root_agent.yaml` is an app, in folders of folders too: `team/desk` is
-        the app `team.desk`. A folder that has one itself is the only app.
+        The agents folder. Every folder in it with an `agent.py` or a `root_agent.yaml` is an app; the nested folder
+        `team/desk` is the app `team.desk`. If DIR itself has such a file, it is the only app.
     a2a
-        Also offer A2A, as `--gates a2a` does; ADK's name of it.
+        Also serve A2A, like `--gates a2a`. This is ADK's name of the flag.
     """
     if a2a:
         flags = {**flags, "gates": ("a2a", *read_configuration(agents_dir, config, flags).settings.gates)}
     serve_folder(agents_dir, read_configuration(agents_dir, config, flags))
 
 
-config_app = App(name="config", help="The server's settings.")
+config_app = App(name="config", help="Show the settings of a server.")
 
 
 @config_app.command
@@ -90,9 +93,9 @@ def show(
     config: ConfigFile = None,
     flags: SettingFlags = NO_FLAGS,
 ) -> None:
-    """Print every setting that `greenroom serve` would use here, and where each comes from.
+    """Show all settings that `greenroom serve` would use, and where each value comes from.
 
-    Secrets, and passwords in addresses, are left out.
+    Passwords in URLs are hidden.
 
         greenroom config show examples
 
@@ -101,7 +104,7 @@ def show(
     Parameters
     ----------
     agents_dir
-        The folder to serve, whose `greenroom.toml` is read.
+        The agents folder, whose `greenroom.toml` is read.
     """
     configuration = read_configuration(agents_dir, config, flags)
     for warning in configuration.warnings:
@@ -109,24 +112,24 @@ def show(
     table = Table(box=None, pad_edge=False)
     for column in ("setting", "value", "from"):
         table.add_column(column, overflow="fold")
-    for one in configuration.values:
-        style = "dim" if one.origin == "default" else ""
-        table.add_row(one.setting.key, printable(one.shown), printable(one.origin), style=style)
+    for value in configuration.values:
+        style = "dim" if value.origin == "default" else ""
+        table.add_row(value.setting.key, printable(value.shown), printable(value.origin), style=style)
     output.print(table, markup=False)
 
 
-def schema(file: Path | None = None, /) -> None:
-    """Write the JSON Schema of agents' YAML files, so that editors complete and check them.
+def schema(file: Annotated[Path | None, Parameter(name="FILE")] = None, /) -> None:
+    """Write the JSON Schema of agents' YAML files, for completion and validation in editors.
+
+    Editors with a YAML language server find it by the first line of a YAML file:
+    `# yaml-language-server: $schema=../agent.schema.json`
 
         greenroom schema agents/agent.schema.json
-
-    In an editor with a YAML language server, the first line of a file then names it:
-    `# yaml-language-server: $schema=../agent.schema.json`
 
     Parameters
     ----------
     file
-        Where to write it; without one it goes to the standard output.
+        The output file. Default: standard output.
     """
     from greenroom.apps.yaml_config.schema import config_schema
 
@@ -135,4 +138,4 @@ def schema(file: Path | None = None, /) -> None:
         sys.stdout.write(data.decode())
     else:
         file.write_bytes(data)
-        note(f"The schema is in {file}")
+        note(f"Wrote {file}")

@@ -1,4 +1,4 @@
-"""Start of `greenroom serve`: the address, the authentication and the welcome text."""
+"""The start of `greenroom serve`: binds the address, checks the access, and writes the welcome text."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from greenroom.server.settings import ServeSettings
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A bound socket that doesn't listen yet. Raises CallerError."""
+    """Returns a bound socket that doesn't listen yet. Raises CallerError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
-        raise CallerError(f"There is no address {host!r} to listen on: {error.strerror}") from error
+        raise CallerError(f"Can't listen on {host!r}: {error.strerror}") from error
     # `localhost` is both IPv4 and IPv6; most clients try IPv4 first.
     family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     listener = socket.socket(family, kind, protocol)
@@ -31,9 +31,9 @@ def bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if isinstance(error, PermissionError):
-            raise CallerError(f"Port {port} may not be used by this user; take one above 1023 (--port 8000)") from error
+            raise CallerError(f"You may not listen on port {port}. Use one above 1023 (--port 8000)") from error
         if error.errno == errno.EADDRINUSE:
-            raise CallerError(f"Port {port} on {host} is in use; take another one (--port {port + 1})") from error
+            raise CallerError(f"Port {port} on {host} is in use. Use another one (--port {port + 1})") from error
         raise CallerError(f"Can't listen on {host}, port {port}: {error.strerror}") from error
     return listener
 
@@ -45,23 +45,29 @@ def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket
         settings = replace(settings, auth=replace(settings.auth, keys=str(folders_keys)))
     elif settings.auth.keys is not None and not Path(settings.auth.keys).is_file():
         file = settings.auth.keys
-        raise CallerError(f"There is no file of keys {file}; make it with: greenroom keys create --keys {file}")
+        raise CallerError(f"The key file {file} doesn't exist. Create it with: greenroom keys create --keys {file}")
     if settings.auth.is_on and settings.allow_anonymous:
         raise CallerError(
-            "--allow-anonymous gives everybody access, but keys or tokens are configured; remove one of them"
+            "--allow-anonymous gives everyone access, but keys or tokens are configured. Remove one of them"
         )
+
+    create_a_key = f"Create a key (greenroom keys create {agents_dir} --user NAME)"
+    is_access_configured = settings.auth.is_on or settings.allow_anonymous
     grpc_host = (settings.a2a_grpc or "localhost:").rpartition(":")[0]
-    if not (settings.auth.is_on or settings.allow_anonymous or grpc_host in ("localhost", "127.0.0.1", "[::1]")):
-        raise CallerError(f"Everybody who can reach {grpc_host} could use the agents: make a key, or --allow-anonymous")
+    if not is_access_configured and grpc_host not in ("localhost", "127.0.0.1", "[::1]"):
+        raise CallerError(
+            f"Anyone who can reach {grpc_host} could use the agents. {create_a_key}, or set --allow-anonymous"
+        )
+
     if ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
         return replace(settings, allowed_hosts=(LOOPBACK, *settings.allowed_hosts))
-    if not settings.auth.is_on and not settings.allow_anonymous:
+    if not is_access_configured:
         raise CallerError(
-            f"Everybody who can reach {settings.host} could use the agents and read all conversations. Make a key "
-            f"(greenroom keys create {agents_dir}), or say --allow-anonymous"
+            f"Anyone who can reach {settings.host} could use the agents and read all sessions. "
+            f"{create_a_key}, or set --allow-anonymous"
         )
     if settings.edit and not settings.auth.is_on:
-        raise CallerError(f"With --edit, everybody who can reach {settings.host} could change the agents: make a key")
+        raise CallerError(f"With --edit, anyone who can reach {settings.host} could change the agents. {create_a_key}")
     return settings
 
 
@@ -87,7 +93,7 @@ def welcome(
     for index, app in enumerate(apps):
         text.append(("  apps       " if index == 0 else " " * 13, "dim"))
         if app in failed:
-            text += [(f"{app}  ", "red"), (f"can't be loaded: {printable(failed[app].reason)}\n", "red")]
+            text += [(f"{app}  ", "red"), (f"failed to load: {printable(failed[app].reason)}\n", "red")]
         else:
             text.append((f"{app}\n", "green"))
     if not apps:
@@ -96,5 +102,5 @@ def welcome(
     if asks_for_keys:
         text += [("  access     ", "dim"), (f"with a key; for a browser: {url}/sign-in\n", "")]
     elif not address.is_loopback:
-        text.append(("  Everybody who can reach this port can use the agents and read all conversations.\n", "yellow"))
+        text.append(("  Anyone who can reach this port can use the agents and read all sessions.\n", "yellow"))
     return [*text, ("\n  Ctrl-C stops the server.\n", "dim")]

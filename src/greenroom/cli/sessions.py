@@ -1,4 +1,4 @@
-"""`greenroom sessions`: stored conversations."""
+"""`greenroom sessions`: lists and shows stored sessions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import math
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 from cyclopts import App, Parameter
 
 from greenroom.cli import data_folder
 from greenroom.cli.event_lines import EventLines
-from greenroom.cli.server_flags import AgentsDir, ApiKey, ServerUrl, check_not_with_server, client_for
+from greenroom.cli.parameters import AgentsDir, ApiKey, ServerUrl, SessionStore, check_not_with_server, client_for
 from greenroom.cli.terminal import note, print_line, print_table
 from greenroom.errors import CallerError
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session
     from greenroom.sessions.service import BaseSessionService
 
-app = App(name="sessions", help="Stored conversations.")
+app = App(name="sessions", help="List, show and move stored sessions.")
 
-_PAGE = 500
-_USER = "user"
+_PAGE_SIZE = 500
+_DEFAULT_USER = "user"
 
 
 @app.command(name="list")
@@ -34,14 +34,14 @@ def list_sessions(
     *,
     app: str | None = None,
     user: str | None = None,
-    session_service: str | None = None,
+    session_service: SessionStore = None,
     limit: int = 50,
     url: ServerUrl = None,
     api_key: ApiKey = None,
 ) -> None:
-    """Show the conversations of a folder's apps, the latest last.
+    """List sessions, the newest last.
 
-    They are read from the store itself; no server has to run. A server lists those of one user.
+    They are read from the store; no server has to run. With `--url`, a server lists the sessions of one user.
 
         greenroom sessions list examples
 
@@ -51,24 +51,23 @@ def list_sessions(
 
     Parameters
     ----------
-    agents_dir
-        The folder that was served.
     app
-        Only the conversations of this app; it needn't be in the folder any more.
+        Only sessions of this app. The app need not be in the folder any more.
     user
-        Only those of this user. On a server: `user`, if it is left out.
-    session_service
-        Where they are kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
+        Only sessions of this user. With `--url`, the default is `user`.
     limit
-        At most so many, the latest.
+        The maximum number of sessions. The newest are listed.
     """
-    opened = _open(agents_dir, session_service, url, api_key, app, user)
-    found = asyncio.run(_latest(*opened, limit))
+    selection = _select(agents_dir, session_service, url, api_key, app, user)
+    found = asyncio.run(_newest_of_all(selection, limit))
     if not found:
-        note("There are no such conversations.")
+        note("No sessions found.")
         return
-    times = [datetime.fromtimestamp(session.last_update_time).strftime("%Y-%m-%d %H:%M:%S") for session in found]
-    rows = [(session.app_name, session.user_id, session.id, at) for session, at in zip(found, times, strict=True)]
+
+    rows: list[tuple[str, ...]] = []
+    for session in found:
+        updated = datetime.fromtimestamp(session.last_update_time).strftime("%Y-%m-%d %H:%M:%S")
+        rows.append((session.app_name, session.user_id, session.id, updated))
     print_table(("app", "user", "session", "updated"), rows)
 
 
@@ -80,13 +79,13 @@ def show(
     *,
     app: str | None = None,
     user: str | None = None,
-    session_service: str | None = None,
+    session_service: SessionStore = None,
     url: ServerUrl = None,
     api_key: ApiKey = None,
 ) -> None:
-    """Print a conversation: what was said, the tool calls, and the state at its end.
+    """Show a session: its messages, its tool calls, and its final state.
 
-    The text goes to the standard output, everything else to the standard error.
+    Text goes to standard output, everything else to standard error.
 
         greenroom sessions show 0198c1b2 examples
 
@@ -95,64 +94,21 @@ def show(
     Parameters
     ----------
     session_id
-        Its id, or how it begins.
-    agents_dir
-        The folder that was served.
+        The session's ID, or the beginning of it.
     app
-        The app it belongs to, if several apps have one of this id.
+        The session's app. Needed if several apps have a session with this ID.
     user
-        The user it belongs to. On a server: `user`, if it is left out.
-    session_service
-        Where it is kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
+        The session's user. With `--url`, the default is `user`.
     """
-    opened = _open(agents_dir, session_service, url, api_key, app, user)
-    asyncio.run(_show(*opened, session_id))
+    selection = _select(agents_dir, session_service, url, api_key, app, user)
+    asyncio.run(_show(selection, session_id))
 
 
-def _open(
-    agents_dir: Path, session_service: str | None, url: str | None, api_key: str | None, app: str | None,
-    user: str | None,
-) -> tuple[_Stored, list[str] | None, str | None]:  # fmt: skip
-    """The store of a folder or the client of a server, its apps or None for all of them, and the user."""
-    if url:
-        check_not_with_server(DIR=agents_dir != Path(), session_service=session_service is not None)
-        return client_for(url, api_key), [app] if app else None, user or _USER
-    store = open_store(agents_dir, session_service)
-    return store, apps_of(store, agents_dir, app), user
+class _SessionReader(Protocol):
+    """The methods that a session service and the client have in common.
 
-
-def open_store(agents_dir: Path, uri: str | None) -> BaseSessionService:
-    from greenroom.sessions.from_uri import session_service_from_uri
-
-    if uri is None:
-        path = data_folder.database_path(agents_dir)
-        if not path.is_file():
-            raise CallerError(
-                f"There are no conversations of {str(agents_dir)!r}: {path} doesn't exist. "
-                "Name the folder that was served, or --session-service"
-            )
-        uri = data_folder.session_service_uri(agents_dir)
-    return session_service_from_uri(uri)
-
-
-def apps_of(store: BaseSessionService, agents_dir: Path, app: str | None) -> list[str] | None:
-    """The app; else None for all that have sessions, or those of the folder where the store can't list them."""
-    return app_names(agents_dir, app) if store.is_remote or app is not None else None
-
-
-def app_names(agents_dir: Path, app: str | None) -> list[str]:
-    if app is not None:
-        return [app]
-    from greenroom.apps.load_directory import DirectoryAppLoader
-
-    names = DirectoryAppLoader(agents_dir).list_apps()
-    if not names:
-        raise CallerError(f"There are no apps in {str(agents_dir)!r}; name one with --app")
-    return names
-
-
-class _Stored(Protocol):
-    """Common methods of a session service and the client. user_id: None, for all users, only of the service."""
+    user_id: None, for all users, is only accepted by the service.
+    """
 
     async def list_apps(self) -> list[str]: ...
 
@@ -167,29 +123,97 @@ class _Stored(Protocol):
     async def close(self) -> None: ...
 
 
-async def _latest(service: _Stored, apps: list[str] | None, user: str | None, limit: int) -> list[Session]:
-    """apps: all by default."""
-    async with data_folder.closing(service):
+class _Selection(NamedTuple):
+    """The sessions that a command line selects."""
+
+    reader: _SessionReader
+    apps: list[str] | None
+    """None for all apps."""
+    user: str | None
+    """None for all users."""
+
+    async def app_names(self) -> list[str]:
+        return self.apps if self.apps is not None else await self.reader.list_apps()
+
+
+def _select(
+    agents_dir: Path,
+    session_service: str | None,
+    url: str | None,
+    api_key: str | None,
+    app: str | None,
+    user: str | None,
+) -> _Selection:
+    """Opens the store of a folder, or a client of a server."""
+    if url:
+        check_not_with_server(DIR=agents_dir != Path(), session_service=session_service is not None)
+        return _Selection(client_for(url, api_key), [app] if app else None, user or _DEFAULT_USER)
+    store = open_store(agents_dir, session_service)
+    return _Selection(store, apps_of(store, agents_dir, app), user)
+
+
+def open_store(agents_dir: Path, uri: str | None) -> BaseSessionService:
+    from greenroom.sessions.from_uri import session_service_from_uri
+
+    if uri is None:
+        path = data_folder.database_path(agents_dir)
+        if not path.is_file():
+            raise CallerError(
+                f"There are no sessions of {str(agents_dir)!r}: {path} doesn't exist. "
+                "Give the agents folder, or a store with --session-service"
+            )
+        uri = data_folder.session_service_uri(agents_dir)
+    return session_service_from_uri(uri)
+
+
+def apps_of(store: BaseSessionService, agents_dir: Path, app: str | None) -> list[str] | None:
+    """Returns the apps whose sessions are meant, or None for all apps in the store.
+
+    A remote store can't list its apps: there it's the apps of the folder.
+    """
+    if app is None and not store.is_remote:
+        return None
+    return app_names(agents_dir, app)
+
+
+def app_names(agents_dir: Path, app: str | None) -> list[str]:
+    """Returns the app, or without one those of the folder. Raises CallerError if there are none."""
+    if app is not None:
+        return [app]
+    from greenroom.apps.load_directory import DirectoryAppLoader
+
+    names = DirectoryAppLoader(agents_dir).list_apps()
+    if not names:
+        raise CallerError(f"There are no apps in {str(agents_dir)!r}; name one with --app")
+    return names
+
+
+async def _newest_of_all(selection: _Selection, limit: int) -> list[Session]:
+    """Returns at most `limit` sessions, the newest last."""
+    async with data_folder.closing(selection.reader):
         found: list[Session] = []
-        for app_name in apps or await service.list_apps():
-            found += [session async for session in newest(service, app_name, user, limit)]
-        found.sort(key=lambda session: session.last_update_time)
-        return found[-limit:] if limit > 0 else []
+        for app_name in await selection.app_names():
+            found += [session async for session in newest(selection.reader, app_name, selection.user, limit)]
+    found.sort(key=lambda session: session.last_update_time)
+    return found[-limit:] if limit > 0 else []
 
 
-async def _show(service: _Stored, apps: list[str] | None, user: str | None, session_id: str) -> None:
-    async with data_folder.closing(service):
-        session = await find_session(service, apps or await service.list_apps(), user, session_id)
+async def _show(selection: _Selection, session_id: str) -> None:
+    reader = selection.reader
+    async with data_folder.closing(reader):
+        session = await find_session(reader, await selection.app_names(), selection.user, session_id)
         note(f"app {session.app_name}, user {session.user_id}, session {session.id}")
+
         lines = EventLines(shows_user=True)
         after = 0
         while True:
-            page = await service.list_events(**session.key._asdict(), after=after, limit=_PAGE)
+            page = await reader.list_events(**session.key._asdict(), after=after, limit=_PAGE_SIZE)
             for event in page.events:
                 lines.show(event)
             if not page.events:
                 break
             after += len(page.events)
+
         if session.state:
             from greenroom.records import wire
 
@@ -198,29 +222,31 @@ async def _show(service: _Stored, apps: list[str] | None, user: str | None, sess
                 print_line(f"{key} = {wire.encode(value).decode()}")
 
 
-async def find_session(service: _Stored, apps: list[str], user: str | None, session_id: str) -> Session:
-    """Without its events. session_id: the id, or how it begins. Raises CallerError."""
-    fitting = [
-        session
-        for app_name in apps
-        async for session in newest(service, app_name, user)
-        if session.id.startswith(session_id)
-    ]
-    found = [session for session in fitting if session.id == session_id] or fitting
+async def find_session(reader: _SessionReader, apps: list[str], user: str | None, session_id: str) -> Session:
+    """Finds a session by its id or the beginning of it. It comes without its events. Raises CallerError."""
+    matching: list[Session] = []
+    for app_name in apps:
+        async for session in newest(reader, app_name, user):
+            if session.id.startswith(session_id):
+                matching.append(session)
+
+    found = [session for session in matching if session.id == session_id] or matching
     if not found:
         raise CallerError(f"There is no session {session_id!r} in the apps {', '.join(apps)}")
     if len(found) > 1:
-        matches = "; ".join(f"{s.id} of app {s.app_name}, user {s.user_id}" for s in found[:10])
-        raise CallerError(f"Several sessions fit {session_id!r} ({matches}): give more of the id, or --app and --user")
+        names = "; ".join(f"{one.id} of app {one.app_name}, user {one.user_id}" for one in found[:10])
+        raise CallerError(f"Several sessions match {session_id!r} ({names}): give more of the ID, or --app and --user")
     return found[0]
 
 
-async def newest(service: _Stored, app_name: str, user: str | None, limit: float = math.inf) -> AsyncIterator[Session]:
-    """At most `limit` sessions without their events, newest update first."""
+async def newest(
+    reader: _SessionReader, app_name: str, user: str | None, limit: float = math.inf
+) -> AsyncIterator[Session]:
+    """Yields at most `limit` sessions without their events, the newest update first."""
     page_token: str | None = None
     while limit > 0:
-        size = int(min(limit, _PAGE))
-        page = await service.list_sessions(app_name=app_name, user_id=user, limit=size, page_token=page_token)
+        size = int(min(limit, _PAGE_SIZE))
+        page = await reader.list_sessions(app_name=app_name, user_id=user, limit=size, page_token=page_token)
         for session in page.sessions:
             yield session
         limit -= len(page.sessions)

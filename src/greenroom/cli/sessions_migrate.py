@@ -1,4 +1,4 @@
-"""`greenroom sessions migrate`: copies all conversations of a store to another one."""
+"""`greenroom sessions migrate`: copies all sessions of a store to another one."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def migrate_sessions(
     from_artifacts: str | None = None,
     to_artifacts: str | None = None,
 ) -> None:
-    """Copy conversations to another store: ids, events, and the state of sessions, users and apps. Then compare them.
+    """Copy sessions to another store, then compare the two.
 
-    The source may also be a SQLite or PostgreSQL database of google-adk. It is only read; stop its server before. After
-    an interruption, run the command again: sessions that were copied are compared, and not copied twice.
+    Copies IDs, events, and the state of sessions, users and apps. The source may also be a SQLite or PostgreSQL
+    database of google-adk. It is only read; stop its server first. After an interruption, run the command again:
+    sessions that were already copied are compared, but not copied again.
 
         greenroom sessions migrate sqlite:///.greenroom/greenroom.db postgresql://user:password@host/database
 
@@ -42,15 +43,15 @@ def migrate_sessions(
     Parameters
     ----------
     from_uri
-        The store that has the conversations, as `--session-service` takes it.
+        The source: a session store, as for `--session-service`.
     to_uri
-        The store that gets them. Sessions that it already has stay.
+        The target: another session store. Sessions that it already has are kept.
     app
-        Only the conversations of this app; may be repeated.
+        Only sessions of this app. May be repeated.
     from_artifacts
-        The store of the conversations' artifacts, as `--artifact-service` takes it; their versions keep their numbers.
+        The store of the sessions' artifacts, as for `--artifact-service`. Versions keep their numbers.
     to_artifacts
-        The store that gets the artifacts.
+        The target of the artifacts.
     """
     if (from_artifacts is None) != (to_artifacts is None):
         raise CallerError("Give both --from-artifacts and --to-artifacts, or neither")
@@ -62,35 +63,45 @@ async def _migrate(
 ) -> None:
     from greenroom.sessions.from_uri import session_service_from_uri
 
-    source, target = await _open_source(from_uri, apps), session_service_from_uri(to_uri)
+    source = await _open_source(from_uri, apps)
+    target = session_service_from_uri(to_uri)
     digests: dict[SessionKey, bytes] = {}
     shared: dict[tuple[str, str], JsonObject] = {}
-    copied = events = 0
+    copied = 0
+    events = 0
     async with data_folder.closing(source, target):
         keys = [key for key in await source.keys() if apps is None or key.app_name in apps]
         for key in _progress(keys, "Copying sessions"):
-            line = await source.read(key)
-            if line is not None:
-                digests[key], shared[key[:2]] = _digest(line), shared_state(line)
-                events += len(line.events)
-                copied += await store(target, line)
+            session = await source.read(key)
+            if session is not None:
+                digests[key] = _digest(session)
+                shared[key.app_name, key.user_id] = shared_state(session)
+                events += len(session.events)
+                copied += await store(target, session)
         for (app_name, user_id), state in shared.items():
             await set_shared_state(target, app_name, user_id, state)
-    note(f"{copied} sessions copied, {len(digests) - copied} were there already")
-    if from_artifacts is not None and to_artifacts is not None:
-        note(f"{await _copy_artifacts(from_artifacts, to_artifacts, list(digests))} versions of artifacts copied")
+    note(f"{copied} sessions copied, {len(digests) - copied} already existed")
 
-    target = session_service_from_uri(to_uri)  # opened anew, so that what is compared is what is stored
+    if from_artifacts is not None and to_artifacts is not None:
+        versions = await _copy_artifacts(from_artifacts, to_artifacts, list(digests))
+        note(f"{versions} artifact versions copied")
+
     different: list[str] = []
+    target = session_service_from_uri(to_uri)  # a new one, without a cache: what is compared is what is stored
     async with data_folder.closing(target):
         for key, digest in _progress(digests.items(), "Comparing sessions"):
-            session, state = await target.get_session(**key._asdict()), shared[key[:2]]
-            if session is None or _digest(session) != digest or state != {k: session.state.get(k) for k in state}:
+            stored = await target.get_session(**key._asdict())
+            if stored is None or not _is_equal(stored, digest, shared[key.app_name, key.user_id]):
                 different.append(f"{key.session_id} of app {key.app_name}, user {key.user_id}")
     if different:
         raise CallerError(f"{len(different)} sessions differ between the stores: {'; '.join(different[:10])}")
+
     total = hashlib.sha256(b"".join(digests[key] for key in sorted(digests))).hexdigest()
     print(f"{len(digests)} sessions with {events} events are equal in both stores (SHA-256 {total[:16]})")
+
+
+def _is_equal(session: Session, digest: bytes, shared: JsonObject) -> bool:
+    return _digest(session) == digest and all(session.state.get(name) == value for name, value in shared.items())
 
 
 async def _open_source(uri: str, apps: list[str] | None) -> Source:
@@ -104,21 +115,25 @@ async def _copy_artifacts(from_uri: str, to_uri: str, keys: list[SessionKey]) ->
     from greenroom.artifacts.from_uri import artifact_service_from_uri
     from greenroom.records.content import Part
 
-    source, target = artifact_service_from_uri(from_uri), artifact_service_from_uri(to_uri)
+    source = artifact_service_from_uri(from_uri)
+    target = artifact_service_from_uri(to_uri)
     copied = 0
     async with data_folder.closing(source, target):
         for key in _progress(keys, "Copying artifacts"):
             for name in await source.list_artifact_keys(**key._asdict()):
-                where: JsonObject = {**key._asdict(), "filename": name}
-                there = await target.list_versions(**where)
-                for version in await source.list_versions(**where):
-                    if version in there:
+                artifact: JsonObject = {**key._asdict(), "filename": name}
+                existing = await target.list_versions(**artifact)
+                for version in await source.list_versions(**artifact):
+                    if version in existing:
                         continue
-                    known = await source.get_artifact_version(**where, version=version)
-                    part = await source.load_artifact(**where, version=version) or Part(text="")  # rewound
-                    saved = await target.save_artifact(
-                        **where, artifact=part, custom_metadata=known and known.custom_metadata
-                    )
+
+                    known = await source.get_artifact_version(**artifact, version=version)
+                    metadata = known.custom_metadata if known is not None else None
+                    part = await source.load_artifact(**artifact, version=version)
+                    if part is None:  # rewound
+                        part = Part(text="")
+
+                    saved = await target.save_artifact(**artifact, artifact=part, custom_metadata=metadata)
                     if saved != version:
                         raise CallerError(f"Version {version} of artifact {name!r} can't keep its number in {to_uri}")
                     copied += 1
@@ -126,7 +141,7 @@ async def _copy_artifacts(from_uri: str, to_uri: str, keys: list[SessionKey]) ->
 
 
 def _digest(session: Session) -> bytes:
-    """Of the events and the session's own state."""
+    """Returns a digest of the events and the session's own state."""
     import msgspec
 
     from greenroom.records import wire

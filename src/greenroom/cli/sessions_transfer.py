@@ -1,4 +1,4 @@
-"""`greenroom sessions export` and `import`: conversations as JSON lines."""
+"""`greenroom sessions export` and `import`: sessions as JSON lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol
 from cyclopts import Parameter
 
 from greenroom.cli import data_folder
-from greenroom.cli.server_flags import AgentsDir
+from greenroom.cli.parameters import AgentsDir, SessionStore
 from greenroom.cli.sessions import apps_of, open_store
 from greenroom.cli.terminal import note
 from greenroom.errors import CallerError, NotOffered, SessionExists
@@ -32,9 +32,11 @@ def export_sessions(
     output: Path | None = None,
     app: str | None = None,
     user: str | None = None,
-    session_service: str | None = None,
+    session_service: SessionStore = None,
 ) -> None:
-    """Write conversations as JSON lines, a session with its state and its events per line.
+    """Export sessions as JSON lines.
+
+    Each line is one session with its state and its events.
 
         greenroom sessions export examples > chats.jsonl
 
@@ -42,16 +44,12 @@ def export_sessions(
 
     Parameters
     ----------
-    agents_dir
-        The folder that was served.
     output
-        The file to write. If it is there, the export continues: sessions that it has are not written again.
+        The output file. If it exists, the export continues: sessions that it contains are not written again.
     app
-        Only the conversations of this app; it needn't be in the folder any more.
+        Only sessions of this app. The app need not be in the folder any more.
     user
-        Only those of this user.
-    session_service
-        Where they are kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
+        Only sessions of this user.
     """
     service = open_store(agents_dir, session_service)
     source = StoreSource(service, apps_of(service, agents_dir, app), user)
@@ -69,9 +67,11 @@ def import_sessions(
     agents_dir: AgentsDir = Path(),
     /,
     *,
-    session_service: str | None = None,
+    session_service: SessionStore = None,
 ) -> None:
-    """Store the conversations of an export. Those that are there already are left as they are, so it can be repeated.
+    """Import sessions from an export.
+
+    Existing sessions are not changed, so an import can be repeated.
 
         greenroom sessions import chats.jsonl examples
 
@@ -80,18 +80,14 @@ def import_sessions(
     Parameters
     ----------
     file
-        JSON lines, as `greenroom sessions export` writes them.
-    agents_dir
-        The folder that is served.
-    session_service
-        Where to store them: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
+        A file that `greenroom sessions export` wrote.
     """
     from greenroom.sessions.from_uri import session_service_from_uri
 
     service = session_service_from_uri(session_service or data_folder.session_service_uri(agents_dir))
     with file.open("rb") as lines:
         count, skipped = asyncio.run(_import(service, lines))
-    note(f"{count} sessions imported, {skipped} were there already")
+    note(f"{count} sessions imported, {skipped} already existed")
 
 
 class Source(Protocol):
@@ -100,25 +96,30 @@ class Source(Protocol):
     async def keys(self) -> list[SessionKey]: ...
 
     async def read(self, key: SessionKey) -> ExportedSession | None:
-        """None when it was deleted meanwhile."""
+        """Returns None if it was deleted in the meantime."""
         ...
 
     async def close(self) -> None: ...
 
 
 class StoreSource:
-    """The sessions of a store: apps, or all of its apps; one user's, or all users'."""
+    """The sessions of a store: of some or all apps, and of one or all users."""
 
     def __init__(self, service: BaseSessionService, apps: list[str] | None = None, user: str | None = None) -> None:
-        self._service, self._apps, self._user = service, apps, user
+        self._service = service
+        self._apps = apps
+        self._user = user
 
     async def close(self) -> None:
         await self._service.close()
 
     async def keys(self) -> list[SessionKey]:
         names = await self._service.list_apps() if self._apps is None else self._apps
-        pages = [await self._service.list_sessions(app_name=name, user_id=self._user) for name in names]
-        return [session.key for page in pages for session in page.sessions]
+        keys: list[SessionKey] = []
+        for name in names:
+            page = await self._service.list_sessions(app_name=name, user_id=self._user)
+            keys += [session.key for session in page.sessions]
+        return keys
 
     async def read(self, key: SessionKey) -> ExportedSession | None:
         from greenroom.records.session import ExportedSession, GetSessionConfig
@@ -147,55 +148,70 @@ async def _export(source: Source, output: BinaryIO, written: set[tuple[str, ...]
     count = 0
     async with data_folder.closing(source):
         for key in await source.keys():
-            line = await source.read(key) if key not in written else None
-            if line is not None:
-                output.write(wire.encode(line) + b"\n")
+            if key in written:
+                continue
+            session = await source.read(key)
+            if session is not None:
+                output.write(wire.encode(session) + b"\n")
                 output.flush()
                 count += 1
-        return count
+    return count
 
 
 async def _import(service: BaseSessionService, lines: BinaryIO) -> tuple[int, int]:
-    count = total = 0
+    """Returns how many sessions were imported, and how many existed."""
+    imported = 0
+    existing = 0
     shared: dict[tuple[str, str], JsonObject] = {}
     async with data_folder.closing(service):
-        for line in _read(lines):
-            shared[line.app_name, line.user_id] = shared_state(line)
-            total += 1
-            count += await store(service, line)
-        for (app_name, user_id), state in shared.items() if count else ():
-            await set_shared_state(service, app_name, user_id, state)
-        return count, total - count
+        for session in _read(lines):
+            shared[session.app_name, session.user_id] = shared_state(session)
+            if await store(service, session):
+                imported += 1
+            else:
+                existing += 1
+
+        if imported:
+            for (app_name, user_id), state in shared.items():
+                await set_shared_state(service, app_name, user_id, state)
+    return imported, existing
 
 
-async def store(service: BaseSessionService, line: ExportedSession) -> bool:
-    """Stores a session, whole or not at all; False when there is one of its id."""
+async def store(service: BaseSessionService, session: ExportedSession) -> bool:
+    """Stores a session, whole or not at all. False if there is already one with its id."""
     try:
         await service.create_session(
-            app_name=line.app_name,
-            user_id=line.user_id,
-            session_id=line.id,
-            state=line.state if line.initial_state is None else line.initial_state,
-            events=list(line.events),
+            app_name=session.app_name,
+            user_id=session.user_id,
+            session_id=session.id,
+            state=session.state if session.initial_state is None else session.initial_state,
+            events=list(session.events),
         )
-        return True
     except SessionExists:
         return False
+    return True
 
 
 async def set_shared_state(service: BaseSessionService, app_name: str, user_id: str, state: JsonObject) -> None:
-    """Sets state of an app and a user, where the deltas of imported logs may have brought back older values."""
+    """Sets the state of an app and a user, which the deltas of imported logs may have set to older values."""
     made = await service.create_session(app_name=app_name, user_id=user_id, state=state)
     await service.delete_session(app_name=app_name, user_id=user_id, session_id=made.id)
 
 
-def shared_state(line: ExportedSession) -> JsonObject:
-    """Returns the delta that sets the state of its app and its user; a key that the log has set and that is not there
-    now is removed."""
-    changed = {key for event in line.events for key in event.actions.state_delta if key.startswith(_SHARED)}
-    return dict.fromkeys(changed, REMOVED) | {
-        key: value for key, value in line.state.items() if key.startswith(_SHARED)
-    }
+def shared_state(session: ExportedSession) -> JsonObject:
+    """Returns the delta that sets the state of the session's app and user.
+
+    It removes the keys that the log has set and that are no longer there.
+    """
+    delta: JsonObject = {}
+    for event in session.events:
+        for key in event.actions.state_delta:
+            if key.startswith(_SHARED):
+                delta[key] = REMOVED
+    for key, value in session.state.items():
+        if key.startswith(_SHARED):
+            delta[key] = value
+    return delta
 
 
 def own_state(state: JsonObject) -> JsonObject:
@@ -217,7 +233,7 @@ def _read(lines: BinaryIO) -> Iterator[ExportedSession]:
 
 
 def _whole_lines(file: BinaryIO) -> set[tuple[str, ...]]:
-    """The keys of the sessions in an export, whose last line is cut off if it is not whole."""
+    """Returns the keys of the sessions in an export. Removes its last line if that isn't whole."""
     file.seek(0)
     size = sum(len(line) for line in file if line.endswith(b"\n"))
     file.truncate(size)

@@ -78,7 +78,7 @@ def field_types(kind: type[Any]) -> dict[str, Any]:
 
 
 def in_words(kind: Any) -> str:
-    """The values of a type in words."""
+    """Describes the valid values of a type."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         limits: Meta = arguments[1]
@@ -86,10 +86,10 @@ def in_words(kind: Any) -> str:
     if origin is Literal:
         return f"{', '.join(arguments[:-1])} or {arguments[-1]}"
     if origin is tuple:
-        return f"a list, each {in_words(arguments[0])}"
+        return f"a list (each item: {in_words(arguments[0])})"
     if arguments:  # or None
         return in_words(arguments[0])
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
     return words.get(kind) or f"of the type {kind.__name__}"
 
 
@@ -103,18 +103,18 @@ def _limits(limits: Meta) -> str:
 class CorsSettings(_Checked):
     """Cross-origin access, with ADK's property names. With empty `origins`, only the server's own pages have access."""
 
-    mapping: str = setting("/", "The prefix of the paths that other origins may use.")
+    mapping: str = setting("/", "The prefix of the paths that other origins may call.")
     origins: tuple[str, ...] = setting(
         (),
-        "Web pages of other origins that may call this server: `https://example.com`, "
+        "Origins of other web pages that may call this server: `https://example.com`, "
         "`regex:https://.*\\.example\\.com` or `*`.",
         flag="--allow-origins",
     )
     methods: tuple[str, ...] = setting(
-        ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"), "Methods that other origins may use."
+        ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"), "HTTP methods that other origins may use."
     )
-    headers: tuple[str, ...] = setting(("*",), "Headers that they may send.")
-    allow_credentials: bool = setting(True, "Whether they may send cookies and other credentials.")
+    headers: tuple[str, ...] = setting(("*",), "Headers that other origins may send.")
+    allow_credentials: bool = setting(True, "Whether other origins may send cookies and other credentials.")
     max_age: CountOrZero = setting(3600, "Seconds for which a browser may cache a preflight response.")
 
 
@@ -128,18 +128,22 @@ Algorithm = Literal[
 class TokenSettings(_Checked):
     """Tokens (JWT) of an identity provider."""
 
-    jwks_url: str | None = setting(None, "Where the provider publishes its keys. With it, tokens are accepted.")
-    issuer: str | None = setting(None, "The required `iss` of a token.")
-    audiences: tuple[str, ...] = setting((), "A token's `aud` must contain one of these.")
+    jwks_url: str | None = setting(
+        None, "The URL of the provider's public keys (JWKS). If it is set, tokens are accepted."
+    )
+    issuer: str | None = setting(None, "The required `iss` claim of a token.")
+    audiences: tuple[str, ...] = setting((), "Accepted audiences: the `aud` claim of a token must contain one of them.")
     algorithms: tuple[Algorithm, ...] = setting(("RS256", "ES256", "EdDSA"), "Accepted signature algorithms.")
     leeway_seconds: Annotated[float, Meta(ge=0, le=600)] = setting(
-        30.0, "Accepted difference between the provider's clock and this one."
+        30.0, "Accepted difference in seconds between the provider's clock and this one."
     )
-    subject_claim: str = setting("sub", "The claim that is the user's id.")
-    scopes_claim: str = setting("scope", "The claim with the scopes, as text with spaces or a list.")
-    apps_claim: str = setting("apps", "The claim with the apps the token is limited to; without it, all apps.")
+    subject_claim: str = setting("sub", "The claim with the user's ID.")
+    scopes_claim: str = setting("scope", "The claim with the scopes: a list, or text separated by spaces.")
+    apps_claim: str = setting(
+        "apps", "The claim with the apps that the token may access. A token without it may access all apps."
+    )
     default_scopes: tuple[Literal["run", "read", "manage", "debug"], ...] = setting(
-        (), "Scopes of a token without any of greenroom's scopes."
+        (), "The scopes of a token that has none of greenroom's scopes."
     )
 
 
@@ -149,7 +153,7 @@ class AuthSettings(_Checked):
 
     keys: str | None = setting(
         None,
-        "The file of API keys, created by `greenroom keys create`. With it, callers need a key.",
+        "The file of API keys, created by `greenroom keys create`. If it is set, callers need a key.",
         flag="--keys",
         default_words="`DIR/.greenroom/keys.db`, if it exists",
     )
@@ -168,22 +172,27 @@ class LimitSettings(_Checked):
     runs_per_app: Count | None = setting(None, "Concurrent runs of one app.")
     runs_per_server: Count | None = setting(None, "Concurrent runs of the server.")
     requests_per_second: Rate | None = setting(
-        None, "Average request rate of each API key or user; without authentication, of each client address."
+        None, "Average request rate of each API key or user, or without authentication of each client address."
     )
-    requests_at_once: Count = setting(20, "Burst size: requests at once before that rate applies.")
+    requests_at_once: Count = setting(
+        20, "Burst size: the number of requests that may arrive at once before that rate applies."
+    )
     artifact_bytes: Count = setting(5_000_000_000, "Maximum size of an artifact that a request or a tool saves.")
-    request_items: Count = setting(20_000, "Parts, calls, keys and other items in the JSON of one request; 422 beyond.")
-    request_nesting: Count = setting(100, "Levels of nesting in the JSON of one request; 422 beyond.")
+    request_items: Count = setting(
+        20_000,
+        "Maximum number of parts, calls, keys and other items in the JSON of a request. More are refused with 422.",
+    )
+    request_nesting: Count = setting(100, "Maximum nesting of the JSON of a request. More levels are refused with 422.")
     eval_results: Count = setting(
-        100, "Results of evaluations kept for each app; an evaluation over HTTP deletes the oldest ones beyond."
+        100, "Number of evaluation results to keep for each app. An evaluation over HTTP deletes older ones."
     )
     eval_result_bytes: Count = setting(
         16 * 1024 * 1024,
         "Maximum size of a stored result of an evaluation over HTTP. A larger one is stored without the sessions of "
-        "its cases; one that is still larger is returned, and not stored.",
+        "its cases. If it is still too large, it is returned but not stored.",
     )
     events_per_session: Count | None = setting(
-        None, "Events of a session after which it accepts no new runs. Running ones continue."
+        None, "Number of events after which a session accepts no new runs. Runs in progress continue."
     )
 
 
@@ -199,86 +208,88 @@ class ServerSettings(_Checked):
     limits: LimitSettings = LimitSettings()
     allowed_hosts: tuple[str, ...] = setting(
         (),
-        "Accepted names in the header `Host`. By default, on a loopback address: the names of this machine, to prevent "
-        "DNS rebinding; on other addresses: any.",
+        "Accepted values of the `Host` header. The default prevents DNS rebinding.",
         flag="--allow-hosts",
-        default_words="see right",
+        default_words="the names of this machine on a loopback address; otherwise any",
     )
     url_prefix: UrlPrefix | None = setting(
         None,
-        "The path in front of the server's own ones, as clients see it: `/agents` for `https://example.com/agents/`. A "
-        "proxy may remove it from requests or not. A whole URL names the scheme and the host, too.",
-        default_words="`X-Forwarded-Prefix` of a trusted proxy; else none",
+        "The path at which clients reach the server: `/agents` for `https://example.com/agents/`. A proxy may "
+        "remove it from requests or not. A full URL also sets the scheme and the host.",
+        default_words="`X-Forwarded-Prefix` of a trusted proxy; otherwise none",
     )
     trusted_proxies: tuple[ProxyAddress, ...] = setting(
         ("127.0.0.1", "::1"),
-        "Proxies whose headers `X-Forwarded-…` and `Forwarded` are believed: IP addresses, networks such as "
+        "Proxies whose `X-Forwarded-…` and `Forwarded` headers are trusted: IP addresses, networks such as "
         "`10.0.0.0/8`, or `*` for all.",
     )
     on_disconnect: OnDisconnect = setting(
         "continue",
-        "Whether a run continues or is cancelled when the client that started it disconnects; requests may override "
-        "it.",
+        "Whether a run continues or is cancelled when the client that started it disconnects. Requests can override "
+        "this.",
     )
     max_body_bytes: Count = setting(64 * 1024 * 1024, "Maximum size of a request body.")
-    keep_alive_seconds: Seconds = setting(15.0, "Seconds without events after which a stream sends a comment.")
+    keep_alive_seconds: Seconds = setting(
+        15.0, "Seconds without events after which a stream sends a comment, to keep the connection open."
+    )
     run_deadline_seconds: Seconds | None = setting(
-        None, "Time limit of a run, live ones included; requests may lower it."
+        None, "Time limit of a run in seconds, also of live runs. Requests can lower it."
     )
     grace_seconds: Annotated[float, Meta(ge=0)] = setting(
         5.0,
-        "How long running runs may continue after a stop signal; unfinished runs are resumed at the next start.",
+        "Seconds that runs may continue after a stop signal. Unfinished runs resume at the next start.",
     )
     traced_content: TracedContent | None = setting(
         None,
-        "Where traces include the content of messages: nowhere, in the debug endpoints, or in exported traces as well.",
-        default_words="`ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS`: true for everywhere, false for nowhere; else debug",
+        "Where traces include the content of messages: `nowhere`, in the `debug` endpoints, or `everywhere`, which "
+        "adds exported traces.",
+        default_words="`ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS` (true: everywhere, false: nowhere); otherwise debug",
     )
     max_llm_calls: CountOrZero | None = setting(
         None,
-        "Maximum number of model calls in a run; 0 for no limit. Apps and requests can only lower it.",
-        default_words="`ADK_MAX_LLM_CALLS`; else 500",
+        "Maximum number of model calls in a run; 0 means no limit. Apps and requests can only lower it.",
+        default_words="`ADK_MAX_LLM_CALLS`; otherwise 500",
     )
     auto_create_session: bool = setting(False, "Whether a run creates its session if it doesn't exist.")
     default_model: str | None = setting(
         None,
-        "The model of agents without one, in apps without a `default_model`.",
-        default_words="ADK's `gemini-3.5-flash` where its key is set, else `local/smollm2-135m`",
+        "The model of agents that name none, in apps without a `default_model`.",
+        default_words="ADK's `gemini-3.5-flash` if its key is set; otherwise `local/smollm2-135m`",
     )
     prices: str | None = setting(
         None,
-        "A TOML file with prices of models, for the cost of runs and for budgets; its prices come before the default "
-        "ones.",
+        "A TOML file with prices of models, for the cost of runs and for budgets. They take precedence over the "
+        "default prices.",
         default_words="list prices of 2025 in US dollars",
     )
     allow_unknown_apps: bool = setting(
-        False, "Whether sessions and artifacts may be stored for apps that aren't served, as ADK does."
+        False, "Whether sessions and artifacts may be stored for apps that aren't served, as in ADK."
     )
     gates: tuple[GateName, ...] = setting(
         (),
-        "Other protocols to offer: `a2a` for A2A at `/a2a/{app_name}`, `ag_ui` for AG-UI at `/ag-ui/{app_name}`, "
+        "Additional protocols: `a2a` for A2A at `/a2a/{app_name}`, `ag_ui` for AG-UI at `/ag-ui/{app_name}`, "
         "`agent_engine` for Vertex AI Agent Engine's `/api/reasoning_engine`, `mcp` for the Model Context Protocol at "
         "`/mcp` and `/mcp/{app_name}`, `openai` for OpenAI's Chat Completions and Responses at `/v1`, `triggers` for "
         "messages of Pub/Sub and Eventarc at `/apps/{app_name}/trigger`.",
     )
     a2a_grpc: str | None = setting(
-        None, "The address, as `127.0.0.1:50051`, where the gate `a2a` also listens for gRPC, without TLS."
+        None, "An address such as `127.0.0.1:50051`, at which the gate `a2a` also serves gRPC, without TLS."
     )
     allow_private_webhooks: bool = setting(
-        False, "Whether push notifications may be sent to private addresses, such as other machines of this network."
+        False, "Whether push notifications may be sent to private addresses, such as other machines in this network."
     )
     webhook_key: str | None = setting(
         None,
-        "A file with a private key (PEM: EC on P-256, RSA or Ed25519), by which push notifications are signed; "
-        "receivers take the public key from `/.well-known/jwks.json`.",
+        "A file with a private key (PEM: EC on P-256, RSA or Ed25519) that signs push notifications. Receivers get the "
+        "public key from `/.well-known/jwks.json`.",
     )
     edit: bool = setting(
-        False, "Whether callers with the scope `manage` may edit the YAML files of agents, and make new ones."
+        False, "Whether callers with the scope `manage` may edit the YAML files of agents and create new ones."
     )
     default_app: str | None = setting(
         None,
-        "The app of requests that name none: of `/users/…`, of `/app-info`, and of runs without `appName`.",
-        default_words="`ADK_DEFAULT_APP_NAME`; without it, the only app that the caller may access",
+        "The app of requests that name none: `/users/…`, `/app-info`, and runs without `appName`.",
+        default_words="`ADK_DEFAULT_APP_NAME`; otherwise the only app that the caller may access",
     )
 
     def __post_init__(self) -> None:
@@ -294,57 +305,57 @@ class ServerSettings(_Checked):
 class ServeSettings(ServerSettings):
     """The settings of `greenroom serve`."""
 
-    host: str = setting("127.0.0.1", "The address to listen on; `0.0.0.0` for other machines.")
-    port: Annotated[int, Meta(ge=0, le=65535)] = setting(8000, "The port to listen on; 0 for any free port.")
+    host: str = setting("127.0.0.1", "The address to listen on. `0.0.0.0` accepts connections from other machines.")
+    port: Annotated[int, Meta(ge=0, le=65535)] = setting(8000, "The port to listen on; 0 means any free port.")
     session_service: str | None = setting(
         None,
-        "The store of sessions: `sqlite:///file.db`, `postgresql://host/database`, `firestore://project/database`, "
+        "The session store: `sqlite:///file.db`, `postgresql://host/database`, `firestore://project/database`, "
         "`agentengine://ID` or `memory://`.",
         default_words="`DIR/.greenroom/greenroom.db`",
     )
     artifact_service: str | None = setting(
         None,
-        "The store of artifacts: `file:///folder`, `s3://bucket`, `gs://bucket`, `az://container` or `memory://`.",
+        "The artifact store: `file:///folder`, `s3://bucket`, `gs://bucket`, `az://container` or `memory://`.",
         default_words="`DIR/.greenroom/artifacts`",
     )
     memory_service: str | None = setting(
         None,
         "The store of long-term memory: `sqlite:///file.db`, `postgresql://host/database` or `memory://`.",
-        default_words="the store of sessions",
+        default_words="the session store",
     )
     memory_embeddings: str | None = setting(
         None,
-        "The embeddings by which SQLite and PostgreSQL also find memories by meaning: `openai/MODEL`, `gemini/MODEL` "
-        "or `local/FILE.gguf`.",
+        "The embedding model for memory search by meaning, in SQLite and PostgreSQL: `openai/MODEL`, `gemini/MODEL` or "
+        "`local/FILE.gguf`.",
     )
-    allow_anonymous: bool = setting(False, "Whether to accept other machines without keys or tokens.")
+    allow_anonymous: bool = setting(False, "Whether other machines may connect without keys or tokens.")
     build_output_dirs: tuple[str, ...] = setting(
         (),
-        "Serve built apps instead of those in the folder: the folders of a build with packages, wheels and zip "
-        "archives in them, looked for in `source_dir` and in the folders directly in it.",
-        default_words="`dist`, `build/lib`, `build`, if there is a `source_dir`",
+        "Serve built apps instead of those in the folder: names of output folders with packages, wheels or zip "
+        "archives, which are searched in `source_dir` and in its direct subfolders.",
+        default_words="`dist`, `build/lib`, `build` if `source_dir` is set",
     )
     source_dir: str | None = setting(None, "The folder of the built apps.", default_words="`DIR`")
     reload: bool = setting(
-        True, "Whether apps are reloaded when their files change. Running runs keep the version that they started with."
+        True, "Whether apps are reloaded when their files change. Runs in progress keep the version they started with."
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "Minimum level of log lines on standard error."
+        "info", "The minimum level of log messages on standard error."
     )
     log_format: Literal["text", "json"] = setting(
-        "text", "Format of log lines: text, or one JSON object each with the run and its session."
+        "text", "The format of log messages: text, or one JSON object per line, with the run and its session."
     )
     idle_connection_seconds: Seconds = setting(
-        75.0, "How long an idle connection stays open; longer than in most clients' pools."
+        75.0, "Seconds after which an idle connection is closed. Longer than in the connection pools of most clients."
     )
 
 
 OTHER_VARIABLES = {
-    "GREENROOM_DEBUG": "Show the tracebacks of errors, and all log messages; as `--debug` does.",
-    "GREENROOM_CONFIG": "The configuration file; as `--config` does.",
-    "GREENROOM_URL": "The server of `greenroom run` and `greenroom sessions`; as `--url` does.",
-    "GREENROOM_API_KEY": "The key for that server; as `--api-key` does, which other users of the machine can read.",
-    "GREENROOM_MCP_START_SECONDS": "Seconds that a process of an MCP server has to start, by default: 60.",
-    "GREENROOM_CACHE_DIR": "The folder of local models, instead of the user's cache folder.",
+    "GREENROOM_DEBUG": "Show tracebacks of errors and all log messages, like `--debug`.",
+    "GREENROOM_CONFIG": "The configuration file, like `--config`.",
+    "GREENROOM_URL": "The server of `greenroom run` and `greenroom sessions`, like `--url`.",
+    "GREENROOM_API_KEY": "The API key for that server. Safer than `--api-key`, which other users can see.",
+    "GREENROOM_MCP_START_SECONDS": "Seconds in which the process of an MCP server must start. Default: 60.",
+    "GREENROOM_CACHE_DIR": "The folder of local models. Default: the user's cache folder.",
 }
-"""Variables that are read before the settings, or without a server."""
+"""Variables that are no settings: they are read before the settings, or without a server."""
