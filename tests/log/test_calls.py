@@ -8,7 +8,7 @@ from greenroom.errors import ApprovalRefused, InvalidRequest
 from greenroom.log.state import log_state_of
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
-from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.event import Event, EventActions, NodeInfo, ToolConfirmation
 from greenroom.records.human_requests import REQUEST_CONFIRMATION
 
 HERE = ("body",)
@@ -116,3 +116,55 @@ def test_the_work_for_a_message_grows_with_its_parts_and_not_with_the_log(
     assert not log_state_of(log).is_waiting("e-1")
     assert log_state.steps - before <= 5 * parts + 1
     assert log_state.seen == len(log)
+
+
+def in_run(event: Event, run: str) -> Event:
+    event.invocation_id = run
+    return event
+
+
+def words(author: str, run: str) -> Event:
+    return Event(invocation_id=run, author=author, content=Content(parts=[Part(text="Hello.")]))
+
+
+def rewind(run: str) -> EventActions:
+    return EventActions(rewind_before_invocation_id=run)
+
+
+@pytest.mark.parametrize(
+    ("log", "unanswered"),
+    [
+        ([made("c-1", "c-2")], ["c-1", "c-2"]),
+        ([made("c-1", "c-2"), answered("c-2", author="desk")], ["c-1"]),
+        ([made("c-1", long_running=True), answered("c-1")], []),
+        ([made("c-1"), answered("c-1", author="desk"), made("c-1")], ["c-1"]),
+        ([made("c-1"), answered("c-1", author="clerk")], ["c-1"]),
+        ([made("c-1"), words("desk", "e-2")], []),
+        ([made("c-1"), words("desk", "e-2"), made("c-2")], ["c-2"]),
+        ([made("c-1"), Event(invocation_id="p-1", author="user")], ["c-1"]),
+        ([made("c-1"), words("user", "e-2"), Event(author="user", actions=rewind("e-2"))], []),
+    ],
+)
+def test_calls_that_a_stopped_run_leaves_without_a_response(log: list[Event], unanswered: list[str]) -> None:
+    """Those since another run has written; a rewind ends what was before it, too."""
+    state = log_state_of(CopyOnWriteList(log))
+    found = state.run("e-1").unanswered_calls(since=state.begin_of_segment("e-1"))
+    assert [one.call.id for one in found if one.call is not None] == unanswered
+
+
+def test_a_task_takes_the_next_message_until_it_ends_or_its_run_fails() -> None:
+    def task(scope: str, run: str) -> Event:
+        event = words("clerk", run)
+        event.isolation_scope = scope
+        event.node_info = NodeInfo(path=f"clerk@{scope}")
+        assert event.waits_for_message()
+        return event
+
+    older = task("t-1", "e-1")
+    newer = task("t-2", "e-2")
+    log = CopyOnWriteList([older, newer])
+    assert log_state_of(log).waiting_task() is newer
+    log.append(Event(invocation_id="e-2", author="desk", error_code="ConnectionError"))
+    assert log_state_of(log).waiting_task() is older
+    log.append(in_run(answered("t-1", author="desk"), "e-1"))
+    assert log_state_of(log).waiting_task() is None

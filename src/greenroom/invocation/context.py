@@ -14,6 +14,7 @@ from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import LlmCallsLimitExceeded
 from greenroom.invocation.compaction import EventsCompactionConfig
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.log.calls import NEVER
 from greenroom.log.state import events_of_run, log_state_of
 from greenroom.memory.service import BaseMemoryService
 from greenroom.models.model import BaseLlm
@@ -302,9 +303,12 @@ class InvocationContext:
         """Whether a resumable app waits behind this event: one of its long-running calls has no answer by a user."""
         if not self.is_resumable or not event.get_function_calls():
             return False
-        later = events_of_run(self.session.events, self.invocation_id)
-        answered = {r.id for one in later if one.author == "user" for r in one.get_function_responses()}
-        return any(call_id not in answered for call_id in event.long_running_tool_ids or ())
+        run = log_state_of(self.session.events).find_run(self.invocation_id)
+        for call_id in event.long_running_tool_ids or ():
+            call = run.call(call_id, event.author, event.branch) if run is not None else None
+            if call is None or call.answered_at == NEVER:
+                return True
+        return False
 
     @property
     def agent_states(self) -> dict[str, JsonObject]:

@@ -33,7 +33,17 @@ class DecidedCall(NamedTuple):
 class CallState:
     """One call, with the indexes in the log of the newest events about it; `NEVER` where there is none."""
 
-    __slots__ = ("asked_at", "call", "confirmation", "decided_at", "decision", "event", "made_at", "responded_at")
+    __slots__ = (
+        "answered_at",
+        "asked_at",
+        "call",
+        "confirmation",
+        "decided_at",
+        "decision",
+        "event",
+        "made_at",
+        "responded_at",
+    )
 
     def __init__(self) -> None:
         self.call: FunctionCall | None = None
@@ -47,7 +57,14 @@ class CallState:
         """The decision of a person, at `decided_at`."""
         self.decided_at = NEVER
         self.responded_at = NEVER
-        """The response by the agent that made the call."""
+        """The response by the agent that made the call, a placeholder too."""
+        self.answered_at = NEVER
+        """The response by the user."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the call has a response: of its agent, though that may be a placeholder, or of the user."""
+        return max(self.responded_at, self.answered_at) > self.made_at
 
     def effective_call(self) -> FunctionCall | None:
         """The call with the arguments that a person approved, or as its agent made it."""

@@ -63,6 +63,16 @@ class RunState:
     def requests_since(self, index: int) -> Iterable[Request]:
         return (request for request in self.requests.values() if request.index >= index)
 
+    def unanswered_calls(self, *, since: int) -> list[CallState]:
+        """The calls that were made at that index or later and have no response, oldest first."""
+        unanswered = [
+            call
+            for by_maker in self._calls.values()
+            for call in by_maker.values()
+            if call.made_at >= since and not call.is_answered
+        ]
+        return sorted(unanswered, key=lambda call: call.made_at)
+
     def calls_with_id(self, call_id: str | None) -> Iterable[CallState]:
         """Calls of that id by any agent, in any branch."""
         return self._calls.get(call_id, {}).values()

@@ -67,6 +67,11 @@ class LogState:
         """The tasks that wait for the user's next message, by run and scope, oldest first, with their newest events."""
         self.decisions: dict[int, list[DecidedCall]] = {}
         """The calls that each message of the user decided on, by its index."""
+        self._speaker = ""
+        """The run of the newest event with content."""
+        self._spoke_at = NEVER
+        self._others_spoke_at = NEVER
+        """The newest event with content of another run than that."""
         self._runs: dict[str, RunState] = {}
         self._made: dict[str | None, Event] = {}
         self._long_running: dict[str | None, Event] = {}
@@ -97,6 +102,17 @@ class LogState:
     def is_open(self, call_id: str | None) -> bool:
         """Whether a long-running call of that id waits for its response."""
         return call_id in self._waiting
+
+    def begin_of_segment(self, invocation_id: str) -> int:
+        """The index from which on no other run has written content, up to the end of the log."""
+        return 1 + (self._others_spoke_at if invocation_id == self._speaker else self._spoke_at)
+
+    def waiting_task(self) -> Event | None:
+        """The newest event of the task that takes the user's next message. A run that failed since has none."""
+        for event in reversed(self.tasks.values()):
+            if self._runs[event.invocation_id].progress.error is None:
+                return event
+        return None
 
     def first_of_waiting_runs(self) -> list[int]:
         return [run.indexes[0] for run in self._runs.values() if run.waiting]
@@ -211,7 +227,10 @@ class LogState:
     def read(self, events: Iterable[Event]) -> None:
         """Extends the state by the events that follow those it has seen."""
         for event in events:
-            if self.seen not in self.rewound:
+            if self.seen in self.rewound:
+                self._speaker = ""
+                self._spoke_at = self.seen
+            else:
                 self._add(self.seen, event)
             self.seen += 1
 
@@ -229,6 +248,10 @@ class LogState:
                 self.tasks[event.invocation_id, event.isolation_scope] = event
                 run.waiting[event.isolation_scope, event.branch] = index
         if event.content is not None:
+            if event.invocation_id != self._speaker:
+                self._others_spoke_at = self._spoke_at
+                self._speaker = event.invocation_id
+            self._spoke_at = index
             if event.author == "user" and event.node_info is None:
                 run.messages.append(index)
             elif event.isolation_scope is None:
@@ -265,6 +288,9 @@ class LogState:
                 responses.append(response)
                 if self.tasks and response.id is not None:
                     self._end_wait(run, event.invocation_id, response.id)
+                if event.author == "user":
+                    for record in run.calls_with_id(response.id):
+                        record.answered_at = index
                 record = run.call(response.id, event.author, event.branch)
                 if record is not None:
                     record.responded_at = index

@@ -13,7 +13,6 @@ from greenroom.event_streams.stream import EventStream, StreamItem
 from greenroom.invocation.context import InvocationContext
 from greenroom.log.calls import INTERRUPTED, REFUSED, is_within
 from greenroom.log.progress import ABORTED
-from greenroom.log.rewind import rewound_indexes
 from greenroom.log.state import log_state_of
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionResponse, Part
@@ -45,35 +44,22 @@ def answers_to_decided_calls(session: Session, invocation_id: str) -> list[Event
 def answers_to_calls(session: Session, invocation_id: str) -> dict[str | None, Event]:
     """For all other calls without a response: one event for each isolation scope."""
     answers: dict[str | None, Event] = {}
-    for calls, answered in _calls_of(session, invocation_id):
-        for call in calls.get_function_calls():
-            if call.id not in answered:
-                response = FunctionResponse(id=call.id, name=call.name, response=dict(INTERRUPTED))
-                answer = answers.setdefault(calls.isolation_scope, Event(author=calls.author))
-                answer.author, answer.branch = calls.author, calls.branch
-                answer.isolation_scope = calls.isolation_scope
-                parts = answer.content.parts if answer.content is not None else None
-                answer.content = Content(role="user", parts=[*(parts or ()), Part(function_response=response)])
+    state = log_state_of(session.events)
+    run = state.find_run(invocation_id)
+    if run is None:
+        return answers
+    for unanswered in run.unanswered_calls(since=state.begin_of_segment(invocation_id)):
+        call, calling = unanswered.call, unanswered.event
+        if call is None or calling is None:
+            continue
+        response = FunctionResponse(id=call.id, name=call.name, response=dict(INTERRUPTED))
+        answer = answers.setdefault(calling.isolation_scope, Event(author=calling.author))
+        answer.author = calling.author
+        answer.branch = calling.branch
+        answer.isolation_scope = calling.isolation_scope
+        parts = answer.content.parts if answer.content is not None else None
+        answer.content = Content(role="user", parts=[*(parts or ()), Part(function_response=response)])
     return answers
-
-
-def _calls_of(session: Session, invocation_id: str) -> list[tuple[Event, set[str | None]]]:
-    """Events of the run with calls, each with the ids that were answered behind it, oldest first."""
-    answered: set[str | None] = set()
-    found: list[tuple[Event, set[str | None]]] = []
-    rewound = rewound_indexes(session.events)
-    for index in range(len(session.events) - 1, -1, -1):
-        if index in rewound:
-            break
-        event = session.events[index]
-        if event.invocation_id != invocation_id:
-            if event.content is None:
-                continue  # a client changed the state meanwhile
-            break
-        answered.update(response.id for response in event.get_function_responses())
-        if event.get_function_calls():
-            found.append((event, set(answered)))
-    return found[::-1]
 
 
 @dataclass(kw_only=True, eq=False)

@@ -100,24 +100,6 @@ def answered_call(events: CopyOnWriteList[Event], message: Content | None) -> Ev
     return calling[0]
 
 
-def waiting_task(events: CopyOnWriteList[Event]) -> Event | None:
-    """The newest event of the task that takes the user's next message. A run that failed since has none."""
-    rewound = rewound_indexes(events)
-    for index in range(len(events) - 1, -1, -1):
-        newest = events[index]
-        if newest.content is not None and index not in rewound:
-            if newest.node_info is None and not newest.get_function_responses():
-                return None  # the common case, for which no state is made
-            break
-    else:
-        return None
-    log_state = log_state_of(events)
-    waiting = reversed(log_state.tasks.values())
-    return next(
-        (one for one in waiting if events[log_state.run(one.invocation_id).indexes[-1]].error_code is None), None
-    )
-
-
 def check_inputs(log_state: LogState, message: Content | None) -> None:
     """Checks a message's answers to the requests of workflows' nodes.
 

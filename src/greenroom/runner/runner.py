@@ -47,7 +47,6 @@ from greenroom.runner.intake import (
     next_agent,
     save_blobs,
     user_event,
-    waiting_task,
 )
 from greenroom.runner.remember import remember
 from greenroom.runner.rewind import rewind_event
@@ -274,7 +273,7 @@ class Runner:
         message = checked_message(new_message)
         answered = answered_call(session.events, message)
         if answered is None and message is not None:
-            task = waiting_task(session.events)
+            task = log_state_of(session.events).waiting_task()
             if task is not None and invocation_id in (None, task.invocation_id):
                 return Intake(message, task, task.invocation_id)
         if answered is None:

@@ -13,7 +13,6 @@ text that ends the turn                     nothing: the agent is done
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from greenroom.agents.agent import BaseAgent
@@ -26,7 +25,7 @@ from greenroom.agents.turn.output import final_answer, rejection_of
 from greenroom.errors import error_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.log.calls import DecidedCall, is_within
-from greenroom.log.state import log_state_of
+from greenroom.log.state import events_of_run, log_state_of
 from greenroom.plugins.plugin import raised_error
 from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall
@@ -100,10 +99,8 @@ def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
         return ResumePoint(is_done=index_of_newest > spoken_at, steps=steps)
     if index_of_newest > spoken_at and code_to_run(agent, ctx, newest) is not None:
         return ResumePoint(code_was_begun=True, steps=steps)
-    calls = newest.get_function_calls()
-    if calls:
-        later = [event for index, event in _of_run(ctx) if index > index_of_newest and _shows_progress(ctx, event)]
-        return _after_calls(newest, later, steps)
+    if newest.get_function_calls():
+        return _after_calls(newest, ctx, steps, has_progressed=_has_progressed(ctx, index_of_newest))
     answer = final_answer(agent, newest)
     if answer is not None:
         return ResumePoint(answer=answer)
@@ -133,27 +130,39 @@ def _is_reply(event: Event) -> bool:
     return any(part.code_execution_result is None for part in content.parts or ())
 
 
-def _after_calls(calling: Event, later: list[Event], steps: int) -> ResumePoint:
+def _after_calls(calling: Event, ctx: InvocationContext, steps: int, *, has_progressed: bool) -> ResumePoint:
     """A long-running call may wait; only when nothing came later is it unknown whether it was begun."""
     calls = calling.get_function_calls()
-    answered = {response.id for event in later for response in event.get_function_responses()}
-    unanswered = [call for call in calls if call.id not in answered]
-    waiting = set(calling.long_running_tool_ids or ()) if later else set[str]()
+    unanswered = _unanswered(calling, ctx)
+    waiting = (calling.long_running_tool_ids or ()) if has_progressed else ()
     begun = [call for call in unanswered if call.id not in waiting]
     return ResumePoint(is_done=len(unanswered) == len(calls) and not begun, calls=begun, steps=steps - bool(begun))
 
 
 def _halted_calls(agent: BaseLlmAgent, ctx: InvocationContext) -> list[FunctionCall]:
     """Calls that an agent below them keeps open; their siblings have responses, so nobody takes them for cut off."""
-    by_user = (event for _, event in _of_run(ctx) if event.author == "user")  # as are the results of tasks
-    answered = {response.id for event in by_user for response in event.get_function_responses()}
     for _, event in ctx.own_events(agent.name):
-        answered.update(response.id for response in event.get_function_responses())
-        calls = event.get_function_calls()
-        if calls and not requests_in(event):
+        if event.get_function_calls() and not requests_in(event):
             waiting = event.long_running_tool_ids or ()
-            return [call for call in calls if call.id not in answered and call.id not in waiting]
+            return [call for call in _unanswered(event, ctx) if call.id not in waiting]
     return []
+
+
+def _unanswered(calling: Event, ctx: InvocationContext) -> list[FunctionCall]:
+    """The calls of an event that have no response."""
+    run = log_state_of(ctx.session.events).run(ctx.invocation_id)
+    unanswered: list[FunctionCall] = []
+    for call in calling.get_function_calls():
+        state = run.call(call.id, calling.author, calling.branch)
+        if state is None or not state.is_answered:
+            unanswered.append(call)
+    return unanswered
+
+
+def _has_progressed(ctx: InvocationContext, since: int) -> bool:
+    """Whether the run has gone on after the event at that index of the log."""
+    later = events_of_run(ctx.session.events, ctx.invocation_id, since=since + 1)
+    return any(_shows_progress(ctx, event) for event in later)
 
 
 def _shows_progress(ctx: InvocationContext, event: Event) -> bool:
@@ -166,18 +175,15 @@ def _shows_progress(ctx: InvocationContext, event: Event) -> bool:
 
 def _user_spoke_at(agent: BaseLlmAgent, ctx: InvocationContext) -> int:
     """Returns the index of the user's newest message to this agent; answers to calls of others don't count."""
-    mine = {call.id for _, event in ctx.own_events(agent.name) for call in event.get_function_calls()}
-    for index, event in _of_run(ctx):
-        if event.author == "user" and event.node_info is None:
-            responses = event.get_function_responses()
-            if any(response.id in mine for response in responses):
-                return index
-            if not responses and event.isolation_scope in (None, ctx.isolation_scope):
-                return index
-    return -1
-
-
-def _of_run(ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
-    """The events of the run, newest first, each with its index in the log."""
     events = ctx.session.events
-    return ((index, events[index]) for index in reversed(log_state_of(events).run(ctx.invocation_id).indexes))
+    run = log_state_of(events).run(ctx.invocation_id)
+    for index in reversed(run.indexes):
+        event = events[index]
+        if event.author != "user" or event.node_info is not None:
+            continue
+        responses = event.get_function_responses()
+        if any(run.call(response.id, agent.name, ctx.branch) is not None for response in responses):
+            return index
+        if not responses and event.isolation_scope in (None, ctx.isolation_scope):
+            return index
+    return -1
