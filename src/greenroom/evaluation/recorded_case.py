@@ -14,12 +14,14 @@ from typing import NamedTuple
 import msgspec
 
 from greenroom.errors import InvalidRequest, ReplayConfigError
+from greenroom.log.state import log_state_of
 from greenroom.plugins.recording import live_runs, turns_of
 from greenroom.plugins.recordings_file import StreamingName, dump, read_plain, read_record, recordings_file, to_snake
 from greenroom.plugins.replay import comparable_state
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part, UserContent
+from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.redaction import without_internal
 from greenroom.records.session import Session
@@ -155,7 +157,7 @@ def _answered(message: Event, names: Mapping[str | None, str | None]) -> list[st
 
 
 def with_open_calls(
-    content: Content | None, events: Iterable[Event], answered: Sequence[str | None] | None = None
+    content: Content | None, events: CopyOnWriteList[Event], answered: Sequence[str | None] | None = None
 ) -> Content | None:
     """The message with the ids of open calls of the same name, oldest first: a call may have another id in each run.
 
@@ -163,15 +165,10 @@ def with_open_calls(
     """
     if content is None or not any(part.function_response for part in content.parts or ()):
         return content
-    open_calls: dict[str | None, str | None] = {}
-    for event in events:
-        long_running = event.long_running_tool_ids or ()
-        open_calls.update((call.id, call.name) for call in event.get_function_calls() if call.id in long_running)
-        for response in event.get_function_responses() if event.author == "user" else ():
-            open_calls.pop(response.id, None)
-    by_name: dict[str | None, deque[str | None]] = {}
-    for call_id, name in open_calls.items():
-        by_name.setdefault(name, deque()).append(call_id)
+    open_calls = log_state_of(events).open_calls()
+    by_name: dict[str | None, deque[str]] = {}
+    for call_id, call in open_calls.items():
+        by_name.setdefault(call.name, deque()).append(call_id)
     parts: list[Part] = []
     given = deque(answered or ())
     for part in content.parts or ():

@@ -58,7 +58,7 @@ _SHORTER = "log_state_of_shorter_view"
 class LogState:
     """The state of a log after the first `seen` events; get it with `log_state_of`."""
 
-    def __init__(self, rewound: frozenset[int]) -> None:
+    def __init__(self, rewound: frozenset[int] = frozenset()) -> None:
         self.rewound = rewound
         self.seen = 0
         self.steps = 0
@@ -102,6 +102,16 @@ class LogState:
     def is_open(self, call_id: str | None) -> bool:
         """Whether a long-running call of that id waits for its response."""
         return call_id in self._waiting
+
+    def open_calls(self) -> dict[str, FunctionCall]:
+        """The long-running calls that wait for their response, by id, oldest first."""
+        found: dict[str, FunctionCall] = {}
+        for call_id in self._waiting:
+            event = self._long_running.get(call_id)
+            for call in event.get_function_calls() if event is not None else ():
+                if call.id == call_id:
+                    found[call_id] = call
+        return found
 
     def begin_of_segment(self, invocation_id: str) -> int:
         """The index from which on no other run has written content, up to the end of the log."""

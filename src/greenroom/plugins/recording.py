@@ -10,8 +10,9 @@ from typing import Any
 from greenroom.errors import DeadlineExceeded, ReplayConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
+from greenroom.log.calls import NEVER
 from greenroom.log.progress import ABORTED
-from greenroom.log.state import log_state_of
+from greenroom.log.state import LogState, log_state_of
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.plugins.recordings_file import RECORDINGS_CONFIG, Settings, dump_recordings, load_recordings, settings_of
 from greenroom.records.base import JsonObject
@@ -169,7 +170,6 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
     """
     log_state, live = log_state_of(session.events), live_runs(session)
     calls = {call.id: call for event in session.events for call in event.get_function_calls()}
-    answered = {r.id for e in session.events if e.author != "user" for r in e.get_function_responses()}
     recordings: list[Recording] = []
     structured: set[str] = set()
     last_of_turn: dict[int, Event] = {}
@@ -207,7 +207,7 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
             reply.custom_metadata = None if is_live else reply.custom_metadata
             found = [{"llm_recording": LlmRecording(llm_responses=[reply])}]
             for call in event.get_function_calls():
-                if call.id in (event.long_running_tool_ids or ()) and call.id not in answered:
+                if call.id in (event.long_running_tool_ids or ()) and not _has_result(log_state, event, call):
                     found.append({"tool_recording": _without_result(call)})
         recordings += [Recording(user_message_index=turn, agent_name=event.author, **one) for one in found]
     recordings += [
@@ -216,6 +216,13 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
         if _is_unfinished(event)
     ]
     return Recordings(recordings=recordings)
+
+
+def _has_result(log_state: LogState, calling: Event, call: FunctionCall) -> bool:
+    """Whether the tool of a long-running call gave a response itself."""
+    run = log_state.find_run(calling.invocation_id)
+    state = run.call(call.id, calling.author, calling.branch) if run is not None else None
+    return state is not None and state.responded_at != NEVER
 
 
 def _error_of_stop(event: Event) -> JsonObject:

@@ -23,9 +23,10 @@ from msgspec import UNSET, UnsetType
 from greenroom.a2a.metadata import ACTIONS, EXECUTOR_V2, NO_ACTIONS, adk_key, event_metadata, without_internal
 from greenroom.a2a.parts import A2aPart, to_json_part
 from greenroom.gates.steps import as_object
+from greenroom.log.state import LogState
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
-from greenroom.records.content import FunctionCall, Part
+from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUEST_CREDENTIAL
 from greenroom.records.run import Run, RunStatus
@@ -78,7 +79,7 @@ class TaskEvents:
     """
 
     def __init__(self, run: Run, *, keeps_artifacts: bool, to_parts: ToParts = parts_of) -> None:
-        self.open_calls: dict[str, FunctionCall] = {}
+        self._log = LogState()
         self.bare_message: JsonObject | None = None
         self._rejection: Sequence[JsonObject] | None = None
         self._run, self._to_parts = run, to_parts
@@ -90,8 +91,15 @@ class TaskEvents:
         self._described: tuple[str, JsonObject | None] | None = None
         self._around_text = b"", b""
 
+    @property
+    def open_calls(self) -> dict[str, FunctionCall]:
+        """The calls that wait for the client, by id, oldest first."""
+        return self._log.open_calls()
+
     def read(self, event: Event) -> list[JsonObject]:
         """Converts an event to StreamResponses for the client; nothing of the user's own ones."""
+        if not event.partial:
+            self._log.read([event])
         if event.author == "user":
             self.add_message(event.content.parts if event.content is not None else None, event)
             return []
@@ -101,10 +109,7 @@ class TaskEvents:
         content = event.content
         shown: list[Part] = []
         for part in (content.parts if content is not None else None) or ():
-            call = part.function_call
-            if call is not None and call.id is not None and call.id in waiting:
-                self.open_calls[call.id] = call
-            else:
+            if part.function_call is None or part.function_call.id not in waiting:
                 shown.append(part)
         made = self._to_parts(shown)
         metadata = event_metadata(event, self._ids)
@@ -154,10 +159,10 @@ class TaskEvents:
         return {kind: {"taskId": self._run.id, "contextId": self._run.session_id, **fields}}
 
     def add_message(self, parts: Sequence[Part] | None, event: Event | None = None, header: object = None) -> None:
-        """Adds a user's message to the history; its function responses close calls."""
-        for part in parts or ():
-            if part.function_response is not None:
-                self.open_calls.pop(part.function_response.id or "", None)
+        """Adds a user's message to the history, and its answers to calls if it is not in the log."""
+        if event is None:  # it is not stored yet
+            content = Content(role="user", parts=list(parts or ()))
+            self._log.read([Event(author="user", invocation_id=self._run.id, content=content)])
         if header is None and event is not None:
             header = (event.custom_metadata or {}).get(REQUEST)
         known = as_object(header)
