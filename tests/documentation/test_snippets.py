@@ -37,7 +37,12 @@ from tests.server.test_trace_export import Collector
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = ROOT / "docs" / "snippets"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -75,14 +80,14 @@ def without_layout(code: str) -> str:
     return "\n".join(re.sub(r"\s{2,}#", "  #", line.rstrip()) for line in code.splitlines() if line.strip())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_each_block_of_a_page_is_a_snippet(page: Path) -> None:
     snippets = {without_layout(path.read_text()) for path in SNIPPETS.glob("*.py")}
     for block in blocks(page):
         assert without_layout(block) in snippets, f"not in docs/snippets:\n{block}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_pages_lead_to_files_and_headings_that_are_there(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
         path, _, heading = target.partition("#")
