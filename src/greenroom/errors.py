@@ -155,7 +155,8 @@ class InvalidRequest(CallerError, ValueError):
 
     def __init__(self, detail: str, *, location: tuple[str | int, ...] = ("body",), kind: str = "value_error") -> None:
         super().__init__(detail)
-        self.location, self.kind = location, kind
+        self.location = location
+        self.kind = kind
         self.others: tuple[InvalidRequest, ...] = ()
 
 
@@ -180,7 +181,9 @@ class AppNotFound(NotFound):
 class SessionNotFound(NotFound, SessionError, ValueError):
     def __init__(self, app_name: str, user_id: str, session_id: str) -> None:
         super().__init__(f"Session not found: {session_id!r} of user {user_id!r} in app {app_name!r}")
-        self.app_name, self.user_id, self.session_id = app_name, user_id, session_id
+        self.app_name = app_name
+        self.user_id = user_id
+        self.session_id = session_id
 
 
 class RunNotFound(NotFound, ValueError):
@@ -193,7 +196,8 @@ class ArtifactNotFound(NotFound):
     def __init__(self, filename: str, version: int | None = None) -> None:
         which = "" if version is None else f", version {version}"
         super().__init__(f"Artifact not found: {filename!r}{which}")
-        self.filename, self.version = filename, version
+        self.filename = filename
+        self.version = version
 
 
 class TraceNotFound(NotFound):
@@ -236,7 +240,8 @@ class TooManyRuns(TooManyRequests):
     def __init__(self, whose: str, limit: int) -> None:
         which = "server" if whose == "server" else f"same {whose}"
         super().__init__(f"No more than {limit} runs of the {which} may be active at once")
-        self.whose, self.limit = whose, limit
+        self.whose = whose
+        self.limit = limit
 
 
 class UnsupportedEncoding(CallerError):
@@ -258,7 +263,8 @@ class MissingVariable(AgentConfigError, KeyError):
     def __init__(self, agent: str, variable: str) -> None:
         what = f"The instruction of agent {agent!r} needs {{{variable}}}, which the session's state does not have."
         super().__init__(f"{what} Write {{{variable}?}} if it may be absent.")
-        self.agent, self.variable = agent, variable
+        self.agent = agent
+        self.variable = variable
 
 
 class ReplayConfigError(AgentConfigError): ...
@@ -281,7 +287,8 @@ class MissingExtra(CallerError, ImportError):
 
     def __init__(self, extra: str, package: str) -> None:
         super().__init__(f"{package} is not installed; get it with: pip install 'greenroom[{extra}]'")
-        self.extra, self.package = extra, package
+        self.extra = extra
+        self.package = package
 
 
 class Conflict(GreenroomError):
@@ -291,19 +298,23 @@ class Conflict(GreenroomError):
 class SessionExists(Conflict, SessionError):
     def __init__(self, app_name: str, user_id: str, session_id: str) -> None:
         super().__init__(f"Session already exists: {session_id!r} of user {user_id!r} in app {app_name!r}")
-        self.app_name, self.user_id, self.session_id = app_name, user_id, session_id
+        self.app_name = app_name
+        self.user_id = user_id
+        self.session_id = session_id
 
 
 class SessionBusy(Conflict, SessionError):
     def __init__(self, session_id: str, run_id: str) -> None:
         super().__init__(f"Session {session_id!r} is busy with run {run_id!r}")
-        self.session_id, self.run_id = session_id, run_id
+        self.session_id = session_id
+        self.run_id = run_id
 
 
 class SessionFull(Conflict, SessionError):
     def __init__(self, session_id: str, limit: int) -> None:
         super().__init__(f"Session {session_id!r} has the {limit} events that it may have; open a new one")
-        self.session_id, self.limit = session_id, limit
+        self.session_id = session_id
+        self.limit = limit
 
 
 class ApprovalRefused(Conflict):
@@ -318,7 +329,9 @@ class AppVersionChanged(Conflict):
             f"Run {run_id!r} began with version {was} of its app, which is {now} now and has on_version_change='refuse'"
         )
         super().__init__(f"{what}: start a new run, or bring the earlier version back")
-        self.run_id, self.was, self.now = run_id, was, now
+        self.run_id = run_id
+        self.was = was
+        self.now = now
 
 
 class IdempotencyConflict(Conflict):
@@ -335,7 +348,8 @@ class RunFailed(GreenroomError): ...
 class AppLoadError(RunFailed):
     def __init__(self, app_name: str, reason: str) -> None:
         super().__init__(f"App {app_name!r} can't be loaded: {reason}")
-        self.app_name, self.reason = app_name, reason
+        self.app_name = app_name
+        self.reason = reason
 
 
 class RetryStrategy(StrEnum):
@@ -401,7 +415,9 @@ class ModelError(RunFailed):
 
     def __init__(self, detail: str, *, model: str, retryable: bool = False, category: str = "UNKNOWN_ERROR") -> None:
         super().__init__(detail)
-        self.model, self.retryable, self.category = model, retryable, category
+        self.model = model
+        self.retryable = retryable
+        self.category = category
         self.http_status: int | None = None
         self.retry_after_seconds: float | None = None
 
@@ -451,7 +467,8 @@ class LlmCallsLimitExceeded(RunFailed):
 class PluginFailed(RunFailed):
     def __init__(self, plugin: str, hook: str, error: Exception) -> None:
         super().__init__(f"Plugin {plugin!r} failed in {hook}: {type(error).__name__}: {error}")
-        self.plugin, self.hook = plugin, hook
+        self.plugin = plugin
+        self.hook = hook
 
 
 class ReplayVerificationError(RunFailed):
@@ -459,7 +476,8 @@ class ReplayVerificationError(RunFailed):
 
     def __init__(self, agent: str, what: str, difference: str = "") -> None:
         super().__init__(f"Agent {agent!r}: {what}" + (f"\n{difference}" if difference else ""))
-        self.agent, self.difference = agent, difference
+        self.agent = agent
+        self.difference = difference
 
 
 class BranchFailed(RunFailed):
@@ -473,7 +491,8 @@ class RunCancelled(RunFailed):
 
     def __init__(self, run_id: str, reason: str) -> None:
         super().__init__(f"Run {run_id!r} was cancelled: {reason}")
-        self.run_id, self.reason = run_id, reason
+        self.run_id = run_id
+        self.reason = reason
 
 
 class DeadlineExceeded(RunFailed):
@@ -491,7 +510,8 @@ class Unavailable(GreenroomError):
 class StorageError(Unavailable, SessionError):
     def __init__(self, operation: str, reason: str) -> None:
         super().__init__(f"{operation} failed in the store: {reason}")
-        self.operation, self.reason = operation, reason
+        self.operation = operation
+        self.reason = reason
 
 
 class StoreInUse(Unavailable):
@@ -503,7 +523,8 @@ class StoreInUse(Unavailable):
             f"{path} is in use by {holder}. Two servers on one database would run the same runs twice: stop that one, "
             "or name another database with --session-service"
         )
-        self.path, self.process_id = path, process_id
+        self.path = path
+        self.process_id = process_id
 
 
 class ToolsetError(Unavailable): ...
@@ -512,7 +533,8 @@ class ToolsetError(Unavailable): ...
 class ToolLoadingError(ToolsetError):
     def __init__(self, toolset: str, reason: str) -> None:
         super().__init__(f"The tools of {toolset} can't be loaded: {reason}")
-        self.toolset, self.reason = toolset, reason
+        self.toolset = toolset
+        self.reason = reason
 
 
 class ToolsetInitializationError(ToolLoadingError): ...

@@ -43,7 +43,9 @@ async def taken(subscription: Subscription) -> list[str]:
 
 async def test_what_is_published_comes_in_order_to_every_reader_of_the_session() -> None:
     stream = InProcessEventStream()
-    first, second, other = stream.subscribe(KEY), stream.subscribe(KEY), stream.subscribe(OTHER)
+    first = stream.subscribe(KEY)
+    second = stream.subscribe(KEY)
+    other = stream.subscribe(OTHER)
     for one in (item("a"), item("ab", 1), ended()):
         stream.publish(KEY, one)
     assert await taken(first) == await taken(second) == ["a", "ab", "end"]

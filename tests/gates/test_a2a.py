@@ -218,8 +218,10 @@ async def test_codes_of_errors(serve: Serve) -> None:
 
 def test_chunks_of_text_are_the_same_without_protobuf() -> None:
     run = Run(id="r", app_name="echo", user_id="u", session_id="s", status=RunStatus.RUNNING, created_at=1.0)
-    plain, slow = TaskEvents(run, keeps_artifacts=False), TaskEvents(run, keeps_artifacts=False)
-    parts, known = [Part(text="a"), Part(text='"b\u2028')], {"a2a:request": {"messageId": "m"}, "__adk_internal_x": 1}
+    plain = TaskEvents(run, keeps_artifacts=False)
+    slow = TaskEvents(run, keeps_artifacts=False)
+    parts = [Part(text="a"), Part(text='"b\u2028')]
+    known = {"a2a:request": {"messageId": "m"}, "__adk_internal_x": 1}
     kinds: list[dict[str, Any]] = [
         {"id": "e-1"},
         {"id": "e-1"},

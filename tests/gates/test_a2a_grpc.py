@@ -94,7 +94,9 @@ async def _code(stub: Any, request: Any, **metadata: str) -> grpc.StatusCode | N
 async def test_callers_and_requests_are_checked_as_over_http(serve: Serve, keys: Keys, address: str) -> None:
     code = grpc.StatusCode
     await serve(echo(), echo("other"), auth=keys.auth, gates=("a2a",), a2a_grpc=address, max_body_bytes=200_000)
-    ann, bob, reader = keys("ann", "run", "read"), keys("bob", "run", "read"), keys("ann", "read")
+    ann = keys("ann", "run", "read")
+    bob = keys("bob", "run", "read")
+    reader = keys("ann", "read")
     elsewhere = keys("ann", "run", "read", apps=["other"])
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)  # pyright: ignore[reportUnknownVariableType]

@@ -37,7 +37,8 @@ async def test_messages_streams_tasks_and_webhooks(serve: Serve) -> None:
     made = json.loads(output)
     assert made["texts"][0] == made["texts"][1]
     assert "one two" in made["texts"][0][0]
-    completed, canceled = a2a.TaskState.TASK_STATE_COMPLETED, a2a.TaskState.TASK_STATE_CANCELED
+    completed = a2a.TaskState.TASK_STATE_COMPLETED
+    canceled = a2a.TaskState.TASK_STATE_CANCELED
     assert made["states"] == [completed, completed, canceled]
     first, *updates, last = made["streamed"]
     assert (first["kind"], last["kind"], last["state"]) == ("task", "statusUpdate", completed)

@@ -45,7 +45,8 @@ def written(update: object) -> Any:
 def events(draw: st.DrawFn) -> Event:
     event: Event = draw(records(Event))
     parts: list[Part] = draw(st.lists(records(Part) | st.builds(Part, text=st.text(max_size=5)), max_size=3))
-    event.id, event.content = f"e{event.id}", Content(role="model", parts=parts)
+    event.id = f"e{event.id}"
+    event.content = Content(role="model", parts=parts)
     waiting = [part.function_call.id for part in parts if part.function_call is not None and part.function_call.id]
     event.long_running_tool_ids = draw(st.sampled_from([None, waiting]))
     return event
@@ -75,11 +76,13 @@ def test_updates_are_as_protobuf_writes_them(
 @given(said=st.lists(events(), min_size=1, max_size=4))
 def test_chunks_of_text_are_as_other_updates(said: list[Event]) -> None:
     run = Run(id="r", app_name="a", user_id="u", session_id="s", status=RunStatus.RUNNING, created_at=1.0)
-    fast, slow = TaskEvents(run, keeps_artifacts=False), TaskEvents(run, keeps_artifacts=False)
+    fast = TaskEvents(run, keeps_artifacts=False)
+    slow = TaskEvents(run, keeps_artifacts=False)
     for event in said:
         event.partial = True
         for _ in range(2):
-            chunk, updates = fast.text_chunk(event), slow.read(event)
+            chunk = fast.text_chunk(event)
+            updates = slow.read(event)
             if chunk is None:
                 fast.read(event)
             else:
@@ -152,7 +155,8 @@ def without_varying(value: Any) -> Any:
 
 async def replied(server: Serving, is_json_rpc: bool, is_stream: bool, sent: dict[str, Any]) -> Any:
     if is_json_rpc:
-        path, method = "/a2a/echo", "SendStreamingMessage" if is_stream else "SendMessage"
+        path = "/a2a/echo"
+        method = "SendStreamingMessage" if is_stream else "SendMessage"
         sent = {"jsonrpc": "2.0", "id": "7", "method": method, "params": sent}
     else:
         path = "/a2a/echo/message:" + ("stream" if is_stream else "send")

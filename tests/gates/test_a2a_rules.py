@@ -97,11 +97,9 @@ async def test_a_subscription_lasts_until_the_task_ends(serving: Any, way: tuple
             updates = await reading
     assert {one.task_id for one in updates} == {task.id}
     states = [one.status.state for one in updates if isinstance(one, a2a.TaskStatusUpdateEvent)]
-    working, waiting, done = (
-        a2a.TaskState.TASK_STATE_WORKING,
-        a2a.TaskState.TASK_STATE_INPUT_REQUIRED,
-        a2a.TaskState.TASK_STATE_COMPLETED,
-    )
+    working = a2a.TaskState.TASK_STATE_WORKING
+    waiting = a2a.TaskState.TASK_STATE_INPUT_REQUIRED
+    done = a2a.TaskState.TASK_STATE_COMPLETED
     assert states == [working, waiting, working, done]
     artifacts = [one.artifact.parts[0].text for one in updates if isinstance(one, a2a.TaskArtifactUpdateEvent)]
     assert artifacts[-1] == "Thanks"

@@ -33,7 +33,8 @@ class Changing(BaseLlm):
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
         if self._first is not None:
-            first, self._first = self._first, None
+            first = self._first
+            self._first = None
             yield LlmResponse(content=Content(role="model", parts=first))
             return
         for word in ("Hello ", "there") if stream else ():

@@ -54,7 +54,10 @@ class AgUi:
     """An AG-UI client that keeps the messages. thread: with another one, the server knows nothing of them."""
 
     def __init__(self, server: Serving) -> None:
-        self.server, self.messages, self.runs, self.thread = server, list[Message](), 0, "t"
+        self.server = server
+        self.messages = list[Message]()
+        self.runs = 0
+        self.thread = "t"
 
     def call(self, call_id: str, name: str = "locate") -> Message:
         return {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}}
@@ -92,7 +95,8 @@ class Chat:
     """A client of Chat Completions."""
 
     def __init__(self, server: Serving) -> None:
-        self.server, self.messages = server, list[Message]()
+        self.server = server
+        self.messages = list[Message]()
 
     def calls(self, *ids: str, name: str = "locate") -> None:
         calls = [{"id": one, "type": "function", "function": {"name": name, "arguments": "{}"}} for one in ids]
@@ -119,7 +123,9 @@ class Responses:
     """A client of Responses that sends all items each time."""
 
     def __init__(self, server: Serving) -> None:
-        self.server, self.items, self.previous = server, list[Message](), dict[str, str]()
+        self.server = server
+        self.items = list[Message]()
+        self.previous = dict[str, str]()
 
     def calls(self, *ids: str, name: str = "locate") -> None:
         self.items += [{"type": "function_call", "call_id": one, "name": name, "arguments": "{}"} for one in ids]
@@ -148,7 +154,8 @@ class StoredResponses(Responses):
 
     async def send(self, *, tools: bool = True) -> tuple[int, str, list[str]]:
         made = await super().send(tools=tools)
-        self.items, self.previous = [], {"previous_response_id": self.last_id}
+        self.items = []
+        self.previous = {"previous_response_id": self.last_id}
         return made
 
 
@@ -307,7 +314,9 @@ async def test_an_approval_comes_with_words(serve: Serve, kind: type[Client], is
         status, text, _ = await client.send()
     assert status == 200
     assert paid == ([3] if is_confirmed else [])
-    before, pay_result, words = text.split(" | ", 1)[0], text.split("pay=")[1].split(" | ")[0], text.split(" | ")[-1]
+    before = text.split(" | ", 1)[0]
+    pay_result = text.split("pay=")[1].split(" | ")[0]
+    words = text.split(" | ")[-1]
     assert (before, words) == ("Pay", "And hurry")
     assert pay_result == ('{"result": "paid"}' if is_confirmed else pay_result)
 
@@ -392,7 +401,8 @@ async def test_what_a_thread_has_is_not_sent_to_the_model_twice(serve: Serve) ->
     client.says("Well?")
     history = list(client.messages)
     known = await client.send()
-    client.thread, client.messages = "new", history
+    client.thread = "new"
+    client.messages = history
     assert await client.send() == known
 
 
@@ -412,7 +422,8 @@ async def test_a_binary_part_of_older_clients(serve: Serve, part: Message, expec
         assert text.text == "Look"
         data = file.inline_data or file.file_data
         assert data is not None
-        content, uri = getattr(data, "data", None), getattr(data, "file_uri", None)
+        content = getattr(data, "data", None)
+        uri = getattr(data, "file_uri", None)
         found.append((data.mime_type, content, uri, data.display_name))
         return "seen"
 

@@ -143,7 +143,8 @@ def test_a_session_takes_any_iterable_of_events() -> None:
 
 
 def test_new_records_share_no_maps() -> None:
-    one, other = Event(author="x"), Event(author="x")
+    one = Event(author="x")
+    other = Event(author="x")
     one.actions.state_delta["a"] = 1
     assert other.actions.state_delta == {}
     assert one.id != other.id

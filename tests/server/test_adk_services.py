@@ -61,7 +61,9 @@ def shop(*turns: Any) -> App:
 
 
 async def test_a_runner_runs_on_them() -> None:
-    sessions, artifacts, memory = AdkSessions(), AdkArtifacts(), AdkMemory()
+    sessions = AdkSessions()
+    artifacts = AdkArtifacts()
+    memory = AdkMemory()
     runner = Runner(
         app=shop(call("note", text="milk"), "Noted.", "Milk."),
         session_service=sessions,
@@ -82,7 +84,9 @@ async def test_a_runner_runs_on_them() -> None:
 
 
 async def test_the_server_serves_from_them(serve: Serve) -> None:
-    sessions, artifacts, memory = AdkSessions(), AdkArtifacts(), AdkMemory()
+    sessions = AdkSessions()
+    artifacts = AdkArtifacts()
+    memory = AdkMemory()
     services = {"session_service": sessions, "artifact_service": artifacts, "memory_service": memory}
     server = await serve(shop(call("note", text="milk"), "Noted.", "Milk."), services=services)
     path = await server.new_session("shop")
@@ -125,7 +129,8 @@ async def test_ended_runs_are_remembered_as_whole_sessions(serve: Serve) -> None
 
 
 async def test_a_login_is_kept_in_a_credential_service_of_adk(serve: Serve, provider: AuthorizationServer) -> None:
-    desk, credentials = Desk(login(provider), provider), AdkCredentials()
+    desk = Desk(login(provider), provider)
+    credentials = AdkCredentials()
     server = await serve(desk.agent(), services={"credential_service": credentials})
     await server.new_session("desk")
     (request,) = requests_of(await say(server, "Who am I?"))
@@ -142,7 +147,8 @@ async def test_a_login_is_kept_in_a_credential_service_of_adk(serve: Serve, prov
 
 
 async def test_a_credential_service_of_adk_may_still_be_called_as_in_adk() -> None:
-    desk, credentials = Desk(login(AuthorizationServer())), AdkCredentials()
+    desk = Desk(login(AuthorizationServer()))
+    credentials = AdkCredentials()
     seen: list[Any] = []
 
     async def keep(tool_context: ToolContext) -> str:

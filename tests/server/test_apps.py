@@ -137,7 +137,8 @@ async def test_app_info_describes_llm_agents_and_names_the_others(serve: Serve) 
     child = scripted("child", ["hi"])
     child.instruction = made_anew
     root = scripted("root", ["hi"], tools=[add, less])
-    root.description, root.instruction = "Counts", "Be kind."
+    root.description = "Counts"
+    root.instruction = "Be kind."
     root.sub_agents = [SequentialAgent(name="line", sub_agents=[child])]
     root.__post_init__()
     server = await serve(root)

@@ -57,7 +57,8 @@ async def test_a_key_is_taken_from_either_header_and_from_the_cookie(server: Ser
 
 
 async def test_without_a_good_key_nothing_is_answered(server: Serving, keys: ApiKeyFile) -> None:
-    key, other = new(keys), new(keys)
+    key = new(keys)
+    other = new(keys)
     for headers in (
         {},
         {"authorization": key},

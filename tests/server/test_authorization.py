@@ -38,11 +38,9 @@ HERE: dict[str, Any] = {**BOB, "session_id": "s"}
 @pytest.fixture
 async def state() -> ServerState:
     """Two apps; bob has a session in `echo`, with an artifact."""
-    apps, sessions, artifacts = (
-        StaticAppLoader([echo(), echo("other")]),
-        InMemorySessionService(),
-        InMemoryArtifactService(),
-    )
+    apps = StaticAppLoader([echo(), echo("other")])
+    sessions = InMemorySessionService()
+    artifacts = InMemoryArtifactService()
     traces = InMemoryTraceStore()
     engine = InProcessRunEngine(
         apps=apps, run_store=InMemoryRunStore(), session_service=sessions, trace_listeners=[traces]

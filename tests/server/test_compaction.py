@@ -42,7 +42,8 @@ def echo(request: LlmRequest) -> str:
 
 
 async def test_neither_the_client_nor_the_next_run_waits_for_the_summary(serve: Serve) -> None:
-    summarizer, model = Held(), ScriptedModel(echo)
+    summarizer = Held()
+    model = ScriptedModel(echo)
     async with asyncio.timeout(20):
         server = await serve(app_with(summarizer, model, compaction_interval=1, overlap_size=0))
         path = await server.new_session("desk")
@@ -72,7 +73,8 @@ async def log_of(server: Any, path: str) -> list[Any]:
 
 
 async def test_a_compaction_before_a_call_is_not_in_the_runs_stream(serve: Serve) -> None:
-    summarizer, model = Held(), ScriptedModel(echo)
+    summarizer = Held()
+    model = ScriptedModel(echo)
     summarizer.released.set()
     server = await serve(app_with(summarizer, model, token_threshold=50, event_retention_size=2))
     path = await server.new_session("desk")

@@ -181,7 +181,8 @@ def test_a_list_is_commas_or_json_in_a_variable() -> None:
 
 
 def test_the_served_folder_comes_before_the_current_one(tmp_path: Path) -> None:
-    served, current = tmp_path / "served", tmp_path / "current"
+    served = tmp_path / "served"
+    current = tmp_path / "current"
     for folder in (served, current):
         folder.mkdir()
     assert find_file(served, current) is None

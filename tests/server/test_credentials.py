@@ -19,7 +19,8 @@ async def test_a_granted_login_is_listed_and_revoked(serve: Serve, keys: Keys) -
         credential = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=login)
         await store.save_credential(app_name="echo", user_id="ann", credential_key=key, credential=credential)
     server = await serve(services={"credential_service": store}, auth=keys.auth)
-    own, other = bearer(keys("ann", "run", "read")), bearer(keys("bob", "run", "read", "manage", "debug"))
+    own = bearer(keys("ann", "run", "read"))
+    other = bearer(keys("bob", "run", "read", "manage", "debug"))
     reply = await server.client.get(PATH, headers=own)
     assert reply.json()[0] == {"credentialKey": "google/calendar", "authType": "oauth2", "expiresAt": 5.0}
     assert "hush" not in reply.text

@@ -67,7 +67,8 @@ async def many_apps(serve: Serve, tmp_path: Path) -> Serving:
 
 def requests_to(endpoint: Endpoint, values: dict[str, str]) -> list[dict[str, Any]]:
     """Requests with one thing wrong each."""
-    path, body = endpoint.path, body_for(endpoint)
+    path = endpoint.path
+    body = body_for(endpoint)
     right: dict[str, Any] = {} if body is None else {"json": body}
     made = [{"url": filled(path, values), **right}]
     for name in values:
@@ -79,7 +80,8 @@ def requests_to(endpoint: Endpoint, values: dict[str, str]) -> list[dict[str, An
     for header in endpoint.headers:
         made.append({"url": filled(path, values), "headers": {header.name: "x" * 300}, **right})
     if body is not None:
-        url, kind = filled(path, values), {"content-type": "application/json"}
+        url = filled(path, values)
+        kind = {"content-type": "application/json"}
         made += [{"url": url, "content": content, "headers": kind} for content in (b"{", b" " * 6000, b"[]")]
         made.append({"url": url, "content": b"\x1f\x8b", "headers": {**kind, "content-encoding": "gzip"}})
         made += [{"url": url, "json": {**body, **wrong}} for wrong in WRONG]

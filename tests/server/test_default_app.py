@@ -41,7 +41,8 @@ def body(app: str | None = "", **more: Any) -> Json:
 
 async def check_is(server: Serving, app: str) -> None:
     """That everything which names no app is about this one."""
-    get, post = server.client.get, server.client.post
+    get = server.client.get
+    post = server.client.post
     assert (await get("/app-info")).json()["name"] == app
     made = (await post("/users/ann/sessions", json={"sessionId": "s-1", "state": {"a": 1}})).json()
     assert (made["appName"], made["id"]) == (app, "s-1")

@@ -182,7 +182,8 @@ def schema_of(path: str, method: str, status: str = "200", kind: str = "applicat
 
 async def _evaluation_calls(server: Serving) -> list[tuple[str, str, httpx.Response]]:
     where = "/dev/apps/{app_name}"
-    of_set, of_case = where + "/eval-sets/{eval_set_id}", where + "/eval_sets/{eval_set_id}/evals/{eval_id}"
+    of_set = where + "/eval-sets/{eval_set_id}"
+    of_case = where + "/eval_sets/{eval_set_id}/evals/{eval_id}"
     values = {"app_name": "echo", "eval_set_id": "s", "eval_id": "c", "test_name": "t"}
 
     async def call(method: str, path: str, body: Any = None) -> tuple[str, str, httpx.Response]:
@@ -226,7 +227,8 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         return a + b
 
     server = await serve(echo(), scripted("adder", ["hi"], tools=[add]))
-    get, post = server.client.get, server.client.post
+    get = server.client.get
+    post = server.client.post
     session = await server.new_session("echo", state={"a": 1})
     run = await server.run("echo", stateDelta={"b": [1, None]})
     run_id = run.headers["x-run-id"]

@@ -139,7 +139,8 @@ async def test_another_method_is_refused_with_those_allowed(server: Serving, end
     ("endpoint", "path"), [each_ for each_ in each() if each_.values[0].method == "GET" and "{" not in each_.values[1]]
 )
 async def test_head_answers_like_get_without_a_body(server: Serving, endpoint: Endpoint, path: str) -> None:
-    get, head = await server.client.get(path), await server.client.head(path)
+    get = await server.client.get(path)
+    head = await server.client.head(path)
     assert head.status_code == get.status_code
     assert head.content == b""
     for name in ("content-type", "content-length"):

@@ -42,7 +42,8 @@ def lines_of(events: list[Json]) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     for event in events:
         for part in event.get("content", {}).get("parts", [{"text": ""}]):
-            call, response = part.get("functionCall"), part.get("functionResponse")
+            call = part.get("functionCall")
+            response = part.get("functionResponse")
             text = f"{call['name']}()" if call else f"= {response['name']}" if response else part["text"]
             lines.append((event["author"], text))
     return lines

@@ -161,7 +161,8 @@ async def test_who_interrupts_a_run_takes_its_place(serve: Serve) -> None:
 async def test_a_repeated_request_is_led_to_its_run(serve: Serve) -> None:
     gate = Gate()
     server = await held(serve, gate, runs_per_user=1)
-    path, headers = "/apps/gated/users/ann/sessions/s-1/runs", {"idempotency-key": "k"}
+    path = "/apps/gated/users/ann/sessions/s-1/runs"
+    headers = {"idempotency-key": "k"}
     first, again = [await server.client.post(path, json=MESSAGE, headers=headers) for _ in range(2)]
     assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
     gate.open()
@@ -188,7 +189,9 @@ async def test_requests_are_counted_for_each_address(serve: Serve) -> None:
 
 async def test_requests_are_counted_for_each_key(serve: Serve, tmp_path: Path) -> None:
     make = Keys(tmp_path / "keys.db")
-    ann, other, bob = make("ann", "read"), make("ann", "read", "run"), make("bob", "read")
+    ann = make("ann", "read")
+    other = make("ann", "read", "run")
+    bob = make("bob", "read")
     server = await serve(auth=make.auth, limits=LimitSettings(requests_per_second=0.01, requests_at_once=1))
     for key in (ann, other, bob):
         replies = [await server.client.get("/list-apps", headers=bearer(key)) for _ in range(2)]

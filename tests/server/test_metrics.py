@@ -184,7 +184,9 @@ async def test_who_is_bound_to_apps_sees_their_numbers_only(serve: Serve, tmp_pa
     def key(*scopes: str, apps: list[str] | None = None) -> str:
         return keys.create(name="", subject="ann", scopes=scopes, apps=apps)[1]
 
-    user, watcher, bound = key("run", "read"), key("debug"), key("debug", apps=["echo"])
+    user = key("run", "read")
+    watcher = key("debug")
+    bound = key("debug", apps=["echo"])
     server = await serve(echo(), echo("other"), auth=AuthSettings(keys=str(keys.path)))
     server.client.headers["x-api-key"] = user
     for app in ("echo", "other"):

@@ -53,7 +53,8 @@ async def server(serve: Serve, services: dict[str, Any]) -> Serving:
 
 @pytest.mark.parametrize("app", ["crew.bots", "crew.deep.er.desk"])
 async def test_a_nested_app_is_listed_run_and_kept(server: Serving, app: str) -> None:
-    get, post = server.client.get, server.client.post
+    get = server.client.get
+    post = server.client.post
     assert (await get("/list-apps")).json() == ["crew.bots", "crew.deep.er.desk", "solo"]
     detailed = {one["name"]: one for one in (await get("/list-apps?detailed=true")).json()["apps"]}
     assert (detailed[app]["description"], detailed[app].get("error")) == (app, None)

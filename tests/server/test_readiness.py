@@ -134,7 +134,8 @@ def is_status(status: Callable[[], Awaitable[int]], wanted: int) -> Callable[[],
 
 
 async def test_a_probe_leaves_nothing_behind(serve: Serve) -> None:
-    sessions, artifacts = InMemorySessionService(), InMemoryArtifactService()
+    sessions = InMemorySessionService()
+    artifacts = InMemoryArtifactService()
     server = await serve(services={"session_service": sessions, "artifact_service": artifacts})
     assert (await server.client.get("/readyz")).status_code == 200
     assert (await sessions.list_sessions(app_name="greenroom-readiness")).sessions == []

@@ -39,7 +39,8 @@ async def test_a_stream_ends_with_a_frame_that_says_where_to_resume(
 ) -> None:
     server = await serve(gated(Gate()), url_prefix=prefix or None)
     await server.new_session("gated")
-    streaming, watching = await server.connect(), await server.connect()
+    streaming = await server.connect()
+    watching = await server.connect()
     await streaming.post("/run_sse", run_body("gated"))
     _, headers = await streaming.head()
     call = await streaming.chunk()

@@ -26,7 +26,8 @@ from greenroom.server.access.tokens import TokenVerifier
 from greenroom.server.settings import AuthSettings, TokenSettings
 from tests.server.conftest import Serve
 
-ISSUER, AUDIENCE = "https://login.example/", "greenroom"
+ISSUER = "https://login.example/"
+AUDIENCE = "greenroom"
 
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER_RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)

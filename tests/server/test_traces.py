@@ -132,10 +132,8 @@ async def test_each_step_of_a_run_is_a_span_under_the_one_that_took_it(serve: Se
         "gen_ai.agent.description": "Knows the weather",
         "gen_ai.conversation.id": "s-1",
     }
-    request, response = (
-        json.loads(first["gcp.vertex.agent.llm_request"]),
-        json.loads(first["gcp.vertex.agent.llm_response"]),
-    )
+    request = json.loads(first["gcp.vertex.agent.llm_request"])
+    response = json.loads(first["gcp.vertex.agent.llm_response"])
     [log] = spans[2]["logs"]
     assert log["attributes"] == {
         "gen_ai.system_instructions": [{"type": "text", "content": request["config"]["systemInstruction"]}],
@@ -503,7 +501,8 @@ async def test_traces_survive_a_restart_and_the_oldest_go_first(tmp_path: Any) -
         before = await spans_of(server, "echo")
         assert [span["name"] for span in before] == ["invocation", "invoke_agent echo", "call_llm"]
         assert "remember me" in before[-1]["attributes"]["gcp.vertex.agent.llm_request"]
-    sessions, small = SqliteSessionService(path), SqliteTraceStore(path, most_rows=1)
+    sessions = SqliteSessionService(path)
+    small = SqliteTraceStore(path, most_rows=1)
     await run_traced_by(small, sessions, "again")
     after = await small.of_session("s-1", app_name="echo", user_id="ann")
     await small.close()

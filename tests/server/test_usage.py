@@ -138,8 +138,11 @@ async def test_callers_see_their_own_usage(serve: Serve, tmp_path: Path) -> None
     def key(name: str, *scopes: str, apps: list[str] | None = None) -> dict[str, str]:
         return {"x-api-key": keys.create(name=name, subject=name, scopes=list(scopes), apps=apps)[1]}
 
-    ann, bob, app = key("ann", "run", "read"), key("bob", "run", "read"), key("boss", "read", "app:desk")
-    other, runner = key("out", "read", apps=["other"]), key("mute", "run")
+    ann = key("ann", "run", "read")
+    bob = key("bob", "run", "read")
+    app = key("boss", "read", "app:desk")
+    other = key("out", "read", apps=["other"])
+    runner = key("mute", "run")
     server = await priced(serve, tmp_path, auth=AuthSettings(keys=str(keys.path)))
     for name, headers in (("ann", ann), ("bob", bob)):
         await server.client.post(f"/apps/desk/users/{name}/sessions/s-1", headers=headers)

@@ -380,7 +380,8 @@ async def test_a_conversation_becomes_a_test_which_fails_after_a_change(serve: S
     ran = await server.client.post(f"{DEV}/tests/run?test_name=t1.json")
     assert ran.headers["content-type"].startswith("text/plain")
     assert ran.text == "t1.json PASSED\n1 passed, 0 failed\n"
-    model, agent.output_key = agent.model, "said"
+    model = agent.model
+    agent.output_key = "said"
     lines = (await server.client.post(f"{DEV}/tests/run")).text.splitlines()
     assert (lines[0], lines[-2], lines[-1]) == ("t1.json FAILED", "t2_xfail.json XFAIL", "1 passed, 1 failed")
     assert len(lines) > 3

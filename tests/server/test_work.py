@@ -39,7 +39,8 @@ from tests.server.serving import Serving
 from tests.server.test_endpoint_table import HEADERS, body_for, filled, prepared
 from tests.sqlite import work as sqlite_work
 
-SMALL, LARGE = 250, 1250
+SMALL = 250
+LARGE = 1250
 """Sessions of others, each with a run, an artifact, a memory and a credential. A fiftieth as many apps."""
 
 TABLES = ("events", "sessions", "runs", "memories", "memory_words", "model_usage", "spans", "idempotency_keys",
@@ -112,7 +113,8 @@ class Work(Protocol):
 
 class _SqliteWork:
     def __init__(self, counted: sqlite_work.SqliteWork, path: Path) -> None:
-        self._counted, self._path = counted, path
+        self._counted = counted
+        self._path = path
 
     def reset(self) -> None:
         self._counted.reset()
@@ -126,7 +128,8 @@ class _SqliteWork:
 
 class _PostgresWork:
     def __init__(self, counted: postgres_work.PostgresWork, connection: asyncpg.Connection) -> None:
-        self._counted, self._connection = counted, connection
+        self._counted = counted
+        self._connection = connection
 
     def reset(self) -> None:
         self._counted.reset()
@@ -150,7 +153,8 @@ class Filling:
     """Data of other users on the server; each call of `fill` adds more."""
 
     def __init__(self, engine: InProcessRunEngine, folder: Path) -> None:
-        self._engine, self._folder = engine, folder
+        self._engine = engine
+        self._folder = folder
         self._sessions = 0
 
     async def fill(self, sessions: int) -> None:

@@ -27,7 +27,8 @@ def adk_key(name: str) -> str:
     return ADK_METADATA_KEY_PREFIX + name
 
 
-ACTIONS, EVENT_ID = adk_key("actions"), adk_key("event_id")
+ACTIONS = adk_key("actions")
+EVENT_ID = adk_key("event_id")
 NO_ACTIONS = EventActions()
 
 _COPIED = (

@@ -159,10 +159,12 @@ def from_a2a_part(part: a2a.Part) -> Part | None:
 
 def from_json_part(part: A2aPart) -> Part | None:
     """None, with a warning, for a part without content. Raises InvalidRequest for data that its type doesn't fit."""
-    kind, content = None, None
+    kind = None
+    content = None
     for name in _KINDS:
         if (value := getattr(part, name)) is not UNSET:
-            kind, content = name, with_integers(value)
+            kind = name
+            content = with_integers(value)
             break
     metadata = without_internal(with_integers(part.metadata))
     return _from_content(kind, content, metadata, part.media_type or None, part.filename or None)

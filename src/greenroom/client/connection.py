@@ -43,7 +43,8 @@ class TryAgain(Exception):
 
     def __init__(self, error: GreenroomError, after: float = 0.0) -> None:
         super().__init__(error.detail)
-        self.error, self.after = error, after
+        self.error = error
+        self.after = after
 
 
 class Connection:

@@ -43,7 +43,8 @@ def error_of(status: int, body: bytes) -> GreenroomError:
     error = error_named(problem.code, problem.detail or _phrase(status), status)
     if isinstance(error, InvalidRequest):
         cause = problem.errors[0] if problem.errors else _Cause()
-        error.location, error.kind = tuple(cause.loc), cause.type
+        error.location = tuple(cause.loc)
+        error.kind = cause.type
     return error
 
 

@@ -112,7 +112,8 @@ class _InProcessSubscription(Subscription):
         elif not self._with_user_events and item.event.author == "user":
             return
         elif not self._dropped:
-            items, stream = self._items, self._stream
+            items = self._items
+            stream = self._stream
             self._bytes += len(item.json)
             if items and (len(items) >= stream.max_waiting_items or self._bytes > stream.max_waiting_bytes):
                 self._items = deque(waiting for waiting in items if isinstance(waiting, RunEnded))

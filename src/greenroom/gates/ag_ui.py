@@ -222,7 +222,8 @@ class AgUiEvents:
         return _event("RUN_STARTED", **self._ids) + _event("STATE_SNAPSHOT", snapshot=self._state)
 
     def _end(self, ended: RunEnded) -> bytes:
-        run, outcome = ended.run, JsonObject()
+        run = ended.run
+        outcome = JsonObject()
         if run.error is not None and run.status is RunStatus.FAILED:
             return _event("RUN_ERROR", message=run.error.message, code=run.error.code)
         if run.status is RunStatus.CANCELLED:
@@ -242,11 +243,13 @@ class AgUiEvents:
         return left + _event("STEP_STARTED", stepName=author)
 
     def _leave(self) -> bytes:
-        name, self._step = self._step, None
+        name = self._step
+        self._step = None
         return b"" if name is None else _event("STEP_FINISHED", stepName=name)
 
     def _add_text(self, message_id: str, author: str, text: str, *, is_thought: bool) -> bytes:
-        kind, out = "REASONING_MESSAGE" if is_thought else "TEXT_MESSAGE", b""
+        kind = "REASONING_MESSAGE" if is_thought else "TEXT_MESSAGE"
+        out = b""
         if self._open is None or self._open[:2] != (kind, message_id):
             out = self._close() + self._open_message(kind, message_id, author)
         assert self._open is not None
@@ -288,7 +291,8 @@ class AgUiEvents:
     def _close(self) -> bytes:
         if self._open is None:
             return b""
-        (kind, _, unique), self._open = self._open, None
+        kind, _, unique = self._open
+        self._open = None
         out = _event(f"{kind}_END", messageId=unique)
         return out if kind == "TEXT_MESSAGE" else out + _event("REASONING_END", messageId=unique)
 
@@ -304,7 +308,8 @@ class AgUiEvents:
         return begun + arguments + _event("TOOL_CALL_END", toolCallId=call.id)
 
     def _interrupt(self, step: CallStep) -> bytes:
-        call, args = step.call, step.call.args or {}
+        call = step.call
+        args = step.call.args or {}
         asked: JsonObject = {"id": call.id, "reason": call.name, "metadata": args}
         hint = as_object(args.get("toolConfirmation")).get("hint") or args.get("message")
         original = as_object(args.get("originalFunctionCall"))
@@ -356,7 +361,8 @@ async def run_agent(context: RequestContext) -> AnyReply:
         return stream_reply(context, attachment, AgUiEvents(body, session.state), run)
     client_tools = _tools(body)
     new_session: NewSession | None = None
-    known, changes = JsonObject(), JsonObject()
+    known = JsonObject()
+    changes = JsonObject()
     if session is None:
         history, parts = _whole_conversation(body, client_tools)
         new_session = NewSession(history, state)

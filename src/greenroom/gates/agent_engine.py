@@ -246,7 +246,8 @@ async def query(context: RequestContext) -> AnyReply:
 
 
 async def stream_query(context: RequestContext) -> AnyReply:
-    call, name = _Call(context, await context.default_app()), _method(context)
+    call = _Call(context, await context.default_app())
+    name = _method(context)
     given: JsonObject = context.body.input or {}
     if name == "stream_query":
         return await _stream_message(call, wire.from_plain(given, MessageInput))
@@ -268,7 +269,8 @@ def _unknown(context: RequestContext) -> CallerError:
 async def _stream_message(call: _Call, given: MessageInput) -> AnyReply:
     if given.session_id and given.session_events:
         raise CallerError("Only one of session_id and session_events may be given")
-    config, default = given.run_config or RunConfig(), RunConfig()
+    config = given.run_config or RunConfig()
+    default = RunConfig()
     others = [
         name
         for name in RunConfig.__struct_fields__

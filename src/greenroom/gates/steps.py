@@ -150,7 +150,8 @@ class StepReader:
                 continue
             if isinstance(step, MessageEnd):
                 self._current = None
-                waiting, self._waiting = self._waiting, []
+                waiting = self._waiting
+                self._waiting = []
                 ready += self._in_order(waiting)
         return ready
 
@@ -247,7 +248,8 @@ def contents_of_chat(messages: Iterable[M], parts_of: Callable[[M], list[Part]])
     for message in messages:
         parts = parts_of(message)
         if message.role == "tool":
-            call_id, text = message.tool_call_id or "", "".join(part.text or "" for part in parts)
+            call_id = message.tool_call_id or ""
+            text = "".join(part.text or "" for part in parts)
             answer = FunctionResponse(id=call_id, name=names.get(call_id, ""), response=response_object(text))
             parts = [Part(function_response=answer)]
         for call in message.tool_calls or ():
@@ -372,7 +374,8 @@ def stream_reply(
 
 async def all_steps(attachment: Attachment) -> tuple[list[Step], RunEnded]:
     """The steps up to the end of the run, and the end. Closes the attachment."""
-    reader, steps = StepReader(), list[Step]()
+    reader = StepReader()
+    steps = list[Step]()
     try:
         while True:
             for step in await reader.next(attachment):

@@ -106,7 +106,8 @@ async def receive_eventarc(context: RequestContext) -> AnyReply:
     message_id = None
     if isinstance(carrier.get("message"), dict):
         message = wire.from_plain(carrier["message"], PubSubMessage)
-        payload, message_id = _payload(message), message.message_id
+        payload = _payload(message)
+        message_id = message.message_id
     else:
         payload = {
             "data": event.get("data", event),
@@ -138,7 +139,8 @@ def _payload(message: PubSubMessage) -> JsonObject:
 async def _deliver(
     context: RequestContext, delivery: JsonObject, payload: JsonObject, *, sender: str | None, default: str
 ) -> AnyReply:
-    app_name, identity = context.path["app_name"], context.identity
+    app_name = context.path["app_name"]
+    identity = context.identity
     await context.apps.check_exists(app_name)
     user_id = str(sender or "").strip().strip("/").replace("/", "--") or default
     if not identity.acts_for(app_name, user_id):
@@ -188,7 +190,8 @@ def _is_transient(run: Run) -> bool:
 
 def _delays() -> Iterator[float]:
     """Seconds before each repetition."""
-    base, longest = _number("RETRY_BASE_DELAY", 1.0), _number("RETRY_MAX_DELAY", 30.0)
+    base = _number("RETRY_BASE_DELAY", 1.0)
+    longest = _number("RETRY_MAX_DELAY", 30.0)
     for attempt in range(int(_number("MAX_RETRIES", 3))):
         yield min(base * 2**attempt, longest) * random.uniform(1.0, 1.5)
 

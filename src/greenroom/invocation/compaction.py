@@ -70,7 +70,8 @@ class LlmEventSummarizer(BaseEventsSummarizer):
 def conversation_lines(event: Event) -> Iterator[str]:
     """Yields an event's lines of a conversation. Tools' values are cut; exchanges of credentials are left out."""
     for part in (event.content.parts if event.content is not None else None) or ():
-        call, response = part.function_call, part.function_response
+        call = part.function_call
+        response = part.function_response
         if (call.name if call is not None else response.name if response is not None else None) in REQUESTS:
             continue
         if part.text:

@@ -92,7 +92,8 @@ class LiveRequestQueue:
     is_closed = closed
 
     def _wake(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
+        changed = self._changed
+        self._changed = asyncio.Event()
         changed.set()
 
 

@@ -44,14 +44,18 @@ class CopyOnWriteList(MutableSequence[T], Generic[T]):
     def snapshot(self) -> CopyOnWriteList[T]:
         """An equal list, in constant time."""
         view: CopyOnWriteList[T] = CopyOnWriteList.__new__(type(self))
-        view._items, view._count, view.derived = self._items, self._count, self.derived
-        view.skipped, view.carried = self.skipped, self.carried
+        view._items = self._items
+        view._count = self._count
+        view.derived = self.derived
+        view.skipped = self.skipped
+        view.carried = self.carried
         return view
 
     def first(self, count: int) -> CopyOnWriteList[T]:
         """A list of the first items, in constant time."""
         view: CopyOnWriteList[T] = CopyOnWriteList()
-        view._items, view._count = self._items, min(count, self._count)
+        view._items = self._items
+        view._count = min(count, self._count)
         return view
 
     def shares_items_with(self, other: CopyOnWriteList[T]) -> bool:
@@ -184,7 +188,8 @@ class CopyOnReadList(CopyOnWriteList[T]):
     def as_they_are(self) -> CopyOnWriteList[T]:
         """The items for those who only read: what was not read is still shared."""
         items: CopyOnWriteList[T] = CopyOnWriteList()
-        items._items, items._count = self._items, self._count
+        items._items = self._items
+        items._count = self._count
         return items
 
 

@@ -170,8 +170,10 @@ class Event(LlmResponse, kw_only=True):
     @classmethod
     def from_shorthands(cls, /, *args: Any, **arguments: Any) -> dict[str, Any]:
         """ADK's: `message` is the content, `state` and `route` go to the actions, `node_path` to the node."""
-        message, state = arguments.pop("message", None), arguments.pop("state", None)
-        route, node_path = arguments.pop("route", None), arguments.pop("node_path", None)
+        message = arguments.pop("message", None)
+        state = arguments.pop("state", None)
+        route = arguments.pop("route", None)
+        node_path = arguments.pop("node_path", None)
         if message is not None:
             if arguments.get("content") is not None:
                 raise ValueError("Event() takes either message or content")

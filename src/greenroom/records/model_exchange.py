@@ -228,7 +228,8 @@ class LlmResponse(Record, kw_only=True):
             feedback = reply.get("promptFeedback")
             if feedback is None:
                 return cls.model_validate({"content": {"role": "model", "parts": []}, **shared})
-            code, message = feedback.get("blockReason"), feedback.get("blockReasonMessage")
+            code = feedback.get("blockReason")
+            message = feedback.get("blockReasonMessage")
             return cls.model_validate({"errorCode": code, "errorMessage": message, **shared})
         candidate = reply["candidates"][0]
         reason = candidate.get("finishReason")

@@ -33,7 +33,8 @@ def redact(event: Event) -> None:
     if event.actions.requested_auth_configs:
         event.actions.requested_auth_configs = without_secrets(event.actions.requested_auth_configs)
     for part in (event.content.parts if event.content else None) or ():
-        call, response = part.function_call, part.function_response
+        call = part.function_call
+        response = part.function_response
         if call is not None and call.name == _CREDENTIAL_REQUEST and call.args is not None:
             call.args = without_secrets(call.args)
         if response is not None and response.name == _CREDENTIAL_REQUEST and response.response is not None:

@@ -14,7 +14,8 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.state import REMOVED
 
-_METADATA, _TITLE = "__session_metadata__", "displayName"
+_METADATA = "__session_metadata__"
+_TITLE = "displayName"
 """The key of a session's state, and the field in it, that hold the session's title. Source: ADK's UI."""
 
 

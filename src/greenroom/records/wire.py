@@ -102,7 +102,8 @@ _read_position = msgspec.json.Decoder(tuple[float, list[str]]).decode
 
 def read_page_token(token: str, *, keys: int) -> tuple[float, list[str]]:
     """The time and keys of `write_page_token`. Raises InvalidRequest."""
-    time, found = 0.0, list[str]()
+    time = 0.0
+    found = list[str]()
     with contextlib.suppress(ValueError, msgspec.MsgspecError):
         time, found = _read_position(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     if len(found) != keys:

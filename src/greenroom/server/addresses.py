@@ -28,8 +28,11 @@ from greenroom.server.settings import PREFIX_PATH, ServerSettings
 
 EVERY_PROXY = "*"
 
-_FOR, _PROTO, _HOST = b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"
-_PREFIX, _FORWARDED = b"x-forwarded-prefix", b"forwarded"
+_FOR = b"x-forwarded-for"
+_PROTO = b"x-forwarded-proto"
+_HOST = b"x-forwarded-host"
+_PREFIX = b"x-forwarded-prefix"
+_FORWARDED = b"forwarded"
 _HEADERS = frozenset({_FOR, _PROTO, _HOST, _PREFIX, _FORWARDED})
 
 _PUBLIC_HOST = "greenroom.public_host"
@@ -133,7 +136,8 @@ class RequestLocator:
             path = self._without_prefix(path, prefix)
         located = {**scope, "path": path, "root_path": _joined(prefix, quote(mounted))}
 
-        scheme, host = self._scheme, self._host
+        scheme = self._scheme
+        host = self._host
         if forwarded is not None:
             scheme = scheme or forwarded.scheme
             host = host or forwarded.host

@@ -169,7 +169,8 @@ class EndpointApp:
             await _send_stream(reply, receive, send)
 
     async def answer(self, scope: Scope, receive: Receive) -> AnyReply:
-        endpoint, server = self._endpoint, self._server
+        endpoint = self._endpoint
+        server = self._server
         authenticator = server.authenticator
         if authenticator is None and server.rate is None:
             identity = EVERYBODY

@@ -119,7 +119,8 @@ def check_items(body: object, max_items: int) -> None:
 
     Raises InvalidRequest.
     """
-    count, left = 0, [body]
+    count = 0
+    left = [body]
     while left:
         value: Any = left.pop()
         if isinstance(value, dict):

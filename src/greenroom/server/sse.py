@@ -164,7 +164,8 @@ class WithRunEnds:
         self._attachment.close()
 
     async def _end_of_open_run(self) -> list[LiveItem]:
-        run_id, self._open = self._open, None
+        run_id = self._open
+        self._open = None
         if run_id is None:
             return []
         try:
@@ -181,7 +182,8 @@ class WithRunEnds:
     def _note_end(self, run: Run) -> bool:
         """False for an end that was sent already."""
         end = run.id, run.status, run.ended_at
-        is_new, self._ended = end != self._ended, end
+        is_new = end != self._ended
+        self._ended = end
         if self._open == run.id:
             self._open = None
         return is_new

@@ -35,7 +35,9 @@ KEY_PREFIX = "greenroom.key."
 """Browsers can't set headers on a WebSocket, so they may offer the key as a subprotocol beside PROTOCOL. It counts as
 `Authorization: Bearer` and is never sent back."""
 
-SESSION_NOT_FOUND, FAILED, TRY_LATER = 1002, 1011, 1013
+SESSION_NOT_FOUND = 1002
+FAILED = 1011
+TRY_LATER = 1013
 
 
 class SocketApp(EndpointApp):

@@ -118,7 +118,8 @@ class ModelCallSpan(Span):
         if self._reply is not None and self._reply.finish_reason:
             optional[names.FINISH_REASONS] = [self._reply.finish_reason.lower()]
         if (usage := self.usage) is not None:
-            optional[names.INPUT_TOKENS], optional[names.OUTPUT_TOKENS] = usage.input_tokens, usage.output_tokens
+            optional[names.INPUT_TOKENS] = usage.input_tokens
+            optional[names.OUTPUT_TOKENS] = usage.output_tokens
             optional[names.CACHED_TOKENS] = usage.cached_content_token_count
             optional[names.REASONING_TOKENS] = usage.thoughts_token_count
         attributes.update((name, value) for name, value in optional.items() if value is not None)

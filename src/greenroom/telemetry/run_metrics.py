@@ -120,7 +120,8 @@ class RunMetrics:
             self._add(errors, (*labels, error))
 
     def _add(self, metric: Metric, labels: Labels, number: float = 1) -> None:
-        series, bounds = self.series[metric], metric.bounds
+        series = self.series[metric]
+        bounds = metric.bounds
         values = series.get(labels)
         if values is None:
             if len(series) >= self._most:

@@ -113,7 +113,8 @@ def _completion_logs(attributes: dict[str, AttributeValue]) -> list[JsonObject]:
         "gen_ai.tool.definitions": [_definition(declaration) for declaration in declarations],
     }
     if reply:
-        parts, finish_reason = _message_parts(_object(reply, "content")), str(reply.get("finishReason") or "").lower()
+        parts = _message_parts(_object(reply, "content"))
+        finish_reason = str(reply.get("finishReason") or "").lower()
         shown["gen_ai.output.messages"] = [{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]
     return [{"event_name": "gen_ai.client.inference.operation.details", "attributes": shown}]
 
@@ -180,7 +181,8 @@ def _json_of_request(request: SentRequest) -> str:
         if not contents:
             return "{}"
         half = (len(contents) + 1) // 2
-        contents, left_out = contents[half:], left_out + half
+        contents = contents[half:]
+        left_out += half
 
 
 def _without_blobs(content: Content) -> Content:

@@ -108,11 +108,13 @@ async def test_a_body_may_take_long_as_long_as_it_comes(serve: Serve) -> None:
 
 
 async def test_who_waits_for_the_server_is_not_closed(serve: Serve) -> None:
-    gate, model = Gate(), HeldModel()
+    gate = Gate()
+    model = HeldModel()
     server = await serve(gated(gate), LlmAgent(name="held", model=model), keep_alive_seconds=60)
     for app in ("gated", "held"):
         await server.new_session(app)
-    waiting, streaming = await server.connect(), await server.connect()
+    waiting = await server.connect()
+    streaming = await server.connect()
     await waiting.post("/run", run_body("gated"))
     await streaming.post("/run_sse", run_body("held", streaming=True))
     await until(lambda: gate.entered and model.calls)

@@ -75,7 +75,8 @@ class AgentCardBuilder:
         self._agent = agent
         self._url = (rpc_url or DEFAULT_URL).rstrip("/")
         self._capabilities = capabilities or a2a.AgentCapabilities(streaming=True)
-        self._doc_url, self._provider = doc_url or "", provider
+        self._doc_url = doc_url or ""
+        self._provider = provider
         self._version = agent_version or "0.0.1"
         self._schemes = dict(security_schemes or {})
         self._security = [dict(one) for one in default_skill_security or ()]
@@ -112,13 +113,15 @@ class AgentCardBuilder:
             for tool in await agent.canonical_tools():
                 if isinstance(tool, ExampleTool):
                     continue
-                skill_id, text = f"{agent.name}-{tool.name}", tool.description or f"Tool: {tool.name}"
+                skill_id = f"{agent.name}-{tool.name}"
+                text = tool.description or f"Tool: {tool.name}"
                 skills.append(self._skill(skill_id, tool.name, text, ["llm", "tools"], tool))
             if agent.planner is not None:
                 text = "Can think about the tasks and make plans"
                 skills.append(self._skill(f"{agent.name}-planner", "planning", text, ["llm", "planning"]))
             if agent.code_executor is not None:
-                skill_id, tags = f"{agent.name}-code-executor", ["llm", "code_execution"]
+                skill_id = f"{agent.name}-code-executor"
+                tags = ["llm", "code_execution"]
                 skills.append(self._skill(skill_id, "code-execution", "Can execute code", tags))
         else:
             kind = next((tag for type_, tag in _TYPES if isinstance(agent, type_)), "custom_agent")
@@ -138,7 +141,8 @@ class AgentCardBuilder:
                 _log.warning("the skills of %s are left out of the card", child.name, exc_info=True)
                 continue
             for skill in inner:
-                skill.id, skill.name = f"{child.name}_{skill.id}", f"{child.name}: {skill.name}"
+                skill.id = f"{child.name}_{skill.id}"
+                skill.name = f"{child.name}: {skill.name}"
                 skill.tags.insert(0, f"sub_agent:{child.name}")
             skills += inner
         return skills
@@ -183,7 +187,8 @@ async def card_of(context: RequestContext) -> a2a.AgentCard:
     capabilities and authentication. Raises AppNotFound, AppLoadError."""
     name = context.path["app_name"]
     app = await context.apps.load(name)
-    folder, with_auth = context.apps.folder(name), context.settings.auth.is_on
+    folder = context.apps.folder(name)
+    with_auth = context.settings.auth.is_on
     capabilities = a2a.AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=with_auth)
     built = a2a.AgentCard()
     built.CopyFrom(await _built(app, capabilities, with_auth=with_auth))

@@ -59,7 +59,8 @@ from greenroom.gates.a2a.handler import CALL, Call, RunHandler
 from greenroom.gates.a2a.requests import MAX_INT32, SendCall, SendRequest
 
 _APP = "/a2a/{app_name}"
-_SEND, _SEND_STREAM = "/message:send", "/message:stream"
+_SEND = "/message:send"
+_SEND_STREAM = "/message:stream"
 _METHODS = ("SendMessage", "SendStreamingMessage", "SubscribeToTask")
 _NUMBERS = ("historyLength", "pageSize")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
@@ -83,7 +84,8 @@ async def _frames(first: bytes | AsyncIterator[Any], call: Call, wrap: Wrap) -> 
     else:
         async for event in first:
             yield ensure_bytes(event, "\n")
-    events, is_over = call.events, not call.attachments
+    events = call.events
+    is_over = not call.attachments
     while events is not None and not is_over:
         results: list[bytes] = []
         for item in await call.attachments[-1].next_batch(idle_seconds=call.context.settings.keep_alive_seconds):
@@ -200,9 +202,11 @@ async def _send(call: Call, path: str, body: JsonValue, wrap: Wrap) -> AnyReply 
     try:
         if is_json_rpc:
             given = msgspec.convert(body, SendCall)
-            request, is_stream = given.params, given.method == "SendStreamingMessage"
+            request = given.params
+            is_stream = given.method == "SendStreamingMessage"
         elif path in (_SEND, _SEND_STREAM):
-            request, is_stream = msgspec.convert(body, SendRequest), path == _SEND_STREAM
+            request = msgspec.convert(body, SendRequest)
+            is_stream = path == _SEND_STREAM
         else:
             return None
     except msgspec.ValidationError:
@@ -270,7 +274,8 @@ async def _pieces(first: object, source: AsyncIterator[Any], *, idle_seconds: fl
             if not done:
                 yield KEEP_ALIVE
                 continue
-            event, pending = pending.result(), None
+            event = pending.result()
+            pending = None
             if event is None:
                 return
             yield ensure_bytes(event, "\n")

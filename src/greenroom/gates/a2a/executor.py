@@ -79,7 +79,8 @@ def convert_a2a_request_to_agent_run_request(
 ) -> AgentRunRequest:
     """The message as a run in the session of its context id, of the authenticated user or else of one that is named
     after the context. Raises InvalidRequest for a message without parts."""
-    message, context_id = request.message, request.context_id or ""
+    message = request.message
+    context_id = request.context_id or ""
     parts = _converted(message.parts if message is not None else (), part_converter)
     if message is None or not parts:
         raise InvalidRequest("The message has no parts")
@@ -170,7 +171,10 @@ class _Execution:
     def __init__(
         self, runner: Runner, config: A2aAgentExecutorConfig, context: RequestContext, queue: EventQueue
     ) -> None:
-        self._runner, self._config, self._context, self._queue = runner, config, context, queue
+        self._runner = runner
+        self._config = config
+        self._context = context
+        self._queue = queue
         self._request = config.request_converter(context, config.a2a_part_converter)
         self._message = self._request.new_message or Content(role="user", parts=[])
         self._key = SessionKey(runner.app_name, self._request.user_id, self._request.session_id)
@@ -185,7 +189,8 @@ class _Execution:
         return [MessageToDict(part) for part in _converted(sent, self._config.gen_ai_part_converter)]
 
     async def execute(self) -> None:
-        task, message = self._context.current_task, self._context.message
+        task = self._context.current_task
+        message = self._context.message
         session = await self._runner.services.sessions.get_session(**self._key._asdict())
         if session is None:
             session = await self._runner.services.sessions.create_session(**self._key._asdict())
@@ -214,7 +219,9 @@ class _Execution:
 
     async def _run_agent(self) -> Run:
         """The run at its end."""
-        request, status, error = self._request, RunStatus.SUCCEEDED, None
+        request = self._request
+        status = RunStatus.SUCCEEDED
+        error = None
         config = RunConfig(
             streaming_mode=StreamingMode.SSE if request.streaming else StreamingMode.NONE,
             custom_metadata=request.custom_metadata,

@@ -106,7 +106,8 @@ class _Service(GrpcHandler):
         handler_func: Callable[[ServerCallContext], AsyncIterable[Any]],
     ) -> AsyncGenerator[Any]:
         call = await self._open(request, context)
-        authenticator, check_at = self._server.authenticator, 0.0
+        authenticator = self._server.authenticator
+        check_at = 0.0
         try:
             async for item in super()._handle_stream(request, context, handler_func):
                 if authenticator is not None and (now := time.monotonic()) >= check_at:

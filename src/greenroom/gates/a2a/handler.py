@@ -259,7 +259,8 @@ class RunHandler(RequestHandler):
         validate_history_length(params)
         if params.HasField("page_size"):
             validate_page_size(params.page_size)
-        size, call = params.page_size or DEFAULT_PAGE_SIZE, _call(context)
+        size = params.page_size or DEFAULT_PAGE_SIZE
+        call = _call(context)
         if params.status and params.status not in _STATUSES:
             return a2a.ListTasksResponse(page_size=size)
         where = RunFilter(app_names=[call.app_name], session_id=params.context_id or None)
@@ -354,7 +355,8 @@ async def _ended(attachment: Attachment) -> Run:
 
 async def _start(call: Call, request: SendRequest, *, attach: bool, streaming: bool = False) -> _Started:
     """Starts the run of a message, or continues the one of its task."""
-    message, context = request.message, call.context
+    message = request.message
+    context = call.context
     config = _push_config(request.configuration)
     if config is not None:
         push.check(context, config)

@@ -42,7 +42,8 @@ def to_mcp_server(
         if await sessions.get_session(**where) is None:
             await sessions.create_session(**where)
         content: list[Any] = []
-        message, said = UserContent(request), 0
+        message = UserContent(request)
+        said = 0
         async for event in runner.run_async(user_id=_USER, session_id=session_id, new_message=message):
             if event.error_code is not None and event.content is None:
                 return failed_result(event.error_message or event.error_code)

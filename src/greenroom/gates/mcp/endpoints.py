@@ -51,7 +51,8 @@ async def lifespan(server: ServerState) -> AsyncGenerator[None]:
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the server has its own
         max_request_body_size=server.settings.max_body_bytes,
     )
-    started, stopping = asyncio.Event(), asyncio.Event()
+    started = asyncio.Event()
+    stopping = asyncio.Event()
 
     async def run() -> None:
         # In a task of its own, since its scope must be left by the task that entered it.
@@ -103,7 +104,8 @@ async def _never() -> Any:
 async def _answer(method: str, context: RequestContext) -> AnyReply:
     if id(context.settings) not in _open:
         raise Unavailable("The server is stopping")
-    (manager, _), limits = _open[id(context.settings)], context.settings.limits
+    manager, _ = _open[id(context.settings)]
+    limits = context.settings.limits
     if "app_name" in context.path:
         await context.apps.check_exists(context.path["app_name"])
     body = b""
@@ -183,7 +185,8 @@ class _Exchange:
 
     async def _receive(self) -> Any:
         if self._body is not None:
-            body, self._body = self._body, None
+            body = self._body
+            self._body = None
             return {"type": "http.request", "body": body, "more_body": False}
         await self._left.wait()
         return {"type": "http.disconnect"}

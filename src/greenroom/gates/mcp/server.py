@@ -185,7 +185,9 @@ class _Call:
     """One call of an app's tool."""
 
     def __init__(self, ctx: Context, context: RequestContext, params: types.CallToolRequestParams) -> None:
-        self._ctx, self._context, self._params = ctx, context, params
+        self._ctx = ctx
+        self._context = context
+        self._params = params
         arguments = params.arguments or {}
         given = params.request_state or arguments.get("session_id")
         if given is not None and not isinstance(given, str):
@@ -314,7 +316,8 @@ def media_content(part: Part) -> Any:
     blob = part.inline_data
     if blob is None or blob.data is None:
         return types.TextContent(text=link_to(part))
-    kind, data = blob.mime_type or "application/octet-stream", msgspec.to_builtins(blob.data)
+    kind = blob.mime_type or "application/octet-stream"
+    data = msgspec.to_builtins(blob.data)
     if kind.startswith("image/"):
         return types.ImageContent(data=data, mime_type=kind)
     if kind.startswith("audio/"):

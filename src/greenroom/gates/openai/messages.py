@@ -119,14 +119,17 @@ def contents_of(items: str | list[JsonObject], session: Session | None) -> list[
                 if str(item.get("role")) in INSTRUCTION_ROLES and session is not None:
                     continue
             case "function_call":
-                call_id, name = _text(item, "call_id"), _text(item, "name")
+                call_id = _text(item, "call_id")
+                name = _text(item, "name")
                 names[call_id] = name
-                role, parts = "model", [call_part(name, _text(item, "arguments"), call_id)]
+                role = "model"
+                parts = [call_part(name, _text(item, "arguments"), call_id)]
                 if contents and contents[-1].role == "model":  # the items of one message, such as parallel calls
                     contents[-1].parts = [*(contents[-1].parts or ()), *parts]
                     continue
             case "function_call_output":
-                role, call_id = "user", _text(item, "call_id")
+                role = "user"
+                call_id = _text(item, "call_id")
                 if session is not None:
                     parts = [response_part(session, call_id, item.get("output"))]
                 elif call_id not in names:

@@ -113,14 +113,16 @@ class ResponseReply:
         self._id = response_id or id_of(run)
         self._run = run
         self._asked = asked
-        self._streamed, self._checksum = -1, 0
+        self._streamed = -1
+        self._checksum = 0
         self._after, self._after_checksum = (-1, 0) if after is None else divmod(after, _CHECK)
         self._open: JsonObject | None = None
         self._message_id = ""
         self._text: list[str] = []
 
     def response(self, run: Run, status: str | None = None) -> JsonObject:
-        asked, error = self._asked, None
+        asked = self._asked
+        error = None
         if run.error is not None:
             error = {"code": "server_error", "message": f"{run.error.code}: {run.error.message}"}
         return {
@@ -217,9 +219,12 @@ class ResponseReply:
         item = self._open
         if item is None:
             return b""
-        text, kind = "".join(self._text), item["type"]
-        part, position = _text_part(kind, text), self._item_position()
-        self._text, self._open = [], None
+        text = "".join(self._text)
+        kind = item["type"]
+        part = _text_part(kind, text)
+        position = self._item_position()
+        self._text = []
+        self._open = None
         item[("summary" if kind == "reasoning" else "content")] = [part]
         item["status"] = status
         names = (
@@ -234,7 +239,8 @@ class ResponseReply:
         return out
 
     def _add_call(self, step: CallStep) -> bytes:
-        call, index = step.call, len(self.output)
+        call = step.call
+        index = len(self.output)
         item: JsonObject = {
             "id": self._item_id("fc"),
             "type": "function_call",
@@ -360,9 +366,14 @@ async def _stored(
 
     A response begins with the run's first message after `seq`, and ends with its next one.
     """
-    reply, reader = ResponseReply(run, response_id=context.path["response_id"], after=after), StepReader()
-    key, frames, is_followed = SessionKey(run.app_name, run.user_id, run.session_id), list[bytes](), False
-    at, messages, page_size = seq, 0, PAGE_LIMIT
+    reply = ResponseReply(run, response_id=context.path["response_id"], after=after)
+    reader = StepReader()
+    key = SessionKey(run.app_name, run.user_id, run.session_id)
+    frames = list[bytes]()
+    is_followed = False
+    at = seq
+    messages = 0
+    page_size = PAGE_LIMIT
     while messages < 2 and page_size == PAGE_LIMIT:
         page = await context.sessions.list_events(**key._asdict(), after=at, limit=PAGE_LIMIT)
         page_size = len(page.events)
@@ -400,7 +411,8 @@ async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[Agen
     """The request, and the session to create."""
     user_id = body.user or context.identity.subject
     given = body.conversation.id if isinstance(body.conversation, Conversation) else body.conversation
-    items, previous = body.input, body.previous_response_id
+    items = body.input
+    previous = body.previous_response_id
     if previous is not None and given is not None:
         raise InvalidRequest("Give either previous_response_id or conversation", location=("body",))
     if not isinstance(items, str) and previous is None and given is None and (previous := _referenced_in(items)):

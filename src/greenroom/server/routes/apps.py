@@ -32,7 +32,8 @@ async def app_info(context: RequestContext) -> AnyReply:
 
 async def list_usage(context: RequestContext) -> AnyReply:
     """Usage of the caller's own user, unless it acts for all users of the app."""
-    query, app_name = dict(context.query), context.path["app_name"]
+    query = dict(context.query)
+    app_name = context.path["app_name"]
     if query["user_id"] is None and not context.identity.acts_for(app_name, None):
         query["user_id"] = context.identity.subject
     for name in ("first_day", "last_day"):

@@ -43,7 +43,8 @@ async def save_artifact(context: RequestContext) -> AnyReply:
 async def upload_artifact(context: RequestContext) -> AnyReply:
     await context.check_app()
     check_is_plain(context.headers)
-    announced, limit = context.headers.get("content-length", ""), context.settings.limits.artifact_bytes
+    announced = context.headers.get("content-length", "")
+    limit = context.settings.limits.artifact_bytes
     if announced.isdigit() and int(announced) > limit:
         raise TooLarge("The artifact", limit_bytes=limit)
     mime_type = context.headers.get("content-type", "application/octet-stream")

@@ -39,7 +39,8 @@ async def get_file(context: RequestContext) -> AnyReply:
     data = None
     if context.settings.edit:
         _check_may_edit(context)
-        files, name = context.apps.files(context.path["app_name"]), context.query["file_path"] or _ROOT_FILE
+        files = context.apps.files(context.path["app_name"])
+        name = context.query["file_path"] or _ROOT_FILE
         data = await asyncio.to_thread(files.read, name, draft=context.query["tmp"])
     if data is None:
         return Reply(data=b"", media_type="text/plain; charset=utf-8")

@@ -106,7 +106,8 @@ async def _agent(agent: BaseAgent) -> JsonObject:
 async def app_logs(context: RequestContext) -> AnyReply:
     """Lines of an app's log: the newest ones, or a stream that continues with new ones."""
     await context.apps.check_exists(context.path["app_name"])
-    after, limit = last_seen(context) or 0, min(context.query["limit"] or MAX_LINES, MAX_LINES)
+    after = last_seen(context) or 0
+    limit = min(context.query["limit"] or MAX_LINES, MAX_LINES)
     if wants_stream(context):
         return StreamReply(pieces=_follow_logs(context, after, limit), close=lambda: None)
     return Reply(value=ListLogsResponse(lines=context.logs_after(after, limit=limit)))
@@ -117,7 +118,8 @@ async def _follow_logs(context: RequestContext, after: int, limit: int) -> Async
     yield KEEP_ALIVE
     while True:
         if lines := context.logs_after(after, limit=limit):
-            after, idle_since = lines[-1].number, time.monotonic()
+            after = lines[-1].number
+            idle_since = time.monotonic()
             yield b"".join(b"id: %d\ndata: %b\n\n" % (line.number, wire.encode(line)) for line in lines)
         elif time.monotonic() - idle_since > context.settings.keep_alive_seconds:
             idle_since = time.monotonic()

@@ -178,7 +178,9 @@ async def list_cases(context: RequestContext) -> AnyReply:
 
 
 async def add_session(context: RequestContext) -> None:
-    app, files, body = await _app(context), _files(context), context.body
+    app = await _app(context)
+    files = _files(context)
+    body = context.body
     await files.get_set(app, context.path["eval_set_id"])
     key = SessionKey(app, body.user_id, body.session_id)
     session = await context.find_session(key)
@@ -237,7 +239,8 @@ async def _evaluation(context: RequestContext) -> Evaluation:
     from greenroom.evaluation.run import AgentUnderTest, Evaluation, app_details
     from greenroom.evaluation.simulation import user_simulator
 
-    app_name, body = await _app(context), context.body
+    app_name = await _app(context)
+    body = context.body
     app = await context.apps.load(app_name)
     if body.live_model_config is not None:
         raise NotOffered("Evaluation of live runs is not supported")
@@ -355,7 +358,8 @@ async def delete_test(context: RequestContext) -> AnyReply:
 
 async def _wanted_tests(context: RequestContext) -> dict[str, Session]:
     """The one that the query names, or all, by name."""
-    files, app = _files(context), await _app(context)
+    files = _files(context)
+    app = await _app(context)
     name: str | None = context.query["test_name"]
     return {one: await files.get_test(app, one) for one in ([name] if name else await files.list_tests(app))}
 
@@ -394,7 +398,8 @@ async def _rebuild(context: RequestContext) -> None:
     tests = await _wanted_tests(context)
     await context.apps.load(app_name)
     for name, then in tests.items():
-        spec, delta = spec_of(then), dict[str, Any]()
+        spec = spec_of(then)
+        delta = dict[str, Any]()
         session = await context.sessions.create_session(
             app_name=app_name,
             user_id=DEFAULT_USER if context.identity.caller is None else context.identity.subject,

@@ -29,7 +29,8 @@ from greenroom.server.routes.run import RUN_ID_HEADER
 from greenroom.server.settings import LimitSettings
 from greenroom.server.websocket import Socket
 
-NORMAL, FAILED = 1000, 1011
+NORMAL = 1000
+FAILED = 1011
 
 Modality = Literal["TEXT", "AUDIO", "VIDEO"]
 

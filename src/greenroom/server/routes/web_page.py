@@ -13,7 +13,8 @@ from greenroom.server.replies import AnyReply, Reply, status_reply
 from greenroom.server.request_context import RequestContext
 
 _BUILT = Path(__file__).parents[1] / "dev_ui"
-_PAGE, _REFERENCE = "index.html", "docs.html"
+_PAGE = "index.html"
+_REFERENCE = "docs.html"
 _NOT_BUILT = b"""<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">
 <title>greenroom</title><h1>Not built</h1>
 <p>The dev UI and the API reference are not built: run <code>make ui</code>, with an internet connection.</p>
@@ -120,7 +121,8 @@ def _built(name: str, context: RequestContext) -> Reply:
     accepted = context.headers.get("accept-encoding", "").lower().replace(" ", "").split(",")
     for encoding, ending in (("br", ".br"), ("gzip", ".gz")):
         if name + ending in files and encoding in {one.partition(";")[0] for one in accepted if ";q=0" not in one[-4:]}:
-            headers["content-encoding"], data = encoding, files[name + ending]
+            headers["content-encoding"] = encoding
+            data = files[name + ending]
             break
     return Reply(data=data, media_type=media_type, headers=headers)
 
