@@ -112,8 +112,8 @@ def as_exception(raised: BaseException) -> Exception:
     """Converts what an app's code raised into an error that fails its run only, never the server.
 
     KeyboardInterrupt, SystemExit, GeneratorExit and an unrequested CancelledError become RunFailed.
-    Raises a requested cancellation, a KeyboardInterrupt during one, and the GeneratorExit of a generator that is being
-    closed, as they are.
+    Raises a requested cancellation, a KeyboardInterrupt during one, and the GeneratorExit of a
+    generator that is being closed, as they are.
     """
     if isinstance(raised, Exception):
         return raised

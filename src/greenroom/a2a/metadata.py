@@ -75,8 +75,8 @@ def with_integers(value: JsonValue) -> JsonValue:
 
 
 def event_metadata(event: Event, ids: JsonObject) -> JsonObject:
-    """The metadata of a status message or an artifact: ids, and the event's fields beside its content, without internal
-    keys; records are left as they are. ids: of the session, with their prefix."""
+    """The metadata of a status message or an artifact: ids, and the event's fields beside its content,
+    without internal keys; records are left as they are. ids: of the session, with their prefix."""
     metadata: JsonObject = {**ids, EVENT_ID: event.id}
     for name, key in _COPIED_KEYS.items():
         entry = getattr(event, name)

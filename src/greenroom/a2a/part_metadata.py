@@ -26,8 +26,9 @@ A2A_DATA_PART_METADATA_TYPE_TOOL_RESPONSE: Final = "tool_response"
 
 
 class AggregationMode(StrEnum):
-    """Ways of turning parts of a session into those of a message. AS_IS: each part is converted. EXTERNAL_HANDOFF: for
-    agents that don't know the tools: function calls are left out, and function responses become text."""
+    """Ways of turning parts of a session into those of a message. AS_IS: each part is converted.
+    EXTERNAL_HANDOFF: for agents that don't know the tools: function calls are left out, and
+    function responses become text."""
 
     AS_IS = "AS_IS"
     EXTERNAL_HANDOFF = "EXTERNAL_HANDOFF"

@@ -1,7 +1,7 @@
 """Parts of contents as parts of A2A messages, and back.
 
-Source: ADK's part converter. Calls, responses and code are data parts with the metadata key `adk_type`; other data
-travels through a content as `text/plain` bytes between tags.
+Source: ADK's part converter. Calls, responses and code are data parts with the metadata key
+`adk_type`; other data travels through a content as `text/plain` bytes between tags.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def to_a2a_part(part: Part, *, is_long_running: bool = False) -> a2a.Part | None
 
 
 def to_json_part(part: Part, *, is_long_running: bool = False) -> JsonObject | None:
-    """None, with a warning, for a part that A2A has no form for. is_long_running: marks a call whose response is
-    awaited."""
+    """None, with a warning, for a part that A2A has no form for. is_long_running: marks a call
+    whose response is awaited."""
     if part.text is not None and part == Part(text=part.text):
         return {"text": part.text}
     metadata = {key: entry for key, entry in (part.part_metadata or {}).items() if entry is not None}

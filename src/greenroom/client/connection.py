@@ -83,8 +83,8 @@ class Connection:
     ) -> tuple[bytes, Mapping[str, str]]:
         """Sends a request. Returns the body and headers of the reply.
 
-        is_repeatable: whether it is idempotent; default: GET and DELETE are. Raises the server's error, or Unavailable
-        without an answer.
+        is_repeatable: whether it is idempotent; default: GET and DELETE are. Raises the server's
+        error, or Unavailable without an answer.
         """
         content = None if body is None else wire.encode(body)
         sent = {**({} if body is None else {"content-type": "application/json"}), **(headers or {})}

@@ -15,8 +15,9 @@ _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 
 
 class RunStream:
-    """Iterates over the run's events: each stored event exactly once, in order, across disconnects and restarts of the
-    server. After a reconnect, partial events (if enabled) of an unfinished message may be repeated.
+    """Iterates over the run's events: each stored event exactly once, in order, across disconnects
+    and restarts of the server. After a reconnect, partial events (if enabled) of an unfinished
+    message may be repeated.
 
     run: its last received record. requests: for input, such as approvals, in the events read so far.
     """

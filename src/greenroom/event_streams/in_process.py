@@ -11,12 +11,12 @@ from greenroom.records.session import SessionKey
 
 MAX_WAITING_ITEMS = 4096
 MAX_WAITING_BYTES = 8 * 1024 * 1024
-"""Greatest backlog of a reader, in items and in bytes of JSON, before it has to reread the log. A single item may be
-larger."""
+"""Greatest backlog of a reader, in items and in bytes of JSON, before it has to reread the log. A
+single item may be larger."""
 
 GATHER_SECONDS = 0.005
-"""Time for which partial events are gathered after the last delivery, so that fast models don't cost a write per token.
-A stored event, and the first partial one after a pause, are delivered at once."""
+"""Time for which partial events are gathered after the last delivery, so that fast models don't cost
+a write per token. A stored event, and the first partial one after a pause, are delivered at once."""
 
 
 class InProcessEventStream(EventStream):

@@ -13,8 +13,8 @@ from greenroom.records.session import SessionKey
 
 
 class StreamItem:
-    """An event for readers. seq: its sequence number in the log, None for a partial event, which has none.
-    json: the event's JSON where a store has made it."""
+    """An event for readers. seq: its sequence number in the log, None for a partial event, which
+    has none. json: the event's JSON where a store has made it."""
 
     __slots__ = ("_json", "event", "run_id", "seq")
 
@@ -54,8 +54,9 @@ class Subscription(ABC):
 
     @abstractmethod
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem] | None:
-        """All items that are ready; empty after `idle_seconds` without one; None when items were dropped because this
-        reader was too slow. Raises SessionNotFound, after the last item, when the session was deleted."""
+        """All items that are ready; empty after `idle_seconds` without one; None when items were
+        dropped because this reader was too slow. Raises SessionNotFound, after the last item, when
+        the session was deleted."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -83,8 +84,8 @@ ReadLog: TypeAlias = Callable[[int], Awaitable[list[Event]]]
 
 
 class Follower:
-    """Reads a session from a sequence number on: first stored events, then live ones; each stored event exactly once,
-    in order.
+    """Reads a session from a sequence number on: first stored events, then live ones; each stored
+    event exactly once, in order.
 
     subscription: closed with the follower. run_id: only this run's events. catch_up False skips the
     first read of the log, for a reader who knows that the log ends at `after`.

@@ -1,8 +1,9 @@
 """AG-UI: `POST /ag-ui/{app_name}` runs an app for a front end, and streams AG-UI's events.
 
-A thread is a session; the run id is an idempotency key, so that the same request attaches to the run that it started.
-Functions of the front end are tools that it executes. Requests to a person end a run with the outcome `interrupt`, and
-an entry of `resume` answers one. Source: the AG-UI specification, version 1.0.
+A thread is a session; the run id is an idempotency key, so that the same request attaches to the
+run that it started. Functions of the front end are tools that it executes. Requests to a person end
+a run with the outcome `interrupt`, and an entry of `resume` answers one. Source: the AG-UI
+specification, version 1.0.
 """
 
 from __future__ import annotations
@@ -169,8 +170,8 @@ class RunAgentInput(Record, kw_only=True):
 class AgUiEvents:
     """Writes the steps of a run as AG-UI's events.
 
-    _messages, _texts, _events: the messages that the events make in the client, by id; the pieces of their text, and
-    the ids of the session's events that they are of.
+    _messages, _texts, _events: the messages that the events make in the client, by id; the pieces
+    of their text, and the ids of the session's events that they are of.
     """
 
     def __init__(self, asked: RunAgentInput, state: JsonObject) -> None:
@@ -400,11 +401,11 @@ def _whole_conversation(
 
 
 def _new_parts(body: RunAgentInput, session: Session) -> list[Part]:
-    """The new parts of a message to a thread that exists: answers to interrupts, then what follows the assistant's
-    last message.
+    """The new parts of a message to a thread that exists: answers to interrupts, then what follows
+    the assistant's last message.
 
-    Clients that keep the history themselves send more: results that the server gave them or has already, and what the
-    user said before a run that ended without a message.
+    Clients that keep the history themselves send more: results that the server gave them or has
+    already, and what the user said before a run that ended without a message.
     """
     answers = [_answer(entry, session) for entry in body.resume or ()]
     results: list[Part] = []

@@ -1,7 +1,8 @@
 """Vertex AI Agent Engine's endpoints: methods of ADK's `AdkApp` by name, for the server's default app.
 
-Methods whose names begin with `async_` do the same as those without it. Source: google-adk 2.13, `cli/fast_api.py` and
-the class methods of `cli/cli_deploy.py`; bodies of `streaming_agent_run_with_events` as in google-cloud-aiplatform 2.2.
+Methods whose names begin with `async_` do the same as those without it. Source: google-adk 2.13,
+`cli/fast_api.py` and the class methods of `cli/cli_deploy.py`; bodies of
+`streaming_agent_run_with_events` as in google-cloud-aiplatform 2.2.
 """
 
 from __future__ import annotations
@@ -117,8 +118,8 @@ class Authorization(Record, kw_only=True):
 
 
 class StreamRunRequest(Record, kw_only=True):
-    """Request of `streaming_agent_run_with_events`, which comes as JSON text. Labels of model requests are not passed
-    on."""
+    """Request of `streaming_agent_run_with_events`, which comes as JSON text. Labels of model
+    requests are not passed on."""
 
     message: Content
     events: list[Event] | None = None

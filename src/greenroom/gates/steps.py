@@ -42,8 +42,8 @@ class TextStep(NamedTuple):
 
 
 class CorrectionStep(NamedTuple):
-    """The whole text of a message whose pieces, sent before, are not how it begins: a model's or a callback's last
-    word differs from what was streamed. No other text of the message follows."""
+    """The whole text of a message whose pieces, sent before, are not how it begins: a model's or a
+    callback's last word differs from what was streamed. No other text of the message follows."""
 
     message_id: str
     author: str
@@ -105,9 +105,9 @@ class StepReader:
         partial "Hel", partial "lo", complete "Hello!"  →  "Hel", "lo", "!"
         partial "Hel", partial "lo", complete "Howdy"   →  "Hel", "lo", a correction with "Howdy"
 
-    Thoughts are not corrected.
-    One message at a time: steps of parallel agents wait until the message that began first is complete.
-    usage: the token counts of what was read; a run's record counts those of its earlier messages, too.
+    Thoughts are not corrected. One message at a time: steps of parallel agents wait until the
+    message that began first is complete. usage: the token counts of what was read; a run's record
+    counts those of its earlier messages, too.
     """
 
     def __init__(self) -> None:
@@ -265,8 +265,9 @@ def split_conversation(
 ) -> tuple[list[Content], list[Part]]:
     """Splits the whole conversation of a client, which has no session yet, into its history and the new message.
 
-    New is what follows the agent's last message: outputs of the client's functions, then words. Outputs of other
-    functions, which the client got from an agent, are history; if nothing else is new, the message is empty.
+    New is what follows the agent's last message: outputs of the client's functions, then words.
+    Outputs of other functions, which the client got from an agent, are history; if nothing else is
+    new, the message is empty.
     Raises InvalidRequest for outputs of calls that the conversation doesn't have, and ApprovalRefused for approvals.
     """
     newest = next((at for at in range(len(contents), 0, -1) if contents[at - 1].role == "model"), 0)
@@ -289,8 +290,8 @@ def split_conversation(
 
 
 def new_message(parts: Iterable[Part], history: Sequence[Content] = ()) -> Content | None:
-    """The message with function responses first; None if there are no parts, and the history ends with a response, so
-    that an agent is to continue. Raises InvalidRequest if nothing is new."""
+    """The message with function responses first; None if there are no parts, and the history ends
+    with a response, so that an agent is to continue. Raises InvalidRequest if nothing is new."""
     ordered = sorted(parts, key=lambda part: part.function_response is None)
     if ordered:
         return Content(role="user", parts=ordered)
@@ -436,8 +437,8 @@ async def find_session(context: RequestContext, key: SessionKey) -> Session | No
 
 
 def response_part(session: Session | None, call_id: str, output: JsonValue) -> Part:
-    """The client's response to an open call. output: see `response_object`. Raises InvalidRequest for calls that
-    nobody made or that their tools answer."""
+    """The client's response to an open call. output: see `response_object`. Raises InvalidRequest
+    for calls that nobody made or that their tools answer."""
     if session is None:
         raise no_such_call(call_id)
     answer = FunctionResponse(id=call_id, response=response_object(output))

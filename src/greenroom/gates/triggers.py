@@ -1,14 +1,15 @@
 """ADK's triggers: a message of Pub/Sub, or an event of Eventarc, runs an app in a session of its own.
 
-The session's id follows from the delivery, so that a message that is delivered again neither runs twice nor side by
-side: it waits for the run of its first delivery, and runs anew only if that failed:
+The session's id follows from the delivery, so that a message that is delivered again neither runs
+twice nor side by side: it waits for the run of its first delivery, and runs anew only if that failed:
 
     delivery 1: creates the session, runs, fails with 429 → 500      (Pub/Sub sends the message again)
     delivery 2: finds the session, whose run failed → runs in it     → {"status": "success"}
     delivery 3 of the same message: finds the run that succeeded     → {"status": "success"}
 
-The sender's identity is checked as for any endpoint: Pub/Sub's OIDC tokens by the settings of tokens. Source:
-google-adk 2.13, `cli/trigger_routes.py`; Google Cloud's format of push messages; CloudEvents 1.0, HTTP binding.
+The sender's identity is checked as for any endpoint: Pub/Sub's OIDC tokens by the settings of
+tokens. Source: google-adk 2.13, `cli/trigger_routes.py`; Google Cloud's format of push messages;
+CloudEvents 1.0, HTTP binding.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ async def receive_pubsub(context: RequestContext) -> AnyReply:
 
 
 async def receive_eventarc(context: RequestContext) -> AnyReply:
-    """In structured mode the body is the event; in binary mode it is the event's data, maybe a Pub/Sub message, and the
-    attributes are headers `ce-…`."""
+    """In structured mode the body is the event; in binary mode it is the event's data, maybe a
+    Pub/Sub message, and the attributes are headers `ce-…`."""
     event: JsonObject = context.body
     names = ("id", "type", "source", "specversion")
     attributes: JsonObject = {name: event.get(name) or context.headers.get(f"ce-{name}") for name in names}

@@ -1,8 +1,9 @@
 """Text with variables in braces, filled in from the state and the artifacts of a session.
 
-Source: ADK's instruction templates. `{name}` is taken from state, `{artifact.name}` from the artifacts; a trailing `?`
-makes it optional. Other text in braces is left unchanged, such as JSON. A backslash before braces keeps a name
-that would be a variable: `\\{name}` becomes `{name}`, and `\\{{name}}` becomes `{{name}}`. ADK keeps it.
+Source: ADK's instruction templates. `{name}` is taken from state, `{artifact.name}` from the
+artifacts; a trailing `?` makes it optional. Other text in braces is left unchanged, such as JSON. A
+backslash before braces keeps a name that would be a variable: `\\{name}` becomes `{name}`, and
+`\\{{name}}` becomes `{{name}}`. ADK keeps it.
 """
 
 from __future__ import annotations

@@ -193,13 +193,13 @@ class Context(ReadonlyContext):
         override_isolation_scope: str | None = None,
         raise_on_wait: bool = False,
     ) -> Any:
-        """Runs another node within this one and returns its output. On resume a child that has an output returns it at
-        once, so call them in a fixed order, or give each a `run_id`. A tool of an LLM agent may do so, too; one whose
-        child can wait for a person needs on_interrupt="retry".
+        """Runs another node within this one and returns its output. On resume a child that has an
+        output returns it at once, so call them in a fixed order, or give each a `run_id`. A tool of
+        an LLM agent may do so, too; one whose child can wait for a person needs on_interrupt="retry".
 
-        use_as_output: the child's output is this node's. raise_on_wait: as ADK has it; a child that waits always
-        suspends this node. Raises DynamicNodeFailError when the child fails, ValueError in
-        a node without `rerun_on_resume`, AgentConfigError outside of a workflow.
+        use_as_output: the child's output is this node's. raise_on_wait: as ADK has it; a child that
+        waits always suspends this node. Raises DynamicNodeFailError when the child fails,
+        ValueError in a node without `rerun_on_resume`, AgentConfigError outside of a workflow.
         """
         ctx = self._invocation_context
         run_child = ctx.node_runner.run_child if ctx.node_runner is not None else None
@@ -346,11 +346,11 @@ class Context(ReadonlyContext):
         self.actions.requested_tool_confirmations[self._call_id()] = ToolConfirmation(hint=hint or "", payload=payload)
 
     def request_credential(self, auth_config: AuthConfig | JsonObject, *, only_public_hosts: bool = False) -> None:
-        """Asks the user to log in. The tool then returns, and is called again afterwards, with the credential in
-        `get_auth_response`.
+        """Asks the user to log in. The tool then returns, and is called again afterwards, with the
+        credential in `get_auth_response`.
 
-        auth_config: with the app's own client id and secret, which go no further than the credential service.
-        only_public_hosts: its endpoints may not lead into the server's own network.
+        auth_config: with the app's own client id and secret, which go no further than the credential
+        service. only_public_hosts: its endpoints may not lead into the server's own network.
         """
         config = auth_config if isinstance(auth_config, AuthConfig) else wire.from_plain(auth_config, AuthConfig)
         call_id = self._call_id()

@@ -306,9 +306,10 @@ def openid_dict_to_scheme_credential(
 ) -> tuple[AuthScheme, AuthCredential]:
     """An OpenID Connect scheme, and the app's own credential for it.
 
-    config_dict: the provider's metadata, with at least `authorization_endpoint` and `token_endpoint`, or with
-    `openIdConnectUrl`, where they are. credential_dict: `client_id`, `client_secret` and perhaps `redirect_uri`, also
-    as Google's console downloads them, below one other key. Raises AgentConfigError.
+    config_dict: the provider's metadata, with at least `authorization_endpoint` and
+    `token_endpoint`, or with `openIdConnectUrl`, where they are. credential_dict: `client_id`,
+    `client_secret` and perhaps `redirect_uri`, also as Google's console downloads them, below one
+    other key. Raises AgentConfigError.
     """
     client = credential_dict
     if len(client) == 1:

@@ -117,8 +117,8 @@ def _dump(value: Any, options: tuple[bool, bool, bool]) -> Any:
 class Record(PydanticMethods, msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """A struct whose JSON names are camelCase and whose unset fields are left out; subclasses say `kw_only=True`.
 
-    Records are trees of data, so the garbage collector passes them by; one that may hold an object which leads back to
-    it says `gc=True`.
+    Records are trees of data, so the garbage collector passes them by; one that may hold an object
+    which leads back to it says `gc=True`.
     """
 
     @classmethod
@@ -205,8 +205,8 @@ def _needs_conversion(value: object) -> bool:
 class _Constructor(type(msgspec.Struct)):
     """Metaclass of the public classes: calling one converts the arguments and builds the record itself.
 
-    A record is built and decoded many times per turn, by msgspec in C and without checks. Users call another class of
-    the same name, so that the conversion costs nothing inside the run loop.
+    A record is built and decoded many times per turn, by msgspec in C and without checks. Users
+    call another class of the same name, so that the conversion costs nothing inside the run loop.
     """
 
     def __call__(cls, *args: Any, **arguments: Any) -> Any:

@@ -15,15 +15,15 @@ T = TypeVar("T")
 class CopyOnWriteList(MutableSequence[T], Generic[T]):
     """A view of the first `len(self)` items of a list that is shared with other views.
 
-    Appending to the view that ends where the shared list ends extends the shared list: the other views keep their
-    length, so they don't notice. Any other change first gives this view a list of its own.
+    Appending to the view that ends where the shared list ends extends the shared list: the other views
+    keep their length, so they don't notice. Any other change first gives this view a list of its own.
     """
 
     __slots__ = ("_count", "_items", "carried", "derived", "skipped")
 
     derived: dict[Any, Any]
-    """Values that readers computed from the shared items, by a key of theirs; shared by the views that share the
-    items."""
+    """Values that readers computed from the shared items, by a key of theirs; shared by the views
+    that share the items."""
     skipped: int
     """Number of items before the first loaded one."""
     carried: Sequence[T]

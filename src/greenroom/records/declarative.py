@@ -1,7 +1,7 @@
 """Classes that declare their fields as annotations, the way users of ADK write agents and models.
 
-They are dataclasses. Declarations of pydantic's models are understood too (`Field`, `PrivateAttr`, `model_config`,
-`model_post_init`, mutable defaults, private names), and pydantic itself is not imported.
+They are dataclasses. Declarations of pydantic's models are understood too (`Field`, `PrivateAttr`,
+`model_config`, `model_post_init`, mutable defaults, private names), and pydantic itself is not imported.
 """
 
 from __future__ import annotations

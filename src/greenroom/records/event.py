@@ -1,7 +1,7 @@
 """Events: the entries of a session's log, with their side effects on the session.
 
-Source of names and shapes: ADK's HTTP surface. `id`, `invocationId`, `author`, `timestamp` and `actions` with its four
-maps are always written, because ADK's clients refuse an event without them.
+Source of names and shapes: ADK's HTTP surface. `id`, `invocationId`, `author`, `timestamp` and
+`actions` with its four maps are always written, because ADK's clients refuse an event without them.
 """
 
 from __future__ import annotations
@@ -200,15 +200,16 @@ class Event(LlmResponse, kw_only=True):
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it holds the part of a message that was received before the run ended, or before the user interrupted
-        a live run."""
+        """Whether it holds the part of a message that was received before the run ended, or before
+        the user interrupted a live run."""
         return bool(self.interrupted) and self.error_code is None
 
     def is_final_response(self) -> bool:
         """Whether this is an agent's answer to the user in this turn, or a request that it waits for.
 
-        Source: ADK's Event.is_final_response. A state-only event counts; one run can hold several finals. The
-        answer of an agent that runs as a tool is for the calling agent. Checkpoints of workflow agents never count.
+        Source: ADK's Event.is_final_response. A state-only event counts; one run can hold several
+        finals. The answer of an agent that runs as a tool is for the calling agent. Checkpoints of
+        workflow agents never count.
         """
         if self.is_internal():
             return False

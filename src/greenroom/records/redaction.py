@@ -1,7 +1,7 @@
 """Redaction of events before they are stored, because every reader of the session would see the secrets.
 
-Source of the names: ADK's servers, which take the same out of each answer. Secrets that redeem a login are kept
-elsewhere.
+Source of the names: ADK's servers, which take the same out of each answer. Secrets that redeem a
+login are kept elsewhere.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ def contributed_service(uri: str, kind: Literal["session", "artifact", "memory"]
     """The store that an installed package offers for the URI's scheme.
 
     A package names each scheme by an entry point of the group `greenroom.session_services`,
-    `greenroom.artifact_services` or `greenroom.memory_services`: a function that takes the URI and returns the service.
-    known: greenroom's own schemes, for the error. Raises InvalidRequest.
+    `greenroom.artifact_services` or `greenroom.memory_services`: a function that takes the URI and
+    returns the service. known: greenroom's own schemes, for the error. Raises InvalidRequest.
     """
     from importlib.metadata import entry_points  # takes a while, and most servers need none
 

@@ -1,8 +1,8 @@
 """Encodes records as JSON and decodes them: the only module that knows the spelling.
 
-Out: camelCase, standard base64, and U+0085, U+2028 and U+2029 escaped, because ADK's client splits streams at them.
-In: camelCase or snake_case, either base64 alphabet with or without padding, and small deviations of clients
-(null for a missing field, milliseconds for seconds). Unknown fields are ignored.
+Out: camelCase, standard base64, and U+0085, U+2028 and U+2029 escaped, because ADK's client splits
+streams at them. In: camelCase or snake_case, either base64 alphabet with or without padding, and small
+deviations of clients (null for a missing field, milliseconds for seconds). Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _ESCAPED = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x8
 
 
 def encode_other(value: Any) -> Any:
-    """Encodes what users put into states and results, and msgspec does not know: mappings, other collections and views
-    of dicts, paths, pydantic models, types with a `tolist`, subclasses of the plain types."""
+    """Encodes what users put into states and results, and msgspec does not know: mappings, other
+    collections and views of dicts, paths, pydantic models, types with a `tolist`, subclasses of the
+    plain types."""
     if isinstance(value, CopyOnWriteList):
         return list(cast("CopyOnWriteList[Any]", value))
     if isinstance(value, Mapping):
@@ -129,8 +130,8 @@ def from_plain(value: JsonValue, record: type[T]) -> T:
 def client_decoder(record: type[T]) -> Callable[[bytes], T]:
     """A function from a client's bytes to a record; raises InvalidRequest, which says where.
 
-    Data in our own spelling is decoded in one pass; the rest is respelled first: snake_case names, times (maybe
-    milliseconds) and metadata (ADK for Java writes a list).
+    Data in our own spelling is decoded in one pass; the rest is respelled first: snake_case names,
+    times (maybe milliseconds) and metadata (ADK for Java writes a list).
     """
     fast = msgspec.json.Decoder(record, dec_hook=_decode_other).decode
 

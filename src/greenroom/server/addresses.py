@@ -5,12 +5,13 @@ A proxy at 10.0.0.5 gets `https://example.com/agents/list-apps` and asks for `/l
     Host: 127.0.0.1:8000 · X-Forwarded-Host: example.com · X-Forwarded-Proto: https
     X-Forwarded-Prefix: /agents · X-Forwarded-For: 203.0.113.7
 
-If 10.0.0.5 is a trusted proxy, the scope of the request becomes: path `/list-apps`, root_path `/agents`, scheme
-`https`, client `203.0.113.7`, and the server's address is `https://example.com/agents`. From any other address the
-headers mean nothing.
+If 10.0.0.5 is a trusted proxy, the scope of the request becomes: path `/list-apps`, root_path
+`/agents`, scheme `https`, client `203.0.113.7`, and the server's address is
+`https://example.com/agents`. From any other address the headers mean nothing.
 
-Each proxy of a chain appends to the lists in these headers, so they are read from the right: the entry that counts is
-that of the outermost trusted proxy. What a client has sent itself stands further left and is ignored.
+Each proxy of a chain appends to the lists in these headers, so they are read from the right: the
+entry that counts is that of the outermost trusted proxy. What a client has sent itself stands
+further left and is ignored.
 """
 
 from __future__ import annotations
@@ -101,11 +102,11 @@ class _Forwarded(NamedTuple):
 
 
 class RequestLocator:
-    """Makes the scope of a request that of a server at the root: `path` is one of the server's own, still encoded;
-    `root_path` is the public prefix, encoded, too.
+    """Makes the scope of a request that of a server at the root: `path` is one of the server's own,
+    still encoded; `root_path` is the public prefix, encoded, too.
 
-    knows: whether the server has a path. It decides for a prefix that is also the beginning of an own path, such as
-    `/apps`, since a proxy may remove the prefix or not.
+    knows: whether the server has a path. It decides for a prefix that is also the beginning of an
+    own path, such as `/apps`, since a proxy may remove the prefix or not.
     """
 
     def __init__(self, settings: ServerSettings, *, knows: Callable[[str], bool]) -> None:
@@ -231,8 +232,8 @@ def _joined(prefix: str, mounted: str) -> str:
 
 
 def _below_mount(path: str, mounted: str, scope: Scope) -> str:
-    """The rest of the path in the application that is mounted there. Starlette leaves the root path of its own
-    application in front, even if a proxy has removed it from the path."""
+    """The rest of the path in the application that is mounted there. Starlette leaves the root path
+    of its own application in front, even if a proxy has removed it from the path."""
     for start in (mounted, mounted.removeprefix(scope.get("app_root_path", ""))):
         rest = _below(path, start)
         if rest is not None:

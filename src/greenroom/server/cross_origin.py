@@ -1,8 +1,9 @@
 """Refuses cross-origin requests, or allows them by CORS. Source of the responses: ADK's server.
 
-Browsers send forms and image requests to other origins without a preflight, so a page that can't read the response
-could still start a run. Other origins are therefore refused, not just left without CORS headers. A page whose host name
-resolves to this machine (DNS rebinding) has the same origin and is detected by the name in `Host`.
+Browsers send forms and image requests to other origins without a preflight, so a page that can't
+read the response could still start a run. Other origins are therefore refused, not just left
+without CORS headers. A page whose host name resolves to this machine (DNS rebinding) has the same
+origin and is detected by the name in `Host`.
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ def _of_module(name: str) -> dict[str, dict[str, str]]:
 def _parse(source: str) -> ast.Module:
     """Calls `ast.parse`, again if another call of it interfered.
 
-    CPython before 3.11.8 raises SystemError when a second call comes before the first returns: from another thread, or
-    from a finalizer that formats a traceback (https://github.com/python/cpython/issues/106905).
+    CPython before 3.11.8 raises SystemError when a second call comes before the first returns: from
+    another thread, or from a finalizer that formats a traceback
+    (https://github.com/python/cpython/issues/106905).
     """
     for _ in range(_PARSE_ATTEMPTS - 1):
         try:

@@ -33,8 +33,8 @@ class ContentPolicy(NamedTuple):
 
 
 def content_policy(setting: TracedContent | None) -> ContentPolicy:
-    """From the setting, else from ADK's variable. By default only the debug endpoints show content, since callers with
-    access to them may read the sessions anyway."""
+    """From the setting, else from ADK's variable. By default only the debug endpoints show content,
+    since callers with access to them may read the sessions anyway."""
     if setting is None:
         text = os.environ.get(ADK_CONTENT_VARIABLE, "").strip().lower()
         setting = "nowhere" if text in ("false", "0") else "everywhere" if text in ("true", "1") else "debug"

@@ -109,8 +109,8 @@ class Problem(msgspec.Struct):
 def build_openapi(
     endpoints: Iterable[Endpoint], sockets: Iterable[Endpoint] = (), *, with_auth: bool = False
 ) -> JsonObject:
-    """The OpenAPI document. sockets: listed under `x-websockets`, since OpenAPI can't describe them. with_auth: whether
-    credentials are required; else they are optional."""
+    """The OpenAPI document. sockets: listed under `x-websockets`, since OpenAPI can't describe
+    them. with_auth: whether credentials are required; else they are optional."""
     table = tuple(endpoints)
     socket_table = tuple(sockets)
     schemas = _Schemas((*table, *socket_table))

@@ -83,9 +83,9 @@ class Router:
 
 
 class _Route:
-    """The applications of one path, by method. slashes: None for a path of any length. The regular expression is
-    compiled on the first request with the same number of slashes: compiling all of them takes a tenth of the start-up
-    time."""
+    """The applications of one path, by method. slashes: None for a path of any length. The regular
+    expression is compiled on the first request with the same number of slashes: compiling all of
+    them takes a tenth of the start-up time."""
 
     def __init__(self, path: str) -> None:
         self.apps: dict[str, ASGIApp] = {}

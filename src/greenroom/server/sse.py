@@ -1,7 +1,7 @@
 """Server-Sent Events: one event per frame, whole frames per write.
 
-No write ends inside a frame, because ADK's web UI then parses its buffer again. `id:` is the event's sequence number in
-the session's log; partial events have none, since they are not stored.
+No write ends inside a frame, because ADK's web UI then parses its buffer again. `id:` is the
+event's sequence number in the session's log; partial events have none, since they are not stored.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class EventFrames:
 class WithRunEnds:
     """A session's items, with the ends of runs that ended before the subscription; each end once.
 
-    An end follows the run's last event: it comes before the next run's first event, or at the end of the log. after:
-    seq of the last event that the client has seen.
+    An end follows the run's last event: it comes before the next run's first event, or at the end
+    of the log. after: seq of the last event that the client has seen.
     """
 
     def __init__(self, engine: AuthorizedRuns, attachment: Attachment, session: Session, *, after: int) -> None:

@@ -1,7 +1,7 @@
 """The ASGI application of a WebSocket endpoint.
 
-Unauthenticated and forbidden callers get an HTTP response instead of the handshake; other errors are sent as a close
-frame, whose reason browsers can show.
+Unauthenticated and forbidden callers get an HTTP response instead of the handshake; other errors
+are sent as a close frame, whose reason browsers can show.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _log = logging.getLogger("greenroom.server")
 
 PROTOCOL = "greenroom"
 KEY_PREFIX = "greenroom.key."
-"""Browsers can't set headers on a WebSocket, so they may offer the key as a subprotocol beside PROTOCOL. It counts as
-`Authorization: Bearer` and is never sent back."""
+"""Browsers can't set headers on a WebSocket, so they may offer the key as a subprotocol beside
+PROTOCOL. It counts as `Authorization: Bearer` and is never sent back."""
 
 SESSION_NOT_FOUND = 1002
 FAILED = 1011

@@ -61,8 +61,9 @@ class SentRequest(Record, kw_only=True):
 
 
 class ModelCallSpan(Span):
-    """event_id: of the event that is going to hold the reply. The UI refuses a model call without one, even one that
-    failed. first_reply_time: when its first chunk came. model: as the agent names it. usage: None until reported."""
+    """event_id: of the event that is going to hold the reply. The UI refuses a model call without
+    one, even one that failed. first_reply_time: when its first chunk came. model: as the agent
+    names it. usage: None until reported."""
 
     __slots__ = ("_agent_name", "_reply", "_sent", "event_id", "first_reply_time", "model", "usage")
 
@@ -157,8 +158,8 @@ _NO_REQUEST: dict[str, object] = {names.LLM_REQUEST: {}, names.LLM_RESPONSE: {}}
 
 
 class ToolCallSpan(Span):
-    """event_id: of the event that answers the call. tool_name: as the model called it. is_of_a_tool: not of a name that
-    the model made up."""
+    """event_id: of the event that answers the call. tool_name: as the model called it.
+    is_of_a_tool: not of a name that the model made up."""
 
     __slots__ = ("_call", "_description", "_kind", "_response", "event_id", "is_of_a_tool", "tool_name")
 

@@ -25,8 +25,8 @@ _UNNAMED = "unknown_service"
 
 
 class OtlpExport:
-    """A listener that hands ended traces to the exporter's thread, where their attributes are made. Spans that a slow
-    collector doesn't take are dropped, from `OTEL_BSP_MAX_QUEUE_SIZE` on.
+    """A listener that hands ended traces to the exporter's thread, where their attributes are made.
+    Spans that a slow collector doesn't take are dropped, from `OTEL_BSP_MAX_QUEUE_SIZE` on.
 
     While it is open, spans that tools begin with OpenTelemetry are children of ours.
     """
@@ -61,8 +61,8 @@ class OtlpExport:
         otel_context.detach(token)
 
     def _is_sampled(self, run: TracedRun) -> bool:
-        """As `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG` say: the caller's decision, else all, by default. The
-        same for a run on each call."""
+        """As `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG` say: the caller's decision, else
+        all, by default. The same for a run on each call."""
         caller = run.remote_parent
         context = Context()
         if caller is not None:

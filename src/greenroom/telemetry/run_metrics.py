@@ -1,7 +1,7 @@
 """Counters and histograms of a server's runs, updated when a run ends.
 
-Not prometheus_client's: those cost several times as much per run, would have to be imported at the start, and could not
-be limited to the apps that a caller reaches. That library formats them at the first scrape.
+Not prometheus_client's: those cost several times as much per run, would have to be imported at the start,
+and could not be limited to the apps that a caller reaches. That library formats them at the first scrape.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ METRICS: Final = (*COUNTED, RUNNING, QUEUED)
 
 
 class RunMetrics:
-    """series: by metric and labels, of which the first is the app. A counter has one value; a histogram has the
-    counts of its buckets, not cumulative, the last one without a bound, and then the sum."""
+    """series: by metric and labels, of which the first is the app. A counter has one value; a histogram
+    has the counts of its buckets, not cumulative, the last one without a bound, and then the sum."""
 
     def __init__(self, *, most_series: int = MOST_SERIES) -> None:
         self._most = most_series

@@ -1,7 +1,8 @@
 """The spans of one run, recorded as it goes, and the trace that they belong to.
 
-Our own record and not OpenTelemetry's: the debug endpoints need spans without any package installed, and every run pays
-for them. A span refers to objects that exist anyway; names, attributes and JSON are made on demand.
+Our own record and not OpenTelemetry's: the debug endpoints need spans without any package
+installed, and every run pays for them. A span refers to objects that exist anyway; names,
+attributes and JSON are made on demand.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ CANCELLED = "cancelled"
 
 
 class Span(ABC):
-    """Times in nanoseconds since the epoch; end_time 0 while it is open. error: the name of a class or a code;
-    messages may contain parts of the conversation."""
+    """Times in nanoseconds since the epoch; end_time 0 while it is open. error: the name of a class
+    or a code; messages may contain parts of the conversation."""
 
     __slots__ = ("_children", "_id", "end_time", "error", "name", "run", "start_time")
 

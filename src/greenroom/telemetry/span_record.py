@@ -80,8 +80,8 @@ def all_attributes(span: Span, *, with_content: bool) -> dict[str, AttributeValu
 
 
 def spans_for_display(spans: Iterable[SpanRecord]) -> list[SpanRecord]:
-    """Sorted by start time, with logs. A span whose parent is the caller's, or is no longer stored, becomes a root:
-    the UI hangs each span on its parent."""
+    """Sorted by start time, with logs. A span whose parent is the caller's, or is no longer stored,
+    becomes a root: the UI hangs each span on its parent."""
     spans = sorted(spans, key=lambda span: span.start_time)
     known = {span.span_id for span in spans}
     for span in spans:

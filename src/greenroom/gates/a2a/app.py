@@ -56,11 +56,11 @@ def to_a2a(
 ) -> Starlette:
     """An application with the agent's card, JSON-RPC and REST, in versions 1.0 and 0.3 of the protocol.
 
-    Sessions and tasks are in memory unless `runner` and `task_store` are given; `greenroom serve --a2a` keeps them.
-    protocol, host, port, rpc_path: the address in the card, which is built at start. agent_card: a card or the path of
-    one in its place. security_schemes: for the card only; nothing is authenticated. push_config_store: with it, states
-    of tasks are sent to clients' webhooks at public addresses. lifespan: entered at start, and left before the
-    runner is closed.
+    Sessions and tasks are in memory unless `runner` and `task_store` are given; `greenroom serve
+    --a2a` keeps them. protocol, host, port, rpc_path: the address in the card, which is built at
+    start. agent_card: a card or the path of one in its place. security_schemes: for the card only;
+    nothing is authenticated. push_config_store: with it, states of tasks are sent to clients'
+    webhooks at public addresses. lifespan: entered at start, and left before the runner is closed.
     """
     path = f"/{rpc_path.strip('/')}" if rpc_path.strip("/") else ""
     runner = runner or InMemoryRunner(agent, app_name=agent.name)

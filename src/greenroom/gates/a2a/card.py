@@ -57,8 +57,8 @@ _log = logging.getLogger("greenroom.a2a")
 
 
 class AgentCardBuilder:
-    """rpc_url: without trailing slash. default_skill_security: requirements of skills whose tool has none in its
-    `custom_metadata["security"]`: lists of scopes by the names of security schemes."""
+    """rpc_url: without trailing slash. default_skill_security: requirements of skills whose tool
+    has none in its `custom_metadata["security"]`: lists of scopes by the names of security schemes."""
 
     def __init__(
         self,
@@ -183,8 +183,8 @@ async def _built(app: App, capabilities: a2a.AgentCapabilities, *, with_auth: bo
 
 
 async def card_of(context: RequestContext) -> a2a.AgentCard:
-    """The card of the path's app: `agent.json` in its folder, else built from its agents; with this server's address,
-    capabilities and authentication. Raises AppNotFound, AppLoadError."""
+    """The card of the path's app: `agent.json` in its folder, else built from its agents; with this
+    server's address, capabilities and authentication. Raises AppNotFound, AppLoadError."""
     name = context.path["app_name"]
     app = await context.apps.load(name)
     folder = context.apps.folder(name)

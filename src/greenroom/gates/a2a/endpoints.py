@@ -1,5 +1,5 @@
-"""The table of endpoints. Messages of version 1.0, their tasks and all streams of that version are read and written
-here; the SDK's dispatchers decode and encode the rest, and all errors."""
+"""The table of endpoints. Messages of version 1.0, their tasks and all streams of that version are
+read and written here; the SDK's dispatchers decode and encode the rest, and all errors."""
 
 from __future__ import annotations
 
@@ -246,8 +246,8 @@ def _sdk_request(call: Call, method: str, path: str, body: bytes) -> Request:
 
 
 async def _body(context: RequestContext) -> tuple[bytes, JsonValue]:
-    """The body within the server's limits, also decoded; JSON that is none is left to the SDK, which has an error for
-    it."""
+    """The body within the server's limits, also decoded; JSON that is none is left to the SDK,
+    which has an error for it."""
     data = await read_body(context.receive, context.headers, limit_bytes=context.settings.max_body_bytes)
     check_is_plain(context.headers)
     other = other_media_type(context.headers)
@@ -260,8 +260,8 @@ async def _body(context: RequestContext) -> tuple[bytes, JsonValue]:
 
 
 async def _pieces(first: object, source: AsyncIterator[Any], *, idle_seconds: float | None) -> AsyncGenerator[bytes]:
-    """Server-Sent Events, with comments where nothing was sent for a while. first: read from the source; None at its
-    end."""
+    """Server-Sent Events, with comments where nothing was sent for a while. first: read from the
+    source; None at its end."""
     pending: asyncio.Task[Any] | None = None
     try:
         if first is None:

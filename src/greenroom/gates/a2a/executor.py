@@ -1,7 +1,7 @@
 """An executor for servers that are built with A2A's SDK. Source of the names and the sequence of events: ADK 2.13.
 
-The gate itself needs none: there a task is a run of the engine, and survives a crash. Here the SDK keeps the tasks, in
-the store that it was given, and a run is one call of `execute`.
+The gate itself needs none: there a task is a run of the engine, and survives a crash. Here the SDK
+keeps the tasks, in the store that it was given, and a run is one call of `execute`.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class ExecuteInterceptor(Declarative):
 def convert_a2a_request_to_agent_run_request(
     request: RequestContext, part_converter: PartConverter = from_a2a_part
 ) -> AgentRunRequest:
-    """The message as a run in the session of its context id, of the authenticated user or else of one that is named
-    after the context. Raises InvalidRequest for a message without parts."""
+    """The message as a run in the session of its context id, of the authenticated user or else of
+    one that is named after the context. Raises InvalidRequest for a message without parts."""
     message = request.message
     context_id = request.context_id or ""
     parts = _converted(message.parts if message is not None else (), part_converter)

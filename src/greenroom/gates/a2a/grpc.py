@@ -1,5 +1,5 @@
-"""The gRPC binding of version 1.0, at an address of its own. A request's `tenant` is the app; without one, it is the
-default app.
+"""The gRPC binding of version 1.0, at an address of its own. A request's `tenant` is the app;
+without one, it is the default app.
 
 Callers authenticate by the metadata `authorization` or `x-api-key`; requests have the limits that they have over HTTP.
 """

@@ -141,8 +141,8 @@ class Call:
         return to_task(events.task(run))
 
     async def send(self, request: SendRequest) -> JsonObject:
-        """Starts or continues the task of a message, and waits for it unless the client does not. Returns the response:
-        the task, or the agent's bare message."""
+        """Starts or continues the task of a message, and waits for it unless the client does not.
+        Returns the response: the task, or the agent's bare message."""
         configuration = request.configuration
         with self.translated_errors():
             started = await _start(self, request, attach=not configuration.return_immediately)
@@ -453,8 +453,8 @@ def with_words(header: JsonObject, parts: list[Part], answers: list[Part]) -> Js
 
 
 def answers_of(parts: list[Part], session: Session | None, open_calls: Mapping[str, FunctionCall]) -> list[Part] | None:
-    """The parts with responses to open calls; None if they have none. A text answers a call of a tool, but neither
-    approves a call nor logs in."""
+    """The parts with responses to open calls; None if they have none. A text answers a call of a
+    tool, but neither approves a call nor logs in."""
     found: list[Part] = []
     for part in parts:
         answer = part.function_response

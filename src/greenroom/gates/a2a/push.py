@@ -1,10 +1,12 @@
 """Push notifications: the states of a task are posted to the client's webhook.
 
-The body is version 1.0's `StreamResponse` with a status update, and version 0.3's `Task` for configurations that were
-made by it; the client reads artifacts with GetTask. The client's token is sent as `X-A2A-Notification-Token`, and its
-credentials as `Authorization`; without credentials, and with the setting `webhook_key`, a token that this server signs.
-Source: A2A 1.0, section 4.3; a2a-sdk 1.3, `server/tasks/base_push_notification_sender`; for the signed token the
-webhooks of A2A's samples, which take the keys from `/.well-known/jwks.json` and compare `request_body_sha256`.
+The body is version 1.0's `StreamResponse` with a status update, and version 0.3's `Task` for
+configurations that were made by it; the client reads artifacts with GetTask. The client's token is
+sent as `X-A2A-Notification-Token`, and its credentials as `Authorization`; without credentials, and
+with the setting `webhook_key`, a token that this server signs.
+Source: A2A 1.0, section 4.3; a2a-sdk 1.3, `server/tasks/base_push_notification_sender`; for the
+signed token the webhooks of A2A's samples, which take the keys from `/.well-known/jwks.json` and
+compare `request_body_sha256`.
 """
 
 from __future__ import annotations

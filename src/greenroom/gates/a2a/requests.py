@@ -1,7 +1,8 @@
 """Requests to send a message, in the JSON of version 1.0.
 
-Protobuf reads other spellings too: snake_case, numbers as text, null. Those requests, and invalid ones, are left to the
-SDK, as are all other methods and version 0.3; `parse` then makes the same record of what it has read.
+Protobuf reads other spellings too: snake_case, numbers as text, null. Those requests, and invalid
+ones, are left to the SDK, as are all other methods and version 0.3; `parse` then makes the same
+record of what it has read.
 """
 
 from __future__ import annotations

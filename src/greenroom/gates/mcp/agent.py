@@ -27,9 +27,10 @@ def to_mcp_server(
 ) -> MCPServer[Any]:
     """A server whose only tool runs the agent: `run()` serves standard input and output, `run("streamable-http")` HTTP.
 
-    name: of the server and its tool; the agent's by default. instructions: for the client's model. Each call begins a
-    conversation, or continues that of the `session_id` in an earlier result. Sessions are in memory unless `runner` is
-    given. Nothing is authenticated, and nobody is asked for approvals; `greenroom mcp DIR` and the gate `mcp` do both.
+    name: of the server and its tool; the agent's by default. instructions: for the client's model.
+    Each call begins a conversation, or continues that of the `session_id` in an earlier result.
+    Sessions are in memory unless `runner` is given. Nothing is authenticated, and nobody is asked
+    for approvals; `greenroom mcp DIR` and the gate `mcp` do both.
     """
     name = name or agent.name
     server = MCPServer[Any](name, instructions=instructions)

@@ -1,8 +1,8 @@
 """The table of endpoints: `/mcp` has a tool for each app, `/mcp/{app_name}` that of one app.
 
-The SDK's transport is an ASGI application. Each request is authenticated and limited as any other, and goes to it with
-the caller's context in its scope; its answer becomes a reply or a stream of this server. A server that accepts an
-identity provider's tokens says so as RFC 9728 has it.
+The SDK's transport is an ASGI application. Each request is authenticated and limited as any other,
+and goes to it with the caller's context in its scope; its answer becomes a reply or a stream of
+this server. A server that accepts an identity provider's tokens says so as RFC 9728 has it.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _find(ctx: Context) -> tuple[RequestContext, str | None]:
 
 
 async def serve_stdio(settings: ServerSettings) -> None:
-    """Serves the client at standard input and output until it closes them, with everybody's permissions. settings: of a
-    server that runs in this process with this gate."""
+    """Serves the client at standard input and output until it closes them, with everybody's
+    permissions. settings: of a server that runs in this process with this gate."""
     _, server = _open[id(settings)]
     context = RequestContext(
         server=server,

@@ -1,8 +1,9 @@
 """An MCP server over the run engine: a call of an app's tool is a run.
 
-A call that needs a person's answer asks by elicitation. From protocol version 2026-07-28 on it ends with the
-questions, and the client repeats it with the answers; the session's id is the state in between, so any replica can take
-the repeated call. An older client is asked in the middle of the call. Either way the run waits durably.
+A call that needs a person's answer asks by elicitation. From protocol version 2026-07-28 on it ends
+with the questions, and the client repeats it with the answers; the session's id is the state in
+between, so any replica can take the repeated call. An older client is asked in the middle of the
+call. Either way the run waits durably.
 """
 
 from __future__ import annotations

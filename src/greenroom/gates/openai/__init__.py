@@ -1,6 +1,7 @@
 """OpenAI's interfaces, for any client of theirs: `/v1/models`, `/v1/chat/completions` and `/v1/responses`.
 
-`model` names the app. Parameters of sampling have no effect: agents choose their models. Functions of the client are
-tools that it executes; it also answers the framework's requests to a person, such as `adk_request_confirmation`.
+`model` names the app. Parameters of sampling have no effect: agents choose their models. Functions
+of the client are tools that it executes; it also answers the framework's requests to a person, such
+as `adk_request_confirmation`.
 Source: OpenAI's reference.
 """

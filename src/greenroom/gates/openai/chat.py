@@ -99,8 +99,8 @@ class ChatRequest(Record, kw_only=True, rename=None):
 
 
 class ChatReply:
-    """A run as a chat completion, whole or in chunks. names_session: whether ids of calls say of which session they
-    are, since the client's requests don't."""
+    """A run as a chat completion, whole or in chunks. names_session: whether ids of calls say of
+    which session they are, since the client's requests don't."""
 
     def __init__(self, run: Run, *, names_session: bool, with_usage: bool = False) -> None:
         self._head: JsonObject = {"id": f"chatcmpl-{run.id}", "created": int(run.created_at), "model": run.app_name}

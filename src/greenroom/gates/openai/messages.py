@@ -105,8 +105,8 @@ def is_from_agent(item: JsonObject) -> bool:
 
 
 def contents_of(items: str | list[JsonObject], session: Session | None) -> list[Content]:
-    """Items of `/v1/responses` as contents. session None: the items are the whole conversation, and outputs answer
-    calls among them."""
+    """Items of `/v1/responses` as contents. session None: the items are the whole conversation, and
+    outputs answer calls among them."""
     if isinstance(items, str):
         return [Content(role="user", parts=[Part(text=items)])]
     contents: list[Content] = []

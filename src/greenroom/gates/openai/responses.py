@@ -91,13 +91,14 @@ _CHECK = 1 << 20
 class ResponseReply:
     """A run as a response: its items, and the events of a stream.
 
-    The sequence number of an event is a position, times 2^20, plus a checksum of what was streamed before. A text takes
-    a position for each character, so that a stream that is read from the log has the numbers of the live one:
+    The sequence number of an event is a position, times 2^20, plus a checksum of what was streamed
+    before. A text takes a position for each character, so that a stream that is read from the log
+    has the numbers of the live one:
 
         "Hel" (7), "lo" (9), or read from the log "Hello" (9); after number 7 the log's stream begins with "lo"
 
-    after: the number that the client has got last; earlier events are left out. If what is streamed is not what that
-    client has got, the stream becomes an `error` event, and `is_over` is true.
+    after: the number that the client has got last; earlier events are left out. If what is streamed
+    is not what that client has got, the stream becomes an `error` event, and `is_over` is true.
     """
 
     def __init__(
@@ -361,8 +362,8 @@ async def _until_over(pieces: AsyncGenerator[bytes], translator: ResponseReply) 
 async def _stored(
     context: RequestContext, run: Run, seq: int, *, after: int | None = None
 ) -> tuple[ResponseReply, Run, bytes, bool]:
-    """The response, the run as it was at the response's end, the events of its stream, and whether the run had a
-    later message since.
+    """The response, the run as it was at the response's end, the events of its stream, and whether
+    the run had a later message since.
 
     A response begins with the run's first message after `seq`, and ends with its next one.
     """

@@ -54,8 +54,8 @@ async def app_graph(context: RequestContext) -> AnyReply:
 
 
 async def app_graphs(context: RequestContext) -> AnyReply:
-    """DOT texts of the root and of its workflow agents, by path. The root's path is empty; other paths begin at its
-    children. `node` selects one of them."""
+    """DOT texts of the root and of its workflow agents, by path. The root's path is empty; other
+    paths begin at its children. `node` selects one of them."""
     root = (await context.apps.load(context.path["app_name"])).root_agent
     found = workflows(root)
     node: str | None = context.query["node"]

@@ -1,5 +1,5 @@
-"""Handlers of the dev UI's files, and of ADK's web page: its configuration, and its agent editor, which this server
-does not support."""
+"""Handlers of the dev UI's files, and of ADK's web page: its configuration, and its agent editor,
+which this server does not support."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class FinalizeIdentityRequest(Record, kw_only=True):
 
 
 async def dev_ui(context: RequestContext) -> AnyReply:
-    """A built file of the dev UI, compressed as the client accepts. Paths of no file are addresses of its pages and get
-    the page, except under `assets/`, where names contain a hash of the content."""
+    """A built file of the dev UI, compressed as the client accepts. Paths of no file are addresses
+    of its pages and get the page, except under `assets/`, where names contain a hash of the content."""
     return _built(context.path["file"], context)
 
 
