@@ -93,6 +93,7 @@ def error_of(code: str, detail: str) -> GreenroomError:
         kinds += kind.__subclasses__()
     else:
         kind = RunFailed
+
     error = kind.__new__(kind)
     GreenroomError.__init__(error, detail)
     return error
@@ -117,6 +118,7 @@ def as_exception(raised: BaseException) -> Exception:
     """
     if isinstance(raised, Exception):
         return raised
+
     if isinstance(raised, (asyncio.CancelledError, KeyboardInterrupt)):
         # asyncio's runner cancels its task on the first SIGINT, and raises KeyboardInterrupt in it on the second.
         task = asyncio.current_task()
@@ -126,8 +128,10 @@ def as_exception(raised: BaseException) -> Exception:
         # Closing raises GeneratorExit in the closed frame itself; what a callee raised has the callee's frame, too.
         traceback = raised.__traceback__
         is_requested = isinstance(raised, GeneratorExit) and (traceback is None or traceback.tb_next is None)
+
     if is_requested:
         raise raised
+
     error = RunFailed(f"The app's code raised {type(raised).__name__}: {raised}")
     error.__cause__ = raised
     return error

@@ -82,8 +82,10 @@ def event_metadata(event: Event, ids: JsonObject) -> JsonObject:
         entry = getattr(event, name)
         if entry is not None and entry != "":
             metadata[key] = without_internal(cast("JsonObject", entry)) if isinstance(entry, dict) else entry
+
     if event.actions != NO_ACTIONS:
         actions = wire.to_plain(event.actions)
         if kept := {key: entry for key, entry in actions.items() if entry not in (None, {}, [])}:
             metadata[ACTIONS] = without_internal(kept)
+
     return metadata

@@ -100,6 +100,7 @@ def to_json_part(part: Part, *, is_long_running: bool = False) -> JsonObject | N
     whose response is awaited."""
     if part.text is not None and part == Part(text=part.text):
         return {"text": part.text}
+
     metadata = {key: entry for key, entry in (part.part_metadata or {}).items() if entry is not None}
     made: JsonObject | None = None
     if part.text is not None:
@@ -116,6 +117,7 @@ def to_json_part(part: Part, *, is_long_running: bool = False) -> JsonObject | N
                 plain = {key: entry for key, entry in wire.to_plain(record).items() if entry is not None}
                 made = {"data": plain}
                 break
+
     if made is None:
         _log.warning("a part without text, file, call or code was not sent by A2A")
         return None
@@ -141,12 +143,14 @@ def _from_blob(blob: Blob) -> JsonObject | None:
     data = blob.data
     if data is None:
         return None
+
     start, end = DATA_TAGS
     if blob.mime_type == "text/plain" and data.startswith(start) and data.endswith(end):
         try:
             return {"data": json.loads(data[len(start) : -len(end)])}
         except (ValueError, RecursionError):
             pass  # text that only looks like a data part
+
     return _file("raw", b64encode(data).decode(), blob.mime_type, blob.display_name)
 
 
@@ -192,6 +196,7 @@ def _from_content(
     else:
         _log.warning("a part of an A2A message has no content")
         return None
+
     if metadata.pop(THOUGHT, None) is True:
         found["thought"] = True
     metadata.pop(LONG_RUNNING, None)
@@ -200,9 +205,11 @@ def _from_content(
             found["thought_signature"] = b64decode(signature, validate=True)
         except Base64Error:
             raise InvalidRequest(f"The metadata {SIGNATURE} is not base64", location=("body",)) from None
+
     for name, record in _MEDIA_TYPES.items():
         if (value := metadata.pop(adk_key(name), None)) is not None:
             found[name] = wire.from_plain(value, record)
+
     return Part(**found, part_metadata=metadata or None)
 
 

@@ -55,6 +55,7 @@ class Connection:
         """Raises CallerError for an invalid URL or key."""
         if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable() and " " not in api_key):
             raise CallerError("An API key must be printable ASCII without spaces")
+
         own = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
         self._url = _shown(url)
         self._retry_seconds = retry_seconds
@@ -130,6 +131,7 @@ class Connection:
                 except BaseException:
                     await opened.aclose()
                     raise
+
                 return opened
 
         async with contextlib.aclosing(await self._retrying(attempt)) as response:
@@ -173,6 +175,7 @@ class Connection:
             wait=_wait,
             reraise=True,
         )
+
         try:
             return await retrying(attempt)
         except TryAgain as last:

@@ -40,11 +40,13 @@ def error_of(status: int, body: bytes) -> GreenroomError:
         problem = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _by_status(status, body.decode(errors="replace")[:200].strip() or _phrase(status))
+
     error = error_named(problem.code, problem.detail or _phrase(status), status)
     if isinstance(error, InvalidRequest):
         cause = problem.errors[0] if problem.errors else _Cause()
         error.location = tuple(cause.loc)
         error.kind = cause.type
+
     return error
 
 

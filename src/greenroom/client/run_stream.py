@@ -62,6 +62,7 @@ class RunStream:
                             yield event
             except TryAgain:
                 pass
+
             # A stopping server closes the stream without an end frame.
             await asyncio.sleep(_PAUSES[min(breaks, len(_PAUSES) - 1)])
             breaks += 1

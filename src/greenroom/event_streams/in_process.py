@@ -38,6 +38,7 @@ class InProcessEventStream(EventStream):
                 self._being_written[key] = kept
             else:
                 del self._being_written[key]
+
         for subscription in self._subscriptions.get(key, ()):
             subscription.put(item)
 
@@ -106,6 +107,7 @@ class _InProcessSubscription(Subscription):
         """Queues an item that the reader asked for, and wakes the reader."""
         if self._run_id is not None and self._run_id != item.run_id:
             return
+
         is_urgent = True
         if isinstance(item, RunEnded):
             self._items.append(item)
@@ -121,6 +123,7 @@ class _InProcessSubscription(Subscription):
             else:
                 items.append(item)
                 is_urgent = item.seq is not None
+
         if is_urgent:
             self._is_urgent = True
             self._wake()
@@ -139,6 +142,7 @@ class _InProcessSubscription(Subscription):
             return None
         if self._is_over and not self._items:
             raise SessionNotFound(*self._key)
+
         batch = list(self._items)
         self._items.clear()
         return batch
@@ -148,6 +152,7 @@ class _InProcessSubscription(Subscription):
         if self._items:
             self._wake_when_due()
         idle = self._loop.call_later(idle_seconds, self._wake) if idle_seconds is not None else None
+
         try:
             await self._waiter
         finally:

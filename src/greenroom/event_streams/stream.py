@@ -126,10 +126,12 @@ class Follower:
                         return batch
                     continue
                 self._catches_up = False
+
             live = await self._subscription.next_batch(idle_seconds=idle_seconds)
             if live is None:
                 self._catches_up = True
                 continue
+
             batch: list[LiveItem] = []
             for item in live:
                 if isinstance(item, RunEnded):
@@ -144,6 +146,7 @@ class Follower:
                     if item.seq > self._seen:
                         self._seen = item.seq
                         batch.append(item)
+
             if batch or not live:
                 return batch
 

@@ -213,6 +213,7 @@ class AgUiEvents:
             out += self._change_state(step.delta)
         else:
             out += self._close() + self._leave() + self._end(step)
+
         return out
 
     def stopping(self) -> bytes:
@@ -227,12 +228,14 @@ class AgUiEvents:
         outcome = JsonObject()
         if run.error is not None and run.status is RunStatus.FAILED:
             return _event("RUN_ERROR", message=run.error.message, code=run.error.code)
+
         if run.status is RunStatus.CANCELLED:
             outcome = {"type": "cancelled"}
         elif self._interrupts:
             outcome = {"type": "interrupt", "interrupts": self._interrupts}
         else:
             outcome = {"type": "success", **({"pendingToolCallIds": self._pending} if self._pending else {})}
+
         return _event("RUN_FINISHED", **self._ids, outcome=outcome, **_usage(run))
 
     def _enter(self, author: str) -> bytes:
@@ -267,10 +270,12 @@ class AgUiEvents:
             self._write_message(step.message_id, step.message_id, step.author)
             self._texts[step.message_id].append(step.text)
         snapshot = [wire.to_plain(message) for message in self._asked if message.role not in _NOT_REPLACED]
+
         for message_id, message in self._messages.items():
             text = "".join(self._texts.get(message_id, ()))
             if text or message["role"] == "tool" or "toolCalls" in message:
                 snapshot.append({**message, **({"content": text} if text else {})})
+
         return _event("MESSAGES_SNAPSHOT", messages=snapshot)
 
     def _write_message(self, message_id: str, event_id: str, author: str) -> None:
@@ -340,6 +345,7 @@ def _event(kind: str, **fields: JsonValue) -> bytes:
 def _usage(run: Run) -> JsonObject:
     if run.usage is None:
         return {}
+
     usage = run.usage
     counts = {
         "inputTokens": usage.prompt_token_count,
@@ -360,7 +366,9 @@ async def run_agent(context: RequestContext) -> AnyReply:
     if session is not None and (run := await _started(context, body, key)):
         attachment = await context.engine.attach(run.id, after=run.message_after_seq)
         return stream_reply(context, attachment, AgUiEvents(body, session.state), run)
+
     client_tools = _tools(body)
+
     new_session: NewSession | None = None
     known = JsonObject()
     changes = JsonObject()
@@ -372,6 +380,7 @@ async def run_agent(context: RequestContext) -> AnyReply:
         known = dict(session.state)
         changes = {name: value for name, value in state.items() if known.get(name) != value}
         message = new_message(_new_parts(body, session))
+
     request = AgentRunRequest(
         **key._asdict(), new_message=message, streaming=True, state_delta=changes or None, client_tools=client_tools
     )
@@ -492,6 +501,7 @@ def _parts(message: Message) -> list[Part]:
 def _part(part: ContentPart) -> Part:
     if part.type == "binary":
         return _binary_part(part)
+
     source = part.source
     if source is None:
         if part.text is None:
@@ -499,6 +509,7 @@ def _part(part: ContentPart) -> Part:
         return Part(text=part.text)
     if source.type != "data":
         return Part(file_data=FileData(file_uri=source.value, mime_type=source.mime_type))
+
     return blob_part(source.value, source.mime_type)
 
 

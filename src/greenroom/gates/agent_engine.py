@@ -256,6 +256,7 @@ async def stream_query(context: RequestContext) -> AnyReply:
         text = wire.from_plain(given, JsonRequest).request_json
         decode = wire.client_decoder(StreamRunRequest)
         return await _stream_with_artifacts(call, decode_limited(text.encode(), decode, context.settings.limits))
+
     raise _unknown(context)
 
 
@@ -270,6 +271,7 @@ def _unknown(context: RequestContext) -> CallerError:
 async def _stream_message(call: _Call, given: MessageInput) -> AnyReply:
     if given.session_id and given.session_events:
         raise CallerError("Only one of session_id and session_events may be given")
+
     config = given.run_config or RunConfig()
     default = RunConfig()
     others = [
@@ -279,6 +281,7 @@ async def _stream_message(call: _Call, given: MessageInput) -> AnyReply:
     ]
     if others:
         raise InvalidRequest(f"Not supported in run_config: {', '.join(others)}", location=("body", "input"))
+
     message = given.message
     request = AgentRunRequest(
         app_name=call.app_name,
@@ -306,10 +309,12 @@ async def _stream_with_artifacts(call: _Call, given: StreamRunRequest) -> AnyRep
     if session is None:
         state = None if given.session_id is None else {UPSTREAM_SESSION_ID: given.session_id}
         session = await call.create_session(given.user_id, state=state, events=given.events or ())
+
     key = session.key._asdict()
     for artifact in given.artifacts or ():
         for version in sorted(artifact.versions, key=lambda one: str(one.version).zfill(20)):
             await call.context.artifacts.save_artifact(**key, filename=artifact.file_name, artifact=version.data)
+
     tokens = {f"{TEMP_PREFIX}{name}": one.access_token for name, one in given.authorizations.items()}
     request = AgentRunRequest(**key, new_message=given.message, state_delta=tokens or None)
 
@@ -341,6 +346,7 @@ async def _stream(
         if is_temporary:
             await context.engine.delete_session(call.key(request.user_id, request.session_id))
         raise
+
     assert attachment is not None
 
     async def pieces() -> AsyncGenerator[bytes]:

@@ -148,16 +148,19 @@ class StepReader:
             else:
                 self._waiting.append(step)
                 continue
+
             if isinstance(step, MessageEnd):
                 self._current = None
                 waiting = self._waiting
                 self._waiting = []
                 ready += self._in_order(waiting)
+
         return ready
 
     def _steps(self, event: Event) -> Iterator[Step]:
         if event.author == "user" or event.is_internal():
             return
+
         parts = (event.content.parts if event.content is not None else None) or ()
         if event.partial:
             yield from self._partial_steps(event, parts)
@@ -257,6 +260,7 @@ def contents_of_chat(messages: Iterable[M], parts_of: Callable[[M], list[Part]])
             parts.append(call_part(call.function.name, call.function.arguments, call.id))
         if parts:
             contents.append(Content(role="model" if message.role == "assistant" else "user", parts=parts))
+
     return contents
 
 
@@ -275,6 +279,7 @@ def split_conversation(
     called = {part.function_call.id: part.function_call.name for part in earlier_parts if part.function_call}
     names = {tool.name for tool in client_tools or ()}
     history = list(contents[:newest])
+
     parts: list[Part] = []
     for part in (part for content in contents[newest:] for part in content.parts or ()):
         response = part.function_response
@@ -286,6 +291,7 @@ def split_conversation(
             history.append(Content(role="user", parts=[part]))
         else:
             raise no_such_call(response.id)
+
     return history, parts
 
 
@@ -401,10 +407,12 @@ async def start(
         return await context.engine.start(
             request, traceparent=traceparent, attach=attach, idempotency_key=idempotency_key
         )
+
     app = await context.apps.load(request.app_name)
     events = _imported(new_session.history, request.client_tools, agent=app.root_agent.name)
     key = SessionKey(request.app_name, request.user_id, request.session_id)
     await context.sessions.create_session(**key._asdict(), state=new_session.state, events=events)
+
     try:
         return await start(context, request, attach=attach, idempotency_key=idempotency_key)
     except GreenroomError:
@@ -419,6 +427,7 @@ def _imported(
     names = {tool.name for tool in client_tools or ()}
     events: list[Event] = []
     invocation_id = new_invocation_id()
+
     for content in history:
         is_user = content.role == "user"
         event = Event(author="user" if is_user else agent, content=content)
@@ -429,6 +438,7 @@ def _imported(
         event.long_running_tool_ids = [call.id for call in called if call.id] or None
         redact(event)
         events.append(event)
+
     return events
 
 

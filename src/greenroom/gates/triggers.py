@@ -104,6 +104,7 @@ async def receive_eventarc(context: RequestContext) -> AnyReply:
     names = ("id", "type", "source", "specversion")
     attributes: JsonObject = {name: event.get(name) or context.headers.get(f"ce-{name}") for name in names}
     carrier = event if "message" in event else as_object(event.get("data"))
+
     message_id = None
     if isinstance(carrier.get("message"), dict):
         message = wire.from_plain(carrier["message"], PubSubMessage)
@@ -114,6 +115,7 @@ async def receive_eventarc(context: RequestContext) -> AnyReply:
             "data": event.get("data", event),
             "attributes": {f"ce-{name}": value for name, value in attributes.items()},
         }
+
     delivery: JsonObject = {
         "source": "eventarc",
         "id": attributes["id"] or message_id,
@@ -134,6 +136,7 @@ def _payload(message: PubSubMessage) -> JsonObject:
             data = msgspec.json.decode(text)
         except msgspec.DecodeError:
             data = text
+
     return {"data": data, "attributes": message.attributes or {}}
 
 
@@ -155,6 +158,7 @@ async def _deliver(
         run = await _run(context, request, {STATE_KEY: delivery})
     if run.status is RunStatus.FAILED:
         raise RunFailed(run.error.message if run.error is not None else "The run failed")
+
     return Reply(value=TriggerReply(status="success"))
 
 
@@ -172,6 +176,7 @@ async def _run(context: RequestContext, request: AgentRunRequest, state: JsonObj
             run = await _wait(await context.engine.attach(runs[0].id))
             if run.status is not RunStatus.FAILED:
                 return run
+
     delays = list(_delays())
     while True:
         # The number of earlier runs is a part of the key: two deliveries that saw the same ones start one run.

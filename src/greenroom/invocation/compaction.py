@@ -47,6 +47,7 @@ class LlmEventSummarizer(BaseEventsSummarizer):
         history = "\n".join(line for event in events for line in conversation_lines(event))
         if not history:
             return None
+
         text = self.prompt_template.replace("{conversation_history}", history)
         request = LlmRequest(model=self.llm.model, contents=[Content(role="user", parts=[Part(text=text)])])
         async for reply in self.llm.generate_content_async(request, stream=False):
@@ -64,6 +65,7 @@ class LlmEventSummarizer(BaseEventsSummarizer):
                     usage_metadata=reply.usage_metadata,
                     model_version=reply.model_version or self.llm.model,
                 )
+
         return None
 
 
@@ -108,6 +110,7 @@ class EventsCompactionConfig:
         options = (self.overlap_size, self.event_retention_size)
         if triggers == (None, None):
             raise AgentConfigError("EventsCompactionConfig needs compaction_interval, token_threshold, or both")
+
         for trigger, option in zip(triggers, options, strict=True):
             if trigger is None and option is not None:
                 raise AgentConfigError(

@@ -40,6 +40,7 @@ def _parse(template: str) -> tuple[str | _Variable, ...]:
         pieces.append(template[end : match.start()])
         pieces.append(variable if match["escape"] is None else braces)
         end = match.end()
+
     pieces.append(template[end:])
     return tuple(pieces)
 
@@ -75,6 +76,7 @@ async def _artifact_text(variable: _Variable, ctx: InvocationContext, agent_name
         raise AgentConfigError(
             f"The instruction of agent {agent_name!r} uses artifacts, but there is no artifact service"
         )
+
     part = await ctx.artifact_service.load_artifact(**ctx.session.key._asdict(), filename=filename)
     if part is None:
         if variable.is_optional:
@@ -84,4 +86,5 @@ async def _artifact_text(variable: _Variable, ctx: InvocationContext, agent_name
         return part.text
     if part.inline_data is not None and (part.inline_data.mime_type or "").startswith("text/"):
         return (part.inline_data.data or b"").decode(errors="replace")
+
     return wire.encode(part).decode()

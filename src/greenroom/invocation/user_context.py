@@ -146,6 +146,7 @@ class Context(ReadonlyContext):
             run_id = run_id or "1"
             above = f"{parent_ctx.node_path}/" if parent_ctx is not None and parent_ctx.node_path else ""
             node_path = f"{above}{node.name}@{run_id}"
+
         self.parent_ctx = parent_ctx
         self.node = node
         self.node_path = node_path
@@ -207,6 +208,7 @@ class Context(ReadonlyContext):
             self._children += 1
             run_id = run_id or f"{self.function_call_id}-{self._children}"
             run_child = functools.partial(ctx.agent.run_node_of_tool, ctx, self.function_call_id)
+
         if run_child is None:
             raise AgentConfigError("run_node() runs nodes within a node of a workflow or a tool of an LLM agent")
         return await run_child(

@@ -246,6 +246,7 @@ def without_secrets(credential: AuthCredential | None) -> AuthCredential | None:
     """The public part of an app's own credential, such as the client id."""
     if credential is None:
         return None
+
     replace = msgspec.structs.replace
     public = replace(credential, api_key=None, service_account=None)
     if credential.http is not None:
@@ -315,13 +316,16 @@ def openid_dict_to_scheme_credential(
     if len(client) == 1:
         (inner,) = client.values()
         client = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else client
+
     missing = [name for name in ("client_id", "client_secret") if name not in client]
     if missing:
         raise AgentConfigError(f"The credentials of an OpenID Connect client lack {' and '.join(missing)}")
+
     url: str | None = config_dict.get("openIdConnectUrl")
     endpoints = {name: config_dict.get(name) for name in ("authorization_endpoint", "token_endpoint")}
     if not url and not all(endpoints.values()):
         raise AgentConfigError("An OpenID Connect configuration needs authorization_endpoint and token_endpoint")
+
     oauth2 = OAuth2Auth(
         client_id=client["client_id"], client_secret=client["client_secret"], redirect_uri=client.get("redirect_uri")
     )
@@ -374,9 +378,11 @@ def credential_parts(scheme: AuthScheme, credential: AuthCredential) -> Credenti
         carriers = {"header": parts.headers, "query": parts.query, "cookie": parts.cookies}
         carriers.get(scheme.in_ or "header", parts.headers)[scheme.name] = credential.api_key
         return parts
+
     authorization = _authorization(scheme, credential)
     if authorization is None:
         return None
+
     parts.headers["Authorization"] = authorization
     if credential.http is not None:
         parts.headers.update(credential.http.additional_headers or {})
@@ -387,6 +393,7 @@ def _authorization(scheme: AuthScheme, credential: AuthCredential) -> str | None
     token = credential.bearer_token()
     if scheme.type != "http":
         return f"Bearer {token}" if token else None
+
     name = scheme.scheme or (credential.http.scheme if credential.http is not None else "bearer")
     if name.lower() == "basic":
         given = credential.http.credentials if credential.http is not None else HttpCredentials()
@@ -394,6 +401,7 @@ def _authorization(scheme: AuthScheme, credential: AuthCredential) -> str | None
             return None
         pair = f"{given.username}:{given.password or ''}".encode()
         return f"Basic {base64.b64encode(pair).decode()}"
+
     if not token:
         return None
     return f"Bearer {token}" if name.lower() == "bearer" else f"{name} {token}"

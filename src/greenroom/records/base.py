@@ -111,6 +111,7 @@ def _dump(value: Any, options: tuple[bool, bool, bool]) -> Any:
         return [_dump(inner, options) for inner in cast("list[Any]", value)]
     if as_json and isinstance(value, bytes):
         return base64.b64encode(value).decode()
+
     return value
 
 
@@ -153,6 +154,7 @@ class OpenRecord(PydanticMethods, dict[str, Any]):
             key = self.keys_by_name[name]
             if key in self:
                 self[key] = _opened(self[key], record)
+
         for name, value in fields.items():
             if self.keys_by_name and name not in self.keys_by_name and name not in self.keys_by_name.values():
                 raise TypeError(f"{type(self).__name__}() has no field {name!r}")
@@ -214,11 +216,13 @@ class _Constructor(type(msgspec.Struct)):
             record = _RECORDS[cls]
         except KeyError:  # a subclass of the user's own
             return super().__call__(*args, **arguments)
+
         if not any(map(_needs_conversion, arguments.values())):
             try:
                 return record(*args, **arguments)
             except TypeError:
                 pass  # a name that isn't the record's own, or a shorthand
+
         args = tuple(own(value) for value in args)
         arguments = {name: own(value) for name, value in arguments.items()}
         return record(**wire.from_arguments(record, record.from_shorthands(*args, **arguments)))

@@ -202,6 +202,7 @@ def _deep_copy(value: Any) -> Any:
             if isinstance(field, (msgspec.Struct, list, dict)):
                 setattr(copied, name, _deep_copy(field))
         return copied
+
     if isinstance(value, list):
         return [_deep_copy(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):

@@ -23,6 +23,7 @@ class Declarative:
         annotations |= {
             name: Any for name, value in vars(cls).items() if _is_pydantics(value) and name not in annotations
         }
+
         for name, annotation in annotations.items():
             if "ClassVar" in str(annotation):
                 continue
@@ -31,6 +32,7 @@ class Declarative:
                 value = _private(value)
             if value is not dataclasses.MISSING:
                 setattr(cls, name, value)
+
         cls.__annotations__ = annotations
         dataclasses.dataclass(kw_only=True, init=False, eq=False, repr=False)(cls)
 
@@ -39,6 +41,7 @@ class Declarative:
         writes_own_init = type(self).__init__ is not Declarative.__init__
         missing: list[str] = []
         self.model_fields_set = self.model_fields_set | values.keys()
+
         for declared in dataclasses.fields(self):  # pyright: ignore[reportArgumentType]
             if declared.init and declared.name in values:
                 setattr(self, declared.name, values.pop(declared.name))
@@ -50,10 +53,12 @@ class Declarative:
                 setattr(self, declared.name, declared.default_factory())
             elif declared.init and (declared.name in self._always_required or not writes_own_init):
                 missing.append(declared.name)
+
         if missing:
             raise TypeError(f"{type(self).__name__}() needs: {', '.join(missing)}")
         if values and getattr(type(self), "model_config", {}).get("extra") != "allow":
             raise TypeError(f"{type(self).__name__}() has no field {', '.join(values)}")
+
         vars(self).update(values)
         self.__post_init__()
         self.model_post_init(None)

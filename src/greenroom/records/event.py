@@ -106,6 +106,7 @@ class EventActions(Record, kw_only=True):
             value = getattr(other, field)
             if value is not None:
                 setattr(self, field, value)
+
         for field in _LISTS:
             if more := getattr(other, field):
                 setattr(self, field, [*(getattr(self, field) or ()), *more])
@@ -178,16 +179,19 @@ class Event(LlmResponse, kw_only=True):
             if arguments.get("content") is not None:
                 raise ValueError("Event() takes either message or content")
             arguments["content"] = message if isinstance(message, Content) else UserContent(message)
+
         if state is not None or route is not None:
             given: Any = arguments.get("actions") or EventActions()
             actions = given if isinstance(given, EventActions) else EventActions.model_validate(given)
             actions.state_delta.update(state or {})
             actions.route = route if route is not None else actions.route
             arguments["actions"] = actions
+
         if node_path is not None:
             given = arguments.get("node_info")
             info = given if isinstance(given, NodeInfo) else NodeInfo.model_validate(given or {})
             arguments["node_info"] = msgspec.structs.replace(info, path=node_path)
+
         return super().from_shorthands(*args, **{"author": "", **arguments})
 
     @staticmethod
@@ -250,9 +254,11 @@ class Event(LlmResponse, kw_only=True):
             return True
         if self.partial:
             return False
+
         for part in (self.content.parts if self.content else None) or ():
             if part.function_call is not None:
                 return False
             if part.function_response is not None and self.error_code is None:
                 return False
+
         return self.error_code is not None or not self.has_trailing_code_execution_result()

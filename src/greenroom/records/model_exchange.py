@@ -136,6 +136,7 @@ class LlmRequest(Record, kw_only=True, gc=True):
         else:
             entry = Tool(function_declarations=[])
             self.config.tools.append(entry)
+
         declarations = [d for d in entry.function_declarations or () if d.name != declaration.name]
         entry.function_declarations = [*declarations, declaration]
         if declaration.name:
@@ -231,10 +232,12 @@ class LlmResponse(Record, kw_only=True):
             code = feedback.get("blockReason")
             message = feedback.get("blockReasonMessage")
             return cls.model_validate({"errorCode": code, "errorMessage": message, **shared})
+
         candidate = reply["candidates"][0]
         reason = candidate.get("finishReason")
         if candidate.get("content", {}).get("parts") or reason == "STOP":
             return cls.model_validate({**candidate, **shared})
+
         said = {name: value for name, value in candidate.items() if name != "content"}
         message = candidate.get("finishMessage")
         return cls.model_validate({**said, "errorCode": reason, "errorMessage": message, **shared})

@@ -41,6 +41,7 @@ def split_by_scope(delta: Mapping[str, Any]) -> ScopedDelta:
             user[key.removeprefix(USER_PREFIX)] = value
         elif not key.startswith(TEMP_PREFIX):
             session[key] = value
+
     return ScopedDelta(app, user, session)
 
 

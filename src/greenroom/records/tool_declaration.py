@@ -150,14 +150,17 @@ def _to_json_schema(schema: Schema) -> JsonObject:
     if schema.type is not None and schema.type != Type.TYPE_UNSPECIFIED:
         name = schema.type.lower()
         out["type"] = [name, "null"] if schema.nullable else name
+
     for field in _SAME_IN_JSON_SCHEMA:
         value = getattr(schema, field)
         if value is not None:
             out[field] = value
+
     for field, name in _RENAMED_IN_JSON_SCHEMA.items():
         value = getattr(schema, field)
         if value is not None:
             out[name] = value
+
     if schema.any_of is not None:
         out["anyOf"] = [_to_json_schema(option) for option in schema.any_of]
     if schema.items is not None:

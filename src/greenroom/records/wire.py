@@ -61,6 +61,7 @@ def encode_other(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, (Sequence, Set, ValuesView)):
         return list(cast("Collection[Any]", value))
+
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
 
 
@@ -148,6 +149,7 @@ def client_decoder(record: type[T]) -> Callable[[bytes], T]:
             raise InvalidRequest(f"The body is not valid JSON: {error}", kind="json_invalid") from None
         except RecursionError:
             raise InvalidRequest("The JSON is nested too deeply", kind="json_invalid") from None
+
         return from_plain(plain, record)
 
     return decode
@@ -160,6 +162,7 @@ def from_arguments(record: type[T], arguments: dict[str, Any]) -> dict[str, Any]
     """
     respelling = _respelling(record)
     fields = respelling.fields if isinstance(respelling, _Respelling) else {}
+
     out: dict[str, Any] = {}
     for name, value in arguments.items():
         field = fields.get(name)
@@ -169,6 +172,7 @@ def from_arguments(record: type[T], arguments: dict[str, Any]) -> dict[str, Any]
             except msgspec.ValidationError as error:
                 raise _fault(str(error), ("body",)) from None
         out[name if field is None else field.name] = value
+
     return out
 
 
@@ -260,6 +264,7 @@ class _Respelling:
     def __call__(self, value: JsonValue) -> JsonValue:
         if not isinstance(value, dict):
             return value
+
         out: dict[str, Any] = {}
         for name, entry in cast("dict[str, Any]", value).items():
             field = self.fields.get(name)
@@ -270,6 +275,7 @@ class _Respelling:
             elif field.key == "customMetadata" and isinstance(entry, list):
                 entry = _metadata_map(cast("list[Any]", entry))
             out[field.key] = entry if field.respell is None or entry is None else field.respell(entry)
+
         return out
 
 
@@ -294,6 +300,7 @@ def _respelling_of(info: inspect_types.Type, known: dict[type, _Respelling]) -> 
         return None if entry is None else _respell_entries(entry)
     if isinstance(info, inspect_types.CustomType) and issubclass(info.cls, dict):
         return lambda value: value  # an OpenRecord takes any map
+
     return standard_base64 if isinstance(info, inspect_types.BytesType) else None
 
 
@@ -310,6 +317,7 @@ def _record_respelling(info: inspect_types.StructType, known: dict[type, _Respel
         )
         entry = _Field(field.name, field.encode_name, declared.type, respell, may_be_null)
         record.fields[field.name] = record.fields[field.encode_name] = entry
+
     return record
 
 

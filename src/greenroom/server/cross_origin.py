@@ -75,12 +75,14 @@ class OriginGuard:
                 origin = value if origin is None else _SEVERAL
             elif name == b"host":
                 host = value if host is None else _SEVERAL
+
         if self._hosts and host not in self._known_hosts and not self._is_allowed_host(host or b""):
             await _refuse("host", scope, receive, send)
             return
         if origin is not None and not (_is_own(origin, host, scope) or self._is_listed(origin, scope)):
             await _refuse("origin", scope, receive, send)
             return
+
         await (self._mapped if scope["path"].startswith(self._prefix) else self._app)(scope, receive, send)
 
     def _is_listed(self, origin: bytes, scope: Scope) -> bool:

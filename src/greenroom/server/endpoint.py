@@ -156,6 +156,7 @@ class EndpointApp:
         except Exception:  # a bug, here or in a user's loader or store: the details go to the log only
             _log.exception("%s %s failed", scope["method"], scope["path"])
             reply = status_reply(HTTPStatus.INTERNAL_SERVER_ERROR)
+
         if isinstance(reply, Reply):
             if reply.status >= HTTPStatus.BAD_REQUEST and self._endpoint.adapt_error is not None:
                 self._endpoint.adapt_error(reply, scope, self._server)
@@ -176,12 +177,14 @@ class EndpointApp:
             identity = EVERYBODY
         else:
             identity = await server.admit(scope, endpoint.access)
+
         headers = decode_headers(scope)
         path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
         if path.get("app_name") == "":  # the path names none
             path["app_name"] = await server.default_app_for(identity)
         if authenticator is not None and "app_name" in path and endpoint.access != "open":
             identity.check_reach(path["app_name"], path.get("user_id", identity.subject))
+
         body: Any = None
         if endpoint.body not in (None, bytes):
             data = await read_body(receive, headers, limit_bytes=server.settings.max_body_bytes)
@@ -192,6 +195,7 @@ class EndpointApp:
                 except InvalidRequest:
                     check_is_plain(headers)
                     raise
+
         query: Mapping[str, Any] = self._decode_query(scope["query_string"]) if endpoint.query else {}
         context = RequestContext(
             server=server,
@@ -211,6 +215,7 @@ class EndpointApp:
         given: dict[str, list[str]] = {}
         for name, value in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True):
             given.setdefault(name, []).append(value)
+
         out: dict[str, Any] = {}
         for name, query in self._query.items():
             if name not in given:
@@ -221,6 +226,7 @@ class EndpointApp:
                 out[name] = msgspec.convert(value, query.type, strict=False)
             except msgspec.ValidationError as error:
                 raise InvalidRequest(f"{name}: {error}", location=("query", name), kind="type_error") from None
+
         return out
 
 
@@ -263,6 +269,7 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
 
     listener = asyncio.get_running_loop().create_task(wait_for_disconnect(receive))
     listener.add_done_callback(on_disconnect)
+
     try:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async with contextlib.aclosing(reply.pieces) as pieces:

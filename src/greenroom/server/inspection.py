@@ -72,15 +72,18 @@ def wants_export(environ: Mapping[str, str]) -> bool:
     """
     if environ.get(_DISABLED, "").strip().lower() == "true":
         return False
+
     exporter = environ.get(_EXPORTERS, "").strip().lower()
     if exporter == "none" or not (exporter or any(environ.get(name) for name in _ENDPOINTS)):
         return False
     if exporter not in ("", "otlp"):
         raise ConfigurationError([f"variable {_EXPORTERS}: must be otlp or none, not {exporter!r}"])
+
     for name in _PROTOCOLS:
         protocol = environ.get(name, "").strip().lower()
         if protocol:
             if protocol != _PROTOCOL:
                 raise ConfigurationError([f"variable {name}: must be {_PROTOCOL}, not {protocol!r}"])
             break
+
     return True

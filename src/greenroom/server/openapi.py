@@ -115,12 +115,14 @@ def build_openapi(
     socket_table = tuple(sockets)
     schemas = _Schemas((*table, *socket_table))
     ids = _operation_ids(table)
+
     paths: JsonObject = {}
     for endpoint in table:
         method = endpoint.method.lower()
         operation = _operation(endpoint, ids[endpoint], schemas, with_auth=with_auth)
         canonical = _plain_path(endpoint.path)
         paths.setdefault(canonical, {})[method] = operation
+
         for alias in endpoint.aliases:
             same = {key: value for key, value in operation.items() if key != "operationId"}
             same["parameters"] = [
@@ -129,6 +131,7 @@ def build_openapi(
                 if one["in"] != "path" or f"{{{one['name']}}}" in _plain_path(alias)
             ]
             paths.setdefault(_plain_path(alias), {})[method] = {**same, "x-alias-of": canonical}
+
     return {
         "openapi": "3.1.0",
         "info": {
@@ -162,6 +165,7 @@ class _Schemas:
                 *(query.type for query in endpoint.query),
             ):
                 types.setdefault(repr(wanted), wanted)
+
         types[repr(Problem)] = Problem
         types[repr(Event)] = Event
         structs = list(_structs(types.values()))
@@ -172,6 +176,7 @@ class _Schemas:
         for wanted in types.values():
             if (extra := getattr(wanted, "schema_extra", None)) is not None:
                 self.components[wanted.__name__] |= extra
+
         for struct, reference in zip(structs, found[len(types) :], strict=True):  # structs may share a name
             _describe(self.components[reference["$ref"].rpartition("/")[2]], struct)
         for schema in self.components.values():
@@ -195,6 +200,7 @@ def _structs(types: Iterable[Any]) -> set[type[msgspec.Struct]]:
                 pending.extend(field.type for field in one.fields)
         elif isinstance(one, msgspec.inspect.Type):
             pending.extend(msgspec.structs.astuple(one))
+
     return found
 
 
@@ -247,6 +253,7 @@ def _operation(endpoint: Endpoint, operation_id: str, schemas: _Schemas, *, with
         media_type = "application/octet-stream" if endpoint.body is bytes else "application/json"
         content = {media_type: {"schema": schemas.of(endpoint.body)}}
         operation["requestBody"] = {"required": not endpoint.body_is_optional, "content": content}
+
     return operation
 
 
@@ -272,15 +279,18 @@ def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
         schema: JsonObject = {"type": "string", "maxLength": MAX_ID_BYTES, **_PATH_PATTERNS.get(name, {})}
         parameter = {"name": name, "in": "path", "required": True, "schema": schema}
         found.append({**parameter, "description": "May contain slashes."} if kind else parameter)
+
     for query in endpoint.query:
         schema = dict(schemas.of(query.type))
         if query.default is not None:
             schema["default"] = query.default
         found.append({"name": query.name, "in": "query", "description": query.description, "schema": schema})
+
     for header in endpoint.headers:
         schema = {"type": "string"} if header.pattern is None else {"type": "string", "pattern": header.pattern}
         parameter = {"name": header.name, "in": "header", "description": header.description, "schema": schema}
         found.append({**parameter, "required": True} if header.is_required else parameter)
+
     return found
 
 
@@ -339,6 +349,7 @@ def _operation_ids(table: tuple[Endpoint, ...]) -> dict[Endpoint, str]:
     """Operation ids: the handler's name, with its module if the name is used twice, with the path if it has several."""
     uses = Counter(endpoint.handler.__name__ for endpoint in table)
     paths_of = Counter(endpoint.handler for endpoint in table)
+
     ids: dict[Endpoint, str] = {}
     for endpoint in table:
         handler = endpoint.handler
@@ -346,6 +357,7 @@ def _operation_ids(table: tuple[Endpoint, ...]) -> dict[Endpoint, str]:
         ids[endpoint] = handler.__name__ if uses[handler.__name__] == 1 else f"{module}_{handler.__name__}"
         if paths_of[handler] > 1:
             ids[endpoint] = re.sub(r"\W+", "_", f"{ids[endpoint]}_{endpoint.method}{endpoint.path}").strip("_").lower()
+
     return ids
 
 

@@ -41,6 +41,7 @@ class _Shown:
                     bounds = [*(str(float(bound)) for bound in metric.bounds), "+Inf"]
                     numbers.add_metric(labels, list(zip(bounds, accumulate(values[:-1]), strict=True)), values[-1])
             yield numbers
+
         yield self._gauge(RUNNING, {app: load.running for app, load in self._load.items()})
         yield self._gauge(QUEUED, {app: load.queued for app, load in self._load.items()})
 

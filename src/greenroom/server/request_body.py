@@ -30,6 +30,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], *, limit_bytes
     size = 0
     pieces: list[bytes] = []
     is_small = not announced.isdigit() or int(announced) <= limit_bytes
+
     while is_small:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -39,6 +40,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], *, limit_bytes
         is_small = size <= limit_bytes
         if is_small and not message.get("more_body"):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
     raise TooLarge("The request body", limit_bytes=limit_bytes)
 
 
@@ -90,6 +92,7 @@ def check_size(data: bytes, *, max_items: int, max_nesting: int) -> bool:
     brackets = data.count(b"{") + data.count(b"[")
     if brackets <= max_nesting and brackets + data.count(b",") <= max_items:
         return False
+
     # Brackets and commas in strings don't count; without escapes, every second piece between quotes is a string.
     quoted = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
     max_values = max_items * _VALUES_PER_ITEM
@@ -99,6 +102,7 @@ def check_size(data: bytes, *, max_items: int, max_nesting: int) -> bool:
         if values <= max_values:
             _check_nesting(bare, max_nesting)
             return values > max_items
+
     raise _too_many_items(max_items)
 
 
@@ -131,6 +135,7 @@ def check_items(body: object, max_items: int) -> None:
             if isinstance(value, msgspec.Struct):
                 left += [getattr(value, name) for name in value.__struct_fields__]
             continue
+
         count += len(cast("list[object]", value))
         if count > max_items:
             raise _too_many_items(max_items)

@@ -32,6 +32,7 @@ class Router:
                     route.apps["HEAD"] = app
                 if endpoint.takes_any_method:
                     route.default = app
+
         self._static = {path: route for path, route in routes.items() if "{" not in path}
         patterns = [route for path, route in routes.items() if "{" in path]
         self._patterns = {
@@ -50,6 +51,7 @@ class Router:
             return app(scope, receive, send)
         if method == _WEBSOCKET:
             return send({"type": "websocket.close", "code": 1000})
+
         allowed = sorted({*route.apps} - {_WEBSOCKET}) if route is not None else []
         if not allowed:
             bare_path = path.rstrip("/")
@@ -59,6 +61,7 @@ class Router:
                     location = f"{location}?{query.decode('latin-1')}"
                 return send_reply(redirect_reply(location), send)
             return send_reply(status_reply(HTTPStatus.NOT_FOUND), send)
+
         return send_reply(status_reply(HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": ", ".join(allowed)}), send)
 
     def knows(self, path: str) -> bool:

@@ -93,6 +93,7 @@ class EventFrames:
             if not batch:
                 yield KEEP_ALIVE
                 continue
+
             out: list[bytes] = []
             is_over = False
             for item in batch:
@@ -100,15 +101,18 @@ class EventFrames:
                     out.append(adk_end(item) if self.for_adk else run_end(item))
                     is_over = self.run_id is not None
                     continue
+
                 self.last_seq = item.seq or self.last_seq
                 if self.for_adk and item.event.is_internal():
                     continue
+
                 if item.seq is None:
                     out.append(b"data: %b\n\n" % item.json)
                 elif halves := _halves(item.event) if self.for_adk else ():
                     out += [_event_frame(item.seq, wire.encode(half)) for half in halves]
                 else:
                     out.append(_event_frame(item.seq, item.json))
+
             data = b"".join(out)
             if data:
                 yield data
@@ -147,6 +151,7 @@ class WithRunEnds:
         self._is_unchecked = False
         if found:
             return found
+
         for item in await self._attachment.next_batch(idle_seconds=idle_seconds):
             if isinstance(item, RunEnded):
                 if self._note_end(item.run):
@@ -158,6 +163,7 @@ class WithRunEnds:
                         self._open = item.run_id
                     self._is_unchecked = item.seq >= self._stored
                 found.append(item)
+
         return found
 
     def close(self) -> None:
@@ -168,15 +174,18 @@ class WithRunEnds:
         self._open = None
         if run_id is None:
             return []
+
         try:
             run = await self._engine.get(run_id)
         except RunNotFound:  # its events were imported
             return []
+
         if session_of(run) != self._key:  # a fork's older events are of its origin's runs
             return []
         if not run.status.is_over:
             self._open = run_id
             return []
+
         return [RunEnded(run)] if self._note_end(run) else []
 
     def _note_end(self, run: Run) -> bool:

@@ -48,6 +48,7 @@ class SocketApp(EndpointApp):
         if key is not None:
             scope = {**scope, "headers": [*scope["headers"], (b"authorization", b"Bearer " + key.encode())]}
         socket = Socket(receive, send, subprotocol=PROTOCOL if PROTOCOL in offered else None)
+
         with contextlib.suppress(ClientGone):
             try:
                 reply = await self.answer(scope, receive)

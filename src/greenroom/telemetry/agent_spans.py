@@ -123,6 +123,7 @@ class ModelCallSpan(Span):
             optional[names.OUTPUT_TOKENS] = usage.output_tokens
             optional[names.CACHED_TOKENS] = usage.cached_content_token_count
             optional[names.REASONING_TOKENS] = usage.thoughts_token_count
+
         attributes.update((name, value) for name, value in optional.items() if value is not None)
         return attributes
 
@@ -205,6 +206,7 @@ def note_response_event(parent: Span, calls: Sequence[ToolCallSpan], event: Even
     """All calls of a reply are answered by one event. ADK adds a span for the event when it answers more than one."""
     for call in calls:
         call.event_id = event.id
+
     if len(calls) > 1:
         attributes: dict[str, AttributeValue] = {
             names.OPERATION: names.EXECUTE_TOOL,

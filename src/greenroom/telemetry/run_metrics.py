@@ -96,6 +96,7 @@ class RunMetrics:
         self._add(RUNS, (app, trace.status))
         if trace.root is None:
             return
+
         first_reply = 0
         for span, _ in trace.spans():
             if type(span) is ModelCallSpan:  # isinstance is slow for abstract classes
@@ -109,6 +110,7 @@ class RunMetrics:
             elif type(span) is ToolCallSpan:
                 name = span.tool_name if span.is_of_a_tool else NO_TOOL
                 self._count(TOOL_CALLS, TOOL_ERRORS, (app, name), span.error)
+
         begun = trace.root.start_time
         self._add(RUN_SECONDS, (app,), (trace.end_time - begun) / _SECOND)
         if first_reply:
@@ -127,6 +129,7 @@ class RunMetrics:
             if len(series) >= self._most:
                 labels = (OTHER,) * len(labels)
             values = series.setdefault(labels, [0] * (len(bounds) + 2 if bounds else 1))
+
         if bounds:
             values[bisect_left(bounds, number)] += 1
         values[-1] += number

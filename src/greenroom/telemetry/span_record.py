@@ -100,6 +100,7 @@ def _completion_logs(attributes: dict[str, AttributeValue]) -> list[JsonObject]:
     request, reply = (_decoded(attributes.get(name)) for name in (names.LLM_REQUEST, names.LLM_RESPONSE))
     if not request:
         return []
+
     config = _object(request, "config")
     system = config.get("systemInstruction")
     instruction = {"parts": [{"text": system}]} if isinstance(system, str) else _object(config, "systemInstruction")
@@ -116,6 +117,7 @@ def _completion_logs(attributes: dict[str, AttributeValue]) -> list[JsonObject]:
         parts = _message_parts(_object(reply, "content"))
         finish_reason = str(reply.get("finishReason") or "").lower()
         shown["gen_ai.output.messages"] = [{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]
+
     return [{"event_name": "gen_ai.client.inference.operation.details", "attributes": shown}]
 
 
@@ -137,12 +139,14 @@ def _message_part(part: JsonObject) -> JsonObject:
             "name": call.get("name") or "",
             "arguments": call.get("args"),
         }
+
     if response := _object(part, "functionResponse"):
         return {"type": "tool_call_response", "id": response.get("id"), "response": response.get("response")}
     if blob := _object(part, "inlineData"):
         return {"type": "blob", "mime_type": blob.get("mimeType") or "", "data": blob.get("data")}
     if file := _object(part, "fileData"):
         return {"type": "file_data", "mime_type": file.get("mimeType") or "", "uri": file.get("fileUri") or ""}
+
     text = part.get("text")
     return {"type": "text", "content": _encode(part).decode() if text is None else text}
 
@@ -173,6 +177,7 @@ def _json_of_request(request: SentRequest) -> str:
     left_out = request.contents_left_out or 0
     # A schema may be any object of the user's; ADK leaves it out too.
     config = msgspec.structs.replace(request.config, response_schema=None)
+
     while True:
         shown = msgspec.structs.replace(request, config=config, contents=contents, contents_left_out=left_out or None)
         data = _encode(shown)

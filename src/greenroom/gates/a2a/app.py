@@ -85,6 +85,7 @@ def to_a2a(
                 transport = GuardedTransport(httpx.create_ssl_context())
                 client = httpx.AsyncClient(transport=transport, timeout=_PUSH_SECONDS, trust_env=False)
                 sender = BasePushNotificationSender(await stack.enter_async_context(client), push_config_store)
+
             card = agent_card or await builder.build()
             handler = DefaultRequestHandler(
                 agent_executor=executor,

@@ -102,12 +102,14 @@ class AgentCardBuilder:
         )
         for name in self._schemes:
             card.security_requirements.append(_requirement({name: ()}))
+
         return card
 
     async def _skills(self, agent: BaseNode) -> list[a2a.AgentSkill]:
         skills: list[a2a.AgentSkill] = []
         children = agent.sub_agents if isinstance(agent, BaseAgent) else ()
         described = agent.description or DEFAULT_DESCRIPTION
+
         if isinstance(agent, LlmAgent):
             skills.append(self._skill(agent.name, "model", described, ["llm"]))
             for tool in await agent.canonical_tools():
@@ -116,6 +118,7 @@ class AgentCardBuilder:
                 skill_id = f"{agent.name}-{tool.name}"
                 text = tool.description or f"Tool: {tool.name}"
                 skills.append(self._skill(skill_id, tool.name, text, ["llm", "tools"], tool))
+
             if agent.planner is not None:
                 text = "Can think about the tasks and make plans"
                 skills.append(self._skill(f"{agent.name}-planner", "planning", text, ["llm", "planning"]))
@@ -134,6 +137,7 @@ class AgentCardBuilder:
             if children:
                 text = "Orchestrates " + ", ".join(child.name for child in children)
                 skills.append(self._skill(f"{agent.name}-sub-agents", "sub-agents", text, [kind, "orchestration"]))
+
         for child in children:
             try:
                 inner = await self._skills(child)
@@ -145,6 +149,7 @@ class AgentCardBuilder:
                 skill.name = f"{child.name}: {skill.name}"
                 skill.tags.insert(0, f"sub_agent:{child.name}")
             skills += inner
+
         return skills
 
     def _skill(
@@ -179,6 +184,7 @@ async def _built(app: App, capabilities: a2a.AgentCapabilities, *, with_auth: bo
         )
         card = await builder.build()
         cards[with_auth] = time.monotonic(), card
+
     return card
 
 
@@ -194,13 +200,16 @@ async def card_of(context: RequestContext) -> a2a.AgentCard:
     built.CopyFrom(await _built(app, capabilities, with_auth=with_auth))
     for interface in built.supported_interfaces:
         interface.url = context.address.url(f"/a2a/{name}")
+
     if context.settings.a2a_grpc is not None:
         interface = a2a.AgentInterface(protocol_binding="GRPC", protocol_version="1.0", tenant=name)
         interface.url = _grpc_address(context.settings.a2a_grpc, context.address.host)
         built.supported_interfaces.append(interface)
+
     data = None if folder is None else await asyncio.to_thread(_read, folder / "agent.json")
     if data is None:
         return built
+
     given = parse_agent_card(json.loads(data))
     if not given.capabilities.ByteSize():
         given.capabilities.CopyFrom(capabilities)

@@ -84,6 +84,7 @@ async def _frames(first: bytes | AsyncIterator[Any], call: Call, wrap: Wrap) -> 
     else:
         async for event in first:
             yield ensure_bytes(event, "\n")
+
     events = call.events
     is_over = not call.attachments
     while events is not None and not is_over:
@@ -148,6 +149,7 @@ async def _dispatch(context: RequestContext, method: str, path: str, endpoint: S
         _check_numbers(context.query)
     except InvalidParamsError as error:
         return _rest_error(error)
+
     wrap = _wrap_of(path, decoded)
     call = Call(context, card_of, is_followed=wrap is None)
     try:
@@ -158,6 +160,7 @@ async def _dispatch(context: RequestContext, method: str, path: str, endpoint: S
     except BaseException:
         call.close()
         raise
+
     source = getattr(response, "body_iterator", None)
     if source is None:
         call.close()
@@ -165,8 +168,10 @@ async def _dispatch(context: RequestContext, method: str, path: str, endpoint: S
             raise call.refused
         media_type = response.headers.get("content-type", "application/json")
         return Reply(data=bytes(response.body), status=response.status_code, media_type=media_type)
+
     if wrap is not None:
         return StreamReply(pieces=_frames(source, call, wrap), close=call.close, media_type="text/event-stream")
+
     try:
         first = await anext(source, None)
     except A2AError as error:  # before anything was sent, so that the reply can have its status
@@ -177,6 +182,7 @@ async def _dispatch(context: RequestContext, method: str, path: str, endpoint: S
     except BaseException:
         call.close()
         raise
+
     pieces = _pieces(first, source, idle_seconds=context.settings.keep_alive_seconds)
     return StreamReply(pieces=pieces, close=call.close, media_type="text/event-stream")
 
@@ -198,6 +204,7 @@ async def _send(call: Call, path: str, body: JsonValue, wrap: Wrap) -> AnyReply 
     """Sends a message without the SDK. None for other requests, and for errors, which the SDK encodes."""
     if call.context.headers.get("a2a-version") != PROTOCOL_VERSION_1_0:
         return None
+
     is_json_rpc = path == "/"
     try:
         if is_json_rpc:
@@ -211,6 +218,7 @@ async def _send(call: Call, path: str, body: JsonValue, wrap: Wrap) -> AnyReply 
             return None
     except msgspec.ValidationError:
         return None
+
     try:
         sent = {"task": await call.send_stream(request)} if is_stream else await call.send(request)
     except A2AError as error:
@@ -218,10 +226,12 @@ async def _send(call: Call, path: str, body: JsonValue, wrap: Wrap) -> AnyReply 
             raise call.refused from None
         call.failed = error
         return None
+
     result = wrap(wire.encode(sent))
     if is_stream:
         pieces = _frames(_frame(result), call, wrap)
         return StreamReply(pieces=pieces, close=call.close, media_type="text/event-stream")
+
     call.close()
     return Reply(data=result, media_type="application/json" if is_json_rpc else A2A_JSON_MEDIA_TYPE)
 
@@ -266,6 +276,7 @@ async def _pieces(first: object, source: AsyncIterator[Any], *, idle_seconds: fl
     try:
         if first is None:
             return
+
         yield ensure_bytes(first, "\n")
         while True:
             if pending is None:

@@ -84,6 +84,7 @@ def convert_a2a_request_to_agent_run_request(
     parts = _converted(message.parts if message is not None else (), part_converter)
     if message is None or not parts:
         raise InvalidRequest("The message has no parts")
+
     metadata = without_internal(cast("JsonObject", with_integers(request.metadata)))
     return AgentRunRequest(
         user_id=request.call_context.user.user_name or f"A2A_USER_{context_id}",
@@ -195,6 +196,7 @@ class _Execution:
         if session is None:
             session = await self._runner.services.sessions.create_session(**self._key._asdict())
         header = header_of(MessageToDict(message)) if message is not None else None
+
         if task is None:
             self._events.add_message(self._message.parts, header=header)
             queued = msgspec.structs.replace(self._run, status=RunStatus.QUEUED)
@@ -202,6 +204,7 @@ class _Execution:
         elif task.status.state in _PAUSED:
             for event in session.events:
                 self._events.read(event)
+
             answers = answers_of(self._message.parts or [], session, self._events.open_calls)
             if answers is None:
                 status = a2a.TaskStatus(state=task.status.state, message=task.status.message)
@@ -210,10 +213,12 @@ class _Execution:
                     a2a.TaskStatusUpdateEvent(task_id=self._run.id, context_id=self._run.session_id, status=status)
                 )
                 return
+
             if header is not None:
                 header = with_words(header, self._message.parts or [], answers)
             self._message.parts = answers
             self._events.add_message(answers, header=header)
+
         await self._queue.enqueue_event(to_message(self._events.status(self._run)))
         await self._end(await self._run_agent())
 
@@ -234,6 +239,7 @@ class _Execution:
             invocation_id=request.invocation_id,
             run_config=config,
         )
+
         try:
             async with aclosing(run) as events:
                 async for event in events:
@@ -244,10 +250,12 @@ class _Execution:
         except Exception as raised:  # of the agent, its tools and its callbacks: the client gets the text, as ADK's do
             _log.warning("the task %s failed", self._run.id, exc_info=True)
             error = RunError(code=type(raised).__name__, message=str(raised))
+
         if error is not None:
             status = RunStatus.FAILED
         elif self._events.open_calls:
             status = RunStatus.WAITING
+
         return msgspec.structs.replace(self._run, status=status, error=error, ended_at=time.time())
 
     async def _updates(self, event: Event) -> Sequence[TaskEvent]:
@@ -262,6 +270,7 @@ class _Execution:
                 made = await interceptor.after_event(self._for_hooks, update, event)
                 kept += made if isinstance(made, list) else [] if made is None else [made]
             updates = kept
+
         return updates
 
     async def _end(self, run: Run) -> None:

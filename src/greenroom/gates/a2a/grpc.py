@@ -62,11 +62,13 @@ async def serving(server: ServerState, address: str) -> AsyncGenerator[None]:
         ],
     )
     a2a_pb2_grpc.add_A2AServiceServicer_to_server(_Service(server), listener)  # pyright: ignore[reportUnknownMemberType]
+
     try:
         if not listener.add_insecure_port(address):
             raise RuntimeError("the address is in use")
     except RuntimeError as error:
         raise ConfigurationError([f"gRPC can't listen on {address}: {error}"]) from None
+
     await listener.start()
     try:
         yield
@@ -107,6 +109,7 @@ class _Service(GrpcHandler):
     ) -> AsyncGenerator[Any]:
         call = await self._open(request, context)
         authenticator = self._server.authenticator
+
         check_at = 0.0
         try:
             async for item in super()._handle_stream(request, context, handler_func):
@@ -126,6 +129,7 @@ class _Service(GrpcHandler):
         peer = unquote(context.peer()).partition(":")[2].rpartition(":")[0]
         access = "read" if type(request).__name__.startswith(("Get", "List", "Subscribe")) else "run"
         scope = {"type": "http", "headers": given, "query_string": b"", "client": (peer, 0)}
+
         try:
             identity = await server.admit(scope, access)
             app_name = getattr(request, "tenant", "") or await server.default_app_for(identity)
@@ -144,6 +148,7 @@ class _Service(GrpcHandler):
             await opened.apps.check_exists(app_name)
         except GreenroomError as error:
             await _abort(context, error)
+
         call = Call(opened, card_of)
         _call.set(call)
         return call
@@ -177,4 +182,5 @@ def _check_items(message: Message, left: int) -> int:
         for one in many:
             if isinstance(one, Message):
                 left = _check_items(one, left)
+
     return left

@@ -244,6 +244,7 @@ class RunHandler(RequestHandler):
             call.events = events
             call.is_subscription = True
             yield to_task(events.task(run))
+
         async for update in call.follow():
             yield update
 
@@ -263,6 +264,7 @@ class RunHandler(RequestHandler):
         call = _call(context)
         if params.status and params.status not in _STATUSES:
             return a2a.ListTasksResponse(page_size=size)
+
         where = RunFilter(app_names=[call.app_name], session_id=params.context_id or None)
         if params.status:
             where.statuses = [_STATUSES[params.status]]
@@ -277,6 +279,7 @@ class RunHandler(RequestHandler):
                 for run in page.runs
                 if (run.ended_at or run.started_at or run.created_at) >= after
             ]
+
         found = [task for task in tasks if not params.status or task.status.state == params.status]
         return a2a.ListTasksResponse(
             tasks=found, next_page_token=page.next_page_token or "", page_size=size, total_size=len(counted.runs)
@@ -363,8 +366,10 @@ async def _start(call: Call, request: SendRequest, *, attach: bool, streaming: b
     parts = from_json_parts(message.parts)
     if not parts:
         raise errors.InvalidParamsError(message="The message has no parts")
+
     await _check_media_types(call, message)
     header = header_of(msgspec.to_builtins(msgspec.structs.replace(message, parts=[])))
+
     earlier: Run | None = None
     session: Session | None = None
     known: TaskEvents | None = None
@@ -376,11 +381,13 @@ async def _start(call: Call, request: SendRequest, *, attach: bool, streaming: b
         if earlier.status is not RunStatus.WAITING:
             state = "has ended" if earlier.status.is_over else "is working"
             raise errors.UnsupportedOperationError(message=f"The task {earlier.id} {state}")
+
         session = await find_session(context, key)
         known, _ = await call.read(earlier)
         answers = answers_of(parts, session, known.open_calls)
         if answers is None:
             return _Started(earlier, known, unanswered=known.task(earlier, note=NO_ANSWER))
+
         header = with_words(header, parts, answers)
         parts = answers
     else:
@@ -388,6 +395,7 @@ async def _start(call: Call, request: SendRequest, *, attach: bool, streaming: b
         subject = context.identity.subject if context.identity is not EVERYBODY else f"A2A_USER_{key.session_id}"
         key = key._replace(user_id=subject)
         session = await context.sessions.get_session(**key._asdict(), config=GetSessionConfig(num_recent_events=1))
+
     run_request = AgentRunRequest(
         **key._asdict(),
         new_message=Content(role="user", parts=parts),
@@ -461,6 +469,7 @@ def answers_of(parts: list[Part], session: Session | None, open_calls: Mapping[s
         found.append(part if answer is None else response_part(session, answer.id or "", answer.response or {}))
     if any(part.function_response is not None for part in found) or not open_calls:
         return found
+
     call_id, call = list(open_calls.items())[-1]
     text = "".join(part.text or "" for part in parts)
     if call.name in REQUESTS or not text:

@@ -48,6 +48,7 @@ def check(context: RequestContext, config: a2a.TaskPushNotificationConfig) -> No
         ("authentication", f"{auth.scheme} {auth.credentials}")):  # fmt: skip
         if len(text) > MAX_LENGTH or not (text.isascii() and text.isprintable()):
             raise InvalidRequest(f"{name} of a push notification must be printable ASCII, up to {MAX_LENGTH} long")
+
     try:
         url = httpx.URL(config.url)
         if url.scheme not in ("http", "https") or not url.host:
@@ -102,6 +103,7 @@ async def sending(server: ServerState) -> AsyncGenerator[None]:
         elif signer is not None:
             issuer = str(webhook.config.get("issuer", ""))
             headers["authorization"] = f"Bearer {signer.token(issuer, config.url, run.id, body)}"
+
         async with (
             asyncio.timeout(TIMEOUT_SECONDS),
             client.stream("POST", config.url, content=body, headers=headers) as reply,
@@ -136,15 +138,18 @@ class Signer:
             from jwt.algorithms import get_default_algorithms
         except ImportError:
             raise MissingExtra("auth", "PyJWT") from None
+
         kinds = {ec.EllipticCurvePrivateKey: "ES256", rsa.RSAPrivateKey: "RS256", ed25519.Ed25519PrivateKey: "EdDSA"}
         try:
             self._key: Any = load_pem_private_key(Path(file).read_bytes(), password=None)
         except (OSError, ValueError, TypeError) as error:
             raise AgentConfigError(f"webhook_key: {file} holds no private key in PEM: {error}") from None
+
         self._algorithm = next((name for kind, name in kinds.items() if isinstance(self._key, kind)), "")
         curve = getattr(self._key, "curve", None)
         if not self._algorithm or not (curve is None or isinstance(curve, ec.SECP256R1)):
             raise AgentConfigError(f"webhook_key: the key in {file} must be of EC on P-256, RSA or Ed25519")
+
         algorithm: Any = get_default_algorithms()[self._algorithm]
         public: JsonObject = algorithm.to_jwk(self._key.public_key(), as_dict=True)
         named = hashlib.sha256(wire.encode(sorted(public.items()))).hexdigest()[:16]

@@ -44,6 +44,7 @@ def to_mcp_server(
             await sessions.create_session(**where)
         content: list[Any] = []
         message = UserContent(request)
+
         said = 0
         async for event in runner.run_async(user_id=_USER, session_id=session_id, new_message=message):
             if event.error_code is not None and event.content is None:
@@ -56,6 +57,7 @@ def to_mcp_server(
             elif text:
                 said += len(text)
                 await ctx.report_progress(said, message=text)
+
         return types.CallToolResult(content=content, structured_content={"session_id": session_id})
 
     description = agent.description or f"Runs the agent {name}."

@@ -63,6 +63,7 @@ async def lifespan(server: ServerState) -> AsyncGenerator[None]:
     task = asyncio.create_task(run())
     await started.wait()
     _open[id(server.settings)] = manager, server
+
     try:
         yield
     finally:
@@ -104,6 +105,7 @@ async def _never() -> Any:
 async def _answer(method: str, context: RequestContext) -> AnyReply:
     if id(context.settings) not in _open:
         raise Unavailable("The server is stopping")
+
     manager, _ = _open[id(context.settings)]
     limits = context.settings.limits
     if "app_name" in context.path:
@@ -112,9 +114,11 @@ async def _answer(method: str, context: RequestContext) -> AnyReply:
     if method == "POST":
         body = await read_body(context.receive, context.headers, limit_bytes=context.settings.max_body_bytes)
         check_size(body, max_items=limits.request_items, max_nesting=limits.request_nesting)
+
     exchange = _Exchange(manager, method, context, body)
     leaving = asyncio.create_task(wait_for_disconnect(context.receive))
     leaving.add_done_callback(lambda _: leaving.cancelled() or exchange.close())
+
     try:
         return await _reply(exchange)
     finally:
@@ -202,6 +206,7 @@ async def describe_resource(context: RequestContext) -> AnyReply:
     issuer = context.settings.auth.tokens.issuer
     if issuer is None:
         raise NotFound("This server accepts no tokens of an identity provider")
+
     path = "".join(f"/{name}" for name in ("mcp", *context.path.values()))
     metadata: JsonObject = {
         "resource": context.address.url(path),

@@ -96,6 +96,7 @@ def mcp_server(find: Find) -> Server[Any]:
             app_name, page, following = await _sessions(context, names, params and params.cursor)
         except CallerError as error:
             raise MCPError(types.INVALID_PARAMS, error.detail) from None
+
         found = [
             types.Resource(
                 name=session.title or session.id, uri=_uri(app_name, session.id), mime_type="application/json"
@@ -123,6 +124,7 @@ def mcp_server(find: Find) -> Server[Any]:
             session = await context.find_session(SessionKey(app_name, context.identity.subject, session_id))
         except CallerError as error:
             raise MCPError(types.INVALID_PARAMS, error.detail, {"uri": str(params.uri)}) from None
+
         text = wire.encode(session).decode()
         content = types.TextResourceContents(uri=params.uri, mime_type="application/json", text=text)
         return types.ReadResourceResult(contents=[content])
@@ -155,9 +157,11 @@ async def _sessions(
     """A page of one app's sessions, and the next page's cursor: an app and the store's token."""
     if not names:
         return "", (), None
+
     app_name, _, token = (cursor or f"{names[0]}/").partition("/")
     if app_name not in names:
         raise InvalidRequest(f"There is no page {cursor!r}")
+
     page = await context.sessions.list_sessions(
         app_name=app_name, user_id=context.identity.subject, limit=PAGE, page_token=token or None
     )
@@ -193,6 +197,7 @@ class _Call:
         given = params.request_state or arguments.get("session_id")
         if given is not None and not isinstance(given, str):
             raise InvalidRequest("session_id is text")
+
         self._is_new = given is None
         self._key = SessionKey(params.name, context.identity.subject, given or str(uuid4()))
         self._said = 0
@@ -205,12 +210,14 @@ class _Call:
                 return failed_result(outcome.run.error.message if outcome.run.error is not None else "The run failed")
             if not outcome.requests and not outcome.waiting:
                 return self._finished(outcome)
+
             questions = {name: question for name, call in outcome.requests.items() if (question := _question(call))}
             if len(questions) < len(outcome.requests) + len(outcome.waiting) or not self._can_ask():
                 return self._unanswered(outcome)
             if self._ctx.protocol_version >= STATELESS_SINCE:
                 asked: Any = {name: types.ElicitRequest(params=one) for name, one in questions.items()}
                 return types.InputRequiredResult(input_requests=asked, request_state=self._key.session_id)
+
             session = await self._context.find_session(self._key)
             parts: list[Part] = []
             for name, question in questions.items():
@@ -218,7 +225,9 @@ class _Call:
                     question.message, question.requested_schema, related_request_id=self._ctx.request_id
                 )
                 parts.append(response_part(session, name, _answer(outcome.requests[name].name, answer)))
+
             message = Content(role="user", parts=parts)
+
         return failed_result(f"The agent has asked {MAX_ROUNDS} times")
 
     async def _message(self) -> Content:
@@ -234,20 +243,24 @@ class _Call:
             if not parts:
                 raise InvalidRequest("The repeated call answers nothing")
             return Content(role="user", parts=parts)
+
         text = (self._params.arguments or {}).get("message")
         if not isinstance(text, str) or not text:
             raise InvalidRequest("message is missing")
+
         if self._is_new:
             await self._context.apps.load(self._key.app_name)
             await self._context.sessions.create_session(**self._key._asdict())
         else:
             await self._context.find_session(self._key)
+
         return Content(role="user", parts=[Part(text=text)])
 
     async def _run(self, message: Content) -> _Outcome:
         request = AgentRunRequest(**self._key._asdict(), new_message=message, streaming=True)
         run, attachment = await self._context.engine.start(request)
         assert attachment is not None
+
         is_over = False
         try:
             outcome = await self._follow(attachment)
@@ -271,6 +284,7 @@ class _Call:
                     await self._report(new)
                     whole = "".join(piece for pieces in texts.values() for piece in pieces)
                     return _Outcome(step.run, whole, media, requests, waiting)
+
                 if isinstance(step, TextStep) and not step.is_thought:
                     texts.setdefault(step.message_id, []).append(step.text)
                     new += step.text
@@ -283,6 +297,7 @@ class _Call:
                         requests[step.call.id or ""] = step.call
                     elif step.is_open:
                         waiting.append(step.call)
+
             await self._report(new)
 
     async def _report(self, text: str) -> None:
@@ -317,12 +332,14 @@ def media_content(part: Part) -> Any:
     blob = part.inline_data
     if blob is None or blob.data is None:
         return types.TextContent(text=link_to(part))
+
     kind = blob.mime_type or "application/octet-stream"
     data = msgspec.to_builtins(blob.data)
     if kind.startswith("image/"):
         return types.ImageContent(data=data, mime_type=kind)
     if kind.startswith("audio/"):
         return types.AudioContent(data=data, mime_type=kind)
+
     return types.TextContent(text=link_to(part))
 
 
@@ -335,11 +352,13 @@ def _question(call: FunctionCall) -> types.ElicitRequestFormParams | None:
     args = call.args or {}
     if call.name == REQUEST_CREDENTIAL:
         return None
+
     if call.name == REQUEST_CONFIRMATION:
         original = as_object(args.get("originalFunctionCall"))
         hint = as_object(args.get("toolConfirmation")).get("hint") or "The agent asks for an approval."
         shown = f"{hint}\n{original.get('name')}({wire.encode(original.get('args') or {}).decode()})"
         return types.ElicitRequestFormParams(message=shown, requested_schema=_APPROVAL)
+
     message = str(args.get("message") or "The agent asks for input.")
     return types.ElicitRequestFormParams(message=message, requested_schema=_form(args.get("response_schema")))
 

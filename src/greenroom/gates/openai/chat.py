@@ -140,6 +140,7 @@ class ChatReply:
             return {"content": "\n\n" + step.text if is_next else step.text}
         if isinstance(step, TextStep):
             return {"reasoning_content": step.text}
+
         if isinstance(step, CallStep) and step.is_open:
             self._calls += 1
             function = {"name": step.call.name, "arguments": arguments_of(step.call)}
@@ -147,6 +148,7 @@ class ChatReply:
             if self._session_id is not None:
                 call_id = public_call_id(self._session_id, call_id)
             return {"tool_calls": [{"index": self._calls - 1, "id": call_id, "type": "function", "function": function}]}
+
         if isinstance(step, MediaStep) and (link := link_to(step.part)):
             return {"content": link}
         return {}
@@ -179,6 +181,7 @@ async def create_chat_completion(context: RequestContext) -> AnyReply:
     reply = ChatReply(run, names_session=names_session, with_usage=options is not None and bool(options.include_usage))
     if body.stream:
         return stream_reply(context, attachment, reply, run, on_disconnect="cancel")
+
     steps, ended = await all_steps(attachment)
     return failure_of(ended.run) or Reply(value=reply.whole(steps, ended), headers={RUN_ID_HEADER: run.id})
 

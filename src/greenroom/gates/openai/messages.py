@@ -80,6 +80,7 @@ def _part(part: JsonObject) -> Part:
                 return found
         case _:
             pass
+
     raise InvalidRequest(f"A message can't have a part of type {kind!r} with these fields", location=("body",))
 
 
@@ -109,6 +110,7 @@ def contents_of(items: str | list[JsonObject], session: Session | None) -> list[
     outputs answer calls among them."""
     if isinstance(items, str):
         return [Content(role="user", parts=[Part(text=items)])]
+
     contents: list[Content] = []
     names: dict[str, str] = {}
     for item in items:
@@ -142,7 +144,9 @@ def contents_of(items: str | list[JsonObject], session: Session | None) -> list[
                 continue
             case other:
                 raise InvalidRequest(f"The input can't have an item of type {other!r}", location=("body", "input"))
+
         contents.append(Content(role=role, parts=parts))
+
     return contents
 
 
@@ -159,6 +163,7 @@ def declarations_of(tools: list[JsonObject] | None) -> list[FunctionDeclaration]
                 name=function["name"], description=function.get("description"), parameters_json_schema=schema
             )
         )
+
     return found or None
 
 

@@ -150,6 +150,7 @@ class ResponseReply:
     def frames(self, step: Step) -> bytes:
         if self.is_over:
             return b""
+
         out = b"" if self._streamed >= 0 else self._begin()
         if isinstance(step, TextStep):
             out += self._add_text(step.message_id, step.text, is_thought=step.is_thought)
@@ -166,6 +167,7 @@ class ResponseReply:
             self.is_over = True
             if self._streamed < self._after:
                 return self._lost()
+
         return out
 
     def stopping(self) -> bytes:
@@ -188,6 +190,7 @@ class ResponseReply:
             out = self._close("incomplete")
         elif self._open is not None and self._open["type"] != kind:
             out = self._close()
+
         if self._open is None:
             out += self._open_item(kind, message_id)
         self._text.append(text)
@@ -220,6 +223,7 @@ class ResponseReply:
         item = self._open
         if item is None:
             return b""
+
         text = "".join(self._text)
         kind = item["type"]
         part = _text_part(kind, text)
@@ -283,6 +287,7 @@ class ResponseReply:
             seen = check[:known] if is_text else check
             if _checksum(seen, self._checksum) % _CHECK != self._after_checksum:
                 return self._lost()
+
         self._streamed += size
         self._checksum = _checksum(check, self._checksum)
         if known >= size:
@@ -324,6 +329,7 @@ async def create_response(context: RequestContext) -> AnyReply:
         return Reply(value=reply.response(run))
     if body.stream:
         return stream_reply(context, attachment, reply, run, on_disconnect="continue" if body.background else None)
+
     steps, ended = await all_steps(attachment)
     for step in steps:
         reply.frames(step)
@@ -335,11 +341,13 @@ async def get_response(context: RequestContext) -> AnyReply:
     if not context.query["stream"]:
         reply, run = (await _stored(context, run, seq))[:2]
         return Reply(value=reply.response(run))
+
     after = context.query["starting_after"]
     if seq < run.message_after_seq:
         *_, frames, is_followed = await _stored(context, run, seq, after=after)
         if is_followed:
             return StreamReply(pieces=_pieces(frames), close=lambda: None, headers={RUN_ID_HEADER: run.id})
+
     attachment = await context.engine.attach(run.id, after=seq)
     translator = ResponseReply(run, response_id=context.path["response_id"], after=after)
     reply = stream_reply(context, attachment, translator, run, on_disconnect="continue")
@@ -375,6 +383,7 @@ async def _stored(
     at = seq
     messages = 0
     page_size = PAGE_LIMIT
+
     while messages < 2 and page_size == PAGE_LIMIT:
         page = await context.sessions.list_events(**key._asdict(), after=at, limit=PAGE_LIMIT)
         page_size = len(page.events)
@@ -387,7 +396,9 @@ async def _stored(
                     break
                 is_followed = number <= run.message_after_seq
             frames += map(reply.frames, reader.read(event))
+
         at += page_size
+
     run = replace(run, usage=reader.usage, **({"status": RunStatus.WAITING, "error": None} if is_followed else {}))
     frames.append(reply.frames(RunEnded(run)))
     return reply, run, b"".join(frames), is_followed

@@ -50,6 +50,7 @@ async def _summary(apps: AuthorizedApps, name: str) -> AppInfo:
     except GreenroomError as error:
         language = await asyncio.to_thread(apps.language, name)
         return AppInfo(name=name, language=language, error=error.detail)
+
     problem = apps.problems().get(name)
     return AppInfo(
         name=name,

@@ -47,6 +47,7 @@ async def upload_artifact(context: RequestContext) -> AnyReply:
     limit = context.settings.limits.artifact_bytes
     if announced.isdigit() and int(announced) > limit:
         raise TooLarge("The artifact", limit_bytes=limit)
+
     mime_type = context.headers.get("content-type", "application/octet-stream")
     key = _artifact_key(context)
     chunks = read_chunks(context.receive)
@@ -59,6 +60,7 @@ async def download_version(context: RequestContext) -> AnyReply:
     content = await context.artifacts.download_artifact(**_artifact_key(context), version=version)
     if content is None:
         raise ArtifactNotFound(context.path["artifact_name"], version)
+
     name = quote(context.path["artifact_name"].rpartition("/")[2], safe="")
 
     async def pieces() -> AsyncGenerator[bytes]:

@@ -59,6 +59,7 @@ async def app_graphs(context: RequestContext) -> AnyReply:
     root = (await context.apps.load(context.path["app_name"])).root_agent
     found = workflows(root)
     node: str | None = context.query["node"]
+
     if node is not None:
         agent = (
             found.get(node) or found.get(node.removeprefix(f"{root.name}/")) or (root if node == root.name else None)
@@ -66,6 +67,7 @@ async def app_graphs(context: RequestContext) -> AnyReply:
         if agent is None:
             raise AgentNotFound(node)
         found = {node: agent}
+
     return Reply(value={path: await _drawn(context, agent) for path, agent in found.items()})
 
 
@@ -97,6 +99,7 @@ async def _agent(agent: BaseAgent) -> JsonObject:
             "disallow_transfer_to_peers": agent.disallow_transfer_to_peers,
             "include_contents": agent.include_contents,
         }
+
     if agent.is_graph:
         node["graph"] = graph_json(cast("Any", agent))
     node["sub_agents"] = [await _agent(child) for child in agent.sub_agents]

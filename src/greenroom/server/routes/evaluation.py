@@ -268,6 +268,7 @@ def _runs(
         request = AgentRunRequest(**key._asdict(), new_message=message, state_delta=state_delta)
         started, attachment = await context.engine.start(request)
         assert attachment is not None
+
         ended = False
         try:
             while not ended:

@@ -46,10 +46,12 @@ async def run_live(context: RequestContext) -> AnyReply:
     for name in ("user_id", "session_id"):
         if not query[name]:
             raise InvalidRequest(f"{name} is missing", location=("query", name), kind="missing")
+
     media_type: str = query["binary_mime_type"]
     if not _MEDIA_TYPE.fullmatch(media_type):
         detail = "binary_mime_type must be one of audio, video or images, as audio/pcm;rate=16000"
         raise InvalidRequest(detail, location=("query", "binary_mime_type"))
+
     key = SessionKey(app_name, query["user_id"], query["session_id"])
     requests = LiveRequestQueue()
     run, attachment = await context.engine.start_live(
@@ -91,6 +93,7 @@ async def _talk(
         )
         tasks += [receiving, sending]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
         if sending.done():
             await socket.close(*_close_code(sending.result()))
         elif context.settings.on_disconnect == "cancel":
@@ -118,6 +121,7 @@ async def _receive_requests(socket: Socket, requests: LiveRequestQueue, media_ty
             document = problem(error.code, error.status, error.detail)
             await socket.send(wire.encode({"error": f"{error.code}: {error.detail}", "details": document}))
             continue
+
         requests.send(request)
         await requests.drain()
 
@@ -128,14 +132,17 @@ def decode_request(text: bytes) -> LiveRequest:
         plain: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidRequest(f"The frame is not JSON: {error}", location=("frame",), kind="json_invalid") from None
+
     if not isinstance(plain, dict):
         raise InvalidRequest("The frame must be a JSON object", location=("frame",))
+
     frame: JsonObject = {_CAMEL.get(name, name): value for name, value in plain.items()}  # pyright: ignore
     request = wire.from_plain(frame, LiveRequest)
     if request.blob is not None and not (request.blob.data and request.blob.mime_type):
         raise InvalidRequest("A blob needs data and mime_type", location=("frame", "blob"))
     if request.content is not None and not request.content.parts:
         raise InvalidRequest("The message has no parts", location=("frame", "content", "parts"))
+
     check_is_of_one_kind(request.content)
     request.content = checked_message(request.content)
     return request

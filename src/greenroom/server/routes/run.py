@@ -59,6 +59,7 @@ async def run(context: RequestContext) -> AnyReply:
     request = await _run_request(context)
     request.streaming = False
     started, attachment = await _start(context, request)
+
     try:
         if _cancels(context, request.on_disconnect):
             events, ended = await _collect_or_cancel(context, started.id, attachment)
@@ -70,6 +71,7 @@ async def run(context: RequestContext) -> AnyReply:
         return failure_reply("Unavailable", Unavailable.status, detail, {RUN_ID_HEADER: started.id})
     finally:
         attachment.close()
+
     return failure_of(ended.run) or Reply(data=b"[%b]" % b",".join(events), headers={RUN_ID_HEADER: ended.run.id})
 
 
@@ -122,6 +124,7 @@ async def edit_event(context: RequestContext) -> AnyReply:
         page = await context.sessions.list_events(**context.session_names, after=seq, limit=1)
         if page.events and page.events[0].author == "user":
             body.new_message = page.events[0].content
+
     forked = await context.sessions.fork_session(**context.session_names, seq=seq)
     try:
         return await _start_in_background(context, forked.key, body)
@@ -144,12 +147,14 @@ async def list_runs(context: RequestContext) -> AnyReply:
     list_page = partial(_list_page, context, where, limit=limit, page_token=query["page_token"])
     if not wants_stream(context):
         return Reply(value=await list_page())
+
     watch = context.engine.watch_runs(where)  # before the list is read, so that no change is missed
     try:
         page = await list_page()
     except BaseException:
         watch.close()
         raise
+
     return StreamReply(pieces=_run_changes(context, watch, page, list_page), close=watch.close)
 
 

@@ -86,4 +86,5 @@ async def sign_in(context: RequestContext) -> AnyReply:
             attributes.append(f"Max-Age={max(int(identity.expires_at - time.time()), 0)}")
         if not any(scope == ADMIN or scope.startswith(APP_PREFIX) for scope in identity.scopes):
             signed_in.user_id = identity.subject
+
     return Reply(value=signed_in, headers={"set-cookie": "; ".join([f"{COOKIE}={key}", *attributes])})

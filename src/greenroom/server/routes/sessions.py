@@ -69,6 +69,7 @@ async def create_session(context: RequestContext) -> AnyReply:
     body: CreateSessionRequest = context.body or CreateSessionRequest()
     if body.options:
         raise CallerError("This session store takes no options")
+
     _check_id(body.session_id)
     events = imported_events(body.events or (), context.settings.limits.events_per_session)
     session = await context.sessions.create_session(
@@ -134,6 +135,7 @@ async def patch_session(context: RequestContext) -> AnyReply:
     delta = body.state_delta
     if delta is None and body.title is None:
         raise InvalidRequest("Field required", location=("body", "stateDelta"), kind="missing")
+
     delta = delta or {}
     session = await context.find_session(context.session_key)
     if body.title is not None:
@@ -171,6 +173,7 @@ def _wanted_state(terms: list[str] | None) -> dict[str, str | int | float | bool
     """`key=value` terms; a value that is a number, true, false or a quoted text in JSON is that, others are text."""
     if terms is None:
         return None
+
     wanted: dict[str, str | int | float | bool] = {}
     for term in terms:
         key, separator, value = term.partition("=")
@@ -180,6 +183,7 @@ def _wanted_state(terms: list[str] | None) -> dict[str, str | int | float | bool
             wanted[key] = _decode_scalar(value)
         except msgspec.MsgspecError:
             wanted[key] = value
+
     return wanted
 
 

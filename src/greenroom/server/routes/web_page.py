@@ -106,11 +106,13 @@ def _built(name: str, context: RequestContext) -> Reply:
     except FileNotFoundError:
         page = _NOT_BUILT % {b"prefix": prefix}
         return Reply(data=page, media_type=_MEDIA_TYPES[".html"], headers={"cache-control": "no-cache"})
+
     is_asset = name.startswith("assets/")
     if name not in files:
         if is_asset:
             return status_reply(HTTPStatus.NOT_FOUND)
         name = _PAGE
+
     headers = {"vary": "accept-encoding", "x-content-type-options": "nosniff"}
     headers |= {"cache-control": "public, max-age=31536000, immutable"} if is_asset else _PAGE_HEADERS
     data = files[name]
@@ -118,12 +120,14 @@ def _built(name: str, context: RequestContext) -> Reply:
     if prefix and name.endswith(".html"):  # scripts and styles find their files beside themselves
         data = data.replace(b'="/dev-ui/', b'="%b/dev-ui/' % prefix)
         return Reply(data=data, media_type=media_type, headers=headers)
+
     accepted = context.headers.get("accept-encoding", "").lower().replace(" ", "").split(",")
     for encoding, ending in (("br", ".br"), ("gzip", ".gz")):
         if name + ending in files and encoding in {one.partition(";")[0] for one in accepted if ";q=0" not in one[-4:]}:
             headers["content-encoding"] = encoding
             data = files[name + ending]
             break
+
     return Reply(data=data, media_type=media_type, headers=headers)
 
 
