@@ -522,7 +522,9 @@ class StoreInUse(Unavailable):
     """process_id: of the server that has locked the store, None where it can't be read."""
 
     def __init__(self, path: str, process_id: int | None) -> None:
-        holder = "another server" if process_id is None else f"the server with process id {process_id}"
+        holder = "another server"
+        if process_id is not None:
+            holder = f"the server with process id {process_id}"
         super().__init__(
             f"{path} is in use by {holder}. Two servers on one database would run the same runs twice: stop that one, "
             "or name another database with --session-service"

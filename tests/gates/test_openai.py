@@ -13,7 +13,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from greenroom import FunctionTool, LlmAgent, ParallelAgent
-from greenroom.gates.openai.responses import ResponseReply
+from greenroom.gates.openai.responses import ResponseWriter
 from greenroom.gates.steps import MessageEnd, TextStep
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, FunctionCall, Part
@@ -339,7 +339,7 @@ async def test_a_text_that_was_not_stored_is_not_continued(connect: Connect) -> 
 
 def test_a_message_that_was_cut_off_stays_incomplete() -> None:
     run = Run(id="r", app_name="echo", user_id="ann", session_id="s", status=RunStatus.RUNNING, created_at=0)
-    reply = ResponseReply(run)
+    reply = ResponseWriter(run)
     for step in (TextStep("m1", "echo", "Hel", False), TextStep("m2", "echo", "Hi", False), MessageEnd("m2")):
         reply.frames(step)
     made = [(item["status"], item["content"][0]["text"]) for item in reply.output]

@@ -219,7 +219,7 @@ async def test_without_the_package_the_answer_names_the_extra(serve: Serve, monk
 
 
 def test_labels_do_not_grow_without_end() -> None:
-    metrics = RunMetrics(most_series=3)
+    metrics = RunMetrics(max_series=3)
     for number in range(5):
         trace = Trace(SessionKey(f"app{number}", "ann", "s-1"), f"run{number}")
         root = trace.begin()

@@ -81,7 +81,10 @@ def event_metadata(event: Event, ids: JsonObject) -> JsonObject:
     for name, key in _COPIED_KEYS.items():
         entry = getattr(event, name)
         if entry is not None and entry != "":
-            metadata[key] = without_internal(cast("JsonObject", entry)) if isinstance(entry, dict) else entry
+            if isinstance(entry, dict):
+                metadata[key] = without_internal(cast("JsonObject", entry))
+            else:
+                metadata[key] = entry
 
     if event.actions != NO_ACTIONS:
         actions = wire.to_plain(event.actions)

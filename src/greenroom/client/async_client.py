@@ -114,7 +114,10 @@ class AsyncClient:
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, until_seq: int | None = None
     ) -> Session:
-        """With its state and all its events, or as it was after event `until_seq`. Raises SessionNotFound."""
+        """Returns a session with its state and all its events, or as it was after event `until_seq`.
+
+        Raises SessionNotFound.
+        """
         query = {"events": "all", "until_seq": until_seq}
         return await self._connection.call("GET", _session(app_name, user_id, session_id), Session, query=query)
 
@@ -155,7 +158,10 @@ class AsyncClient:
         limit: int | None = None,
         page_token: str | None = None,
     ) -> ListSessionsResponse:
-        """Without their events: all, oldest update first, or with `limit` a page, newest update first."""
+        """Lists sessions without their events.
+
+        Without `limit` all, oldest update first; with it a page, newest update first.
+        """
         where = where or SessionFilter()
         query = {
             "text": where.text,

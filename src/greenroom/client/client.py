@@ -19,7 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Loop:
+class _LoopThread:
     """An event loop in its own thread, so that it can be used in threads with a running loop."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class _Loop:
 class BlockingRunStream:
     """`RunStream` as a synchronous iterator."""
 
-    def __init__(self, stream: RunStream, loop: _Loop) -> None:
+    def __init__(self, stream: RunStream, loop: _LoopThread) -> None:
         self._stream = stream
         self._events = aiter(stream)
         self._loop = loop
@@ -124,7 +124,7 @@ class Client:
         self._asynchronous = AsyncClient(
             url, api_key=api_key, headers=headers, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds
         )
-        self._loop = _Loop()
+        self._loop = _LoopThread()
 
     def __enter__(self) -> Self:
         return self

@@ -23,7 +23,7 @@ class _Cause(msgspec.Struct):
     type: str = "value_error"
 
 
-class _Problem(msgspec.Struct):
+class _ProblemDocument(msgspec.Struct):
     """The fields of a problem document that are read. The status is taken from the response, not from the document."""
 
     detail: str = ""
@@ -31,7 +31,7 @@ class _Problem(msgspec.Struct):
     errors: list[_Cause] = []
 
 
-_decode = msgspec.json.Decoder(_Problem).decode
+_decode = msgspec.json.Decoder(_ProblemDocument).decode
 
 
 def error_of(status: int, body: bytes) -> GreenroomError:
@@ -70,7 +70,9 @@ def _by_status(status: int, detail: str) -> GreenroomError:
         return Unavailable(detail)
     if status == HTTPStatus.NOT_FOUND:
         return NotFound(detail)
-    return CallerError(detail) if status < HTTPStatus.INTERNAL_SERVER_ERROR else RunFailed(detail)
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return CallerError(detail)
+    return RunFailed(detail)
 
 
 def _phrase(status: int) -> str:

@@ -151,7 +151,9 @@ class _InProcessSubscription(Subscription):
         self._waiter = self._loop.create_future()
         if self._items:
             self._wake_when_due()
-        idle = self._loop.call_later(idle_seconds, self._wake) if idle_seconds is not None else None
+        idle: asyncio.TimerHandle | None = None
+        if idle_seconds is not None:
+            idle = self._loop.call_later(idle_seconds, self._wake)
 
         try:
             await self._waiter

@@ -63,7 +63,7 @@ class UserInput(Record, kw_only=True):
     user_id: str
 
 
-class SessionInput(UserInput, kw_only=True):
+class SessionIdInput(UserInput, kw_only=True):
     session_id: str
 
 
@@ -134,7 +134,7 @@ class JsonRequest(Record, kw_only=True):
     request_json: str
 
 
-class _Call(NamedTuple):
+class _MethodCall(NamedTuple):
     context: RequestContext
     app_name: str
 
@@ -150,81 +150,81 @@ class _Call(NamedTuple):
         )
 
 
-async def _get_session(call: _Call, given: SessionInput) -> Session:
+async def _get_session(call: _MethodCall, given: SessionIdInput) -> Session:
     return await call.context.find_session(call.key(given.user_id, given.session_id))
 
 
-async def _list_sessions(call: _Call, given: UserInput) -> object:
+async def _list_sessions(call: _MethodCall, given: UserInput) -> object:
     listed = await call.context.sessions.list_sessions(app_name=call.app_name, user_id=given.user_id)
     return {"sessions": listed.sessions}
 
 
-async def _create_session(call: _Call, given: NewSessionInput) -> object:
+async def _create_session(call: _MethodCall, given: NewSessionInput) -> object:
     if given.ttl or given.expire_time:
         raise CallerError("Sessions expire by the app's `session_ttl_seconds`, not by `ttl` or `expire_time`")
     session = await call.create_session(given.user_id, session_id=given.session_id, state=given.state)
     return _snake(session)
 
 
-async def _delete_session(call: _Call, given: SessionInput) -> None:
+async def _delete_session(call: _MethodCall, given: SessionIdInput) -> None:
     await call.context.engine.delete_session(call.key(given.user_id, given.session_id))
 
 
-async def _add_session_to_memory(call: _Call, given: SessionToRemember) -> None:
+async def _add_session_to_memory(call: _MethodCall, given: SessionToRemember) -> None:
     session = msgspec.structs.replace(given.session, app_name=call.app_name)
     await call.context.memory.add_session_to_memory(
         session if session.events else await call.context.find_session(session.key)
     )
 
 
-async def _search_memory(call: _Call, given: SearchInput) -> object:
+async def _search_memory(call: _MethodCall, given: SearchInput) -> object:
     memory = call.context.memory
     return await memory.search_memory(app_name=call.app_name, user_id=given.user_id, query=given.query)
 
 
-def _artifact_key(call: _Call, given: ArtifactInput) -> JsonObject:
+def _artifact_key(call: _MethodCall, given: ArtifactInput) -> JsonObject:
     if given.session_id is None and not given.filename.startswith("user:"):
         raise InvalidRequest("Artifacts of a session need its session_id", location=("body", "input", "session_id"))
     return {**call.key(given.user_id, given.session_id or "")._asdict(), "filename": given.filename}
 
 
-async def _save_artifact(call: _Call, given: SaveArtifactInput) -> int:
+async def _save_artifact(call: _MethodCall, given: SaveArtifactInput) -> int:
     part = Part(text=given.artifact) if isinstance(given.artifact, str) else given.artifact
     return await call.context.artifacts.save_artifact(
         **_artifact_key(call, given), artifact=part, custom_metadata=given.custom_metadata
     )
 
 
-async def _load_artifact(call: _Call, given: ArtifactInput) -> Part | None:
+async def _load_artifact(call: _MethodCall, given: ArtifactInput) -> Part | None:
     return await call.context.artifacts.load_artifact(**_artifact_key(call, given), version=given.version)
 
 
-async def _list_artifact_keys(call: _Call, given: KeysInput) -> list[str]:
+async def _list_artifact_keys(call: _MethodCall, given: KeysInput) -> list[str]:
     key = call.key(given.user_id, given.session_id or "")
     return await call.context.artifacts.list_artifact_keys(**key._asdict())
 
 
-async def _delete_artifact(call: _Call, given: ArtifactInput) -> None:
+async def _delete_artifact(call: _MethodCall, given: ArtifactInput) -> None:
     await call.context.artifacts.delete_artifact(**_artifact_key(call, given))
 
 
-async def _list_versions(call: _Call, given: ArtifactInput) -> list[int]:
+async def _list_versions(call: _MethodCall, given: ArtifactInput) -> list[int]:
     return await call.context.artifacts.list_versions(**_artifact_key(call, given))
 
 
-async def _list_artifact_versions(call: _Call, given: ArtifactInput) -> list[ArtifactVersion]:
+async def _list_artifact_versions(call: _MethodCall, given: ArtifactInput) -> list[ArtifactVersion]:
     return await call.context.artifacts.list_artifact_versions(**_artifact_key(call, given))
 
 
-async def _get_artifact_version(call: _Call, given: ArtifactInput) -> ArtifactVersion | None:
+async def _get_artifact_version(call: _MethodCall, given: ArtifactInput) -> ArtifactVersion | None:
     return await call.context.artifacts.get_artifact_version(**_artifact_key(call, given), version=given.version)
 
 
-_METHODS: dict[str, tuple[type[Record], Callable[[_Call, Any], Awaitable[object]]]] = {
-    "get_session": (SessionInput, _get_session),
+_METHODS: dict[str, tuple[type[Record], Callable[[_MethodCall, Any], Awaitable[object]]]] = {
+    "get_session": (SessionIdInput, _get_session),
     "list_sessions": (UserInput, _list_sessions),
     "create_session": (NewSessionInput, _create_session),
-    "delete_session": (SessionInput, _delete_session),
+    "delete_session": (SessionIdInput, _delete_session),
     "add_session_to_memory": (SessionToRemember, _add_session_to_memory),
     "search_memory": (SearchInput, _search_memory),
     "save_artifact": (SaveArtifactInput, _save_artifact),
@@ -243,11 +243,11 @@ async def query(context: RequestContext) -> AnyReply:
         raise _unknown(context)
     kind, method = _METHODS[name]
     given = wire.from_plain(context.body.input or {}, kind)
-    return Reply(value={"output": await method(_Call(context, await context.default_app()), given)})
+    return Reply(value={"output": await method(_MethodCall(context, await context.default_app()), given)})
 
 
 async def stream_query(context: RequestContext) -> AnyReply:
-    call = _Call(context, await context.default_app())
+    call = _MethodCall(context, await context.default_app())
     name = _method(context)
     given: JsonObject = context.body.input or {}
     if name == "stream_query":
@@ -268,7 +268,7 @@ def _unknown(context: RequestContext) -> CallerError:
     return CallerError(f"class_method {context.body.class_method} is not allowed")
 
 
-async def _stream_message(call: _Call, given: MessageInput) -> AnyReply:
+async def _stream_message(call: _MethodCall, given: MessageInput) -> AnyReply:
     if given.session_id and given.session_events:
         raise CallerError("Only one of session_id and session_events may be given")
 
@@ -283,13 +283,23 @@ async def _stream_message(call: _Call, given: MessageInput) -> AnyReply:
         raise InvalidRequest(f"Not supported in run_config: {', '.join(others)}", location=("body", "input"))
 
     message = given.message
+    if isinstance(message, str):
+        message = Content(role="user", parts=[Part(text=message)])
+    max_llm_calls: int | None = None
+    if config.max_llm_calls != default.max_llm_calls:
+        max_llm_calls = config.max_llm_calls
+    session_id = given.session_id
+    if not session_id:
+        session = await call.create_session(given.user_id, events=given.session_events or ())
+        session_id = session.id
+
     request = AgentRunRequest(
         app_name=call.app_name,
         user_id=given.user_id,
-        session_id=given.session_id or (await call.create_session(given.user_id, events=given.session_events or ())).id,
-        new_message=Content(role="user", parts=[Part(text=message)]) if isinstance(message, str) else message,
+        session_id=session_id,
+        new_message=message,
         streaming=config.streaming_mode is StreamingMode.SSE,
-        max_llm_calls=config.max_llm_calls if config.max_llm_calls != default.max_llm_calls else None,
+        max_llm_calls=max_llm_calls,
         custom_metadata=config.custom_metadata,
         service_tier=config.service_tier,
     )
@@ -301,7 +311,7 @@ async def _stream_message(call: _Call, given: MessageInput) -> AnyReply:
     return await _stream(call, request, line, is_temporary=is_temporary)
 
 
-async def _stream_with_artifacts(call: _Call, given: StreamRunRequest) -> AnyReply:
+async def _stream_with_artifacts(call: _MethodCall, given: StreamRunRequest) -> AnyReply:
     session = None
     if given.session_id is not None:
         with suppress(SessionNotFound):
@@ -331,7 +341,7 @@ async def _stream_with_artifacts(call: _Call, given: StreamRunRequest) -> AnyRep
 
 
 async def _stream(
-    call: _Call,
+    call: _MethodCall,
     request: AgentRunRequest,
     line: Callable[[Event], Awaitable[JsonObject]],
     *,

@@ -74,7 +74,9 @@ def conversation_lines(event: Event) -> Iterator[str]:
     for part in (event.content.parts if event.content is not None else None) or ():
         call = part.function_call
         response = part.function_response
-        if (call.name if call is not None else response.name if response is not None else None) in REQUESTS:
+        if call is not None and call.name in REQUESTS:
+            continue
+        if response is not None and response.name in REQUESTS:
             continue
         if part.text:
             yield f"{event.author} {'thought' if part.thought else 'said'}: {quoted(part.text)}"
@@ -87,7 +89,9 @@ def conversation_lines(event: Event) -> Iterator[str]:
 def _cut(data: bytes) -> str:
     text = data.decode()
     more = len(text) - _LONGEST_TOOL_TEXT
-    return quoted(text) if more <= 0 else f"{quoted(text[:_LONGEST_TOOL_TEXT])} ({more} more characters)"
+    if more <= 0:
+        return quoted(text)
+    return f"{quoted(text[:_LONGEST_TOOL_TEXT])} ({more} more characters)"
 
 
 @dataclass(kw_only=True)

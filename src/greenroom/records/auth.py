@@ -185,7 +185,7 @@ class AuthCredential(Record, kw_only=True):
         return self.http.credentials.token if self.http is not None else None
 
     def is_expired(self) -> bool:
-        """Whether it has expired or will within EARLY_SECONDS; False when the time is unknown."""
+        """True if it has expired or will within EARLY_SECONDS; False when the time is unknown."""
         expires_at = self.oauth2.expires_at if self.oauth2 is not None else None
         return expires_at is not None and expires_at <= time.time() + EARLY_SECONDS
 
@@ -336,7 +336,8 @@ def openid_dict_to_scheme_credential(
 def openid_url_to_scheme_credential(
     openid_url: str, scopes: list[str], credential_dict: Mapping[str, Any]
 ) -> tuple[AuthScheme, AuthCredential]:
-    """As `openid_dict_to_scheme_credential`; the metadata is fetched when a user is first asked to log in."""
+    """Does the same as `openid_dict_to_scheme_credential` for metadata at a URL, which is fetched when a
+    user is first asked to log in."""
     return openid_dict_to_scheme_credential({"openIdConnectUrl": openid_url}, scopes, credential_dict)
 
 

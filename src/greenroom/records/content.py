@@ -218,7 +218,12 @@ class Part(Record, kw_only=True):
         """`Part("text")`, as in google.genai."""
         if value is None:
             return arguments
-        given = {"text": value} if isinstance(value, str) else value if isinstance(value, dict) else value.model_dump()
+        if isinstance(value, str):
+            given = {"text": value}
+        elif isinstance(value, dict):
+            given = value
+        else:
+            given = value.model_dump()
         return {**given, **arguments}
 
     @classmethod

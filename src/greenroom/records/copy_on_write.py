@@ -79,7 +79,9 @@ class CopyOnWriteList(MutableSequence[T], Generic[T]):
     def __getitem__(self, index: SupportsIndex | slice) -> T | list[T]:
         if isinstance(index, slice):
             start, stop, step = index.indices(self._count)
-            return self._items[start:stop:step] if step > 0 else [self._items[i] for i in range(start, stop, step)]
+            if step > 0:
+                return self._items[start:stop:step]
+            return [self._items[position] for position in range(start, stop, step)]
         if type(index) is int and 0 <= index < self._count:
             return self._items[index]
         return self._items[self._resolve(index)]

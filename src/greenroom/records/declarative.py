@@ -71,7 +71,7 @@ class Declarative:
         """Checks the fields, and derives others."""
 
     def model_post_init(self, context: Any, /) -> None:
-        """For users' classes: called when all fields are set."""
+        """Called when all fields are set; users' classes override it."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         copied = copy.deepcopy(self) if deep else copy.copy(self)
@@ -104,6 +104,6 @@ def _private(value: Any) -> Any:
     """A field that no constructor takes."""
     if isinstance(value, dataclasses.Field):
         return dataclasses.field(default=value.default, default_factory=value.default_factory, init=False)  # type: ignore
-    return (
-        dataclasses.field(init=False) if value is dataclasses.MISSING else dataclasses.field(default=value, init=False)
-    )
+    if value is dataclasses.MISSING:
+        return dataclasses.field(init=False)
+    return dataclasses.field(default=value, init=False)

@@ -40,11 +40,11 @@ def record_names() -> list[str]:
     )
 
 
-class _Content(Protocol):
+class _HasParts(Protocol):
     parts: Any
 
 
-T = TypeVar("T", bound=_Content)
+T = TypeVar("T", bound=_HasParts)
 
 
 def is_foreign(value: object) -> bool:
@@ -61,7 +61,9 @@ def own(value: Any) -> Any:
         return [own(item) for item in items] if any(map(is_foreign, items)) else items
     if type(value) is dict:
         entries = cast("dict[str, Any]", value)
-        return {key: own(item) for key, item in entries.items()} if any(map(is_foreign, entries.values())) else entries
+        if not any(map(is_foreign, entries.values())):
+            return entries
+        return {key: own(item) for key, item in entries.items()}
     if not is_foreign(value):
         return value
     if isinstance(value, Enum):

@@ -66,5 +66,5 @@ def is_state_patch_id(invocation_id: str) -> bool:
 
 
 def new_function_call_id() -> str:
-    """For calls to which the model gave no id; the prefix keeps it from being sent back to the model."""
+    """Makes an id for a call to which the model gave none; the prefix keeps it from being sent back to the model."""
     return f"adk-{uuid4()}"

@@ -93,7 +93,7 @@ class LlmRequest(Record, kw_only=True, gc=True):
 
     @contextlib.contextmanager
     def own_contents(self) -> Generator[None]:
-        """In the block, what is read from `contents` is a copy that may be changed in place.
+        """Makes `contents` yield copies within the block, which may be changed in place.
 
         Objects of google.genai that its code puts into the request become records.
         """
@@ -222,7 +222,7 @@ class LlmResponse(Record, kw_only=True):
 
     @classmethod
     def create(cls, generate_content_response: Any) -> LlmResponse:
-        """From a `GenerateContentResponse` of `google-genai`: its first candidate, or why there is none."""
+        """Converts a `GenerateContentResponse` of `google-genai`: its first candidate, or why there is none."""
         reply: JsonObject = generate_content_response.model_dump(mode="json", by_alias=True, exclude_none=True)
         shared = {name: reply[name] for name in ("usageMetadata", "modelVersion") if name in reply}
         if not reply.get("candidates"):

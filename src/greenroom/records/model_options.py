@@ -10,7 +10,7 @@ from enum import StrEnum
 from greenroom.records.base import JsonObject, OpenRecord
 
 
-class _Words(StrEnum):
+class _ApiWords(StrEnum):
     """An enum whose values are its names. Fields that hold one are plain strings, since services add new words."""
 
     @staticmethod
@@ -18,61 +18,65 @@ class _Words(StrEnum):
         return name
 
 
-HarmCategory = _Words(
+HarmCategory = _ApiWords(
     "HarmCategory",
     "HARM_CATEGORY_UNSPECIFIED HARM_CATEGORY_HARASSMENT HARM_CATEGORY_HATE_SPEECH HARM_CATEGORY_SEXUALLY_EXPLICIT "
     "HARM_CATEGORY_DANGEROUS_CONTENT HARM_CATEGORY_CIVIC_INTEGRITY HARM_CATEGORY_JAILBREAK HARM_CATEGORY_IMAGE_HATE "
     "HARM_CATEGORY_IMAGE_DANGEROUS_CONTENT HARM_CATEGORY_IMAGE_HARASSMENT HARM_CATEGORY_IMAGE_SEXUALLY_EXPLICIT",
 )
-HarmBlockMethod = _Words("HarmBlockMethod", "HARM_BLOCK_METHOD_UNSPECIFIED SEVERITY PROBABILITY")
-HarmBlockThreshold = _Words(
+HarmBlockMethod = _ApiWords("HarmBlockMethod", "HARM_BLOCK_METHOD_UNSPECIFIED SEVERITY PROBABILITY")
+HarmBlockThreshold = _ApiWords(
     "HarmBlockThreshold",
     "HARM_BLOCK_THRESHOLD_UNSPECIFIED BLOCK_LOW_AND_ABOVE BLOCK_MEDIUM_AND_ABOVE BLOCK_ONLY_HIGH BLOCK_NONE OFF",
 )
-SafetyFilterLevel = _Words("SafetyFilterLevel", "BLOCK_LOW_AND_ABOVE BLOCK_MEDIUM_AND_ABOVE BLOCK_ONLY_HIGH BLOCK_NONE")
-PersonGeneration = _Words("PersonGeneration", "DONT_ALLOW ALLOW_ADULT ALLOW_ALL")
-FunctionCallingConfigMode = _Words("FunctionCallingConfigMode", "MODE_UNSPECIFIED AUTO ANY NONE VALIDATED")
-FunctionResponseScheduling = _Words("FunctionResponseScheduling", "SCHEDULING_UNSPECIFIED SILENT WHEN_IDLE INTERRUPT")
-Behavior = _Words("Behavior", "UNSPECIFIED BLOCKING NON_BLOCKING")
-Language = _Words("Language", "LANGUAGE_UNSPECIFIED PYTHON")
-Outcome = _Words("Outcome", "OUTCOME_UNSPECIFIED OUTCOME_OK OUTCOME_FAILED OUTCOME_DEADLINE_EXCEEDED")
-Modality = _Words("Modality", "MODALITY_UNSPECIFIED TEXT IMAGE AUDIO VIDEO")
-MediaModality = _Words("MediaModality", "MODALITY_UNSPECIFIED TEXT IMAGE VIDEO AUDIO DOCUMENT")
-MediaResolution = _Words(
+SafetyFilterLevel = _ApiWords(
+    "SafetyFilterLevel", "BLOCK_LOW_AND_ABOVE BLOCK_MEDIUM_AND_ABOVE BLOCK_ONLY_HIGH BLOCK_NONE"
+)
+PersonGeneration = _ApiWords("PersonGeneration", "DONT_ALLOW ALLOW_ADULT ALLOW_ALL")
+FunctionCallingConfigMode = _ApiWords("FunctionCallingConfigMode", "MODE_UNSPECIFIED AUTO ANY NONE VALIDATED")
+FunctionResponseScheduling = _ApiWords(
+    "FunctionResponseScheduling", "SCHEDULING_UNSPECIFIED SILENT WHEN_IDLE INTERRUPT"
+)
+Behavior = _ApiWords("Behavior", "UNSPECIFIED BLOCKING NON_BLOCKING")
+Language = _ApiWords("Language", "LANGUAGE_UNSPECIFIED PYTHON")
+Outcome = _ApiWords("Outcome", "OUTCOME_UNSPECIFIED OUTCOME_OK OUTCOME_FAILED OUTCOME_DEADLINE_EXCEEDED")
+Modality = _ApiWords("Modality", "MODALITY_UNSPECIFIED TEXT IMAGE AUDIO VIDEO")
+MediaModality = _ApiWords("MediaModality", "MODALITY_UNSPECIFIED TEXT IMAGE VIDEO AUDIO DOCUMENT")
+MediaResolution = _ApiWords(
     "MediaResolution",
     "MEDIA_RESOLUTION_UNSPECIFIED MEDIA_RESOLUTION_LOW MEDIA_RESOLUTION_MEDIUM MEDIA_RESOLUTION_HIGH",
 )
-PartMediaResolutionLevel = _Words(
+PartMediaResolutionLevel = _ApiWords(
     "PartMediaResolutionLevel",
     "MEDIA_RESOLUTION_UNSPECIFIED MEDIA_RESOLUTION_LOW MEDIA_RESOLUTION_MEDIUM MEDIA_RESOLUTION_HIGH "
     "MEDIA_RESOLUTION_ULTRA_HIGH",
 )
-ThinkingLevel = _Words("ThinkingLevel", "THINKING_LEVEL_UNSPECIFIED MINIMAL LOW MEDIUM HIGH")
-StartSensitivity = _Words(
+ThinkingLevel = _ApiWords("ThinkingLevel", "THINKING_LEVEL_UNSPECIFIED MINIMAL LOW MEDIUM HIGH")
+StartSensitivity = _ApiWords(
     "StartSensitivity", "START_SENSITIVITY_UNSPECIFIED START_SENSITIVITY_HIGH START_SENSITIVITY_LOW"
 )
-EndSensitivity = _Words("EndSensitivity", "END_SENSITIVITY_UNSPECIFIED END_SENSITIVITY_HIGH END_SENSITIVITY_LOW")
-ActivityHandling = _Words(
+EndSensitivity = _ApiWords("EndSensitivity", "END_SENSITIVITY_UNSPECIFIED END_SENSITIVITY_HIGH END_SENSITIVITY_LOW")
+ActivityHandling = _ApiWords(
     "ActivityHandling", "ACTIVITY_HANDLING_UNSPECIFIED START_OF_ACTIVITY_INTERRUPTS NO_INTERRUPTION"
 )
-TurnCoverage = _Words(
+TurnCoverage = _ApiWords(
     "TurnCoverage",
     "TURN_COVERAGE_UNSPECIFIED TURN_INCLUDES_ONLY_ACTIVITY TURN_INCLUDES_ALL_INPUT "
     "TURN_INCLUDES_AUDIO_ACTIVITY_AND_ALL_VIDEO",
 )
-BlockedReason = _Words(
+BlockedReason = _ApiWords(
     "BlockedReason",
     "BLOCKED_REASON_UNSPECIFIED SAFETY OTHER BLOCKLIST PROHIBITED_CONTENT IMAGE_SAFETY MODEL_ARMOR JAILBREAK",
 )
-TrafficType = _Words(
+TrafficType = _ApiWords(
     "TrafficType",
     "TRAFFIC_TYPE_UNSPECIFIED ON_DEMAND ON_DEMAND_PRIORITY ON_DEMAND_FLEX ON_DEMAND_OFFPEAK PROVISIONED_THROUGHPUT",
 )
-DynamicRetrievalConfigMode = _Words("DynamicRetrievalConfigMode", "MODE_UNSPECIFIED MODE_DYNAMIC")
-Environment = _Words(
+DynamicRetrievalConfigMode = _ApiWords("DynamicRetrievalConfigMode", "MODE_UNSPECIFIED MODE_DYNAMIC")
+Environment = _ApiWords(
     "Environment", "ENVIRONMENT_UNSPECIFIED ENVIRONMENT_BROWSER ENVIRONMENT_MOBILE ENVIRONMENT_DESKTOP"
 )
-VoiceActivityType = _Words("VoiceActivityType", "TYPE_UNSPECIFIED ACTIVITY_START ACTIVITY_END")
+VoiceActivityType = _ApiWords("VoiceActivityType", "TYPE_UNSPECIFIED ACTIVITY_START ACTIVITY_END")
 
 
 class HttpRetryOptions(OpenRecord):

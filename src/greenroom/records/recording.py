@@ -59,7 +59,7 @@ class Recording(Record, kw_only=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the answer came, and came to its end."""
+        """True if the whole answer was received."""
         if self.llm_recording is not None:
             responses = self.llm_recording.llm_responses
             return bool(responses) and not responses[-1].partial
@@ -67,6 +67,6 @@ class Recording(Record, kw_only=True):
 
 
 class Recordings(Record, kw_only=True):
-    """In the order of the requests."""
+    """Recordings of a session, in the order of the requests."""
 
     recordings: list[Recording] = msgspec.field(default_factory=list[Recording])

@@ -126,7 +126,7 @@ class RunConfig(Record, kw_only=True):
 
 
 def _streaming_mode(given: object) -> StreamingMode:
-    """From a text as ADK spells it (`"sse"`), or None."""
+    """Reads a mode from a text as ADK spells it (`"sse"`), or None."""
     try:
         return StreamingMode("NONE" if given is None else str(given).upper())
     except ValueError:

@@ -54,7 +54,9 @@ def encode_other(value: Any) -> Any:
         raise NotImplementedError(f"{value.__name__} is a class, which has no JSON form")
     if is_foreign(value):
         record = own(value)
-        return record if record is not value else value.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if record is not value:
+            return record
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
     if hasattr(value, "tolist"):
@@ -95,7 +97,7 @@ def decoder(record: type[T]) -> Callable[[bytes], T]:
 
 
 def write_page_token(time: float, *keys: str) -> str:
-    """An opaque token for the position behind the last record of a page: its time, and what orders equal times."""
+    """An opaque token for the position after the last record of a page: its time, and what orders equal times."""
     return base64.urlsafe_b64encode(_encoder.encode((time, keys))).decode().rstrip("=")
 
 
@@ -105,7 +107,7 @@ _read_position = msgspec.json.Decoder(tuple[float, list[str]]).decode
 def read_page_token(token: str, *, keys: int) -> tuple[float, list[str]]:
     """The time and keys of `write_page_token`. Raises InvalidRequest."""
     time = 0.0
-    found = list[str]()
+    found: list[str] = []
     with contextlib.suppress(ValueError, msgspec.MsgspecError):
         time, found = _read_position(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     if len(found) != keys:
@@ -210,12 +212,12 @@ def _faults_of_fields(
     plain: dict[str, Any], record: type[msgspec.Struct], path: tuple[str | int, ...]
 ) -> Iterator[InvalidRequest]:
     for field in msgspec.structs.fields(record):
-        here = (*path, field.encode_name)
+        location = (*path, field.encode_name)
         if field.encode_name in plain:
-            yield from _faults(plain[field.encode_name], field.type, here)
+            yield from _faults(plain[field.encode_name], field.type, location)
         elif field.required:
             detail = f"Object missing required field `{field.encode_name}`"
-            yield InvalidRequest(_located(detail, here), location=here, kind="missing")
+            yield InvalidRequest(_located(detail, location), location=location, kind="missing")
 
 
 def _fault(text: str, path: tuple[str | int, ...]) -> InvalidRequest:
@@ -238,11 +240,11 @@ def fault_of(text: str) -> tuple[str, tuple[str | int, ...], bool]:
 
 
 def _located(text: str, path: Sequence[str | int]) -> str:
-    where = ".".join(str(step) for step in path[1:])
-    return f"{where}: {text}" if where else text
+    location = ".".join(str(step) for step in path[1:])
+    return f"{location}: {text}" if location else text
 
 
-class _Field(NamedTuple):
+class _RespelledField(NamedTuple):
     """A field of a record: its names, its type, and how a client's value of it is spelled as ours."""
 
     name: str
@@ -259,7 +261,7 @@ class _Respelling:
     """
 
     def __init__(self) -> None:
-        self.fields: dict[str, _Field] = {}
+        self.fields: dict[str, _RespelledField] = {}
 
     def __call__(self, value: JsonValue) -> JsonValue:
         if not isinstance(value, dict):
@@ -311,11 +313,13 @@ def _record_respelling(info: inspect_types.StructType, known: dict[type, _Respel
         if isinstance(field.type, inspect_types.CustomType):  # a CopyOnWriteList, whose argument only `declared` has
             (item,) = get_args(declared.type)
             respell = _respell_items(_respelling_of(inspect_types.type_info(item), known))
-        options = field.type.types if isinstance(field.type, inspect_types.UnionType) else (field.type,)
+        options = (field.type,)
+        if isinstance(field.type, inspect_types.UnionType):
+            options = field.type.types
         may_be_null = field.required or any(
             isinstance(option, (inspect_types.NoneType, inspect_types.AnyType)) for option in options
         )
-        entry = _Field(field.name, field.encode_name, declared.type, respell, may_be_null)
+        entry = _RespelledField(field.name, field.encode_name, declared.type, respell, may_be_null)
         record.fields[field.name] = record.fields[field.encode_name] = entry
 
     return record
@@ -323,7 +327,9 @@ def _record_respelling(info: inspect_types.StructType, known: dict[type, _Respel
 
 def _respell_items(item: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     def respell(value: Any) -> Any:
-        return [item(entry) for entry in cast("list[Any]", value)] if item and isinstance(value, list) else value
+        if item is None or not isinstance(value, list):
+            return value
+        return [item(entry) for entry in cast("list[Any]", value)]
 
     return respell
 

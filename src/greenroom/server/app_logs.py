@@ -126,7 +126,7 @@ class AppLogs(logging.Handler):
 
 
 def _clean(text: str) -> str:
-    """Without secrets, and without lone surrogates (as of broken file names), which JSON in UTF-8 can't have."""
+    """Removes secrets, and lone surrogates (as of broken file names), which JSON in UTF-8 can't have."""
     return hide_secrets(text).encode("utf-8", "replace").decode()
 
 

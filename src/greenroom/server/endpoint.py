@@ -209,7 +209,9 @@ class EndpointApp:
             address=address_of(scope),
         )
         reply = await endpoint.handler(context) or Reply()
-        return reply if authenticator is None else close_when_revoked(reply, authenticator, identity)
+        if authenticator is None:
+            return reply
+        return close_when_revoked(reply, authenticator, identity)
 
     def _decode_query(self, query_string: bytes) -> Mapping[str, Any]:
         given: dict[str, list[str]] = {}

@@ -15,7 +15,10 @@ _PARSE_ATTEMPTS = 5
 
 
 def field_docstrings(cls: type) -> dict[str, str]:
-    """By field, as one line each; without those of base classes. Empty if the source can't be read."""
+    """Returns the docstrings by field, as one line each, without those of base classes.
+
+    Empty if the source can't be read.
+    """
     return _of_module(cls.__module__).get(cls.__qualname__, {})
 
 

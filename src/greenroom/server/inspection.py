@@ -26,18 +26,23 @@ ADK_CONTENT_VARIABLE = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"
 
 
 class ContentPolicy(NamedTuple):
-    """Whether spans include the content of messages, by destination."""
+    """Tells by destination whether spans include the content of messages."""
 
     in_debug: bool
     in_export: bool
 
 
 def content_policy(setting: TracedContent | None) -> ContentPolicy:
-    """From the setting, else from ADK's variable. By default only the debug endpoints show content,
+    """Reads the policy from the setting, else from ADK's variable. By default only the debug endpoints show content,
     since callers with access to them may read the sessions anyway."""
     if setting is None:
         text = os.environ.get(ADK_CONTENT_VARIABLE, "").strip().lower()
-        setting = "nowhere" if text in ("false", "0") else "everywhere" if text in ("true", "1") else "debug"
+        if text in ("false", "0"):
+            setting = "nowhere"
+        elif text in ("true", "1"):
+            setting = "everywhere"
+        else:
+            setting = "debug"
     return ContentPolicy(in_debug=setting != "nowhere", in_export=setting == "everywhere")
 
 

@@ -124,13 +124,14 @@ def build_openapi(
         paths.setdefault(canonical, {})[method] = operation
 
         for alias in endpoint.aliases:
+            alias_path = _plain_path(alias)
             same = {key: value for key, value in operation.items() if key != "operationId"}
             same["parameters"] = [
-                one
-                for one in operation["parameters"]
-                if one["in"] != "path" or f"{{{one['name']}}}" in _plain_path(alias)
+                parameter
+                for parameter in operation["parameters"]
+                if parameter["in"] != "path" or f"{{{parameter['name']}}}" in alias_path
             ]
-            paths.setdefault(_plain_path(alias), {})[method] = {**same, "x-alias-of": canonical}
+            paths.setdefault(alias_path, {})[method] = {**same, "x-alias-of": canonical}
 
     return {
         "openapi": "3.1.0",
@@ -191,15 +192,15 @@ def _structs(types: Iterable[Any]) -> set[type[msgspec.Struct]]:
     found: set[type[msgspec.Struct]] = set()
     pending: list[Any] = list(msgspec.inspect.multi_type_info(types))
     while pending:
-        one = pending.pop()
-        if isinstance(one, tuple):
-            pending.extend(cast("tuple[Any, ...]", one))
-        elif isinstance(one, msgspec.inspect.StructType):
-            if one.cls not in found:
-                found.add(one.cls)
-                pending.extend(field.type for field in one.fields)
-        elif isinstance(one, msgspec.inspect.Type):
-            pending.extend(msgspec.structs.astuple(one))
+        info = pending.pop()
+        if isinstance(info, tuple):
+            pending.extend(cast("tuple[Any, ...]", info))
+        elif isinstance(info, msgspec.inspect.StructType):
+            if info.cls not in found:
+                found.add(info.cls)
+                pending.extend(field.type for field in info.fields)
+        elif isinstance(info, msgspec.inspect.Type):
+            pending.extend(msgspec.structs.astuple(info))
 
     return found
 
@@ -277,8 +278,10 @@ def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
     found: list[JsonObject] = []
     for name, kind in re.findall(r"{(\w+)(:path)?}", endpoint.path):
         schema: JsonObject = {"type": "string", "maxLength": MAX_ID_BYTES, **_PATH_PATTERNS.get(name, {})}
-        parameter = {"name": name, "in": "path", "required": True, "schema": schema}
-        found.append({**parameter, "description": "May contain slashes."} if kind else parameter)
+        parameter: JsonObject = {"name": name, "in": "path", "required": True, "schema": schema}
+        if kind:
+            parameter["description"] = "May contain slashes."
+        found.append(parameter)
 
     for query in endpoint.query:
         schema = dict(schemas.of(query.type))
@@ -287,9 +290,13 @@ def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
         found.append({"name": query.name, "in": "query", "description": query.description, "schema": schema})
 
     for header in endpoint.headers:
-        schema = {"type": "string"} if header.pattern is None else {"type": "string", "pattern": header.pattern}
+        schema = {"type": "string"}
+        if header.pattern is not None:
+            schema["pattern"] = header.pattern
         parameter = {"name": header.name, "in": "header", "description": header.description, "schema": schema}
-        found.append({**parameter, "required": True} if header.is_required else parameter)
+        if header.is_required:
+            parameter["required"] = True
+        found.append(parameter)
 
     return found
 
@@ -334,7 +341,9 @@ def _error_response(errors: list[type[GreenroomError]]) -> JsonObject:
         "content": {MEDIA_TYPE: {"schema": _PROBLEM, "examples": examples}},
     }
     headers = _ERROR_HEADERS.get(errors[0].status)
-    return response if headers is None or GreenroomError in errors else {**response, "headers": headers}
+    if headers is not None and GreenroomError not in errors:
+        response["headers"] = headers
+    return response
 
 
 def _response_name(errors: list[type[GreenroomError]]) -> str:
@@ -354,9 +363,12 @@ def _operation_ids(table: tuple[Endpoint, ...]) -> dict[Endpoint, str]:
     for endpoint in table:
         handler = endpoint.handler
         module = handler.__module__.rpartition(".")[2]
-        ids[endpoint] = handler.__name__ if uses[handler.__name__] == 1 else f"{module}_{handler.__name__}"
+        name = handler.__name__
+        if uses[name] > 1:
+            name = f"{module}_{name}"
         if paths_of[handler] > 1:
-            ids[endpoint] = re.sub(r"\W+", "_", f"{ids[endpoint]}_{endpoint.method}{endpoint.path}").strip("_").lower()
+            name = re.sub(r"\W+", "_", f"{name}_{endpoint.method}{endpoint.path}").strip("_").lower()
+        ids[endpoint] = name
 
     return ids
 

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.metrics_core import Metric as Family
 
 from greenroom.runs.engine import RunLoad
-from greenroom.telemetry.run_metrics import QUEUED, RUNNING, Metric, RunMetrics
+from greenroom.telemetry.run_metrics import QUEUED, RUNNING, RunMetric, RunMetrics
 
 
 def metrics_in_text(metrics: RunMetrics, load: Mapping[str, RunLoad], *, shows: Callable[[str], bool]) -> bytes:
@@ -45,7 +45,7 @@ class _Shown:
         yield self._gauge(RUNNING, {app: load.running for app, load in self._load.items()})
         yield self._gauge(QUEUED, {app: load.queued for app, load in self._load.items()})
 
-    def _gauge(self, metric: Metric, values: Mapping[str, int]) -> Family:
+    def _gauge(self, metric: RunMetric, values: Mapping[str, int]) -> Family:
         gauge = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         for app, value in values.items():
             gauge.add_metric((app,), value)

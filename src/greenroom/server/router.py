@@ -35,10 +35,9 @@ class Router:
 
         self._static = {path: route for path, route in routes.items() if "{" not in path}
         patterns = [route for path, route in routes.items() if "{" in path]
-        self._patterns = {
-            slashes: [route for route in patterns if route.slashes in (None, slashes)]
-            for slashes in {None, *(route.slashes for route in patterns)}
-        }
+        self._patterns: dict[int | None, list[_Route]] = {}
+        for slashes in {None, *(route.slashes for route in patterns)}:
+            self._patterns[slashes] = [route for route in patterns if route.slashes in (None, slashes)]
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """The path of the scope is one of this server's own: what is in front of it is in `root_path`."""
@@ -65,7 +64,7 @@ class Router:
         return send_reply(status_reply(HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": ", ".join(allowed)}), send)
 
     def knows(self, path: str) -> bool:
-        """Whether an endpoint has this path, with any method."""
+        """True if an endpoint has this path, with any method."""
         route, _ = self._find(path)
         return route is not None
 

@@ -40,7 +40,7 @@ def _event_frame(seq: int, json: bytes) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (seq, json)
 
 
-def _halves(event: Event) -> tuple[Event, ...]:
+def _split_for_adk(event: Event) -> tuple[Event, ...]:
     """Splits an event in two, content first, then artifacts: ADK's page would else show the artifact twice."""
     if not event.actions.artifact_delta or event.content is None or not event.content.parts:
         return ()
@@ -108,8 +108,8 @@ class EventFrames:
 
                 if item.seq is None:
                     out.append(b"data: %b\n\n" % item.json)
-                elif halves := _halves(item.event) if self.for_adk else ():
-                    out += [_event_frame(item.seq, wire.encode(half)) for half in halves]
+                elif parts := _split_for_adk(item.event) if self.for_adk else ():
+                    out += [_event_frame(item.seq, wire.encode(part)) for part in parts]
                 else:
                     out.append(_event_frame(item.seq, item.json))
 
@@ -126,11 +126,11 @@ class EventFrames:
         path = self.address.path(f"/runs/{self.run_id}/events")
         detail = f"The server is stopping; the run continues. Read it from {path}, after {self.last_seq}"
         stopping = problem(Unavailable.__name__, Unavailable.status, detail)
-        where = {"path": path, "lastEventId": str(self.last_seq)}
-        return _error_frame(Unavailable.__name__, detail, {**stopping, "resume": where})
+        position = {"path": path, "lastEventId": str(self.last_seq)}
+        return _error_frame(Unavailable.__name__, detail, {**stopping, "resume": position})
 
 
-class WithRunEnds:
+class RunEndInserter:
     """A session's items, with the ends of runs that ended before the subscription; each end once.
 
     An end follows the run's last event: it comes before the next run's first event, or at the end
@@ -142,7 +142,9 @@ class WithRunEnds:
         self._attachment = attachment
         self._key = session.key
         self._stored = len(session.events)
-        self._open: str | None = session.events[after - 1].invocation_id if 0 < after <= self._stored else None
+        self._open: str | None = None
+        if 0 < after <= self._stored:
+            self._open = session.events[after - 1].invocation_id
         self._is_unchecked = self._open is not None and after >= self._stored
         self._ended: tuple[str, RunStatus, float | None] | None = None
 

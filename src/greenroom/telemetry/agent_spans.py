@@ -139,7 +139,9 @@ class ModelCallSpan(Span):
 def model_call_span(
     parent: Span | None, *, agent_name: str, model: str | None
 ) -> AbstractContextManager[ModelCallSpan | None]:
-    return NO_SPAN if parent is None else ModelCallSpan(parent, agent_name=agent_name, model=model)
+    if parent is None:
+        return NO_SPAN
+    return ModelCallSpan(parent, agent_name=agent_name, model=model)
 
 
 def sent_history_span(

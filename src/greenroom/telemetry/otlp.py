@@ -61,7 +61,7 @@ class OtlpExport:
         otel_context.detach(token)
 
     def _is_sampled(self, run: TracedRun) -> bool:
-        """As `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG` say: the caller's decision, else
+        """Samples as `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG` say: the caller's decision, else
         all, by default. The same for a run on each call."""
         caller = run.remote_parent
         context = Context()
@@ -99,7 +99,7 @@ def _context(run: TracedRun, span_id: int, *, is_sampled: bool = True, is_remote
 
 
 def _resource() -> Resource:
-    """As `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say."""
+    """Builds the resource that `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say."""
     said = Resource.create()
     if not str(said.attributes[SERVICE_NAME]).startswith(_UNNAMED):
         return said

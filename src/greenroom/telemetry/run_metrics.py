@@ -17,7 +17,7 @@ NO_TOOL = "(unknown)"
 """Label for tool names that models make up."""
 
 OTHER = "(other)"
-MOST_SERIES = 2_000
+MAX_SERIES = 2_000
 """Of one metric. Further labels are counted under OTHER, so that a scrape stays small."""
 
 _NO_ERRORS = (CANCELLED, "CancelledError")
@@ -27,7 +27,7 @@ Labels: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Metric:
+class RunMetric:
     """The definition of a metric."""
 
     name: str
@@ -38,43 +38,43 @@ class Metric:
     """Upper bounds of a histogram's buckets, in seconds."""
 
 
-RUNS: Final = Metric(
+RUNS: Final = RunMetric(
     "greenroom_runs_total", "counter", ("app", "status"),
     "Runs that have ended. One that waits for a person has the status `waiting`, and is counted again when it resumes.",
 )  # fmt: skip
-RUN_SECONDS: Final = Metric(
+RUN_SECONDS: Final = RunMetric(
     "greenroom_run_duration_seconds", "histogram", ("app",), "Duration of runs, without their time in a queue.",
     (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900),
 )  # fmt: skip
-FIRST_REPLY_SECONDS: Final = Metric(
+FIRST_REPLY_SECONDS: Final = RunMetric(
     "greenroom_first_reply_seconds", "histogram", ("app",),
     "Time to the first chunk of a model's reply, without the time in a queue.",
     (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )  # fmt: skip
-MODEL_CALLS: Final = Metric("greenroom_model_calls_total", "counter", ("app", "model"), "Calls of models.")
-MODEL_ERRORS: Final = Metric(
+MODEL_CALLS: Final = RunMetric("greenroom_model_calls_total", "counter", ("app", "model"), "Calls of models.")
+MODEL_ERRORS: Final = RunMetric(
     "greenroom_model_errors_total", "counter", ("app", "model", "error"),
     "Failed calls of models by the class or the code of the error, without cancelled ones.",
 )  # fmt: skip
-INPUT_TOKENS: Final = Metric(
+INPUT_TOKENS: Final = RunMetric(
     "greenroom_model_input_tokens_total", "counter", ("app", "model"), "Input tokens, as models report them."
 )
-OUTPUT_TOKENS: Final = Metric(
+OUTPUT_TOKENS: Final = RunMetric(
     "greenroom_model_output_tokens_total", "counter", ("app", "model"),
     "Output tokens with those of thoughts, as models report them.",
 )  # fmt: skip
-TOOL_CALLS: Final = Metric(
+TOOL_CALLS: Final = RunMetric(
     "greenroom_tool_calls_total",
     "counter",
     ("app", "tool"),
     f"Calls of tools; `{NO_TOOL}` is used for tools that don't exist.",
 )
-TOOL_ERRORS: Final = Metric(
+TOOL_ERRORS: Final = RunMetric(
     "greenroom_tool_errors_total", "counter", ("app", "tool", "error"),
     "Failed calls of tools by the class of the error, without cancelled ones.",
 )  # fmt: skip
-RUNNING: Final = Metric("greenroom_runs_running", "gauge", ("app",), "Runs that are executing.")
-QUEUED: Final = Metric("greenroom_runs_queued", "gauge", ("app",), "Runs that wait in their session's queue.")
+RUNNING: Final = RunMetric("greenroom_runs_running", "gauge", ("app",), "Runs that are executing.")
+QUEUED: Final = RunMetric("greenroom_runs_queued", "gauge", ("app",), "Runs that wait in their session's queue.")
 
 COUNTED: Final = (
     RUNS, RUN_SECONDS, FIRST_REPLY_SECONDS, MODEL_CALLS, MODEL_ERRORS, INPUT_TOKENS, OUTPUT_TOKENS, TOOL_CALLS,
@@ -87,9 +87,9 @@ class RunMetrics:
     """series: by metric and labels, of which the first is the app. A counter has one value; a histogram
     has the counts of its buckets, not cumulative, the last one without a bound, and then the sum."""
 
-    def __init__(self, *, most_series: int = MOST_SERIES) -> None:
-        self._most = most_series
-        self.series: dict[Metric, dict[Labels, list[float]]] = {metric: {} for metric in COUNTED}
+    def __init__(self, *, max_series: int = MAX_SERIES) -> None:
+        self._max_series = max_series
+        self.series: dict[RunMetric, dict[Labels, list[float]]] = {metric: {} for metric in COUNTED}
 
     def trace_ended(self, trace: Trace) -> None:
         app = trace.run.key.app_name
@@ -116,17 +116,17 @@ class RunMetrics:
         if first_reply:
             self._add(FIRST_REPLY_SECONDS, (app,), (first_reply - begun) / _SECOND)
 
-    def _count(self, calls: Metric, errors: Metric, labels: Labels, error: str | None) -> None:
+    def _count(self, calls: RunMetric, errors: RunMetric, labels: Labels, error: str | None) -> None:
         self._add(calls, labels)
         if error is not None and error not in _NO_ERRORS:
             self._add(errors, (*labels, error))
 
-    def _add(self, metric: Metric, labels: Labels, number: float = 1) -> None:
+    def _add(self, metric: RunMetric, labels: Labels, number: float = 1) -> None:
         series = self.series[metric]
         bounds = metric.bounds
         values = series.get(labels)
         if values is None:
-            if len(series) >= self._most:
+            if len(series) >= self._max_series:
                 labels = (OTHER,) * len(labels)
             values = series.setdefault(labels, [0] * (len(bounds) + 2 if bounds else 1))
 

@@ -229,10 +229,11 @@ class Trace:
         return found
 
     def parent_id(self, parent: Span | None) -> int | None:
-        """Of a span with that parent: the root's is the caller's span, if it named one."""
+        """The parent id of a span with that parent: the root's is the caller's span, if it named one."""
         if parent is not None:
             return parent.span_id
-        return self.run.remote_parent.span_id if self.run.remote_parent is not None else None
+        remote_parent = self.run.remote_parent
+        return remote_parent.span_id if remote_parent is not None else None
 
     def end(self, status: str, listeners: Sequence[TraceListener]) -> None:
         self.status = status

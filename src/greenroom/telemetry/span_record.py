@@ -13,7 +13,7 @@ from greenroom.telemetry import names
 from greenroom.telemetry.agent_spans import SentRequest
 from greenroom.telemetry.span import AttributeValue, Span, Trace
 
-MOST_CONTENT_BYTES = 64 * 1024
+MAX_CONTENT_BYTES = 64 * 1024
 """Of one attribute. A longer model request is shown with fewer of its contents, anything else not at all."""
 
 _OF_EVENTS = (names.CALL_LLM, names.SEND_DATA, names.EXECUTE_TOOL, "generate_content")
@@ -41,7 +41,7 @@ class SpanRecord(msgspec.Struct, kw_only=True):
 
     @property
     def event_id(self) -> str | None:
-        """Of the event that the span is shown for; None for spans that only contain others."""
+        """The id of the event that the span is shown for; None for spans that only contain others."""
         value = self.attributes.get(names.EVENT_ID)
         return value if isinstance(value, str) and self.name.startswith(_OF_EVENTS) else None
 
@@ -70,7 +70,8 @@ def _hex(span_id: int | None) -> str | None:
 
 
 def all_attributes(span: Span, *, with_content: bool) -> dict[str, AttributeValue]:
-    """With requests, replies, arguments and results as JSON texts; each `{}` without content, as in ADK."""
+    """The attributes, with requests, replies, arguments and results as JSON texts. Without content,
+    each is `{}`, as in ADK."""
     attributes = span.attributes()
     if span.error is not None:
         attributes[names.ERROR_TYPE] = span.error
@@ -103,7 +104,10 @@ def _completion_logs(attributes: dict[str, AttributeValue]) -> list[JsonObject]:
 
     config = _object(request, "config")
     system = config.get("systemInstruction")
-    instruction = {"parts": [{"text": system}]} if isinstance(system, str) else _object(config, "systemInstruction")
+    if isinstance(system, str):
+        instruction: JsonObject = {"parts": [{"text": system}]}
+    else:
+        instruction = _object(config, "systemInstruction")
     declarations = [each for tool in _objects(config, "tools") for each in _objects(tool, "functionDeclarations")]
     shown: JsonObject = {
         "gen_ai.system_instructions": _message_parts(instruction),
@@ -169,7 +173,7 @@ def _json(value: object) -> str:
     if isinstance(value, SentRequest):
         return _json_of_request(value)
     data = _encode(value)
-    return data.decode() if len(data) <= MOST_CONTENT_BYTES else "{}"
+    return data.decode() if len(data) <= MAX_CONTENT_BYTES else "{}"
 
 
 def _json_of_request(request: SentRequest) -> str:
@@ -181,7 +185,7 @@ def _json_of_request(request: SentRequest) -> str:
     while True:
         shown = msgspec.structs.replace(request, config=config, contents=contents, contents_left_out=left_out or None)
         data = _encode(shown)
-        if len(data) <= MOST_CONTENT_BYTES:
+        if len(data) <= MAX_CONTENT_BYTES:
             return data.decode()
         if not contents:
             return "{}"

@@ -177,7 +177,9 @@ async def _built(app: App, capabilities: a2a.AgentCapabilities, *, with_auth: bo
     made_at, card = cards.get(with_auth, (0.0, None))
     if card is None or time.monotonic() - made_at > CARD_SECONDS:
         http = a2a.HTTPAuthSecurityScheme(scheme="Bearer", description="A key or a token of this server")
-        schemes = {KEY_SCHEME: a2a.SecurityScheme(http_auth_security_scheme=http)} if with_auth else {}
+        schemes: dict[str, a2a.SecurityScheme] = {}
+        if with_auth:
+            schemes[KEY_SCHEME] = a2a.SecurityScheme(http_auth_security_scheme=http)
         version = app.version or __version__
         builder = AgentCardBuilder(
             agent=app.root_agent, capabilities=capabilities, agent_version=version, security_schemes=schemes
@@ -206,7 +208,9 @@ async def card_of(context: RequestContext) -> a2a.AgentCard:
         interface.url = _grpc_address(context.settings.a2a_grpc, context.address.host)
         built.supported_interfaces.append(interface)
 
-    data = None if folder is None else await asyncio.to_thread(_read, folder / "agent.json")
+    if folder is None:
+        return built
+    data = await asyncio.to_thread(_read, folder / "agent.json")
     if data is None:
         return built
 

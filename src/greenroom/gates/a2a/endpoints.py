@@ -55,7 +55,7 @@ except ImportError:
 
 from greenroom.gates.a2a import push
 from greenroom.gates.a2a.card import CARD_SECONDS, card_of
-from greenroom.gates.a2a.handler import CALL, Call, RunHandler
+from greenroom.gates.a2a.handler import CALL, A2aCall, RunHandler
 from greenroom.gates.a2a.requests import MAX_INT32, SendCall, SendRequest
 
 _APP = "/a2a/{app_name}"
@@ -70,14 +70,14 @@ Wrap = Callable[[bytes], bytes]
 """Makes the JSON of a result that of a reply."""
 
 
-class _ContextBuilder(DefaultServerCallContextBuilder):
+class _HttpContextBuilder(DefaultServerCallContextBuilder):
     def build(self, request: Request) -> ServerCallContext:
         context = super().build(request)
         context.state[CALL] = request.scope[CALL]
         return context
 
 
-async def _frames(first: bytes | AsyncIterator[Any], call: Call, wrap: Wrap) -> AsyncGenerator[bytes]:
+async def _frames(first: bytes | AsyncIterator[Any], call: A2aCall, wrap: Wrap) -> AsyncGenerator[bytes]:
     """The first event, a frame or the SDK's, then the run's, a batch at a time."""
     if isinstance(first, bytes):
         yield first
@@ -105,13 +105,13 @@ def _frame(data: bytes) -> bytes:
 
 @cache
 def _json_rpc() -> SdkEndpoint:
-    dispatcher = JsonRpcDispatcher(RunHandler(), context_builder=_ContextBuilder(), enable_v0_3_compat=True)
+    dispatcher = JsonRpcDispatcher(RunHandler(), context_builder=_HttpContextBuilder(), enable_v0_3_compat=True)
     return dispatcher.handle_requests
 
 
 @cache
 def _rest(method: str, path: str) -> SdkEndpoint:
-    routes = create_rest_routes(RunHandler(), context_builder=_ContextBuilder(), enable_v0_3_compat=True)
+    routes = create_rest_routes(RunHandler(), context_builder=_HttpContextBuilder(), enable_v0_3_compat=True)
     for route in routes:
         if isinstance(route, Route) and route.path == path and method in (route.methods or ()):
             return cast("SdkEndpoint", route.endpoint)
@@ -151,7 +151,7 @@ async def _dispatch(context: RequestContext, method: str, path: str, endpoint: S
         return _rest_error(error)
 
     wrap = _wrap_of(path, decoded)
-    call = Call(context, card_of, is_followed=wrap is None)
+    call = A2aCall(context, card_of, is_followed=wrap is None)
     try:
         reply = await _send(call, path, decoded, wrap) if wrap is not None else None
         if reply is not None:
@@ -200,7 +200,7 @@ def _rest_error(error: A2AError) -> Reply:
     return Reply(value=payload, status=int(payload["error"]["code"]))
 
 
-async def _send(call: Call, path: str, body: JsonValue, wrap: Wrap) -> AnyReply | None:
+async def _send(call: A2aCall, path: str, body: JsonValue, wrap: Wrap) -> AnyReply | None:
     """Sends a message without the SDK. None for other requests, and for errors, which the SDK encodes."""
     if call.context.headers.get("a2a-version") != PROTOCOL_VERSION_1_0:
         return None
@@ -220,7 +220,10 @@ async def _send(call: Call, path: str, body: JsonValue, wrap: Wrap) -> AnyReply 
         return None
 
     try:
-        sent = {"task": await call.send_stream(request)} if is_stream else await call.send(request)
+        if is_stream:
+            sent = {"task": await call.send_stream(request)}
+        else:
+            sent = await call.send(request)
     except A2AError as error:
         if call.refused is not None:
             raise call.refused from None
@@ -236,7 +239,7 @@ async def _send(call: Call, path: str, body: JsonValue, wrap: Wrap) -> AnyReply 
     return Reply(data=result, media_type="application/json" if is_json_rpc else A2A_JSON_MEDIA_TYPE)
 
 
-def _sdk_request(call: Call, method: str, path: str, body: bytes) -> Request:
+def _sdk_request(call: A2aCall, method: str, path: str, body: bytes) -> Request:
     context = call.context
     query = {name: value for name, value in context.query.items() if value is not None}
     scope = {

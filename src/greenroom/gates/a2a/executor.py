@@ -99,7 +99,10 @@ def _converted(parts: Iterable[Any], convert: PartConverter) -> list[Any]:
     found: list[Any] = []
     for part in parts:
         made = convert(part)
-        found += cast("list[Any]", made) if isinstance(made, list) else [] if made is None else [made]
+        if isinstance(made, list):
+            found += cast("list[Any]", made)
+        elif made is not None:
+            found.append(made)
     return found
 
 
@@ -268,7 +271,10 @@ class _Execution:
             kept: list[TaskEvent] = []
             for update in updates:
                 made = await interceptor.after_event(self._for_hooks, update, event)
-                kept += made if isinstance(made, list) else [] if made is None else [made]
+                if isinstance(made, list):
+                    kept += made
+                elif made is not None:
+                    kept.append(made)
             updates = kept
 
         return updates

@@ -25,7 +25,7 @@ from google.protobuf.message import Message
 
 from greenroom.errors import ConfigurationError, GreenroomError, InvalidRequest, Unauthenticated
 from greenroom.gates.a2a.card import card_of
-from greenroom.gates.a2a.handler import CALL, Call, RunHandler
+from greenroom.gates.a2a.handler import CALL, A2aCall, RunHandler
 from greenroom.server.access.revocation import CHECK_SECONDS
 from greenroom.server.addresses import public_address
 from greenroom.server.request_context import RequestContext, ServerState
@@ -45,7 +45,7 @@ _CODES = {
     503: grpc.StatusCode.UNAVAILABLE,
 }
 _CREDENTIALS = ("authorization", "x-api-key")
-_call: ContextVar[Call] = ContextVar("a2a_call")
+_call: ContextVar[A2aCall] = ContextVar("a2a_call")
 
 
 @asynccontextmanager
@@ -76,7 +76,7 @@ async def serving(server: ServerState, address: str) -> AsyncGenerator[None]:
         await listener.stop(server.settings.grace_seconds)
 
 
-class _ContextBuilder(DefaultGrpcServerCallContextBuilder):
+class _GrpcContextBuilder(DefaultGrpcServerCallContextBuilder):
     def build(self, context: grpc.aio.ServicerContext[Any, Any]) -> ServerCallContext:
         built = super().build(context)
         built.state[CALL] = _call.get()
@@ -85,7 +85,7 @@ class _ContextBuilder(DefaultGrpcServerCallContextBuilder):
 
 class _Service(GrpcHandler):
     def __init__(self, server: ServerState) -> None:
-        super().__init__(RunHandler(), _ContextBuilder())
+        super().__init__(RunHandler(), _GrpcContextBuilder())
         self._server = server
 
     async def _handle_unary(
@@ -121,7 +121,7 @@ class _Service(GrpcHandler):
         finally:
             call.close()
 
-    async def _open(self, request: Message, context: grpc.aio.ServicerContext[Any, Any]) -> Call:
+    async def _open(self, request: Message, context: grpc.aio.ServicerContext[Any, Any]) -> A2aCall:
         """Authenticates the caller, and checks the request. Aborts the call when either fails."""
         server = self._server
         metadata = {str(name): value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
@@ -149,7 +149,7 @@ class _Service(GrpcHandler):
         except GreenroomError as error:
             await _abort(context, error)
 
-        call = Call(opened, card_of)
+        call = A2aCall(opened, card_of)
         _call.set(call)
         return call
 

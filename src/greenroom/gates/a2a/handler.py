@@ -34,7 +34,7 @@ from greenroom.errors import (
 )
 from greenroom.event_streams.stream import LiveItem, RunEnded
 from greenroom.gates.a2a import push
-from greenroom.gates.a2a.requests import Message, SendConfiguration, SendRequest, parse
+from greenroom.gates.a2a.requests import SendConfiguration, SendRequest, SentMessage, parse
 from greenroom.gates.a2a.subscription import TaskSubscription, is_terminal
 from greenroom.gates.a2a.task_events import (
     REJECTED,
@@ -63,7 +63,7 @@ from greenroom.server.request_context import RequestContext
 from greenroom.server.routes.run import PAGE_LIMIT
 
 CALL = "greenroom.call"
-"""The key of the `Call` in an ASGI scope, and in the state of the SDK's context."""
+"""The key of the `A2aCall` in an ASGI scope, and in the state of the SDK's context."""
 
 METADATA = "a2a_metadata"
 """The key of a run's custom metadata that has the metadata of the request. Source: ADK."""
@@ -88,7 +88,7 @@ _STATUSES = {a2a.TaskState.Value(state): status for status, state in STATES.item
 
 
 @dataclass
-class Call:
+class A2aCall:
     """One request."""
 
     context: RequestContext
@@ -202,15 +202,15 @@ class _Started:
     """The task, if the message doesn't answer what the task waits for."""
 
 
-def _call(context: ServerCallContext) -> Call:
-    call: Call = context.state[CALL]
+def _call(context: ServerCallContext) -> A2aCall:
+    call: A2aCall = context.state[CALL]
     if call.failed is not None:
         raise call.failed
     return call
 
 
 class RunHandler(RequestHandler):
-    """The SDK's handler of requests, for all apps: each request has its `Call`."""
+    """The SDK's handler of requests, for all apps: each request has its `A2aCall`."""
 
     @validate_request_params
     async def on_message_send(
@@ -356,7 +356,7 @@ async def _ended(attachment: Attachment) -> Run:
         attachment.close()
 
 
-async def _start(call: Call, request: SendRequest, *, attach: bool, streaming: bool = False) -> _Started:
+async def _start(call: A2aCall, request: SendRequest, *, attach: bool, streaming: bool = False) -> _Started:
     """Starts the run of a message, or continues the one of its task."""
     message = request.message
     context = call.context
@@ -392,8 +392,10 @@ async def _start(call: Call, request: SendRequest, *, attach: bool, streaming: b
         parts = answers
     else:
         key = SessionKey(call.app_name, "", _context_id(message))
-        subject = context.identity.subject if context.identity is not EVERYBODY else f"A2A_USER_{key.session_id}"
-        key = key._replace(user_id=subject)
+        if context.identity is EVERYBODY:
+            key = key._replace(user_id=f"A2A_USER_{key.session_id}")
+        else:
+            key = key._replace(user_id=context.identity.subject)
         session = await context.sessions.get_session(**key._asdict(), config=GetSessionConfig(num_recent_events=1))
 
     run_request = AgentRunRequest(
@@ -420,7 +422,7 @@ async def _start(call: Call, request: SendRequest, *, attach: bool, streaming: b
     return _Started(run, events, attachment)
 
 
-async def _check_media_types(call: Call, message: Message) -> None:
+async def _check_media_types(call: A2aCall, message: SentMessage) -> None:
     """Raises ContentTypeNotSupportedError for a media type that the card doesn't list, as the SDK's servers do."""
     given = {part.media_type for part in message.parts if part.media_type}
     if not given:
@@ -442,7 +444,7 @@ def _push_config(configuration: SendConfiguration) -> a2a.TaskPushNotificationCo
         raise errors.InvalidParamsError(message=str(error)) from None
 
 
-def _context_id(message: Message) -> str:
+def _context_id(message: SentMessage) -> str:
     given = message.context_id
     if "\x00" in given or len(given.encode()) > MAX_ID_BYTES:
         raise errors.InvalidParamsError(message=f"contextId must be at most {MAX_ID_BYTES} bytes long, without NUL")
@@ -466,7 +468,11 @@ def answers_of(parts: list[Part], session: Session | None, open_calls: Mapping[s
     found: list[Part] = []
     for part in parts:
         answer = part.function_response
-        found.append(part if answer is None else response_part(session, answer.id or "", answer.response or {}))
+        if answer is None:
+            found.append(part)
+        else:
+            found.append(response_part(session, answer.id or "", answer.response or {}))
+
     if any(part.function_response is not None for part in found) or not open_calls:
         return found
 

@@ -89,7 +89,9 @@ async def sending(server: ServerState) -> AsyncGenerator[None]:
     """Sends the notifications of all tasks inside the context; redirects are not followed."""
     verify = httpx.create_ssl_context()
     transport = None if server.settings.allow_private_webhooks else GuardedTransport(verify)
-    signer = Signer.of(server.settings.webhook_key) if server.settings.webhook_key is not None else None
+    signer: Signer | None = None
+    if server.settings.webhook_key is not None:
+        signer = Signer.of(server.settings.webhook_key)
     client = httpx.AsyncClient(verify=verify, transport=transport, timeout=TIMEOUT_SECONDS, trust_env=False)
 
     async def send(run: Run, webhook: Webhook) -> None:

@@ -21,7 +21,7 @@ from greenroom.records.base import JsonObject, Record
 MAX_INT32 = 2**31 - 1
 
 
-class Message(Record, kw_only=True, forbid_unknown_fields=True):
+class SentMessage(Record, kw_only=True, forbid_unknown_fields=True):
     message_id: Annotated[str, Meta(min_length=1)]
     context_id: str = ""
     task_id: str = ""
@@ -41,7 +41,7 @@ class SendConfiguration(Record, kw_only=True, forbid_unknown_fields=True):
 
 class SendRequest(Record, kw_only=True, forbid_unknown_fields=True):
     tenant: str = ""
-    message: Message
+    message: SentMessage
     configuration: SendConfiguration = field(default_factory=SendConfiguration)
     metadata: JsonObject = field(default_factory=dict[str, Any])
 

@@ -115,7 +115,7 @@ async def _answer(method: str, context: RequestContext) -> AnyReply:
         body = await read_body(context.receive, context.headers, limit_bytes=context.settings.max_body_bytes)
         check_size(body, max_items=limits.request_items, max_nesting=limits.request_nesting)
 
-    exchange = _Exchange(manager, method, context, body)
+    exchange = _HttpExchange(manager, method, context, body)
     leaving = asyncio.create_task(wait_for_disconnect(context.receive))
     leaving.add_done_callback(lambda _: leaving.cancelled() or exchange.close())
 
@@ -125,7 +125,7 @@ async def _answer(method: str, context: RequestContext) -> AnyReply:
         leaving.cancel()  # the server watches the connection of a stream by itself
 
 
-async def _reply(exchange: _Exchange) -> AnyReply:
+async def _reply(exchange: _HttpExchange) -> AnyReply:
     start = await exchange.next()
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
     media_type = headers.pop("content-type", "application/json")
@@ -136,7 +136,7 @@ async def _reply(exchange: _Exchange) -> AnyReply:
     return Reply(data=data, status=start["status"], media_type=media_type, headers=headers)
 
 
-class _Exchange:
+class _HttpExchange:
     """One request to the SDK's application."""
 
     def __init__(

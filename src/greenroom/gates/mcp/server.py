@@ -85,7 +85,7 @@ def mcp_server(find: Find) -> Server[Any]:
         if named not in (None, params.name):
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name!r}")
         try:
-            return await _Call(ctx, context, params).result()
+            return await _AppCall(ctx, context, params).result()
         except GreenroomError as error:
             return failed_result(error.detail)
 
@@ -166,7 +166,11 @@ async def _sessions(
         app_name=app_name, user_id=context.identity.subject, limit=PAGE, page_token=token or None
     )
     rest = names[names.index(app_name) + 1 :]
-    following = f"{app_name}/{page.next_page_token}" if page.next_page_token else f"{rest[0]}/" if rest else None
+    following: str | None = None
+    if page.next_page_token:
+        following = f"{app_name}/{page.next_page_token}"
+    elif rest:
+        following = f"{rest[0]}/"
     return app_name, page.sessions, following
 
 
@@ -186,7 +190,7 @@ class _Outcome(NamedTuple):
     """Calls that somebody other than the caller answers."""
 
 
-class _Call:
+class _AppCall:
     """One call of an app's tool."""
 
     def __init__(self, ctx: Context, context: RequestContext, params: types.CallToolRequestParams) -> None:
@@ -313,7 +317,9 @@ class _Call:
         return self._ctx.protocol_version >= STATELESS_SINCE or self._ctx.session.can_send_request
 
     def _finished(self, outcome: _Outcome) -> types.CallToolResult:
-        content: list[Any] = [types.TextContent(text=outcome.text)] if outcome.text or not outcome.media else []
+        content: list[Any] = []
+        if outcome.text or not outcome.media:
+            content.append(types.TextContent(text=outcome.text))
         structured = {"text": outcome.text, "session_id": self._key.session_id}
         return types.CallToolResult(
             content=content + [media_content(one) for one in outcome.media], structured_content=structured

@@ -57,7 +57,9 @@ def public_call_id(session_id: str, call_id: str) -> str:
 
 def _session_of_call(public_id: str) -> str:
     found = _CALL_ID.fullmatch(public_id)
-    return str(UUID(found[1])) if found is not None else public_id.partition(_CALL_SEPARATOR)[0]
+    if found is not None:
+        return str(UUID(found[1]))
+    return public_id.partition(_CALL_SEPARATOR)[0]
 
 
 def _own_call_id(public_id: str, session: Session) -> str:

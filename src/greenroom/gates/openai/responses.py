@@ -88,7 +88,7 @@ class ResponsesRequest(Record, kw_only=True, rename=None):
 _CHECK = 1 << 20
 
 
-class ResponseReply:
+class ResponseWriter:
     """A run as a response: its items, and the events of a stream.
 
     The sequence number of an event is a position, times 2^20, plus a checksum of what was streamed
@@ -209,7 +209,9 @@ class ResponseReply:
         return out
 
     def _open_item(self, kind: str, message_id: str) -> bytes:
-        content: JsonObject = {"summary": []} if kind == "reasoning" else {"role": "assistant", "content": []}
+        content: JsonObject = {"role": "assistant", "content": []}
+        if kind == "reasoning":
+            content = {"summary": []}
         prefix = "rs" if kind == "reasoning" else "msg"
         self._message_id = message_id
         self._open = {"id": self._item_id(prefix), "type": kind, "status": "in_progress", **content}
@@ -232,11 +234,10 @@ class ResponseReply:
         self._open = None
         item[("summary" if kind == "reasoning" else "content")] = [part]
         item["status"] = status
-        names = (
-            ("response.reasoning_summary_text.done", "response.reasoning_summary_part.done")
-            if kind == "reasoning"
-            else ("response.output_text.done", "response.content_part.done")
-        )
+        if kind == "reasoning":
+            names = ("response.reasoning_summary_text.done", "response.reasoning_summary_part.done")
+        else:
+            names = ("response.output_text.done", "response.content_part.done")
         out = self._frame(names[0], {**position, "text": text, **({} if kind == "reasoning" else {"logprobs": []})})
         out += self._frame(names[1], {**position, "part": part})
         out += self._frame("response.output_item.done", {"output_index": len(self.output), "item": item})
@@ -324,7 +325,7 @@ async def create_response(context: RequestContext) -> AnyReply:
     request, new_session = await _run_of(context, body)
     in_background = bool(body.background) and not body.stream
     run, attachment = await start(context, request, new_session=new_session, attach=not in_background)
-    reply = ResponseReply(run, body)
+    reply = ResponseWriter(run, body)
     if attachment is None:
         return Reply(value=reply.response(run))
     if body.stream:
@@ -349,7 +350,7 @@ async def get_response(context: RequestContext) -> AnyReply:
             return StreamReply(pieces=_pieces(frames), close=lambda: None, headers={RUN_ID_HEADER: run.id})
 
     attachment = await context.engine.attach(run.id, after=seq)
-    translator = ResponseReply(run, response_id=context.path["response_id"], after=after)
+    translator = ResponseWriter(run, response_id=context.path["response_id"], after=after)
     reply = stream_reply(context, attachment, translator, run, on_disconnect="continue")
     reply.pieces = _until_over(reply.pieces, translator)
     return reply
@@ -359,7 +360,7 @@ async def _pieces(frames: bytes) -> AsyncGenerator[bytes]:
     yield frames
 
 
-async def _until_over(pieces: AsyncGenerator[bytes], translator: ResponseReply) -> AsyncGenerator[bytes]:
+async def _until_over(pieces: AsyncGenerator[bytes], translator: ResponseWriter) -> AsyncGenerator[bytes]:
     async with aclosing(pieces):
         async for piece in pieces:
             yield piece
@@ -369,13 +370,13 @@ async def _until_over(pieces: AsyncGenerator[bytes], translator: ResponseReply) 
 
 async def _stored(
     context: RequestContext, run: Run, seq: int, *, after: int | None = None
-) -> tuple[ResponseReply, Run, bytes, bool]:
+) -> tuple[ResponseWriter, Run, bytes, bool]:
     """The response, the run as it was at the response's end, the events of its stream, and whether
     the run had a later message since.
 
     A response begins with the run's first message after `seq`, and ends with its next one.
     """
-    reply = ResponseReply(run, response_id=context.path["response_id"], after=after)
+    reply = ResponseWriter(run, response_id=context.path["response_id"], after=after)
     reader = StepReader()
     key = SessionKey(run.app_name, run.user_id, run.session_id)
     frames = list[bytes]()

@@ -139,7 +139,9 @@ def _files(context: RequestContext) -> EvalFiles:
 async def _names(context: RequestContext, list_names: Callable[[EvalFiles, str], Awaitable[list[str]]]) -> list[str]:
     """Empty for an app that is not in a folder."""
     app = await _app(context)
-    return [] if context.apps.folder(app) is None else await list_names(_files(context), app)
+    if context.apps.folder(app) is None:
+        return []
+    return await list_names(_files(context), app)
 
 
 async def list_eval_sets(context: RequestContext) -> AnyReply:
@@ -247,7 +249,7 @@ async def _evaluation(context: RequestContext) -> Evaluation:
     if len(body.eval_metrics) > _MAX_METRICS:
         raise InvalidRequest(f"At most {_MAX_METRICS} metrics", location=("body", "evalMetrics"))
     eval_set = await _files(context).get_set(app_name, context.path["eval_set_id"])
-    wanted = [EvalMetric(**{name: getattr(one, name) for name in one.__struct_fields__}) for one in body.eval_metrics]
+    wanted = [EvalMetric(**msgspec.structs.asdict(metric)) for metric in body.eval_metrics]
     user_id = DEFAULT_USER if context.identity.caller is None else context.identity.subject
     agent = AgentUnderTest(app_name, context.sessions, _runs(context), user_id)
     return Evaluation(
@@ -358,11 +360,12 @@ async def delete_test(context: RequestContext) -> AnyReply:
 
 
 async def _wanted_tests(context: RequestContext) -> dict[str, Session]:
-    """The one that the query names, or all, by name."""
+    """Returns the test that the query names, or all, by name."""
     files = _files(context)
     app = await _app(context)
     name: str | None = context.query["test_name"]
-    return {one: await files.get_test(app, one) for one in ([name] if name else await files.list_tests(app))}
+    names = [name] if name else await files.list_tests(app)
+    return {test: await files.get_test(app, test) for test in names}
 
 
 async def run_tests(context: RequestContext) -> AnyReply:
@@ -380,13 +383,22 @@ async def _replays(app: App, tests: dict[str, Session]) -> AsyncGenerator[bytes]
         found = await replay_session(app, then)
         is_expected = name.removesuffix(".json").endswith("_xfail")
         failed += bool(found) is not is_expected
-        said = ("XFAIL" if found else "XPASS") if is_expected else "FAILED" if found else "PASSED"
-        yield f"{name} {said}\n{found if found and not is_expected else ''}".rstrip().encode() + b"\n"
+        line = f"{name} {_outcome(found, is_expected=is_expected)}\n"
+        if found and not is_expected:
+            line += found
+        yield line.rstrip().encode() + b"\n"
     yield f"{len(tests) - failed} passed, {failed} failed\n".encode()
 
 
+def _outcome(difference: str | None, *, is_expected: bool) -> str:
+    """Names the outcome of a test in pytest's words. is_expected: whether the test is expected to fail."""
+    if is_expected:
+        return "XFAIL" if difference else "XPASS"
+    return "FAILED" if difference else "PASSED"
+
+
 async def rebuild_tests(context: RequestContext) -> AnyReply:
-    """Has the conversations again, with the models and tools of the app, and keeps them in place of the former."""
+    """Re-records the conversations with the models and tools of the app, and replaces the former ones."""
     await _while_connected(context, _rebuild(context))
     return Reply(value=SessionTestReply(status="success"))
 

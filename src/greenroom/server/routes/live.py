@@ -61,13 +61,17 @@ async def run_live(context: RequestContext) -> AnyReply:
         after=query["after"],
         traceparent=context.headers.get("traceparent"),
     )
-    return SocketReply(talk=partial(_talk, context, run, attachment, requests, media_type))
+    return SocketReply(talk=partial(_exchange_messages, context, run, attachment, requests, media_type))
 
 
 def _run_config(query: Any) -> RunConfig:
+    proactivity: JsonObject | None = None
+    if query["proactive_audio"] is not None:
+        proactivity = {"proactiveAudio": query["proactive_audio"]}
+
     return RunConfig(
         response_modalities=query["modalities"],
-        proactivity=None if query["proactive_audio"] is None else {"proactiveAudio": query["proactive_audio"]},
+        proactivity=proactivity,
         enable_affective_dialog=query["enable_affective_dialog"],
         session_resumption={} if query["enable_session_resumption"] else None,
         explicit_vad_signal=query["explicit_vad_signal"],
@@ -75,7 +79,7 @@ def _run_config(query: Any) -> RunConfig:
     )
 
 
-async def _talk(
+async def _exchange_messages(
     context: RequestContext,
     run: Run,
     attachment: Attachment,
@@ -161,7 +165,9 @@ async def _send_events(socket: Socket, attachment: Attachment, run_id: str, *, w
 
 def _frame(item: StreamItem) -> bytes:
     """The event's JSON; stored events begin with their `seq`, which resumes the log when sent as `after`."""
-    return item.json if item.seq is None else b'{"seq":%d,%b' % (item.seq, item.json[1:])
+    if item.seq is None:
+        return item.json
+    return b'{"seq":%d,%b' % (item.seq, item.json[1:])
 
 
 def _was_typed(event: Event) -> bool:

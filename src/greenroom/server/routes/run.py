@@ -33,7 +33,7 @@ from greenroom.runs.watch import RunWatch
 from greenroom.server.replies import AnyReply, Reply, StreamReply, failure_reply
 from greenroom.server.request_body import wait_for_disconnect
 from greenroom.server.request_context import RequestContext
-from greenroom.server.sse import KEEP_ALIVE, EventFrames, WithRunEnds, public_record
+from greenroom.server.sse import KEEP_ALIVE, EventFrames, RunEndInserter, public_record
 
 _log = logging.getLogger("greenroom.server")
 
@@ -207,7 +207,9 @@ async def session_events(context: RequestContext) -> AnyReply:
     if not wants_stream(context):
         return await _page(context, key, after)
     session = await context.find_session(key)
-    attachment = WithRunEnds(context.engine, context.engine.attach_to_session(key, after=after), session, after=after)
+    attachment = RunEndInserter(
+        context.engine, context.engine.attach_to_session(key, after=after), session, after=after
+    )
     return _stream(context, attachment, run_id=None)
 
 
@@ -299,7 +301,9 @@ def when_client_leaves(
     context: RequestContext, run_id: str, requested: OnDisconnect | None = None
 ) -> Callable[[], None] | None:
     """Cancels the run if the request wants it, or the settings where it says nothing."""
-    return partial(cancel_in_background, context, run_id) if _cancels(context, requested) else None
+    if not _cancels(context, requested):
+        return None
+    return partial(cancel_in_background, context, run_id)
 
 
 def cancel_in_background(context: RequestContext, run_id: str) -> None:

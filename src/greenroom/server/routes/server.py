@@ -19,7 +19,7 @@ async def health(context: RequestContext) -> AnyReply:
 
 
 async def ready(context: RequestContext) -> AnyReply:
-    """Whether the stores answer; one check a second serves all requests. Raises Unavailable."""
+    """Checks that the stores answer; one check a second serves all requests. Raises Unavailable."""
     failing = await context.failing_stores()
     if failing:
         raise Unavailable(f"Not ready: no answer from the store of {' and '.join(failing)}")

@@ -127,7 +127,9 @@ async def get_session(context: RequestContext) -> AnyReply:
     until = context.query["until_seq"]
     config = None if until is None else GetSessionConfig(until_seq=until)
     session = await context.find_session(context.session_key, config)
-    return Reply(value=session if context.query["events"] == "all" else _without_internal_events(session))
+    if context.query["events"] != "all":
+        session = _without_internal_events(session)
+    return Reply(value=session)
 
 
 async def patch_session(context: RequestContext) -> AnyReply:

@@ -45,6 +45,7 @@ _PAGE_HEADERS = {
     "permissions-policy": "camera=(self), microphone=(self), display-capture=(), geolocation=()",
     "referrer-policy": "no-referrer",
 }
+_ASSET_HEADERS = {"cache-control": "public, max-age=31536000, immutable"}
 
 _CONSENT_HEADER = "x-adk-telemetry-request"
 
@@ -114,7 +115,7 @@ def _built(name: str, context: RequestContext) -> Reply:
         name = _PAGE
 
     headers = {"vary": "accept-encoding", "x-content-type-options": "nosniff"}
-    headers |= {"cache-control": "public, max-age=31536000, immutable"} if is_asset else _PAGE_HEADERS
+    headers |= _ASSET_HEADERS if is_asset else _PAGE_HEADERS
     data = files[name]
     media_type = _MEDIA_TYPES.get(Path(name).suffix, "application/octet-stream")
     if prefix and name.endswith(".html"):  # scripts and styles find their files beside themselves
