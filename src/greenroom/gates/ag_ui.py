@@ -22,34 +22,31 @@ from greenroom.errors import (
     Unavailable,
 )
 from greenroom.event_streams.stream import RunEnded
+from greenroom.gates.chat_messages import (
+    ToolCallMessage,
+    arguments_of,
+    blob_part,
+    contents_of_chat,
+    link_to,
+    new_message,
+    no_such_call,
+    split_conversation,
+)
+from greenroom.gates.replies import data_frame, stream_reply
+from greenroom.gates.run_start import NewSession, find_session, response_part, start
 from greenroom.gates.steps import (
     CallStep,
     CorrectionStep,
     MediaStep,
     MessageEnd,
-    NewSession,
     ResponseStep,
     StateStep,
     Step,
     TextStep,
-    ToolCallMessage,
-    arguments_of,
-    as_object,
-    blob_part,
-    contents_of_chat,
-    data_frame,
-    find_session,
-    link_to,
-    new_message,
-    no_such_call,
-    response_part,
-    split_conversation,
-    start,
-    stream_reply,
 )
 from greenroom.log.state import log_state_of
 from greenroom.records import wire
-from greenroom.records.base import JsonObject, JsonValue, Record
+from greenroom.records.base import JsonObject, JsonValue, Record, as_object
 from greenroom.records.content import Content, FileData, Part
 from greenroom.records.human_requests import DECLINED, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, requests_in
 from greenroom.records.identifiers import new_event_id

@@ -37,9 +37,8 @@ from greenroom.errors import (
     Unavailable,
 )
 from greenroom.event_streams.stream import RunEnded
-from greenroom.gates.steps import as_object
 from greenroom.records import wire
-from greenroom.records.base import JsonObject, JsonValue, Record
+from greenroom.records.base import JsonObject, JsonValue, Record, as_object
 from greenroom.records.content import Content, Part
 from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
 from greenroom.records.session import SessionKey

@@ -25,6 +25,11 @@ empty_map: Callable[[], dict[str, Any]] = {}.copy
 """Default of a map that is written even when it is empty: msgspec leaves out only plain `dict` defaults."""
 
 
+def as_object(value: Any) -> JsonObject:
+    """The value, or an empty object if it is none."""
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
 class PydanticMethods:
     """The methods of pydantic's models that users of ADK call on its records, without pydantic.
 

@@ -27,9 +27,8 @@ from greenroom.errors import (
     UnsupportedMediaType,
 )
 from greenroom.event_streams.stream import RunEnded
-from greenroom.gates.steps import as_object
 from greenroom.records import wire
-from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.base import JsonObject, JsonValue, as_object
 from greenroom.server.access.identity import Access
 from greenroom.server.endpoint import Endpoint, Handler, Query
 from greenroom.server.replies import AnyReply, Reply, StreamReply

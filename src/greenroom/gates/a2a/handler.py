@@ -47,7 +47,7 @@ from greenroom.gates.a2a.task_events import (
     to_message,
     to_task,
 )
-from greenroom.gates.steps import NewSession, find_session, response_part, start
+from greenroom.gates.run_start import NewSession, find_session, response_part, start
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part

@@ -22,10 +22,9 @@ from msgspec import UNSET, UnsetType
 
 from greenroom.a2a.metadata import ACTIONS, EXECUTOR_V2, NO_ACTIONS, adk_key, event_metadata, without_internal
 from greenroom.a2a.parts import A2aPart, to_json_part
-from greenroom.gates.steps import as_object
 from greenroom.log.state import LogState
 from greenroom.records import wire
-from greenroom.records.base import JsonObject
+from greenroom.records.base import JsonObject, as_object
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUEST_CREDENTIAL

@@ -19,19 +19,11 @@ from mcp.server.lowlevel import Server
 
 from greenroom.errors import CallerError, GreenroomError, InvalidRequest
 from greenroom.event_streams.stream import RunEnded
-from greenroom.gates.steps import (
-    CallStep,
-    CorrectionStep,
-    MediaStep,
-    StepReader,
-    TextStep,
-    arguments_of,
-    as_object,
-    link_to,
-    response_part,
-)
+from greenroom.gates.chat_messages import arguments_of, link_to
+from greenroom.gates.run_start import response_part
+from greenroom.gates.steps import CallStep, CorrectionStep, MediaStep, StepReader, TextStep
 from greenroom.records import wire
-from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.base import JsonObject, JsonValue, as_object
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.human_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from greenroom.records.run import AgentRunRequest, Run, RunStatus

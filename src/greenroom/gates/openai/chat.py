@@ -7,6 +7,7 @@ import re
 from uuid import UUID
 
 from greenroom.event_streams.stream import RunEnded
+from greenroom.gates.chat_messages import arguments_of, contents_of_chat, link_to, new_message, split_conversation
 from greenroom.gates.openai.messages import (
     INSTRUCTION_ROLES,
     ChatMessage,
@@ -14,24 +15,9 @@ from greenroom.gates.openai.messages import (
     parts_of,
     usage_of,
 )
-from greenroom.gates.steps import (
-    CallStep,
-    MediaStep,
-    NewSession,
-    Step,
-    TextStep,
-    all_steps,
-    arguments_of,
-    contents_of_chat,
-    data_frame,
-    find_session,
-    link_to,
-    new_message,
-    response_part,
-    split_conversation,
-    start,
-    stream_reply,
-)
+from greenroom.gates.replies import all_steps, data_frame, stream_reply
+from greenroom.gates.run_start import NewSession, find_session, response_part, start
+from greenroom.gates.steps import CallStep, MediaStep, Step, TextStep
 from greenroom.log.state import log_state_of
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content, Part

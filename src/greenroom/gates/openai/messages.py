@@ -9,16 +9,9 @@ import re
 from typing import Any, cast
 
 from greenroom.errors import InvalidRequest
-from greenroom.gates.steps import (
-    ToolCallMessage,
-    as_object,
-    blob_part,
-    call_part,
-    no_such_call,
-    response_object,
-    response_part,
-)
-from greenroom.records.base import JsonObject, JsonValue, Record
+from greenroom.gates.chat_messages import ToolCallMessage, blob_part, call_part, no_such_call, response_object
+from greenroom.gates.run_start import response_part
+from greenroom.records.base import JsonObject, JsonValue, Record, as_object
 from greenroom.records.content import Content, FileData, FunctionResponse, Part
 from greenroom.records.run import Run
 from greenroom.records.session import Session

@@ -11,26 +11,11 @@ from msgspec.structs import replace
 
 from greenroom.errors import InvalidRequest, RunNotFound
 from greenroom.event_streams.stream import RunEnded
+from greenroom.gates.chat_messages import arguments_of, link_to, new_message, split_conversation
 from greenroom.gates.openai.messages import contents_of, declarations_of, is_from_agent, usage_of
-from greenroom.gates.steps import (
-    CallStep,
-    CorrectionStep,
-    MediaStep,
-    MessageEnd,
-    NewSession,
-    Step,
-    StepReader,
-    TextStep,
-    all_steps,
-    arguments_of,
-    data_frame,
-    find_session,
-    link_to,
-    new_message,
-    split_conversation,
-    start,
-    stream_reply,
-)
+from greenroom.gates.replies import all_steps, data_frame, stream_reply
+from greenroom.gates.run_start import NewSession, find_session, start
+from greenroom.gates.steps import CallStep, CorrectionStep, MediaStep, MessageEnd, Step, StepReader, TextStep
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content, Part
 from greenroom.records.identifiers import new_session_id
