@@ -32,13 +32,16 @@ _NAME = re.compile(r"[^\W\d]\w*(?:[-. ]\w+)*")
 
 
 class BaseAgent(BaseNode, ABC):
-    """Base of all agents. A subclass declares its fields as annotations and writes `_run_async_impl`.
+    """Base of all agents. A subclass declares its fields as annotations and writes
+    `_run_async_impl`.
 
-    name: unique in the tree, else a warning is logged; starts with a letter or `_`, and isn't "user". sub_agents: each
-    agent has one parent.
+    name: unique in the tree, else a warning is logged; starts with a letter or `_`, and isn't
+    "user".
     """
 
     sub_agents: Sequence[BaseAgent] = dataclasses.field(default_factory=list["BaseAgent"])
+    """Each agent has one parent."""
+
     before_agent_callback: Callbacks = None
     after_agent_callback: Callbacks = None
     parent_agent: BaseAgent | None = dataclasses.field(default=None, init=False, repr=False)
@@ -49,6 +52,7 @@ class BaseAgent(BaseNode, ABC):
             raise AgentConfigError(f"Agent name {self.name!r} must be a word: letters, digits and '_', no digit first")
         if self.name == "user":
             raise AgentConfigError("An agent can't be named 'user': that is the author of the user's messages")
+
         for child in self.sub_agents:
             if child.is_graph:
                 raise AgentConfigError(
@@ -60,11 +64,14 @@ class BaseAgent(BaseNode, ABC):
                     f"Agent {child.name!r} already belongs to {child.parent_agent.name!r}; "
                     f"it can't be a sub-agent of {self.name!r} too"
                 )
+
             child.parent_agent = self
+
         self._warn_of_equal_names()
 
     def _warn_of_equal_names(self) -> None:
         counts = Counter(agent.name for agent in self.walk())
+
         twice = sorted(name for name, count in counts.items() if count > 1)
         if twice:
             _log.warning(
@@ -76,14 +83,17 @@ class BaseAgent(BaseNode, ABC):
     def clone(self, update: Mapping[str, Any] | None = None) -> Self:
         """A copy with some other fields and without a parent; the sub-agents are cloned too."""
         given = dict(update or {})
+
         wrong = given.keys() - {field.name for field in dataclasses.fields(self) if field.init}
         if wrong:
             raise AgentConfigError(f"A clone of agent {self.name!r} can't be given {', '.join(sorted(wrong))}")
+
         fields: dict[str, Any] = {name: [*value] for name, value in vars(self).items() if isinstance(value, list)}
         fields |= {"sub_agents": [child.clone() for child in self.sub_agents], **given, "parent_agent": None}
         cloned = copy.copy(self)
         vars(cloned).update(fields)
         cloned.__post_init__()
+
         return cloned
 
     def __repr__(self) -> str:
@@ -103,7 +113,9 @@ class BaseAgent(BaseNode, ABC):
 
     @property
     def takes_transfers(self) -> bool:
-        """Whether agents below may hand the conversation up to this one, or past it to its other children."""
+        """Whether agents below may hand the conversation up to this one, or past it to its other
+        children.
+        """
         return False
 
     @property
@@ -125,14 +137,16 @@ class BaseAgent(BaseNode, ABC):
         return next((agent for agent in self.walk() if agent.name == name and agent is not self), None)
 
     def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event]:
-        """The agent's events, callbacks included. The reader stores each whole one before taking the next."""
+        """The agent's events, callbacks included. The reader stores each whole one before taking
+        the next.
+        """
         return self._work(parent_context.for_agent(self), self._run_async_impl)
 
     def run_live(self, parent_context: InvocationContext) -> AsyncGenerator[Event]:
         """The same of a live run, whose client speaks through `live_request_queue`.
 
-        Raises AgentConfigError for agents that can't do that: parallel and loop agents, and models without a live
-        connection.
+        Raises AgentConfigError for agents that can't do that: parallel and loop agents, and models
+        without a live connection.
         """
         return self._work(parent_context.for_agent(self), self._run_live_impl)
 
@@ -163,7 +177,11 @@ class BaseAgent(BaseNode, ABC):
         """The agent's own work in a live run."""
         raise AgentConfigError(f"Agent {self.name!r} can't run live: {type(self).__name__} doesn't support it")
 
-    async def _run_with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncGenerator[Event]:
+    async def _run_with_callbacks(
+        self,
+        ctx: InvocationContext,
+        work: Work,
+    ) -> AsyncGenerator[Event]:
         try:
             if next(ctx.own_events(self.name), None) is None:
                 event = await self._call_back("before_agent_callback", ctx)
@@ -173,9 +191,11 @@ class BaseAgent(BaseNode, ABC):
                         return
                 if ctx.end_invocation:
                     return
+
             async with aclosing(cast("AsyncGenerator[Event]", work(ctx))) as events:
                 async for event in events:
                     yield event
+
             if not ctx.end_invocation:
                 event = await self._call_back("after_agent_callback", ctx)
                 if event is not None:
@@ -187,17 +207,22 @@ class BaseAgent(BaseNode, ABC):
             raise
 
     async def _call_back(self, hook: str, ctx: InvocationContext) -> Event | None:
-        """An event with the answer, or with the state that was changed on the way; None when there is neither."""
+        """An event with the answer, or with the state that was changed on the way; None when there
+        is neither.
+        """
         callback_context = CallbackContext(ctx)
         for_plugins = {"agent": self, "callback_context": callback_context}
+
         content: Content | None = await first_answer(
             self, ctx, hook, for_plugins=for_plugins, callback_context=callback_context
         )
         actions = callback_context.collect_actions()
         if content is None and not actions.state_delta and not actions.artifact_delta:
             return None
+
         if content is not None and content.role is None:
             content = Content(role="model", parts=content.parts)
+
         return ctx.new_event(self.name, content=content, actions=actions)
 
 

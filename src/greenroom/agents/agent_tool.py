@@ -1,7 +1,8 @@
 """An agent that another agent's model can call like a function, and which events belong to it.
 
-They are stored in the same session, in a branch of their own that is named after the call, and with that name as their
-isolation scope: only agents of the same scope see them. Source: ADK's AgentTool and `isolationScope`.
+They are stored in the same session, in a branch of their own that is named after the call, and with
+that name as their isolation scope: only agents of the same scope see them. Source: ADK's AgentTool
+and `isolationScope`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from greenroom.tools.value_types.type_schema import type_schema
 def isolated(
     ctx: InvocationContext, *, agent: str, call_id: str | None, request: Content, number: int
 ) -> InvocationContext:
-    """The run as an agent sees it that does this call. number: which one within the call, from 1.
+    """The run as an agent sees it that does this call.
+
+    number: which one within the call, from 1.
 
     After a crash, or a request to a person, the agent resumes where it was.
     """
@@ -49,6 +52,7 @@ def isolated(
     later = events_of_run(ctx.session.events, ctx.invocation_id, since=at + 1)
     was_begun = any(is_inside(event.isolation_scope, scope) for event in later)
     inner.resumed_from = at + 1 if was_begun else None
+
     return inner
 
 
@@ -58,7 +62,9 @@ def is_inside(scope: str | None, outer: str) -> bool:
 
 
 def caller_of(events: CopyOnWriteList[Event], event: Event) -> Event:
-    """The event with the call, outside of all scopes, that led to this one; the event itself when it is outside."""
+    """The event with the call, outside of all scopes, that led to this one; the event itself when
+    it is outside.
+    """
     run = log_state_of(events).run(event.invocation_id)
     while event.isolation_scope is not None:
         calling = _calling(run, event.isolation_scope)
@@ -69,8 +75,9 @@ def caller_of(events: CopyOnWriteList[Event], event: Event) -> Event:
 
 
 def _calling(run: RunState, scope: str) -> Event | None:
-    """The newest event with the call that a scope is named after. Ids may hold an `@`, as the scope does before its
-    call's id."""
+    """The newest event with the call that a scope is named after. Ids may hold an `@`, as the scope
+    does before its call's id.
+    """
     end = len(scope)
     while (end := scope.rfind("@", 0, end)) >= 0:
         made = [
@@ -80,6 +87,7 @@ def _calling(run: RunState, scope: str) -> Event | None:
         ]
         if made:
             return max(made, key=lambda record: record.made_at).event
+
     return None
 
 
@@ -100,13 +108,15 @@ _REQUEST = "request"
 class AgentTool(BaseTool):
     """Name and description are the agent's; its answer is the call's result.
 
-    The agent is asked the `request` alone, or the arguments as JSON if it has an input schema (a workflow agent: if its
-    first agent has one), and sees nothing else of the conversation. With an output schema the result has that shape.
-    It runs in the same session: it shares state, artifacts and the limit of model calls, and what it does is stored
-    step by step, so that it is resumed after a crash, and may wait for a person. The steps carry an `isolationScope`,
-    come whole and not in chunks, and none of them is a final response to the user.
+    The agent is asked the `request` alone, or the arguments as JSON if it has an input schema (a
+    workflow agent: if its first agent has one), and sees nothing else of the conversation. With an
+    output schema the result has that shape. It runs in the same session: it shares state, artifacts
+    and the limit of model calls, and what it does is stored step by step, so that it is resumed
+    after a crash, and may wait for a person. The steps carry an `isolationScope`, come whole and
+    not in chunks, and none of them is a final response to the user.
 
-    skip_summarization: its answer ends the caller's turn. include_plugins: the app's plugins are asked inside, too.
+    skip_summarization: its answer ends the caller's turn.
+    include_plugins: the app's plugins are asked inside, too.
     propagate_grounding_metadata: the caller's next reply carries the sources of the agent's answer.
 
     Source: ADK's AgentTool, whose agents run in a session of their own, and can't wait there.
@@ -131,10 +141,19 @@ class AgentTool(BaseTool):
         self._output = _type_of(agent, "output_schema", -1)
 
     def _get_declaration(self) -> FunctionDeclaration:
-        schema: JsonObject = {"type": "object", "properties": {_REQUEST: {"type": "string"}}, "required": [_REQUEST]}
+        schema: JsonObject = {
+            "type": "object",
+            "properties": {_REQUEST: {"type": "string"}},
+            "required": [_REQUEST],
+        }
         if self._input is not None:
             schema = self._input.json_schema()
-        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
+
+        return FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=schema,
+        )
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         """Raises whatever the agent raises, and AgentConfigError outside of an agent's turn."""
@@ -142,10 +161,13 @@ class AgentTool(BaseTool):
             request = self._request(args)
         except InvalidValue as error:
             return {"error": f"{self.name} was not asked, because of these arguments: {error}. Correct them."}
+
         caller = tool_context.invocation_context
+
         store = caller.send
         if store is None:
             raise AgentConfigError(f"{self.name} can only be asked while the tools of an agent's turn run")
+
         tool_context.agent_calls += 1
         inner = isolated(
             caller,
@@ -156,6 +178,7 @@ class AgentTool(BaseTool):
         )
         if not self.include_plugins:
             inner.plugins = NO_HOOKS
+
         inner.unstored = []
 
         async def send(event: Event) -> None:
@@ -169,17 +192,22 @@ class AgentTool(BaseTool):
                         for handled in inner.take_handled():
                             await send(handled)
                         await send(event)
+
             for handled in inner.take_handled():
                 await send(handled)
         except Exception:  # not when it is cancelled: nobody stores events any more
             for event in inner.unstored:
                 await send(event)
             raise
+
         if inner.is_waiting(inner.scope_start):
             raise ToolCallPending
+
         if self.skip_summarization:
             tool_context.actions.skip_summarization = True
+
         self._report_changes(inner, tool_context.actions)
+
         return self._result(inner, tool_context)
 
     def _request(self, args: JsonObject) -> str:
@@ -187,11 +215,17 @@ class AgentTool(BaseTool):
             return wire.encode(self._input.to_json(self._input.convert(args))).decode()
         if _REQUEST not in args:
             raise InvalidValue("Required, but missing", location=(_REQUEST,), kind="missing")
+
         request = args[_REQUEST]
-        return request if isinstance(request, str) else wire.encode(request).decode()
+        if isinstance(request, str):
+            return request
+
+        return wire.encode(request).decode()
 
     def _report_changes(self, inner: InvocationContext, actions: EventActions) -> None:
-        """Adds the agent's changes to those of the call's response: ADK's clients see none of its steps."""
+        """Adds the agent's changes to those of the call's response: ADK's clients see none of its
+        steps.
+        """
         for event in inner.session.events[inner.scope_start :]:
             if is_inside(event.isolation_scope, inner.isolation_scope or ""):
                 actions.state_delta.update(event.actions.state_delta)
@@ -203,11 +237,13 @@ class AgentTool(BaseTool):
                 continue
             if event.error_code is not None and event.content is None:
                 return {"error": event.error_message or event.error_code}
+
             text = _text(event)
             if text is not None:
                 if self.propagate_grounding_metadata and event.grounding_metadata is not None:
                     tool_context.state[GROUNDING_METADATA] = event.grounding_metadata
                 return self._in_shape(text)
+
         return ""
 
     def _in_shape(self, text: str) -> JsonValue:
@@ -225,15 +261,19 @@ def _text(event: Event) -> str | None:
     for part in (event.content.parts if event.content is not None else None) or ():
         if part.thought:
             continue
-        code, outcome = part.executable_code, part.code_execution_result
+        code = part.executable_code
+        outcome = part.code_execution_result
         text = part.text or (code.code if code else None) or (outcome.output if outcome else None)
         if text:
             texts.append(text)
+
     return "\n".join(texts) if texts else None
 
 
 def _type_of(agent: BaseAgent, name: str, index: int) -> TypeSchema | None:
-    """The schema that an agent declares under that name; of a workflow agent, that of its first or last agent."""
+    """The schema that an agent declares under that name; of a workflow agent, that of its first or
+    last agent.
+    """
     while getattr(agent, name) is None and agent.sub_agents and not agent.takes_transfers:
         agent = agent.sub_agents[index]
     schema: object = getattr(agent, name)

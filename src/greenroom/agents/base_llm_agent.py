@@ -35,7 +35,9 @@ Instruction: TypeAlias = str | InstructionProvider
 """Text with `{variables}`, or a function whose text is taken as it is."""
 
 StaticInstruction: TypeAlias = "str | Part | Content | Sequence[str | Part | Content]"
-"""Text and media that are the same in every request. With it, the instruction is sent among the contents."""
+"""Text and media that are the same in every request. With it, the instruction is sent among the
+contents.
+"""
 
 ToolUnion: TypeAlias = BaseTool | BaseToolset | BaseNode | Callable[..., Any]
 
@@ -44,8 +46,9 @@ _MODES = (None, "chat", "task", "single_turn")
 
 
 class IncludeContents(StrEnum):
-    """Selection of the conversation for a model: all that concerns its agent, or what came since the last message from
-    outside."""
+    """Selection of the conversation for a model: all that concerns its agent, or what came since
+    the last message from outside.
+    """
 
     DEFAULT = "default"
     NONE = "none"
@@ -61,38 +64,56 @@ def _listed(values: Sequence[str | None]) -> str:
 
 
 class BaseLlmAgent(BaseAgent):
-    """The fields of `LlmAgent`, checked, and what follows from them and from its position in the tree.
-
-    model: a name or a `BaseLlm`; a list of them becomes a `FallbackModel`; empty means that of the nearest LLM
-    agent above, else the default of the app, else `default_model()`. global_instruction counts on the root only.
-    include_contents: "none" shows the model only what came since the last message from outside. mode: "chat" talks
-    with the user, and agents transfer to it; a parent calls the others as tools, "task" until it calls
-    `finish_task`, "single_turn" with its input alone; None is "single_turn" in a workflow, else "chat".
-    parallel_worker: as a node of a workflow it runs once for each item of its input, see `Node`.
-    offers_transfer_return: declares the argument `return` of `transfer_to_agent`, by which the model gets the
-    control back when the other agent has answered. output_key: where in state the final answer goes. code_executor:
-    runs the code in the model's replies. max_steps: model calls per turn of this agent, then it ends without an
-    error. Callbacks: `agents.callbacks`.
+    """The fields of `LlmAgent`, checked, and what follows from them and from its position in the
+    tree.
     """
 
     model: str | BaseLlm | list[str | BaseLlm] = ""
+    """A name or a `BaseLlm`; a list of them becomes a `FallbackModel`; empty means that of the
+    nearest LLM agent above, else the default of the app, else `default_model()`.
+    """
+
     instruction: Instruction = ""
     global_instruction: Instruction = ""
+    """An instruction for all agents of the tree. It counts on the root only."""
+
     static_instruction: StaticInstruction = ""
     tools: Sequence[ToolUnion] = field(default_factory=list[ToolUnion])
     generate_content_config: GenerateContentConfig | None = None
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
     offers_transfer_return: bool = False
+    """Declares the argument `return` of `transfer_to_agent`, by which the model gets the control
+    back when the other agent has answered.
+    """
+
     mode: Literal["chat", "task", "single_turn"] | None = None
+    """How the agent gets its work.
+
+    "chat" talks with the user, and agents transfer to it. A parent calls the others as tools:
+    "task" until it calls `finish_task`, "single_turn" with its input alone. None is
+    "single_turn" in a workflow, else "chat".
+    """
+
     parallel_worker: bool | None = None
+    """As a node of a workflow it runs once for each item of its input, see `Node`."""
+
     include_contents: IncludeContents | Literal["default", "none"] = IncludeContents.DEFAULT
+    """With "none" the model sees only what came since the last message from outside."""
+
     input_schema: Any = None
     output_schema: Any = None
     output_key: str | None = None
+    """Where in state the final answer goes."""
+
     planner: BasePlanner | None = None
     code_executor: BaseCodeExecutor | None = None
+    """Runs the code in the model's replies."""
+
     max_steps: int | None = None
+    """Model calls per turn of this agent, then it ends without an error."""
+
+    # callbacks: see `agents.callbacks`
     before_model_callback: Callbacks = None
     after_model_callback: Callbacks = None
     on_model_error_callback: Callbacks = None
@@ -103,21 +124,26 @@ class BaseLlmAgent(BaseAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+
         if isinstance(self.model, list):
             from greenroom.models.fallback import FallbackModel
 
             self.model = FallbackModel(self.model)
+
         self.generate_content_config = own(self.generate_content_config)
         self.static_instruction = own(self.static_instruction)
         if isinstance(self.generate_content_config, dict):
             self.generate_content_config = GenerateContentConfig.model_validate(self.generate_content_config)
+
         config = self.generate_content_config
         for name in ("tools", "system_instruction", "response_schema"):
             if config is not None and getattr(config, name) is not None:
                 where = {"system_instruction": "instruction", "response_schema": "output_schema"}.get(name, name)
                 raise AgentConfigError(f"Agent {self.name!r}: give {where} to the agent, not in its generation config")
+
         if self.mode not in _MODES:
             raise AgentConfigError(f"Agent {self.name!r}: mode is one of {_listed(_MODES)}, not {self.mode!r}")
+
         try:
             self.include_contents = IncludeContents(self.include_contents)
         except ValueError:
@@ -125,18 +151,24 @@ class BaseLlmAgent(BaseAgent):
                 f"Agent {self.name!r}: include_contents is one of {_listed([one.value for one in IncludeContents])}, "
                 f"not {self.include_contents!r}"
             ) from None
+
         if self.max_steps is not None and self.max_steps < 1:
             raise AgentConfigError(f"Agent {self.name!r}: max_steps must be 1 or more, or None for no limit")
+
         for part in static_parts(self.static_instruction):
             if part.thought or (part.text is None and part.inline_data is None and part.file_data is None):
                 raise AgentConfigError(f"Agent {self.name!r}: static_instruction may hold only text, data and files")
+
         if self.output_schema is not None:
             self.output_type = type_schema(self.output_schema)
 
     @property
     def inherited_model(self) -> str | BaseLlm:
-        """The agent's own model, else that of the nearest LLM agent above; empty when none of them has one."""
-        model, above = self.model, self.parent_agent
+        """The agent's own model, else that of the nearest LLM agent above; empty when none of them
+        has one.
+        """
+        model = self.model
+        above = self.parent_agent
         while not model and above is not None:
             if isinstance(above, BaseLlmAgent):
                 model = above.model
@@ -145,7 +177,9 @@ class BaseLlmAgent(BaseAgent):
 
     @property
     def canonical_model(self) -> BaseLlm:
-        """The model outside of a run, where no app has a default. Raises ModelNotFound, or MissingExtra."""
+        """The model outside of a run, where no app has a default. Raises ModelNotFound, or
+        MissingExtra.
+        """
         return _resolved(self.inherited_model or default_model())
 
     def model_in(self, ctx: InvocationContext) -> BaseLlm:
@@ -158,8 +192,9 @@ class BaseLlmAgent(BaseAgent):
 
     @classmethod
     def set_default_model(cls, model: str | BaseLlm | None) -> None:
-        """The model of agents without one, for all apps of the process that have no `default_model`; None: ADK's where
-        it can be used, else the local one."""
+        """The model of agents without one, for all apps of the process that have no
+        `default_model`; None: ADK's where it can be used, else the local one.
+        """
         global _default_model
         _default_model = model
 
@@ -173,7 +208,9 @@ class BaseLlmAgent(BaseAgent):
         if self.parent_agent is None:
             return self.global_instruction
         root = self.root_agent
-        return root.global_instruction if isinstance(root, BaseLlmAgent) else ""
+        if isinstance(root, BaseLlmAgent):
+            return root.global_instruction
+        return ""
 
     @property
     def is_delegate(self) -> bool:
@@ -188,11 +225,14 @@ _default_model: str | BaseLlm | None = None
 
 
 def default_model() -> str | BaseLlm:
-    """Returns the model of `set_default_model`, else ADK's default where its package and key are there, else a local
-    one."""
+    """Returns the model of `set_default_model`, else ADK's default where its package and key are
+    there, else a local one.
+    """
     if _default_model is not None:
         return _default_model
-    return LOCAL_DEFAULT_MODEL if LLMRegistry.fault(ADK_DEFAULT_MODEL) else ADK_DEFAULT_MODEL
+    if LLMRegistry.fault(ADK_DEFAULT_MODEL):
+        return LOCAL_DEFAULT_MODEL
+    return ADK_DEFAULT_MODEL
 
 
 def _resolved(model: str | BaseLlm) -> BaseLlm:
@@ -205,10 +245,12 @@ def static_parts(given: StaticInstruction) -> list[Part]:
         return [Part(text=given)] if given else []
     if isinstance(given, Sequence):
         return [part for one in given for part in static_parts(one)]
+
     parts: list[Part] = []
     for part in [given] if isinstance(given, Part) else given.parts or []:
         if part.text is not None and not part.thought and parts and parts[-1].text is not None:
             parts[-1] = Part(text=parts[-1].text + part.text)
         else:
             parts.append(part)
+
     return parts

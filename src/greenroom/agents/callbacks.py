@@ -1,4 +1,5 @@
-"""Callbacks: an app's plugins are called first, then the agent's own; the first result that isn't None wins.
+"""Callbacks: an app's plugins are called first, then the agent's own; the first result that isn't
+None wins.
 
 An agent's callbacks are one or a list, sync or async.
 """
@@ -16,8 +17,9 @@ from greenroom.records.genai_types import own
 
 Callback: TypeAlias = Callable[..., Any]
 Callbacks: TypeAlias = Callback | Sequence[Callback] | None
-"""Called with keyword arguments, or with positional ones where the parameters have other names. Returns an answer,
-None, or an awaitable of either."""
+"""Called with keyword arguments, or with positional ones where the parameters have other names.
+Returns an answer, None, or an awaitable of either.
+"""
 
 BeforeAgentCallback: TypeAlias = Callbacks
 AfterAgentCallback: TypeAlias = Callbacks
@@ -36,13 +38,19 @@ def has_callbacks(agent: object, ctx: InvocationContext, hook: str) -> bool:
 async def first_answer(
     agent: object, ctx: InvocationContext, hook: str, *, for_plugins: Mapping[str, Any] | None = None, **arguments: Any
 ) -> Any:
-    """The first answer that isn't None; later callbacks are not called. hook: the agent's field with its own callbacks.
+    """The first answer that isn't None; later callbacks are not called.
+
+    hook: the agent's field with its own callbacks.
 
     for_plugins: their arguments, where they aren't those of the agent's own callbacks.
     """
-    answer = await ctx.plugins.first_result(hook, **(arguments if for_plugins is None else for_plugins))
+    answer = await ctx.plugins.first_result(
+        hook,
+        **(arguments if for_plugins is None else for_plugins),
+    )
     if answer is not None:
         return own(answer)
+
     callbacks: Callbacks = getattr(agent, hook, None)
     for callback in (callbacks,) if callable(callbacks) else callbacks or ():
         try:
@@ -56,8 +64,10 @@ async def first_answer(
             raise
         except BaseException as raised:
             raise as_exception(raised) from raised
+
         if answer is not None:
             return own(answer)
+
     return None
 
 
@@ -73,4 +83,5 @@ def _takes_names(callback: Callback, names: tuple[str, ...]) -> bool:
             return False
     except (TypeError, ValueError):  # no signature, or one that fits neither way: the call itself says what is wrong
         pass
+
     return True

@@ -1,6 +1,7 @@
 """ADK's configuration classes of agents, for apps that subclass or annotate with them.
 
-YAML agents are read from the fields of their own class (docs/yaml.md), and don't need a `config_type`.
+YAML agents are read from the fields of their own class (docs/yaml.md), and don't need a
+`config_type`.
 """
 
 from __future__ import annotations

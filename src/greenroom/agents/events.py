@@ -24,13 +24,16 @@ class EventChannel:
         await stored
 
     async def run(self, *work: Coroutine[Any, Any, Any]) -> AsyncGenerator[Event]:
-        """Runs each coroutine in a task and yields the events that they send, in the order of sending.
+        """Runs each coroutine in a task and yields the events that they send, in the order of
+        sending.
 
-        Ends when all are done; the first error cancels the others and is raised, as leaving the stream does.
+        Ends when all are done; the first error cancels the others and is raised, as leaving the
+        stream does.
         """
         tasks = [asyncio.create_task(one) for one in work]
         for task in tasks:
             task.add_done_callback(self._ready.put_nowait)
+
         running = len(tasks)
         reason: tuple[Any, ...] = ()
         try:

@@ -19,7 +19,11 @@ def create_google_search_agent(model: str | BaseLlm) -> LlmAgent:
 
 
 class GoogleSearchAgentTool(AgentTool):
-    """agent: one with `google_search`, such as that of `create_google_search_agent`. Its sources are the caller's."""
+    """Searches with Google through an agent of its own.
+
+    agent: one with `google_search`, such as that of `create_google_search_agent`. Its sources
+    are the caller's.
+    """
 
     def __init__(self, agent: LlmAgent) -> None:
         super().__init__(agent, propagate_grounding_metadata=True)

@@ -30,14 +30,18 @@ _log = logging.getLogger("greenroom.agents")
 
 
 class LlmAgent(BaseLlmAgent):
-    """Answers with a model, calls tools, and may transfer to other agents of its tree. Its fields: `BaseLlmAgent`."""
+    """Answers with a model, calls tools, and may transfer to other agents of its tree. Its fields:
+    `BaseLlmAgent`.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._wrap_tools()
 
     def _wrap_tools(self) -> None:
-        """Makes the tools that are not in `tools` as such. They are kept by the identity of what they are made of."""
+        """Makes the tools that are not in `tools` as such. They are kept by the identity of what
+        they are made of.
+        """
         self._search_agents: dict[int, AgentTool] = {}
         self._wrapped_tools: dict[int, BaseTool] = {}
         self._delegates: dict[int, BaseTool] = {}
@@ -49,11 +53,14 @@ class LlmAgent(BaseLlmAgent):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         copied = copy.copy(self)
         memo[id(self)] = copied
+
         own = {"_search_agents", "_wrapped_tools", "_delegates", "_reported_names"}
         for name, value in vars(self).items():
             if name not in own:
                 setattr(copied, name, copy.deepcopy(value, memo))
+
         copied._wrap_tools()
+
         return copied
 
     async def canonical_tools(self, ctx: InvocationContext | None = None) -> list[BaseTool]:
@@ -64,27 +71,39 @@ class LlmAgent(BaseLlmAgent):
             if isinstance(tool, BaseTool):
                 tools.append(tool)
             elif isinstance(tool, BaseToolset):
-                readonly = ReadonlyContext(ctx) if ctx is not None else None
+                if ctx is not None:
+                    readonly = ReadonlyContext(ctx)
+                else:
+                    readonly = None
                 tools += await tool.get_tools_with_prefix(readonly)
             else:
                 wrapped = self._wrapped_tools.get(id(tool))
                 if wrapped is None:
                     wrapped = self._wrapped_tools[id(tool)] = as_tool(tool)
                 tools.append(wrapped)
+
             ends.append(len(tools))
+
         if len({tool.name for tool in tools}) < len(tools):
             self._warn_of_equal_tool_names(tools, ends)
+
         for agent in self.sub_agents:
             if agent.is_delegate:
                 if id(agent) not in self._delegates:
                     self._delegates[id(agent)] = as_delegate(agent)
                 tools.append(self._delegates[id(agent)])
+
         if self.mode == "task":
             tools.append(FinishTaskTool(self))
+
         if ctx is not None and ctx.isolation_scope is None:
             tools += _client_tools(ctx, {tool.name for tool in tools})
+
         is_alone = len(tools) == 1 and self.output_type is None and not transfer_targets(self)
-        return tools if is_alone else [self._beside_others(tool) for tool in tools]
+        if is_alone:
+            return tools
+
+        return [self._beside_others(tool) for tool in tools]
 
     def _warn_of_equal_tool_names(self, tools: Sequence[BaseTool], ends: Sequence[int]) -> None:
         """Once for each name. ends: for each of `self.tools`, the number of tools up to it."""
@@ -94,6 +113,7 @@ class LlmAgent(BaseLlmAgent):
             source = f"tools[{position}] ({type(self.tools[position]).__name__})"
             earlier = sources.get(tool.name)
             sources[tool.name] = source
+
             if earlier is not None and tool.name not in self._reported_names:
                 self._reported_names.add(tool.name)
                 _log.warning(
@@ -105,6 +125,7 @@ class LlmAgent(BaseLlmAgent):
     def _beside_others(self, tool: BaseTool) -> BaseTool:
         if not isinstance(tool, (GoogleSearchTool, VertexAiSearchTool)) or not tool.bypass_multi_tools_limit:
             return tool
+
         asked = self._search_agents.get(id(tool))
         if asked is None:
             searcher = LlmAgent(
@@ -114,7 +135,11 @@ class LlmAgent(BaseLlmAgent):
                 instruction=f"Answer the request with what {tool.name} finds, and say so when it finds nothing.",
                 tools=[tool],
             )
-            asked = self._search_agents[id(tool)] = AgentTool(searcher, propagate_grounding_metadata=True)
+            asked = self._search_agents[id(tool)] = AgentTool(
+                searcher,
+                propagate_grounding_metadata=True,
+            )
+
         return asked
 
     @property
@@ -147,7 +172,9 @@ Agent = LlmAgent
 
 
 def as_tool(item: BaseNode | Callable[..., Any]) -> BaseTool:
-    """A function, a workflow or a function node as a tool. Raises AgentConfigError for what can't be one."""
+    """A function, a workflow or a function node as a tool. Raises AgentConfigError for what can't
+    be one.
+    """
     if isinstance(item, BaseNode):
         from greenroom.agents.workflow.node_tool import tool_of_node  # few agents have workflows as tools
 
@@ -180,6 +207,7 @@ def resources_of(root: BaseAgent) -> list[Resource]:
             found += [tool for tool in agent.tools if isinstance(tool, BaseToolset)]
             if hasattr(agent.instruction, "close"):  # a provider with a connection
                 found.append(cast("Resource", agent.instruction))
+
     return list(dict.fromkeys(found))
 
 

@@ -17,37 +17,53 @@ from greenroom.tools.tool import OnInterrupt
 
 @dataclass(kw_only=True)
 class RetryConfig:
-    """Retries of a node whose attempt failed. A field that is None has its default.
-
-    max_attempts: 5, the first one included; 0 and 1 mean no retry. initial_delay, max_delay: 1 and 60 seconds.
-    backoff_factor: 2. jitter: 1, the share of the delay by which it may differ. exceptions: classes or names of
-    classes, those below them included; None means all.
-    """
+    """Retries of a node whose attempt failed. A field that is None has its default."""
 
     max_attempts: int | None = None
+    """Including the first one; 0 and 1 mean no retry. Default: 5."""
+
     initial_delay: float | None = None
+    """Seconds before the first retry. Default: 1."""
+
     max_delay: float | None = None
+    """Seconds that a delay grows to at most. Default: 60."""
+
     backoff_factor: float | None = None
+    """By which each delay is longer than the one before. Default: 2."""
+
     jitter: float | None = None
+    """The share of the delay by which it may differ. Default: 1."""
+
     exceptions: Sequence[type[BaseException] | str] | None = None
+    """Classes or names of classes, those below them included; None means all."""
 
     @property
     def attempts(self) -> int:
-        return 5 if self.max_attempts is None else max(1, self.max_attempts)
+        if self.max_attempts is None:
+            return 5
+        return max(1, self.max_attempts)
 
     def delay_seconds(self, failed_attempt: int) -> float:
         """The pause behind the attempt of that number, counted from 1."""
         initial = 1.0 if self.initial_delay is None else self.initial_delay
         longest = 60.0 if self.max_delay is None else self.max_delay
-        factor = 2.0 if self.backoff_factor is None else self.backoff_factor
+
+        if self.backoff_factor is None:
+            factor = 2.0
+        else:
+            factor = self.backoff_factor
+
         jitter = 1.0 if self.jitter is None else self.jitter
+
         try:
             delay = initial * factor ** (failed_attempt - 1)
         except OverflowError:
             delay = longest
+
         if jitter > 0:
             delay = min(delay, longest / (1 + jitter))
             delay += random.uniform(-jitter * delay, jitter * delay)
+
         return max(0.0, min(delay, longest))
 
     def covers(self, error: BaseException) -> bool:
@@ -71,26 +87,39 @@ class NodeExecution(Protocol):
 
 
 class BaseNode(Declarative):
-    """A step of a workflow. A subclass writes `_run_impl`, an async generator of outputs and events.
-
-    name: a Python identifier. rerun_on_resume: when a request that it made is answered, it runs again with the answers
-    in `ctx.resume_inputs`; otherwise the answer is its output. wait_for_output: a run without output or route triggers
-    nothing; the node waits to be triggered again. timeout: seconds, for each attempt. input_schema, output_schema:
-    types to which values are converted; JSON Schemas are not enforced. state_schema: pydantic model of the state keys
-    that it and the nodes below it may write. on_interrupt: what happens to a run that a crash cut off: "report" fails
-    it with NodeInterrupted, which is not retried; "retry" runs it again.
+    """A step of a workflow. A subclass writes `_run_impl`, an async generator of outputs and
+    events.
     """
 
     name: str
+    """A Python identifier."""
+
     description: str = ""
     rerun_on_resume: bool = False
+    """When a request that it made is answered, it runs again with the answers in
+    `ctx.resume_inputs`; otherwise the answer is its output.
+    """
+
     wait_for_output: bool = False
+    """A run without output or route triggers nothing; the node waits to be triggered again."""
+
     retry_config: RetryConfig | None = None
     timeout: float | None = None
+    """Seconds, for each attempt."""
+
     input_schema: Any = None
+    """The type to which the input is converted; a JSON Schema is not enforced."""
+
     output_schema: Any = None
+    """The type to which the output is converted; a JSON Schema is not enforced."""
+
     state_schema: Any = None
+    """Pydantic model of the state keys that it and the nodes below it may write."""
+
     on_interrupt: OnInterrupt = "report"
+    """What happens to a run that a crash cut off: "report" fails it with NodeInterrupted, which is
+    not retried; "retry" runs it again.
+    """
 
     _always_required = frozenset({"name"})
 

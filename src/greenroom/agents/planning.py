@@ -26,7 +26,11 @@ _ANY_TAG = re.compile("|".join(re.escape(tag) for tag in (*_THOUGHT_TAGS, FINAL_
 
 class BasePlanner(ABC):
     @abstractmethod
-    def build_planning_instruction(self, readonly_context: ReadonlyContext, llm_request: LlmRequest) -> str | None:
+    def build_planning_instruction(
+        self,
+        readonly_context: ReadonlyContext,
+        llm_request: LlmRequest,
+    ) -> str | None:
         """Text to add to the system instruction of this request, if any."""
 
     @abstractmethod
@@ -40,7 +44,10 @@ class BasePlanner(ABC):
 
 
 class BuiltInPlanner(BasePlanner):
-    """Leaves the planning to the model's own thinking. thinking_config: counts before the agent's own."""
+    """Leaves the planning to the model's own thinking.
+
+    thinking_config: counts before the agent's own.
+    """
 
     def __init__(self, *, thinking_config: ThinkingConfig) -> None:
         self.thinking_config: ThinkingConfig = own(thinking_config)
@@ -48,7 +55,11 @@ class BuiltInPlanner(BasePlanner):
     def apply_thinking_config(self, llm_request: LlmRequest) -> None:
         llm_request.config.thinking_config = self.thinking_config
 
-    def build_planning_instruction(self, readonly_context: ReadonlyContext, llm_request: LlmRequest) -> str | None:
+    def build_planning_instruction(
+        self,
+        readonly_context: ReadonlyContext,
+        llm_request: LlmRequest,
+    ) -> str | None:
         return None
 
     def process_planning_response(
@@ -58,12 +69,18 @@ class BuiltInPlanner(BasePlanner):
 
 
 class PlanReActPlanner(BasePlanner):
-    """Has any model write its plan, its reasoning and its answer under tags; all but the answer become thoughts.
+    """Has any model write its plan, its reasoning and its answer under tags; all but the answer
+    become thoughts.
 
-    A reply ends for us with its first group of calls: what follows was written without their results.
+    A reply ends for us with its first group of calls: what follows was written without their
+    results.
     """
 
-    def build_planning_instruction(self, readonly_context: ReadonlyContext, llm_request: LlmRequest) -> str:
+    def build_planning_instruction(
+        self,
+        readonly_context: ReadonlyContext,
+        llm_request: LlmRequest,
+    ) -> str:
         return _INSTRUCTION
 
     def process_planning_response(
@@ -71,6 +88,7 @@ class PlanReActPlanner(BasePlanner):
     ) -> list[Part] | None:
         if not response_parts:
             return None
+
         kept: list[Part] = []
         has_calls = False
         for part in response_parts:
@@ -82,11 +100,14 @@ class PlanReActPlanner(BasePlanner):
                 break
             else:
                 kept += _without_tags(part)
+
         return kept
 
 
 def remove_thought_marks(contents: MutableSequence[Content]) -> None:
-    """Show a model its earlier thoughts as the plain text they were. Contents of the log are replaced, not changed."""
+    """Show a model its earlier thoughts as the plain text they were. Contents of the log are
+    replaced, not changed.
+    """
     for at, content in enumerate(contents):
         if any(part.thought for part in content.parts or ()):
             parts = [msgspec.structs.replace(part, thought=None) for part in content.parts or ()]
@@ -97,17 +118,22 @@ def _without_tags(part: Part) -> list[Part]:
     text = part.text
     if not text or part.thought:
         return [part]
+
     if FINAL_ANSWER_TAG in text:
         thought, _, answer = text.rpartition(FINAL_ANSWER_TAG)
         return [*_with_text(part, thought, thought=True), *_with_text(part, answer, thought=None)]
+
     if text.lstrip().startswith(_THOUGHT_TAGS):
         return _with_text(part, text, thought=True)
+
     return [part]
 
 
 def _with_text(part: Part, text: str, *, thought: bool | None) -> list[Part]:
     text = _ANY_TAG.sub("", text)
-    return [msgspec.structs.replace(part, text=text, thought=thought)] if text.strip() else []
+    if text.strip():
+        return [msgspec.structs.replace(part, text=text, thought=thought)]
+    return []
 
 
 _INSTRUCTION = f"""\

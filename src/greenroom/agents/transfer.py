@@ -1,8 +1,9 @@
 """Transfer of a conversation to another agent of the tree.
 
-Source: ADK's agent transfer. An agent may transfer to its children, to its parent, and to its parent's other children,
-as far as its two flags allow; workflow agents are no targets upwards. Beyond ADK, it may ask to get the control back:
-it continues in the same run when the other agent has answered, and the next message comes to it.
+Source: ADK's agent transfer. An agent may transfer to its children, to its parent, and to its
+parent's other children, as far as its two flags allow; workflow agents are no targets upwards.
+Beyond ADK, it may ask to get the control back: it continues in the same run when the other agent
+has answered, and the next message comes to it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def transfer_targets(agent: BaseLlmAgent) -> list[BaseAgent]:
             targets.append(parent)
         if not agent.disallow_transfer_to_peers:
             targets += [peer for peer in parent.sub_agents if peer is not agent and not peer.is_delegate]
+
     return targets
 
 
@@ -45,10 +47,16 @@ def transfer_target(agent: BaseLlmAgent, event: Event) -> BaseAgent | None:
     return next((target for target in transfer_targets(agent) if target.name == name), None)
 
 
-def should_return(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Event, since: int) -> bool:
+def should_return(
+    agent: BaseLlmAgent,
+    ctx: InvocationContext,
+    handing_over: Event,
+    since: int,
+) -> bool:
     """Whether this agent continues, now that the one it transferred to has ended its turn.
 
-    since: where in the log the other one began. Not while that one waits for somebody, nor when it handed back itself.
+    since: where in the log the other one began. Not while that one waits for somebody, nor when it
+    handed back itself.
     """
     if not asks_for_return(handing_over) or ctx.end_invocation or ctx.is_waiting(since):
         return False
@@ -59,21 +67,29 @@ def should_return(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Eve
 
 
 def entry_agent(events: CopyOnWriteList[Event], waiting: Event) -> str:
-    """The agent at which a run is resumed that waited at this event: its author, or the agent or workflow that runs its
-    node, or the outermost agent that wants the control back from that one."""
+    """The agent at which a run is resumed that waited at this event: its author, or the agent or
+    workflow that runs its node, or the outermost agent that wants the control back from that
+    one.
+    """
     run = log_state_of(events).run(waiting.invocation_id)
     at = next(index for index in reversed(run.indexes) if events[index].id == waiting.id)
     path = waiting.node_path
+
     entry = name = path.partition("@")[0] or waiting.author
     for index, event in reversed(run.transfers):
         if index <= at and event.actions.transfer_to_agent == name:
             name = event.author
             if asks_for_return(event) and run.spoken_at.get(name, 0) <= index:
                 entry = name
+
     return entry
 
 
-def transfer_to_agent(agent_name: str, tool_context: ToolContext, transfer_reason: str = "") -> None:
+def transfer_to_agent(
+    agent_name: str,
+    tool_context: ToolContext,
+    transfer_reason: str = "",
+) -> None:
     """Hands the conversation over to another agent.
 
     Args:
@@ -88,6 +104,7 @@ class TransferToAgentTool(BaseTool):
     """`transfer_to_agent` for exactly these agents; another name is answered with an error.
 
     Agents with somebody to hand over to have such a tool already, which this one replaces.
+
     include_transfer_reason: the model may give a reason, which is stored in the event's actions.
     """
 
@@ -101,13 +118,26 @@ class TransferToAgentTool(BaseTool):
         self.include_transfer_reason = include_transfer_reason
 
     def _get_declaration(self) -> FunctionDeclaration:
-        schema: JsonObject = {"type": "object", "properties": self._properties(), "required": ["agent_name"]}
-        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
+        schema: JsonObject = {
+            "type": "object",
+            "properties": self._properties(),
+            "required": ["agent_name"],
+        }
+        return FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=schema,
+        )
 
     def _properties(self) -> JsonObject:
-        name: JsonObject = {"type": "string", "enum": self.agent_names, "description": "Name of the agent."}
+        name: JsonObject = {
+            "type": "string",
+            "enum": self.agent_names,
+            "description": "Name of the agent.",
+        }
         if not self.include_transfer_reason:
             return {"agent_name": name}
+
         reason: JsonObject = {"type": "string", "description": "Why that agent fits better."}
         return {"agent_name": name, "transfer_reason": reason}
 
@@ -115,19 +145,31 @@ class TransferToAgentTool(BaseTool):
         name = args.get("agent_name")
         if name not in self.agent_names:
             return {"error": f"There is no agent {name!r} to transfer to. Choose one of: {', '.join(self.agent_names)}"}
-        reason = args.get("transfer_reason") if self.include_transfer_reason else None
+
+        if self.include_transfer_reason:
+            reason = args.get("transfer_reason")
+        else:
+            reason = None
+
         transfer_to_agent(name, tool_context, str(reason or ""))
+
         return None
 
 
 class TransferTool(TransferToAgentTool):
     """The tool of an agent with targets; it shows their descriptions.
 
-    can_return: the model may ask for the control back, with the argument `return`. declares_return: and it sees
-    that argument.
+    can_return: the model may ask for the control back, with the argument `return`.
+    declares_return: and it sees that argument.
     """
 
-    def __init__(self, targets: list[BaseAgent], *, can_return: bool = True, declares_return: bool = False) -> None:
+    def __init__(
+        self,
+        targets: list[BaseAgent],
+        *,
+        can_return: bool = True,
+        declares_return: bool = False,
+    ) -> None:
         super().__init__(sorted(target.name for target in targets))
         self.targets = {target.name: target for target in targets}
         self.can_return = can_return
@@ -144,7 +186,9 @@ class TransferTool(TransferToAgentTool):
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         result = await super().run_async(args=args, tool_context=tool_context)
-        return {RETURN: True} if result is None and self.can_return and args.get(RETURN) is True else result
+        if result is None and self.can_return and args.get(RETURN) is True:
+            return {RETURN: True}
+        return result
 
     def instruction(self, agent: BaseLlmAgent) -> str:
         """Says which agents the model can transfer to, and when."""
@@ -158,4 +202,5 @@ class TransferTool(TransferToAgentTool):
         parent = agent.parent_agent
         if parent is not None and parent.name in self.targets:
             text += f" If none of them fits, transfer to {parent.name}."
+
         return text

@@ -25,9 +25,11 @@ from greenroom.records.event import Event, EventActions
 
 
 class Checkpoint(NamedTuple):
-    """resumed_from: index in the log behind the event. state None: the agent is done."""
+    """Where an agent resumes: the state that it stored last."""
 
     resumed_from: int
+    """Index in the log behind the event. state None: the agent is done."""
+
     state: JsonObject | None
 
 
@@ -50,39 +52,60 @@ def done(agent: BaseAgent, ctx: InvocationContext, state_delta: JsonObject | Non
 
 
 def _event(agent: BaseAgent, ctx: InvocationContext, actions: EventActions) -> Event:
-    return Event(invocation_id=ctx.invocation_id, author=agent.name, branch=ctx.branch, actions=actions)
+    return Event(
+        invocation_id=ctx.invocation_id,
+        author=agent.name,
+        branch=ctx.branch,
+        actions=actions,
+    )
 
 
-CURRENT, ROUNDS = "current_sub_agent", "times_looped"
+CURRENT = "current_sub_agent"
+ROUNDS = "times_looped"
 
 
 class _InOrder(BaseAgent):
     """Runs the sub-agents one after the other, in rounds."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
-        rounds, first, resumed_from = 0, 0, None
+        rounds = 0
+
+        first = 0
+        resumed_from = None
         reached = newest_checkpoint(self, ctx)
         if reached is not None:
             if reached.state is None:
                 return
             rounds = int(reached.state.get(ROUNDS, 0))
-            first, resumed_from = position_of(self, reached.state), reached.resumed_from
+            first = position_of(self, reached.state)
+            resumed_from = reached.resumed_from
+
         while self._has_round(rounds):
             for child in self.sub_agents[first:]:
                 if resumed_from is None:
                     yield checkpoint(self, ctx, self._position(child, rounds))
-                since = resumed_from if resumed_from is not None else len(ctx.session.events)
+
+                if resumed_from is not None:
+                    since = resumed_from
+                else:
+                    since = len(ctx.session.events)
+
                 async with aclosing(child.run_async(ctx.entering(resumed_from))) as events:
                     async for event in events:
                         yield event
+
                 resumed_from = None
+
                 if ctx.is_waiting(since):
                     return
+
                 if self._is_left(ctx, since):
                     yield done(self, ctx)
                     return
+
             first = 0
             rounds += 1
+
         yield done(self, ctx)
 
     @abstractmethod
@@ -97,8 +120,10 @@ class _InOrder(BaseAgent):
 
 
 class SequentialAgent(_InOrder):
-    """Each sub-agent runs to its end before the next begins. One that fails ends the sequence with its error; one that
-    waits for an answer halts it until the answer comes. An escalation doesn't."""
+    """Each sub-agent runs to its end before the next begins. One that fails ends the sequence with
+    its error; one that waits for an answer halts it until the answer comes. An escalation
+    doesn't.
+    """
 
     def _has_round(self, rounds: int) -> bool:
         return rounds == 0
@@ -117,7 +142,9 @@ class SequentialAgent(_InOrder):
 
 
 def position_of(agent: BaseAgent, state: dict[str, object]) -> int:
-    """Index of the child that a checkpoint names. Raises AgentConfigError when the agent has changed since."""
+    """Index of the child that a checkpoint names. Raises AgentConfigError when the agent has
+    changed since.
+    """
     names = [child.name for child in agent.sub_agents]
     if state.get(CURRENT) not in names:
         raise AgentConfigError(f"Agent {agent.name!r} was at {state.get(CURRENT)!r}, which is no sub-agent any more")
@@ -125,13 +152,14 @@ def position_of(agent: BaseAgent, state: dict[str, object]) -> int:
 
 
 class LoopAgent(_InOrder):
-    """Ends after `max_iterations` rounds, or when an agent in it escalates and has finished what it was doing.
-
-    max_iterations: None means no limit; zero or less means no round at all. An escalation is spent by the nearest loop
-    around the agent that wrote it.
+    """Ends after `max_iterations` rounds, or when an agent in it escalates and has finished what it
+    was doing.
     """
 
     max_iterations: int | None = None
+    """None means no limit; zero or less means no round at all. An escalation is spent by the
+    nearest loop around the agent that wrote it.
+    """
 
     def _has_round(self, rounds: int) -> bool:
         return bool(self.sub_agents) and (self.max_iterations is None or rounds < self.max_iterations)
@@ -140,8 +168,9 @@ class LoopAgent(_InOrder):
         return {CURRENT: child.name, ROUNDS: rounds}
 
     def _is_left(self, ctx: InvocationContext, since: int) -> bool:
-        """Whether an escalation of this loop is in the log from there on; read from the log, so that it counts after a
-        crash, too."""
+        """Whether an escalation of this loop is in the log from there on; read from the log, so
+        that it counts after a crash, too.
+        """
         return any(
             event.actions.escalate
             and event.isolation_scope == ctx.isolation_scope
@@ -162,26 +191,31 @@ class LoopAgent(_InOrder):
 WAITING = "waiting_sub_agent"
 
 Reducer: TypeAlias = Literal["append", "merge", "sum"] | Callable[[list[Any]], Any]
-"""Joins the values that several branches wrote to one state key: lists joined, maps merged (a later branch wins),
-numbers added, or by a function of the values, in the order of the sub-agents."""
+"""Joins the values that several branches wrote to one state key: lists joined, maps merged (a later
+branch wins), numbers added, or by a function of the values, in the order of the sub-agents.
+"""
 
 
 class ParallelAgent(BaseAgent):
-    """Events come as they are produced, in order within a branch; a branch continues when its event has been stored.
+    """Events come as they are produced, in order within a branch; a branch continues when its event
+    has been stored.
 
-    A branch doesn't see what its siblings say; state is shared. state_reducers: by state key, for keys that several
-    branches write; for other keys the last one in the log wins. When a branch fails, the others are stopped and the
-    error says which it was.
+    A branch doesn't see what its siblings say; state is shared.
     """
 
     state_reducers: Mapping[str, Reducer] = field(default_factory=dict[str, Reducer])
+    """By state key, for keys that several branches write; for other keys the last one in the log
+    wins. When a branch fails, the others are stopped and the error says which it was.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
+
         names = [child.name for child in self.sub_agents]
         for name in names:
             if clash := [other for other in names if other.startswith(f"{name}.")]:
                 raise AgentConfigError(f"Agent {self.name!r}: the branch of {clash[0]!r} would lie in that of {name!r}")
+
         for key, reducer in self.state_reducers.items():
             if not callable(reducer) and reducer not in ("append", "merge", "sum"):
                 raise AgentConfigError(
@@ -192,14 +226,25 @@ class ParallelAgent(BaseAgent):
         reached = newest_checkpoint(self, ctx)
         if not self.sub_agents or (reached is not None and reached.state is None):
             return
+
         if reached is None:
             yield checkpoint(self, ctx, {})
-        resumed_from = reached.resumed_from if reached is not None else None
-        since = resumed_from if resumed_from is not None else len(ctx.session.events)
+
+        if reached is not None:
+            resumed_from = reached.resumed_from
+        else:
+            resumed_from = None
+
+        if resumed_from is not None:
+            since = resumed_from
+        else:
+            since = len(ctx.session.events)
+
         channel = EventChannel()
         branches = [ctx.entering(resumed_from, branch=branch) for branch in self._branches(ctx)]
         for branch in branches:
             branch.unstored = []
+
         work = [
             self._send_branch(channel, branch, self._run_branch(child, branch, since))
             for child, branch in zip(self.sub_agents, branches, strict=True)
@@ -211,10 +256,16 @@ class ParallelAgent(BaseAgent):
         finally:  # not before: an event of another branch doesn't mean that the error of the first has been handled
             for branch in branches:
                 ctx.unstored += branch.unstored
+
         if not ctx.is_waiting(since):
             yield done(self, ctx, self._reduced_state(ctx, since))
 
-    async def _send_branch(self, channel: EventChannel, ctx: InvocationContext, stream: AsyncGenerator[Event]) -> None:
+    async def _send_branch(
+        self,
+        channel: EventChannel,
+        ctx: InvocationContext,
+        stream: AsyncGenerator[Event],
+    ) -> None:
         try:
             async with aclosing(stream) as events:
                 async for event in events:
@@ -229,9 +280,15 @@ class ParallelAgent(BaseAgent):
             error = as_exception(raised)
             raise BranchFailed(ctx.branch or "", error) from error
 
-    async def _run_branch(self, child: BaseAgent, ctx: InvocationContext, since: int) -> AsyncGenerator[Event]:
-        """A call that waits gets a checkpoint behind it: the log then says that it was begun, whatever happens to the
-        other branches while it waits."""
+    async def _run_branch(
+        self,
+        child: BaseAgent,
+        ctx: InvocationContext,
+        since: int,
+    ) -> AsyncGenerator[Event]:
+        """A call that waits gets a checkpoint behind it: the log then says that it was begun,
+        whatever happens to the other branches while it waits.
+        """
         async with aclosing(child.run_async(ctx)) as events:
             async for event in events:
                 yield event
@@ -245,7 +302,9 @@ class ParallelAgent(BaseAgent):
         return [f"{above}{self.name}.{child.name}" for child in self.sub_agents]
 
     def _reduced_state(self, ctx: InvocationContext, since: int) -> JsonObject:
-        """Reduces the values that the branches wrote to keys with a reducer; keys that one branch wrote stay."""
+        """Reduces the values that the branches wrote to keys with a reducer; keys that one branch
+        wrote stay.
+        """
         reduced: JsonObject = {}
         of_run = events_of_run(ctx.session.events, ctx.invocation_id, since=since)
         for key, reducer in self.state_reducers.items():
@@ -258,8 +317,10 @@ class ParallelAgent(BaseAgent):
                 ]
                 if values:
                     written.append(values[-1])
+
             if len(written) > 1:
                 reduced[key] = _reduce(self.name, key, reducer, written)
+
         return reduced
 
 

@@ -22,7 +22,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 
 @dataclass(kw_only=True)
 class ResumabilityConfig:
-    """Whether a run that was cut off can be continued by its invocation id; workflow agents then write checkpoints."""
+    """Whether a run that was cut off can be continued by its invocation id; workflow agents then
+    write checkpoints.
+    """
 
     is_resumable: bool = False
 
@@ -33,38 +35,51 @@ def _is_said(event: Event) -> bool:
 
 @dataclass(kw_only=True)
 class MemoryPolicy:
-    """Additions to the memory service when a run has ended, whether it succeeded or not.
-
-    selects: which of the run's events; by default, the user's texts and the texts of final responses. Its exceptions
-    are logged, and the run is not added.
-    """
+    """Additions to the memory service when a run has ended, whether it succeeded or not."""
 
     selects: Callable[[Event], bool] = _is_said
+    """Which of the run's events; by default, the user's texts and the texts of final responses. Its
+    exceptions are logged, and the run is not added.
+    """
 
 
 @dataclass(kw_only=True, eq=False)
 class App:
-    """name: letters, digits, `_` and `-`, no `-` first; not "user". Of an app in a folder of apps, several of these
-    with dots between them: `team.bots`. plugins: called in this order. default_model: of agents without a model of
-    their own or above them. run_config: of the app's runs, as far as a
-    request doesn't say otherwise. version: of the app's code, kept in the records of its runs; loaders fill it with a
-    hash of the app's files. on_version_change: whether a run that waited or was cut off under another version is
-    continued or refused. session_ttl_seconds: a server deletes sessions that nobody has updated for so long, with all
-    that belongs to them; None: never. memory_policy: None: nothing is remembered by itself.
-    """
+    """An agent with the plugins and settings of its runs."""
 
     name: str
+    """Letters, digits, `_` and `-`, no `-` first; not "user". Of an app in a folder of apps,
+    several of these with dots between them: `team.bots`.
+    """
+
     root_agent: BaseAgent
     plugins: Sequence[BasePlugin] = field(default_factory=list[BasePlugin])
+    """Called in this order."""
+
     default_model: str | BaseLlm | None = None
+    """Of agents without a model of their own or above them."""
+
     run_config: RunConfig | None = None
+    """Of the app's runs, as far as a request doesn't say otherwise."""
+
     resumability_config: ResumabilityConfig | None = None
     events_compaction_config: EventsCompactionConfig | None = None
     context_cache_config: ContextCacheConfig | None = None
     version: str = ""
+    """Of the app's code, kept in the records of its runs; loaders fill it with a hash of the app's
+    files.
+    """
+
     on_version_change: Literal["continue", "refuse"] = "continue"
+    """Whether a run that waited or was cut off under another version is continued or refused."""
+
     session_ttl_seconds: float | None = None
+    """A server deletes sessions that nobody has updated for so long, with all that belongs to them;
+    None: never.
+    """
+
     memory_policy: MemoryPolicy | None = None
+    """None: nothing is remembered by itself."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name == "user":
@@ -72,6 +87,7 @@ class App:
                 f"App name {self.name!r} must hold only letters, digits, '_' and '-' (and '.' between such "
                 "names), with no '-' first, and not be 'user'"
             )
+
         compaction = self.events_compaction_config
         if compaction is not None and compaction.summarizer is None and not isinstance(self.root_agent, BaseLlmAgent):
             raise AgentConfigError(

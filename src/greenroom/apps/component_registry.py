@@ -23,7 +23,9 @@ _log = logging.getLogger("greenroom.apps")
 T = TypeVar("T")
 
 ENTRY_POINTS = "greenroom.components"
-"""Packages contribute components with an entry point of this group: a function that is called with the registry."""
+"""Packages contribute components with an entry point of this group: a function that is called with
+the registry.
+"""
 
 _PREFIXES = ("greenroom.", "google.adk.tools.", "google.adk.agents.", "google.adk.workflow.")
 _ADK = ("google.adk.", "com.google.adk.")
@@ -41,7 +43,9 @@ _SHIPPED = frozenset(
         "google_search", "url_context", "exit_loop", "get_user_choice", "request_input",
     }
 )  # fmt: skip
-"""Public names of greenroom that count without a module path. Under ADK's module paths, all public names do."""
+"""Public names of greenroom that count without a module path. Under ADK's module paths, all public
+names do.
+"""
 
 _ALIASES = {"MCPToolset": "McpToolset", "mcp.McpToolset": "McpToolset"}
 
@@ -54,10 +58,12 @@ class _Lazy:
 
 
 class ComponentRegistry:
-    """Resolves names: those that the program registers first, then those of packages, then those of greenroom.
+    """Resolves names: those that the program registers first, then those of packages, then those of
+    greenroom.
 
-    A name without a dot is also looked for as `greenroom.NAME`, and of ADK's packages tools, agents and workflow;
-    names of ADK and of greenroom, with whatever module path, lead to what greenroom has under their last part.
+    A name without a dot is also looked for as `greenroom.NAME`, and of ADK's packages tools, agents
+    and workflow; names of ADK and of greenroom, with whatever module path, lead to what greenroom
+    has under their last part.
     """
 
     _instance: ClassVar[ComponentRegistry | None] = None
@@ -79,7 +85,8 @@ class ComponentRegistry:
         cls._instance = registry
 
     def register(self, name: str, component: object) -> None:
-        """Registers a component; replaces an earlier one of this name. Tool and callback functions are stored as is.
+        """Registers a component; replaces an earlier one of this name. Tool and callback functions
+        are stored as is.
 
         Raises ValueError for an empty name, and for None.
         """
@@ -90,7 +97,10 @@ class ComponentRegistry:
         self._registered[name] = component
 
     def register_lazily(self, name: str, target: str) -> None:
-        """target: `package.module:attribute`, imported on first use."""
+        """Registers a component by its address, without importing it.
+
+        target: `package.module:attribute`, imported on first use.
+        """
         if ":" not in target:
             raise ValueError(f"The target of {name!r} is written as 'package.module:attribute'")
         self.register(name, _Lazy(target))
@@ -106,6 +116,7 @@ class ComponentRegistry:
             candidates.append(own_name)
         elif name.startswith("greenroom."):
             own_name = name.rpartition(".")[2]
+
         for components in (self._registered, self._contributions()):
             for candidate in candidates:
                 if candidate in components:
@@ -113,9 +124,11 @@ class ComponentRegistry:
                     if isinstance(found, _Lazy):
                         found = components[candidate] = pkgutil.resolve_name(found.target)
                     return found
+
         public = import_module("greenroom")  # its names are imported on first use
         if own_name in (public.__all__ if name.startswith(_ADK) else _SHIPPED):
             return cast("object", getattr(public, own_name))
+
         return None
 
     def agent_class(self, name: str) -> type[BaseAgent] | None:
@@ -147,7 +160,9 @@ class ComponentRegistry:
 
     def _class(self, name: str, base: type[T]) -> type[T] | None:
         found = self.get(name)
-        return found if isinstance(found, type) and issubclass(found, base) else None
+        if isinstance(found, type) and issubclass(found, base):
+            return found
+        return None
 
     def _instance_of(self, name: str, kind: type[T]) -> T | None:
         found = self.get(name)
@@ -164,4 +179,5 @@ class ComponentRegistry:
                         entry.load()(contributed)
                     except Exception:  # somebody else's package must not take the others' components away
                         _log.exception("the components of %s could not be loaded", entry.value)
+
             return self._contributed

@@ -30,8 +30,8 @@ _LIVE = ("live", "native-audio", "realtime")
 async def describe(app: App, *, language: str) -> AppInfo:
     """The app with all its LLM agents; other agents are only named as their parents' sub-agents.
 
-    A toolset that doesn't answer is left out. Source: ADK's `GET /apps/{app}/app-info`, which refuses an app whose root
-    is no LLM agent; here it is described like any other.
+    A toolset that doesn't answer is left out. Source: ADK's `GET /apps/{app}/app-info`, which
+    refuses an app whose root is no LLM agent; here it is described like any other.
     """
     agents = [agent for agent in app.root_agent.walk() if isinstance(agent, LlmAgent)]
     infos = await asyncio.gather(*(_agent_info(agent) for agent in agents))
@@ -78,11 +78,13 @@ async def tools_of(agent: LlmAgent) -> list[BaseTool]:
                 )
         else:
             tools.append(as_tool(tool))
+
     return tools
 
 
 def log_model_faults(app: App) -> None:
-    """Warns of agents whose model lacks a file, a key or a package, and logs which model agents without one get.
+    """Warns of agents whose model lacks a file, a key or a package, and logs which model agents
+    without one get.
 
     Starts the import of the SDKs of the others, in threads.
     """
@@ -93,24 +95,42 @@ def log_model_faults(app: App) -> None:
         agents.setdefault(model or default_model(), []).append(agent.name)
         if not model:
             undecided.append(agent.name)
+
     if undecided:
         model = default_model()
         name = model if isinstance(model, str) else model.model
-        _log.info("app %r: no model is set for %s; the default is %r", app.name, ", ".join(undecided), name)
+        _log.info(
+            "app %r: no model is set for %s; the default is %r",
+            app.name,
+            ", ".join(undecided),
+            name,
+        )
+
     for model, names in agents.items():
         for model_name in [model] if isinstance(model, str) else model.names_to_resolve:
             fault = LLMRegistry.fault(model_name)
             if fault is None:
                 LLMRegistry.import_sdk(model_name)
             elif isinstance(model, str):
-                _log.warning("app %r can't answer: the model of %s: %s", app.name, ", ".join(names), fault)
+                _log.warning(
+                    "app %r can't answer: the model of %s: %s",
+                    app.name,
+                    ", ".join(names),
+                    fault,
+                )
             else:
-                _log.warning("app %r: a model that %s may call: %s", app.name, ", ".join(names), fault)
+                _log.warning(
+                    "app %r: a model that %s may call: %s",
+                    app.name,
+                    ", ".join(names),
+                    fault,
+                )
 
 
 def missing_for_models(app: App) -> list[str]:
-    """Lists what the models of an app lack on this machine, each with what mends it. Calls nothing and imports no
-    SDK."""
+    """Lists what the models of an app lack on this machine, each with what mends it. Calls nothing
+    and imports no SDK.
+    """
     models = [agent.inherited_model or app.default_model or default_model() for agent in _llm_agents(app)]
     names = (name for model in models for name in ([model] if isinstance(model, str) else model.names_to_resolve))
     return [fault for name in dict.fromkeys(names) if (fault := LLMRegistry.fault(name)) is not None]
@@ -141,7 +161,13 @@ def _declared(tool: BaseTool) -> Tool | None:
     except ToolDeclarationError as error:
         _log.warning("%s", error.detail)
         declaration = FunctionDeclaration(name=tool.name, description=tool.description)
+
     if declaration is None:
         return None
-    plain = msgspec.structs.replace(declaration, parameters=None, parameters_json_schema=declaration.json_schema())
+
+    plain = msgspec.structs.replace(
+        declaration,
+        parameters=None,
+        parameters_json_schema=declaration.json_schema(),
+    )
     return Tool(function_declarations=[plain])

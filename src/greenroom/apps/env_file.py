@@ -21,6 +21,7 @@ def load_env_file(folder: Path) -> None:
     global _variables_of_the_process
     if os.environ.get("ADK_DISABLE_LOAD_DOTENV", "").lower() in ("1", "true"):
         return
+
     if _variables_of_the_process is None:
         _variables_of_the_process = frozenset(os.environ)
 

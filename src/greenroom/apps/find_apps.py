@@ -29,13 +29,16 @@ def is_app(folder: Path) -> bool:
 def is_python_app(folder: Path) -> bool:
     if (folder / "agent.py").is_file() or (folder / "agent" / "__init__.py").is_file():
         return True
+
     package = folder / "__init__.py"
     if not package.is_file():
         return False
+
     try:
         body = ast.parse(package.read_bytes()).body
     except (SyntaxError, ValueError):  # probably an app; loading it reports the error
         return True
+
     return any(name in _EXPORTS for statement in body for name in _names_bound_by(statement))
 
 
@@ -56,9 +59,15 @@ def exported(module: ModuleType, app_name: str) -> App | None:
     if isinstance(app, App):
         if app.name != app_name:
             if app.name != app_name.rpartition(".")[2]:
-                _log.warning("the app %r in the folder %r goes under the folder's name", app.name, app_name)
+                _log.warning(
+                    "the app %r in the folder %r goes under the folder's name",
+                    app.name,
+                    app_name,
+                )
             app = dataclasses.replace(app, name=app_name)
+
         return app
+
     agent: object = getattr(module, "root_agent", None)
     if isinstance(agent, BaseAgent):
         return App(name=app_name, root_agent=agent)
@@ -67,6 +76,7 @@ def exported(module: ModuleType, app_name: str) -> App | None:
             f"root_agent is of type {type(agent).__name__}, not an agent; an app with more than an agent is exported "
             "as `app = App(…)`"
         )
+
     return None
 
 
@@ -93,19 +103,25 @@ def folder_of(agents_dir: Path, app_name: str) -> Path:
 
 
 def find_apps(agents_dir: Path, *, levels: int = MAX_LEVELS) -> Iterator[str]:
-    """The names of the apps in a folder, in no order. levels: how deep they may lie; 1: right in it.
+    """The names of the apps in a folder, in no order.
 
-    Folders inside an app's own folder belong to that app and are none. Below the first level a package that only
-    exports an agent is none either: no library has to be parsed to know. Hidden folders, those whose names have other
-    characters than letters, digits and `_`, or `_` in front, virtual environments and `tmp` are not looked into, nor
-    are links.
+    levels: how deep they may lie; 1: right in it.
+
+    Folders inside an app's own folder belong to that app and are none. Below the first level a
+    package that only exports an agent is none either: no library has to be parsed to know. Hidden
+    folders, those whose names have other characters than letters, digits and `_`, or `_` in front,
+    virtual environments and `tmp` are not looked into, nor are links.
     """
     for folder in agents_dir.iterdir():
         if folder.name.startswith((".", "_")) or not folder.is_dir():
             continue
+
         if not is_name(folder.name):
             if is_app(folder):
-                _log.debug("the folder %s is left out: an app's name has letters, digits and '_' only", folder)
+                _log.debug(
+                    "the folder %s is left out: an app's name has letters, digits and '_' only",
+                    folder,
+                )
         elif is_app(folder):
             yield folder.name
         elif not folder.is_symlink():
@@ -119,12 +135,15 @@ def _at(folder: str, name: str, levels: int) -> Iterator[str]:
             entries = list(found)
     except OSError:  # deleted meanwhile, or not readable
         return
+
     if any(entry.name in _APP_FILES and os.path.isfile(entry.path) for entry in entries):
         yield name
         return
+
     last = name.rpartition(".")[2]
     if levels == 0 or last in _SKIPPED or any(entry.name == _ENVIRONMENT for entry in entries):
         return
+
     for entry in entries:
         if entry.name.startswith("_") or not is_name(entry.name):
             continue

@@ -1,7 +1,7 @@
 """Detects changes in a folder of apps: fingerprints of files, and a thread that polls them.
 
-Looking costs less than a millisecond for a dozen apps, and works where file-system events don't: in containers with
-mounted folders, on network drives, and when a process may watch no more files.
+Looking costs less than a millisecond for a dozen apps, and works where file-system events don't: in
+containers with mounted folders, on network drives, and when a process may watch no more files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _log = logging.getLogger("greenroom.apps")
 POLL_SECONDS = 0.25
 STOP_SECONDS = 1.0
 MAX_CPU_SHARE = 0.05
-"""Greatest share of a core for scanning; where it would be more, as with a thousand apps, scans are less frequent."""
+"""Greatest share of a core for scanning; where it would be more, as with a thousand apps, scans are
+less frequent.
+"""
 
 _SOURCES = (".py", ".yaml", ".yml")
 _ENV_FILE = ".env"
@@ -46,6 +48,7 @@ def _stat_all(files: Iterable[str]) -> Fingerprint:
         except OSError:  # deleted meanwhile
             continue
         found.add((path, status.st_mtime_ns, status.st_size))
+
     return frozenset(found)
 
 
@@ -54,6 +57,7 @@ def _files(folder: str | Path, suffixes: tuple[str, ...]) -> Iterator[str]:
         entries = list(os.scandir(folder))
     except OSError:
         return
+
     for entry in entries:
         if entry.is_dir():
             if not entry.is_symlink() and not entry.name.startswith(".") and entry.name not in _SKIPPED:
@@ -65,26 +69,32 @@ def _files(folder: str | Path, suffixes: tuple[str, ...]) -> Iterator[str]:
 
 
 def version_of(folder: Path, also: Iterable[Path] = ()) -> str:
-    """A hash of the sources of an app, which stays the same wherever and whenever they are copied. also: other files
-    that were read."""
+    """A hash of the sources of an app, which stays the same wherever and whenever they are copied.
+
+    also: other files that were read.
+    """
     files = {os.path.relpath(path, folder): path for path in (*_files(folder, _SOURCES), *map(str, also))}
     digest = hashlib.sha256()
     for name, path in sorted(files.items()):
         if os.path.basename(path) == _ENV_FILE:
             continue
+
         try:
             with open(path, "rb") as file:
                 content = file.read()
         except OSError:  # deleted meanwhile
             continue
+
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
+
     return digest.hexdigest()[:16]
 
 
 class Changes:
     """The apps that have changed since they were loaded, and not again since the last poll.
 
-    An app is what it is made of: the Python, YAML and `.env` files of its folder, and what was read besides.
+    An app is what it is made of: the Python, YAML and `.env` files of its folder, and what was read
+    besides.
     """
 
     def __init__(self, agents_dir: Path) -> None:
@@ -127,11 +137,14 @@ class Changes:
         now = self.record_modules(names)
         if all(self._modules[path] == taken for path, taken in now.items()):
             return set()
+
         whole = frozenset[tuple[str, int, int]]().union(*now.values())
         if whole != self._modules_seen:
             self._modules_seen = whole
             return set()
+
         self._modules = now
+
         return names
 
     def _fingerprint(self, app_name: str) -> Fingerprint:
@@ -140,7 +153,8 @@ class Changes:
 
 
 class FolderWatch:
-    """Calls a method of an object every `POLL_SECONDS`, as long as the object lives and `stop` isn't called.
+    """Calls a method of an object every `POLL_SECONDS`, as long as the object lives and `stop`
+    isn't called.
 
     look: answers whether it did more than look.
     """
@@ -148,7 +162,11 @@ class FolderWatch:
     def __init__(self, look: Callable[[], bool]) -> None:
         self._look = WeakMethod(look)
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="greenroom-folder-watch", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run,
+            name="greenroom-folder-watch",
+            daemon=True,
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -163,6 +181,7 @@ class FolderWatch:
             look = self._look()
             if look is None:
                 return
+
             started = time.thread_time()
             pause = POLL_SECONDS
             try:
@@ -170,4 +189,5 @@ class FolderWatch:
                     pause = max(POLL_SECONDS, (time.thread_time() - started) / MAX_CPU_SHARE)
             except Exception:  # a folder that can't be read for a moment must not end the watch
                 _log.exception("the folder of apps could not be looked at")
+
             del look

@@ -1,8 +1,8 @@
 """An app's agents and tools as a graph, and the graph as DOT text.
 
-The client lays out the text; ADK's UI relies on nodes being named like their agents and tools, and on one
-edge from each agent to each of its sub-agents and tools.
-Source of shapes and colours: ADK's agent graph.
+The client lays out the text; ADK's UI relies on nodes being named like their agents and tools, and
+on one edge from each agent to each of its sub-agents and tools. Source of shapes and colours: ADK's
+agent graph.
 """
 
 from __future__ import annotations
@@ -22,18 +22,30 @@ from greenroom.tools.tool import BaseTool
 if TYPE_CHECKING:
     from greenroom.agents.workflow.workflow import Workflow  # loaded with the apps that have one
 
-_AGENT, _TOOL, _RETRIEVAL, _NODE = ("🤖", "ellipse"), ("🔧", "box"), ("🔎", "cylinder"), ("⚙️", "box")
-_NODE_TYPES = {"FunctionNode": "function", "JoinNode": "join", "AgentNode": "agent", "Workflow": "workflow"}
+_AGENT = ("🤖", "ellipse")
+_TOOL = ("🔧", "box")
+_RETRIEVAL = ("🔎", "cylinder")
+_NODE = ("⚙️", "box")
+_NODE_TYPES = {
+    "FunctionNode": "function",
+    "JoinNode": "join",
+    "AgentNode": "agent",
+    "Workflow": "workflow",
+}
 _WORKFLOWS: dict[type[BaseAgent], str] = {
     SequentialAgent: " (Sequential Agent)",
     ParallelAgent: " (Parallel Agent)",
     LoopAgent: " (Loop Agent)",
 }
-_LIT_NODE, _LIT_TEXT, _LIT_EDGE = "#0F5223", "#cccccc", "#69CB87"
+_LIT_NODE = "#0F5223"
+_LIT_TEXT = "#cccccc"
+_LIT_EDGE = "#69CB87"
 
 
 def workflows_below(root: BaseAgent) -> dict[str, BaseAgent]:
-    """The root under the empty path, and agents that are made of others under their path, root left out."""
+    """The root under the empty path, and agents that are made of others under their path, root left
+    out.
+    """
     found: dict[str, BaseAgent] = {"": root}
 
     def visit(agent: BaseAgent, path: str) -> None:
@@ -48,7 +60,9 @@ def workflows_below(root: BaseAgent) -> dict[str, BaseAgent]:
 
 
 async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) -> str:
-    """The agent and all below it; what an event did is highlighted. A toolset that doesn't answer is left out."""
+    """The agent and all below it; what an event did is highlighted. A toolset that doesn't answer
+    is left out.
+    """
     background, line = ("#333537", "#cccccc") if is_dark else ("#ffffff", "#5f6368")
     lit_edges = _edges_of(event) if event is not None else {}
     lit_nodes = {end for edge in lit_edges for end in edge} or (_nodes_of(event) if event is not None else set())
@@ -57,9 +71,16 @@ async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) 
 
     def add_node(name: str, kind: tuple[str, str], addition: str = "") -> None:
         icon, shape = kind
+
         look = {"style": "rounded", "color": line, "fontcolor": line}
         if name in lit_nodes:
-            look = {"style": "filled,rounded", "color": _LIT_NODE, "fillcolor": _LIT_NODE, "fontcolor": _LIT_TEXT}
+            look = {
+                "style": "filled,rounded",
+                "color": _LIT_NODE,
+                "fillcolor": _LIT_NODE,
+                "fontcolor": _LIT_TEXT,
+            }
+
         attributes = _attributes(label=f"{icon} {name}{addition}", shape=shape, **look)
         nodes.setdefault(name, f"{_quoted(name)} {attributes}")
 
@@ -68,28 +89,48 @@ async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) 
         edges[source, target] = f"{_quoted(source)} -> {_quoted(target)} {_attributes(**look)}"
 
     def add_graph(workflow: Workflow) -> None:
-        """Its nodes, and its edges with their routes. An edge leads from the workflow to the nodes behind START."""
+        """Its nodes, and its edges with their routes. An edge leads from the workflow to the nodes
+        behind START.
+        """
         add_node(workflow.name, _AGENT, " (Workflow)")
         for name, node in workflow.graph.nodes.items():
             add_node(name, _AGENT if type(node).__name__ in ("AgentNode", "Workflow") else _NODE)
+
         for edge in workflow.graph.edges:
-            source = workflow.name if edge.from_node.name == "__START__" else edge.from_node.name
+            if edge.from_node.name == "__START__":
+                source = workflow.name
+            else:
+                source = edge.from_node.name
+
             label = ", ".join(str(route) for route in edge.routes)
-            color = _LIT_EDGE if {source, edge.to_node.name} <= lit_nodes else line
+
+            if {source, edge.to_node.name} <= lit_nodes:
+                color = _LIT_EDGE
+            else:
+                color = line
+
             look = {"color": color, "fontcolor": line, **({"label": label} if label else {})}
             add_edge(source, edge.to_node.name, look)
 
     for agent in root.walk():
         if agent.is_graph:
             add_graph(cast("Workflow", agent))
-        add_node(agent.name, _AGENT, next((words for kind, words in _WORKFLOWS.items() if isinstance(agent, kind)), ""))
+
+        add_node(
+            agent.name,
+            _AGENT,
+            next((words for kind, words in _WORKFLOWS.items() if isinstance(agent, kind)), ""),
+        )
         for child in agent.sub_agents:
             add_edge(agent.name, child.name)
+
         for tool in await tools_of(agent) if isinstance(agent, LlmAgent) else ():
             add_node(tool.name, _kind(tool))
             add_edge(agent.name, tool.name)
+
     lines = [f"bgcolor={_quoted(background)}", "rankdir=LR", *nodes.values(), *edges.values()]
     body = "\n".join(f"  {line};" for line in lines)
+
     return f"strict digraph {{\n{body}\n}}\n"
 
 
@@ -98,10 +139,12 @@ def graph_json(workflow: Workflow) -> JsonObject:
     nodes = [{"name": "__START__", "type": "start"}]
     for name, node in workflow.graph.nodes.items():
         nodes.append({"name": name, "type": _NODE_TYPES.get(type(node).__name__, "node")})
+
     edges: list[JsonObject] = []
     for edge in workflow.graph.edges:
         route = {"route": edge.route} if edge.route is not None else {}
         edges.append({"from_node": edge.from_node.name, "to_node": edge.to_node.name, **route})
+
     return {"nodes": nodes, "edges": edges}
 
 

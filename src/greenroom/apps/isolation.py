@@ -1,4 +1,5 @@
-"""Imports that keep the modules of one app apart from those of another, and from installed packages.
+"""Imports that keep the modules of one app apart from those of another, and from installed
+packages.
 
 A folder of apps becomes a package under a private name, `greenroom_apps` for the first one in a process, and each app
 a package in it: `shop/tools.py` is the module `greenroom_apps.shop.tools`, whatever else is called `tools`. `sys.path`
@@ -46,15 +47,21 @@ _numbers = itertools.count(1)
 
 
 class PrivatePackage(MetaPathFinder):
-    """A folder as a package of its own. Stays findable as long as the process lives: apps import late, too.
+    """A folder as a package of its own. Stays findable as long as the process lives: apps import
+    late, too.
 
-    apps: names of the apps in it, as far as they are known. A module of none of these counts as one of the folder right
-    in this one that it is in. imports: by the name of a module, what it imported from outside of its app.
+    apps: names of the apps in it, as far as they are known. A module of none of these counts as one
+        of the folder right in this one that it is in.
+    imports: by the name of a module, what it imported from outside of its app.
     """
 
     def __init__(self, folder: Path) -> None:
         number = next(_numbers)
-        self.name = "greenroom_apps" if number == 1 else f"greenroom_apps_{number}"
+        if number == 1:
+            self.name = "greenroom_apps"
+        else:
+            self.name = f"greenroom_apps_{number}"
+
         self.folder = folder
         self.apps: AbstractSet[str] = frozenset()
         self.imports: dict[str, set[str]] = {}
@@ -94,7 +101,9 @@ class PrivatePackage(MetaPathFinder):
         return next((dotted for dotted in above if dotted in apps), None)
 
     def imported_by(self, app: str) -> set[str]:
-        """The loaded modules outside of an app that its modules have imported, directly or through others."""
+        """The loaded modules outside of an app that its modules have imported, directly or through
+        others.
+        """
         found = {name for name in self.imports if self.app_of(name, {app}) is not None}
         waiting = list(found)
         for module in waiting:
@@ -120,7 +129,11 @@ class PrivatePackage(MetaPathFinder):
         # looks the same, which can hide a file that was just written.
         # It only calls classes.
         loader: Any = partial(_AppModuleLoader, self)
-        finder = FileFinder(folder, (ExtensionFileLoader, EXTENSION_SUFFIXES), (loader, SOURCE_SUFFIXES))
+        finder = FileFinder(
+            folder,
+            (ExtensionFileLoader, EXTENSION_SUFFIXES),
+            (loader, SOURCE_SUFFIXES),
+        )
         return finder.find_spec(fullname)
 
 
@@ -165,35 +178,47 @@ class _Importer:
         prefix = self._prefix_of(name, names) if level == 0 else None
         if prefix is None:
             return builtins.__import__(name, globals, locals, names, level)
+
         module = importlib.import_module(f"{prefix}.{name}")
         if prefix != self._own:
             imported = {module.__name__, *(f"{module.__name__}.{each}" for each in names)}
             self._package.imports.setdefault(str((globals or {}).get("__name__")), set()).update(imported)
+
         if names:
             return builtins.__import__(module.__name__, globals, locals, names)
+
         return sys.modules[f"{prefix}.{name.partition('.')[0]}"]
 
     def _find_prefix(self, module: str, names: tuple[str, ...]) -> str | None:
         """The private package that an absolute name is in. names: the names imported from it."""
-        package, app, parts = self._package, self._app, module.split(".")
+        package = self._package
+        app = self._app
+
+        parts = module.split(".")
         if parts[0] in sys.stdlib_module_names:
             return None
+
         for above in self._above:
             own = app[len(above) :]
             named = parts[len(own) : len(own) + 1] or names
             if parts[: len(own)] == own and any(self._has([*app, name]) for name in named):
                 return ".".join([package.name, *above])
+
         if self._has_any(app, parts, names):
             return ".".join([package.name, *app])
         if is_installed(parts[0], apart_from=[package.folder.joinpath(*above, parts[0]) for above in self._above]):
             return None
+
         for above in self._above:
             if self._has_any(above, parts, names):
                 return ".".join([package.name, *above])
+
         return None
 
     def _has_any(self, above: list[str], parts: list[str], names: tuple[str, ...]) -> bool:
-        """Whether the first part is there, or what is named in it: a folder may have modules in other folders only."""
+        """Whether the first part is there, or what is named in it: a folder may have modules in
+        other folders only.
+        """
         if self._has([*above, parts[0]]):
             return True
         if not self._package.folder.joinpath(*above, parts[0]).is_dir():
@@ -205,7 +230,9 @@ class _Importer:
 
 
 def package_importing(folder: Path) -> PrivatePackage | None:
-    """The package that is importing the app in this folder right now, whose code asks for more of the app."""
+    """The package that is importing the app in this folder right now, whose code asks for more of
+    the app.
+    """
     for finder in sys.meta_path:
         if isinstance(finder, PrivatePackage) and folder.is_relative_to(finder.folder):
             app = ".".join([finder.name, *folder.relative_to(finder.folder).parts])
@@ -225,8 +252,11 @@ def is_installed(name: str, *, apart_from: Iterable[Path]) -> bool:
         spec = importlib.util.find_spec(name)
     except (ValueError, ImportError):  # a module that was made by hand, as `__main__` is
         return name in sys.modules
+
     if spec is None:
         return False
+
     origins = [Path(path).resolve() for path in (spec.origin, *(spec.submodule_search_locations or ())) if path]
     own = [each.resolve() for path in apart_from for each in (path, path.with_suffix(".py"))]
+
     return not any(origin.is_relative_to(path) for origin in origins for path in own)

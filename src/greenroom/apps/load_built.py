@@ -43,16 +43,19 @@ class AgentLoadingProperties(Record, kw_only=True):
 
 
 class _Source(NamedTuple):
-    """A folder or an archive. loader: of the apps in it, or None with the reason why it can't be read."""
+    """A folder or an archive."""
 
     path: Path
     loader: DirectoryAppLoader | None
+    """Of the apps in it, or None with the reason why it can't be read."""
+
     reason: str = ""
 
 
 class BuiltOutputLoader(AppLoader):
-    """Loads apps from build outputs. Searches once, when it is made; unpacks archives into a temporary folder that only
-    this user can read. `close`, or the end of the process, deletes the folder.
+    """Loads apps from build outputs. Searches once, when it is made; unpacks archives into a
+    temporary folder that only this user can read. `close`, or the end of the process, deletes
+    the folder.
 
     build_output_dirs: folders with packages, wheels and zip archives, or single archives; each is searched in
     `source_dir` and in its direct subfolders. confine_to_source_dir: refuse outputs that lead out of `source_dir`. An
@@ -72,6 +75,7 @@ class BuiltOutputLoader(AppLoader):
         self.source_dir = Path(source_dir).expanduser().resolve()
         if not self.source_dir.is_dir():
             raise AgentConfigError(f"There is no folder {str(source_dir)!r} to find built apps in")
+
         self.build_output_dirs = [Path(given).expanduser() for given in build_output_dirs]
         self._confine = confine_to_source_dir
         self._max_unpacked_bytes = max_unpacked_bytes
@@ -79,16 +83,24 @@ class BuiltOutputLoader(AppLoader):
         self._remove_unpacked: weakref.finalize[..., Any] | None = None
         self._closed = False
         self._sources: dict[str, _Source] = {}
+
         for source in self._find():
             for name in source.loader.list_apps() if source.loader is not None else [_stem(source.path)]:
                 earlier = self._sources.get(name)
                 if earlier is not None:
-                    _log.warning("the app %r of %s replaces that of %s", name, source.path, earlier.path)
+                    _log.warning(
+                        "the app %r of %s replaces that of %s",
+                        name,
+                        source.path,
+                        earlier.path,
+                    )
+
                 self._sources[name] = source
 
     @classmethod
     def from_properties(cls, properties: AgentLoadingProperties | Mapping[str, Any]) -> Self:
-        """From `buildOutputDirs` and `sourceDir`, or from `adk.agents.build-output-dirs` and `adk.agents.source-dir`.
+        """From `buildOutputDirs` and `sourceDir`, or from `adk.agents.build-output-dirs` and
+        `adk.agents.source-dir`.
 
         Raises InvalidRequest for values of another type.
         """
@@ -98,6 +110,7 @@ class BuiltOutputLoader(AppLoader):
                 for key, value in properties.items()
             }
             properties = wire.from_plain(plain, AgentLoadingProperties)
+
         return cls(
             build_output_dirs=properties.build_output_dirs or BUILD_OUTPUT_DIRS,
             source_dir=properties.source_dir,
@@ -111,7 +124,9 @@ class BuiltOutputLoader(AppLoader):
         return app_name in self._sources
 
     def load(self, app_name: str) -> App:
-        """Runs the app's own code the first time. Raises AppLoadError for an archive that can't be read, too."""
+        """Runs the app's own code the first time. Raises AppLoadError for an archive that can't be
+        read, too.
+        """
         source = self._sources.get(app_name)
         if source is None:
             raise AppNotFound(app_name, self.list_apps())
@@ -119,12 +134,16 @@ class BuiltOutputLoader(AppLoader):
             raise AppLoadError(app_name, source.reason)
         if self._closed:
             raise AppLoadError(app_name, "the loader of built apps was closed")
+
         if not source.path.is_dir():
             load_env_file(source.path.parent)
+
         return source.loader.load(app_name)
 
     def close(self) -> None:
-        """Deletes the unpacked archives. Modules that were not imported before can't be imported any more."""
+        """Deletes the unpacked archives. Modules that were not imported before can't be imported
+        any more.
+        """
         self._closed = True
         if self._remove_unpacked is not None:
             self._remove_unpacked()
@@ -141,14 +160,18 @@ class BuiltOutputLoader(AppLoader):
             resolved = path.resolve()
             if resolved in seen:
                 continue
+
             seen.add(resolved)
+
             if self._confine and not resolved.is_relative_to(self.source_dir):
                 raise AgentConfigError(f"The build output {str(path)!r} is not in the source folder {self.source_dir}")
+
             if path.is_dir():
                 yield _Source(path, DirectoryAppLoader(path, levels=1))
                 archives = sorted(file for file in path.iterdir() if file.suffix in _ARCHIVES and file.is_file())
             else:
                 archives = [path]
+
             for archive in archives:
                 yield self._open(archive)
 
@@ -156,6 +179,7 @@ class BuiltOutputLoader(AppLoader):
         """Folders and archives that exist, those of the source folder first."""
         tops = {output.parts[0] for output in self.build_output_dirs if output.parts}
         inner = [path for path in sorted(self.source_dir.iterdir()) if path.is_dir() and not path.is_symlink()]
+
         bases = [self.source_dir, *(path for path in inner if not path.name.startswith(".") and path.name not in tops)]
         for base in bases:
             for output in self.build_output_dirs:
@@ -171,9 +195,15 @@ class BuiltOutputLoader(AppLoader):
             return _Source(archive, DirectoryAppLoader(folder, levels=1))
         except (*_UNREADABLE, _BadArchive, AgentConfigError) as error:
             shutil.rmtree(folder, ignore_errors=True)
-            said = error.detail if isinstance(error, AgentConfigError) else str(error)
+
+            if isinstance(error, AgentConfigError):
+                said = error.detail
+            else:
+                said = str(error)
+
             reason = f"the archive {archive.name} can't be used: {said or type(error).__name__}"
             _log.error("%s (%s)", reason, archive)
+
             return _Source(archive, None, reason)
 
     def _new_folder(self) -> Path:
@@ -181,7 +211,13 @@ class BuiltOutputLoader(AppLoader):
             self._unpacked = Path(tempfile.mkdtemp(prefix="greenroom-built-"))
             # Ends the search for one above the app: anybody may write into the folder for temporary files.
             (self._unpacked / ".env").touch()
-            self._remove_unpacked = weakref.finalize(self, shutil.rmtree, self._unpacked, ignore_errors=True)
+            self._remove_unpacked = weakref.finalize(
+                self,
+                shutil.rmtree,
+                self._unpacked,
+                ignore_errors=True,
+            )
+
         return Path(tempfile.mkdtemp(dir=self._unpacked))
 
 
@@ -195,15 +231,18 @@ def _unpack(archive: Path, folder: Path, *, max_bytes: int) -> None:
         members = opened.infolist()
         if sum(member.file_size for member in members) > max_bytes:
             raise _BadArchive(f"it holds more than {max_bytes} bytes")
+
         for member in members:
             parts = member.filename.replace("\\", "/").split("/")
             if member.filename.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
                 raise _BadArchive(f"its file {member.filename!r} leads out of it")
+
             kind = stat.S_IFMT(member.external_attr >> 16)
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                 raise _BadArchive(f"its file {member.filename!r} is a link or a device")
             if member.flag_bits & 0x1:
                 raise _BadArchive(f"its file {member.filename!r} is encrypted")
+
         for member in members:
             opened.extract(member, folder)
 

@@ -12,12 +12,19 @@ from greenroom.apps.yaml_config.agents import AgentBuilder
 from greenroom.apps.yaml_config.references import References
 
 
-def load_agent(path: str | Path, *, registry: ComponentRegistry | None = None, allow_args: bool = True) -> BaseAgent:
+def load_agent(
+    path: str | Path,
+    *,
+    registry: ComponentRegistry | None = None,
+    allow_args: bool = True,
+) -> BaseAgent:
     """The agent of a file, with all agents that it refers to. The file's folder counts as the app.
     A module of that app may call it while it is imported.
 
-    registry: in place of that of the process. allow_args: False for files that strangers write; then only MCP
-    toolsets take arguments. Raises ConfigFileError, and whatever modules of the folder raise on import.
+    registry: in place of that of the process.
+    allow_args: False for files that strangers write; then only MCP toolsets take arguments.
+
+    Raises ConfigFileError, and whatever modules of the folder raise on import.
     """
     file = Path(path).expanduser().absolute()
     package = package_importing(file.parent) or PrivatePackage(file.parent.parent)
@@ -26,7 +33,9 @@ def load_agent(path: str | Path, *, registry: ComponentRegistry | None = None, a
 
 
 def from_config(config_path: str | Path) -> BaseAgent:
-    """ADK's name for `load_agent`. Raises FileNotFoundError when there is no such file, else as `load_agent`."""
+    """ADK's name for `load_agent`. Raises FileNotFoundError when there is no such file, else as
+    `load_agent`.
+    """
     if not Path(config_path).is_file():
         raise FileNotFoundError(f"There is no file {config_path}")
     return load_agent(config_path)
@@ -40,9 +49,17 @@ def load_app_agent(
     allow_args: bool = True,
     edited: Mapping[Path, bytes] | None = None,
 ) -> tuple[BaseAgent, set[Path]]:
-    """The root agent of an app, and the files that were read. package: of a folder above. edited: contents in place of
-    those on disk."""
+    """The root agent of an app, and the files that were read.
+
+    package: of a folder above.
+    edited: contents in place of those on disk.
+    """
     folder = path.parent
-    builder = AgentBuilder(folder, References(package, folder, registry), allow_args=allow_args, edited=edited)
+    builder = AgentBuilder(
+        folder,
+        References(package, folder, registry),
+        allow_args=allow_args,
+        edited=edited,
+    )
     agent = builder.build(path)
     return agent, builder.files

@@ -24,33 +24,38 @@ TIMED_OUT = 124
 
 
 class File(Record, kw_only=True, rename=None):
-    """name: a relative path. content: in JSON, as in the session's state, base64."""
+    """A file that code reads or has written."""
 
     name: str
+    """A relative path."""
+
     content: bytes
+    """In JSON, as in the session's state, base64."""
+
     mime_type: str = "text/plain"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodeExecutionInput:
-    """execution_id: the same for all code that shares variables and files; None for code that shares nothing."""
+    """Code to run, with its files."""
 
     code: str
     input_files: Sequence[File] = ()
     execution_id: str | None = None
+    """The same for all code that shares variables and files; None for code that shares nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodeExecutionResult:
-    """The code failed if there is something in stderr, or an exit code other than 0; `TIMED_OUT` if it took too long.
-
-    output_files: those that the code wrote or changed.
+    """The code failed if there is something in stderr, or an exit code other than 0; `TIMED_OUT` if
+    it took too long.
     """
 
     stdout: str = ""
     stderr: str = ""
     exit_code: int | None = None
     output_files: Sequence[File] = field(default_factory=tuple)
+    """Those that the code wrote or changed."""
 
     @property
     def has_failed(self) -> bool:
@@ -60,11 +65,16 @@ class CodeExecutionResult:
 class BaseCodeExecutor(ABC):
     """Runs the code in an agent's replies, which is then sent the result and continues.
 
-    code_block_delimiters: what stands before and behind code in a reply; requests show earlier code between the first
-    pair. execution_result_delimiters: the same for what the model is shown of results. error_retry_attempts: after so
-    many failures in a row the agent's next reply is its last, code or not. stateful: code of one session shares
-    variables and files. optimize_data_file: CSV files in a user's message are kept as files for the code, which the
-    model is shown the first rows of, and not as text. timeout_seconds: for one piece of code; None for no limit.
+    code_block_delimiters: what stands before and behind code in a reply; requests show earlier code
+        between the first pair.
+    execution_result_delimiters: the same for what the model is shown of results.
+    error_retry_attempts: after so many failures in a row the agent's next reply is its last, code
+        or not.
+    stateful: code of one session shares variables and files.
+    optimize_data_file: CSV files in a user's message are kept as files for the code, which the
+        model is shown the first rows of, and not as text.
+    timeout_seconds: for one piece of code; None for no limit.
+
     Source of names and defaults: ADK.
     """
 
@@ -85,6 +95,7 @@ class BaseCodeExecutor(ABC):
             raise AgentConfigError(f"{type(self).__name__}: error_retry_attempts must be 0 or more")
         if timeout_seconds is not None and timeout_seconds <= 0:
             raise AgentConfigError(f"{type(self).__name__}: timeout_seconds must be more than 0")
+
         self.code_block_delimiters = tuple(code_block_delimiters)
         self.execution_result_delimiters = execution_result_delimiters
         self.error_retry_attempts = error_retry_attempts
@@ -98,7 +109,8 @@ class BaseCodeExecutor(ABC):
     ) -> CodeExecutionResult | Awaitable[CodeExecutionResult]:
         """Run code to its end. A plain function is called in a thread of its own.
 
-        An error in the code is a result. Raises ToolError when code can't be run at all, which fails the run.
+        An error in the code is a result. Raises ToolError when code can't be run at all, which
+        fails the run.
         """
 
     async def close(self) -> None:

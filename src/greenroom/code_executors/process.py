@@ -27,9 +27,11 @@ class ExecutionResult:
 async def run_process(
     *command: str, cwd: Path, env: Mapping[str, str], timeout_seconds: float | None
 ) -> ExecutionResult:
-    """Runs a command to its end, or until its time is up; then kills its process group. Not on Windows.
+    """Runs a command to its end, or until its time is up; then kills its process group. Not on
+    Windows.
 
-    Of each output stream the first 100,000 bytes are kept. Raises OSError if the command can't be started.
+    Of each output stream the first 100,000 bytes are kept. Raises OSError if the command can't be
+    started.
     """
     process = _Process()
     starting = asyncio.ensure_future(
@@ -42,6 +44,7 @@ async def run_process(
     except asyncio.CancelledError:  # asyncio would kill the command, not what it has started
         await _kill((await starting)[0], process)
         raise
+
     is_late = False
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -54,14 +57,25 @@ async def run_process(
                 await process.exited.wait()
     finally:
         await _kill(transport, process)
-    return ExecutionResult(transport.get_returncode() or 0, process.text(1), process.text(2), is_late)
+
+    return ExecutionResult(
+        transport.get_returncode() or 0,
+        process.text(1),
+        process.text(2),
+        is_late,
+    )
 
 
 class _Process(asyncio.SubprocessProtocol):
-    """Keeps the start of what a process prints. exited: the process is over; drained: so is everybody who can print."""
+    """Keeps the start of what a process prints.
+
+    exited: the process is over.
+    drained: so is everybody who can print.
+    """
 
     def __init__(self) -> None:
-        self.exited, self.drained = asyncio.Event(), asyncio.Event()
+        self.exited = asyncio.Event()
+        self.drained = asyncio.Event()
         self._kept = {1: bytearray(), 2: bytearray()}
         self._sizes = {1: 0, 2: 0}
 
@@ -77,13 +91,17 @@ class _Process(asyncio.SubprocessProtocol):
 
     def text(self, fd: int) -> str:
         kept = self._kept[fd]
-        cut = f"… ({self._sizes[fd]} bytes in all)" if self._sizes[fd] > len(kept) else ""
+        if self._sizes[fd] > len(kept):
+            cut = f"… ({self._sizes[fd]} bytes in all)"
+        else:
+            cut = ""
         return kept.decode(errors="replace") + cut
 
 
 async def _kill(transport: asyncio.SubprocessTransport, process: _Process) -> None:
     """Kills the process and its group, and waits for its output."""
     _signal(transport.get_pid(), signal.SIGKILL)
+
     try:
         await process.exited.wait()
         # A process that has left the group may still hold a pipe open; nobody waits for that.

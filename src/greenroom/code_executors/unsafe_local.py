@@ -32,12 +32,14 @@ _BINARY = "application/octet-stream"
 
 
 class UnsafeLocalCodeExecutor(BaseCodeExecutor):
-    """Runs Python as a process of greenroom's own user: it can read and delete what greenroom can, use the network and
-    see the environment, keys included. For models and prompts that you would give a shell to.
+    """Runs Python as a process of greenroom's own user: it can read and delete what greenroom can,
+    use the network and see the environment, keys included. For models and prompts that you would
+    give a shell to.
 
-    Each piece of code has an empty folder of its own, with its input files, that is deleted afterwards. Files that it
-    writes there are its output: at most 50, of at most 5 MiB each and 16 MiB in all; the rest is named in the output.
-    Of what it prints, 100,000 bytes are kept. Its output to stderr counts only if it fails. Not on Windows.
+    Each piece of code has an empty folder of its own, with its input files, that is deleted
+    afterwards. Files that it writes there are its output: at most 50, of at most 5 MiB each and 16
+    MiB in all; the rest is named in the output. Of what it prints, 100,000 bytes are kept. Its
+    output to stderr counts only if it fails. Not on Windows.
     """
 
     def __init__(
@@ -61,18 +63,31 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
         self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
         with tempfile.TemporaryDirectory(prefix="greenroom-code-") as made:
-            script, folder = Path(made, "code.py"), Path(made, "files")
+            script = Path(made, "code.py")
+            folder = Path(made, "files")
             await asyncio.to_thread(_lay_out, script, folder, code_execution_input)
             stdout, stderr, exit_code = await self._run(script, folder)
             if exit_code == 0:
                 stderr = ""
-            files, left_out = await asyncio.to_thread(_made_in, folder, code_execution_input.input_files)
+
+            files, left_out = await asyncio.to_thread(
+                _made_in,
+                folder,
+                code_execution_input.input_files,
+            )
             if left_out:
                 stdout = f"{stdout}\nNot kept, because they are too many or too large: {', '.join(left_out)}\n"
-            return CodeExecutionResult(stdout=stdout, stderr=stderr, exit_code=exit_code, output_files=files)
+
+            return CodeExecutionResult(
+                stdout=stdout,
+                stderr=stderr,
+                exit_code=exit_code,
+                output_files=files,
+            )
 
     async def _run(self, script: Path, folder: Path) -> tuple[str, str, int]:
         path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+
         env = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
         try:
             ran = await run_process(
@@ -80,17 +95,21 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
             )
         except OSError as error:
             raise ToolError(f"Python can't be started: {error.strerror}") from error
+
         if ran.timed_out:
             complaint = f"{ran.stderr}\nThe code was stopped after {self.timeout_seconds:g} s.".lstrip()
             return ran.stdout, complaint, TIMED_OUT
+
         if ran.exit_code != 0 and not ran.stderr:
             return ran.stdout, f"The code ended with exit code {ran.exit_code}.", ran.exit_code
+
         return ran.stdout, ran.stderr, ran.exit_code
 
 
 def _lay_out(script: Path, folder: Path, given: CodeExecutionInput) -> None:
     folder.mkdir()
     script.write_text(given.code, encoding="utf-8")
+
     for file in given.input_files:
         path = folder / file.name
         if not path.resolve().is_relative_to(folder.resolve()):
@@ -102,19 +121,25 @@ def _lay_out(script: Path, folder: Path, given: CodeExecutionInput) -> None:
 def _made_in(folder: Path, given: Sequence[File]) -> tuple[list[File], list[str]]:
     """New and changed files, and the names of those that are not kept."""
     before = {folder / file.name: file.content for file in given}
+
     kept: list[File] = []
     left_out: list[str] = []
     left = MAX_BYTES_IN_ALL
     for path in sorted(folder.rglob("*")):
         if not path.is_file() or path.is_symlink() or "__pycache__" in path.parts:
             continue
+
         name = path.relative_to(folder).as_posix()
+
         size = path.stat().st_size
         if path in before and size == len(before[path]) and path.read_bytes() == before[path]:
             continue
+
         if size > min(MAX_FILE_BYTES, left) or len(kept) == MAX_FILES:
             left_out.append(name)
             continue
+
         left -= size
         kept.append(File(name=name, content=path.read_bytes(), mime_type=mimetypes.guess_type(name)[0] or _BINARY))
+
     return kept, left_out

@@ -11,21 +11,26 @@ from greenroom.errors import ModelError
 
 
 class BaseEmbeddings(ABC):
-    """Turns texts into vectors. Texts that are longer than `max_bytes` in UTF-8 are cut at their end.
+    """Turns texts into vectors. Texts that are longer than `max_bytes` in UTF-8 are cut at their
+    end.
 
-    A subclass sets the limits of its provider. No tokenizer makes more tokens than bytes, so that a text of `max_bytes`
-    fits into as many tokens.
+    A subclass sets the limits of its provider. No tokenizer makes more tokens than bytes, so that a
+    text of `max_bytes` fits into as many tokens.
     """
 
     max_bytes: int = 8000
     batch_size: int = 32
 
     def __init__(self, model: str) -> None:
-        """model: the name under which vectors are stored; vectors of different names are never compared."""
+        """model: the name under which vectors are stored; vectors of different names are never
+        compared.
+        """
         self.model = model
 
     async def embed(self, texts: Sequence[str], *, is_query: bool = False) -> list[array[float]]:
-        """One vector of length 1 for each text. is_query: whether the texts are searched for, instead of stored.
+        """One vector of length 1 for each text.
+
+        is_query: whether the texts are searched for, instead of stored.
 
         Raises ModelError when the provider fails, and MissingExtra without its package.
         """
@@ -37,10 +42,16 @@ class BaseEmbeddings(ABC):
                 detail = f"{self.model} returned {len(answer)} vectors for {len(batch)} texts"
                 raise ModelError(detail, model=self.model)
             vectors += map(_unit_vector, answer)
+
         return vectors
 
     @abstractmethod
-    async def embed_batch(self, texts: Sequence[str], *, is_query: bool) -> Sequence[Sequence[float]]:
+    async def embed_batch(
+        self,
+        texts: Sequence[str],
+        *,
+        is_query: bool,
+    ) -> Sequence[Sequence[float]]:
         """One vector of any length for each of up to `batch_size` texts, in their order."""
 
     async def close(self) -> None:

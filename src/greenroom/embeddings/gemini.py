@@ -10,26 +10,44 @@ from greenroom.errors import MissingExtra, ModelError
 
 
 class GeminiEmbeddings(BaseEmbeddings):
-    """dimensions: of shorter vectors. client_options: arguments of `google.genai.Client`, which otherwise reads
-    GEMINI_API_KEY or GOOGLE_API_KEY, or the settings of Vertex AI, from the environment."""
+    """Embeddings by Gemini or Vertex AI.
 
-    def __init__(self, model: str = "gemini-embedding-001", *, dimensions: int = 768, **client_options: Any) -> None:
+    dimensions: of shorter vectors. client_options: arguments of `google.genai.Client`, which
+    otherwise reads GEMINI_API_KEY or GOOGLE_API_KEY, or the settings of Vertex AI, from the
+    environment.
+    """
+
+    def __init__(
+        self,
+        model: str = "gemini-embedding-001",
+        *,
+        dimensions: int = 768,
+        **client_options: Any,
+    ) -> None:
         super().__init__(f"{model}:{dimensions}")
         self._name = model
-        self._dimensions, self._client_options = dimensions, client_options
+        self._dimensions = dimensions
+        self._client_options = client_options
         self._client: Any = None
 
-    async def embed_batch(self, texts: Sequence[str], *, is_query: bool) -> Sequence[Sequence[float]]:
+    async def embed_batch(
+        self,
+        texts: Sequence[str],
+        *,
+        is_query: bool,
+    ) -> Sequence[Sequence[float]]:
         try:
             import httpx
             from google import genai
             from google.genai.errors import APIError
         except ImportError as error:
             raise MissingExtra("gemini", "google-genai") from error
+
         task = "RETRIEVAL_QUERY" if is_query else "RETRIEVAL_DOCUMENT"
         try:
             if self._client is None:
                 self._client = genai.Client(**self._client_options)
+
             client: Any = self._client
             answer: Any = await client.aio.models.embed_content(
                 model=self._name,
@@ -38,7 +56,9 @@ class GeminiEmbeddings(BaseEmbeddings):
             )
         except (APIError, httpx.HTTPError, ValueError) as error:  # ValueError: no key
             raise ModelError(f"{self.model}: {error}", model=self.model) from error
+
         found = cast("list[Any]", answer.embeddings or [])
+
         return [one.values or [] for one in found]
 
     async def close(self) -> None:

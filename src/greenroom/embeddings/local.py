@@ -36,8 +36,9 @@ _QUESTIONS = (
 class LocalEmbeddings(BaseEmbeddings):
     """Embeds with a GGUF file, through xllamacpp. The file is loaded with the first text.
 
-    A model that was made for embeddings is best. Of one that was made to generate text, the mean over the tokens is
-    taken, less what all texts of that kind (statements, questions) have in common, which would hide the differences.
+    A model that was made for embeddings is best. Of one that was made to generate text, the mean
+    over the tokens is taken, less what all texts of that kind (statements, questions) have in
+    common, which would hide the differences.
     """
 
     max_bytes = _MAX_TOKENS - 8  # leaves room for the tokens that models add
@@ -51,7 +52,12 @@ class LocalEmbeddings(BaseEmbeddings):
         # The library's calls block, and are made one at a time.
         self._thread = ThreadPoolExecutor(1, "greenroom-embeddings")
 
-    async def embed_batch(self, texts: Sequence[str], *, is_query: bool) -> Sequence[Sequence[float]]:
+    async def embed_batch(
+        self,
+        texts: Sequence[str],
+        *,
+        is_query: bool,
+    ) -> Sequence[Sequence[float]]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._embed, list(texts), is_query)
 
     async def close(self) -> None:
@@ -66,19 +72,24 @@ class LocalEmbeddings(BaseEmbeddings):
             self._load()
         vectors = self._vectors(texts)
         common = self._common.get(is_query)
-        return vectors if common is None else [list(map(operator.sub, vector, common)) for vector in vectors]
+        if common is None:
+            return vectors
+        return [list(map(operator.sub, vector, common)) for vector in vectors]
 
     def _load(self) -> None:
         library, params = load_library()
         if not self._path.is_file():
             raise ModelError(f"There is no model file at {self._path.absolute()}", model=self.model)
+
         params.n_ctx = params.n_batch = params.n_ubatch = _MAX_TOKENS
         params.n_parallel = 1
         params.embedding = True
         with self._path.open("rb") as file:
             is_generating = b".pooling_type" not in file.read(_METADATA_BYTES)
+
         if is_generating:
             params.pooling_type = library.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
+
         self._server = start_server(library, params, self._path, model=self.model)
         if is_generating:
             self._common = {False: _mean(self._vectors(_STATEMENTS)), True: _mean(self._vectors(_QUESTIONS))}
@@ -95,12 +106,14 @@ class LocalEmbeddings(BaseEmbeddings):
 def load_library() -> tuple[Any, Any]:
     """xllamacpp, which has no types, and parameters for a quiet server on half the processors.
 
-    The library insists on listening on 127.0.0.1; a key that nobody else has keeps the port shut. Raises MissingExtra.
+    The library insists on listening on 127.0.0.1; a key that nobody else has keeps the port shut.
+    Raises MissingExtra.
     """
     try:
         import xllamacpp  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:
         raise MissingExtra("local", "xllamacpp") from error
+
     library = cast("Any", xllamacpp)
     params = library.CommonParams()
     params.warmup = False
@@ -108,6 +121,7 @@ def load_library() -> tuple[Any, Any]:
     params.ui = False
     params.api_keys = [secrets.token_urlsafe()]
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = _half_the_processors()
+
     return library, params
 
 
@@ -121,9 +135,13 @@ def start_server(library: Any, params: Any, path: Path, *, model: str) -> Any:
 
 
 def _half_the_processors() -> int:
-    """The rest is for the event loop, and for others: as its threads wait for each other by spinning, llama.cpp becomes
-    ten times slower, not two, when they don't all get a processor."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The rest is for the event loop, and for others: as its threads wait for each other by
+    spinning, llama.cpp becomes ten times slower, not two, when they don't all get a processor.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
     return max(1, count // 2)
 
 

@@ -29,18 +29,27 @@ class OpenAIEmbeddings(BaseEmbeddings):
     ) -> None:
         super().__init__(f"{model}:{dimensions}" if dimensions else model)
         self._name = model
-        self._base_url, self._api_key, self._dimensions = base_url, api_key, dimensions
+        self._base_url = base_url
+        self._api_key = api_key
+        self._dimensions = dimensions
         self._client: openai.AsyncOpenAI | None = None
 
-    async def embed_batch(self, texts: Sequence[str], *, is_query: bool) -> Sequence[Sequence[float]]:
+    async def embed_batch(
+        self,
+        texts: Sequence[str],
+        *,
+        is_query: bool,
+    ) -> Sequence[Sequence[float]]:
         try:
             import openai
         except ImportError as error:
             raise MissingExtra("openai", "openai") from error
+
         try:
             if self._client is None:
                 key = self._api_key or ("none" if self._base_url else None)
                 self._client = openai.AsyncOpenAI(api_key=key, base_url=self._base_url)
+
             answer = await self._client.embeddings.create(
                 model=self._name,
                 input=list(texts),
@@ -49,6 +58,7 @@ class OpenAIEmbeddings(BaseEmbeddings):
             )
         except openai.OpenAIError as error:
             raise ModelError(f"{self.model}: {error}", model=self.model) from error
+
         return [one.embedding for one in sorted(answer.data, key=lambda one: one.index)]
 
     async def close(self) -> None:

@@ -31,7 +31,8 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject
 
 NUM_RUNS = 2
-TEST_SUFFIX, CONFIG_FILE = ".test.json", "test_config.json"
+TEST_SUFFIX = ".test.json"
+CONFIG_FILE = "test_config.json"
 
 _COLUMNS = (
     "eval_set_id", "eval_id", "metric_name", "threshold", "score", "eval_status", "prompt", "expected_response",
@@ -53,12 +54,17 @@ class AgentEvaluator:
         output_file: str | Path | None = None,
         app_name: str | None = None,
     ) -> None:
-        """agent_module: has `agent.root_agent`, `agent.app` or `agent.get_agent_async`, or these itself. Of a folder
-        all `*.test.json` below it are run, each with the `test_config.json` beside it. agent_name: a sub-agent, in
-        place of the root. initial_session_file: the session of cases that have none. output_file: a CSV file to append
-        to.
+        """Evaluates an agent with the sets in a file or a folder.
 
-        Raises AssertionError for cases that fail, and ValueError if there is no file or num_runs is less than 1.
+        agent_module: has `agent.root_agent`, `agent.app` or `agent.get_agent_async`, or these
+            itself. Of a folder all `*.test.json` below it are run, each with the `test_config.json`
+            beside it.
+        agent_name: a sub-agent, in place of the root.
+        initial_session_file: the session of cases that have none.
+        output_file: a CSV file to append to.
+
+        Raises AssertionError for cases that fail, and ValueError if there is no file or num_runs is
+        less than 1.
         """
         for file in _test_files(Path(eval_dataset_file_path_or_dir)):
             await AgentEvaluator.evaluate_eval_set(
@@ -84,25 +90,42 @@ class AgentEvaluator:
         output_file: str | Path | None = None,
         app_name: str | None = None,
     ) -> None:
-        """criteria: the older form of `eval_config`. Raises as `evaluate`."""
+        """Evaluates an agent with one set.
+
+        criteria: the older form of `eval_config`. Raises as `evaluate`.
+        """
         if num_runs < 1:
             raise InvalidRequest(f"num_runs is at least 1, not {num_runs}")
+
         if eval_config is None:
-            eval_config = EvalConfig() if criteria is None else EvalConfig(criteria=criteria)
+            if criteria is None:
+                eval_config = EvalConfig()
+            else:
+                eval_config = EvalConfig(criteria=criteria)
+
         app = await load_app(agent_module, agent_name, app_name)
-        result = await evaluate_set(app, eval_set, eval_config, options=RunOptions(samples=num_runs))
+        result = await evaluate_set(
+            app,
+            eval_set,
+            eval_config,
+            options=RunOptions(samples=num_runs),
+        )
         if output_file is not None:
             _append_rows(Path(output_file), result)
+
         failures = [line for name, runs in by_case(result.eval_case_results).items() for line in _failures(name, runs)]
         if print_detailed_results:
             print("\n".join([f"{eval_set.eval_set_id}: {len(failures)} failed", *failures]))
+
         assert not failures, "\n".join(failures)
 
     @staticmethod
     def find_config_for_test_file(test_file: str | Path) -> EvalConfig:
         """The configuration beside a file; the default one if there is none."""
         path = Path(test_file).parent / CONFIG_FILE
-        return read_config(path.read_bytes()) if path.is_file() else EvalConfig()
+        if path.is_file():
+            return read_config(path.read_bytes())
+        return EvalConfig()
 
     @staticmethod
     def migrate_eval_data_to_new_schema(
@@ -111,11 +134,17 @@ class AgentEvaluator:
         initial_session_file: str | Path | None = None,
     ) -> None:
         """Writes a file of the older schema in the newer one."""
-        write_record(Path(new_eval_data_file), _load_with_session(Path(old_eval_data_file), initial_session_file))
+        write_record(
+            Path(new_eval_data_file),
+            _load_with_session(Path(old_eval_data_file), initial_session_file),
+        )
 
 
 def _test_files(path: Path) -> list[Path]:
-    files = sorted(path.rglob(f"*{TEST_SUFFIX}")) if path.is_dir() else [path]
+    if path.is_dir():
+        files = sorted(path.rglob(f"*{TEST_SUFFIX}"))
+    else:
+        files = [path]
     if not files:
         raise InvalidRequest(f"There is no *{TEST_SUFFIX} in {path}")
     return files
@@ -131,26 +160,48 @@ def _load_with_session(file: Path, session_file: str | Path | None) -> EvalSet:
     return eval_set
 
 
-async def load_app(agent_module: str, agent_name: str | None = None, app_name: str | None = None) -> App:
+async def load_app(
+    agent_module: str,
+    agent_name: str | None = None,
+    app_name: str | None = None,
+) -> App:
     """Raises AgentConfigError."""
     module: ModuleType = importlib.import_module(agent_module)
     if not hasattr(module, "root_agent"):
         inner: Any = getattr(module, "agent", None)
-        module = inner if isinstance(inner, ModuleType) else importlib.import_module(f"{agent_module}.agent")
+        if isinstance(inner, ModuleType):
+            module = inner
+        else:
+            module = importlib.import_module(f"{agent_module}.agent")
+
     app: Any = getattr(module, "app", None)
-    root: Any = app.root_agent if isinstance(app, App) else getattr(module, "root_agent", None)
+    root: Any
+    if isinstance(app, App):
+        root = app.root_agent
+    else:
+        root = getattr(module, "root_agent", None)
+
     if root is None and hasattr(module, "get_agent_async"):
         found = module.get_agent_async()
         found = await found if inspect.isawaitable(found) else found
         # In ADK's older form the agent comes with what closes it.
-        root = cast("tuple[Any, ...]", found)[0] if isinstance(found, tuple) else found
+        if isinstance(found, tuple):
+            root = cast("tuple[Any, ...]", found)[0]
+        else:
+            root = found
+
     if not isinstance(root, BaseAgent):
         raise AgentConfigError(f"{agent_module} has no root_agent, no app and no get_agent_async")
+
     if agent_name is None:
-        return app if isinstance(app, App) else App(name=app_name or root.name, root_agent=root)
+        if isinstance(app, App):
+            return app
+        return App(name=app_name or root.name, root_agent=root)
+
     for agent in root.walk():
         if agent.name == agent_name:
             return App(name=app_name or agent_name, root_agent=agent)
+
     raise AgentConfigError(f"{agent_module} has no agent {agent_name!r}")
 
 
@@ -169,6 +220,7 @@ def _append_rows(path: Path, result: EvalSetResult) -> None:
         writer = csv.writer(file)
         if is_new:
             writer.writerow(_COLUMNS)
+
         for case in result.eval_case_results:
             for turn in case.eval_metric_result_per_invocation:
                 for metric in turn.eval_metric_results:
@@ -191,4 +243,6 @@ def _append_rows(path: Path, result: EvalSetResult) -> None:
 
 
 def _calls(invocation: Invocation | None) -> str:
-    return "" if invocation is None else wire.encode(invocation.calls()).decode()
+    if invocation is None:
+        return ""
+    return wire.encode(invocation.calls()).decode()

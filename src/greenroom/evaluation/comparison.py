@@ -1,4 +1,6 @@
-"""Summaries of results, and what differs between two sets of them: which cases got better or worse, and in what."""
+"""Summaries of results, and what differs between two sets of them: which cases got better or worse,
+and in what.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,15 @@ Verdict = Literal["better", "worse", "unchanged", "removed", "added"]
 
 
 class MetricSummary(Record, kw_only=True, omit_defaults=False):
-    """A metric over all results. passed: None for metrics that only inform. scores: one per result that has one."""
+    """A metric over all results."""
 
     metric_name: str
     threshold: float | None
     passed: PassRate | None
+    """None for metrics that only inform."""
+
     scores: list[float]
+    """One per result that has one."""
 
     @property
     def mean(self) -> float | None:
@@ -33,26 +38,36 @@ class MetricSummary(Record, kw_only=True, omit_defaults=False):
 
 
 class CaseComparison(Record, kw_only=True, omit_defaults=False):
-    """A case in two sets of results. first, second: its pass rates; None where it was not evaluated. verdict: by these.
+    """A case in two sets of results.
 
-    first_scores, second_scores: the mean by metric. diff: a unified diff of two of its conversations, calls and texts;
-    empty if they are the same. Of a case that got worse, one that passed and one that did not are compared.
+    first, second: its pass rates; None where it was not evaluated.
+
+    first_scores, second_scores: the mean by metric.
     """
 
     eval_id: str
     verdict: Verdict
+    """By these."""
+
     first: PassRate | None
     second: PassRate | None
     first_scores: dict[str, float] = msgspec.field(default_factory=empty_map)
     second_scores: dict[str, float] = msgspec.field(default_factory=empty_map)
     diff: str
+    """A unified diff of two of its conversations, calls and texts; empty if they are the same. Of a
+    case that got worse, one that passed and one that did not are compared.
+    """
 
 
 class Comparison(Record, kw_only=True, omit_defaults=False):
-    """passed: the difference of the pass rates; None without results in both. scores: that of each metric's scores."""
+    """What differs between two runs of the same cases."""
 
     passed: Difference | None
+    """The difference of the pass rates; None without results in both."""
+
     scores: dict[str, Difference]
+    """That of each metric's scores."""
+
     cases: list[CaseComparison]
 
     def of(self, *verdicts: Verdict) -> list[CaseComparison]:
@@ -95,11 +110,18 @@ def _summary(name: str, computed: Sequence[EvalMetricResult]) -> MetricSummary:
     )
 
 
-def compare_results(first: Sequence[EvalCaseResult], second: Sequence[EvalCaseResult], *, seed: int = 0) -> Comparison:
+def compare_results(
+    first: Sequence[EvalCaseResult],
+    second: Sequence[EvalCaseResult],
+    *,
+    seed: int = 0,
+) -> Comparison:
     """Compares case by case, sample by sample. seed: of the bootstrap."""
-    before, after = by_case(first), by_case(second)
+    before = by_case(first)
+    after = by_case(second)
     names = [one.metric_name for one in metric_summaries([*first, *second])]
     scores = {name: _difference(before, after, lambda result, name=name: _score(result, name), seed) for name in names}
+
     return Comparison(
         passed=_difference(before, after, _passed, seed),
         scores={name: difference for name, difference in scores.items() if difference is not None},
@@ -121,25 +143,34 @@ def _difference(
 
 
 def _passed(result: EvalCaseResult) -> float | None:
-    return float(result.final_eval_status is EvalStatus.PASSED) if result.final_eval_status in COUNTED else None
+    if result.final_eval_status in COUNTED:
+        return float(result.final_eval_status is EvalStatus.PASSED)
+    return None
 
 
 def _score(result: EvalCaseResult, name: str) -> float | None:
     return next((one.score for one in result.overall_eval_metric_results if one.metric_name == name), None)
 
 
-def _case(name: str, before: Sequence[EvalCaseResult], after: Sequence[EvalCaseResult]) -> CaseComparison:
-    first, second = counted(before) if before else None, counted(after) if after else None
+def _case(
+    name: str,
+    before: Sequence[EvalCaseResult],
+    after: Sequence[EvalCaseResult],
+) -> CaseComparison:
+    first = counted(before) if before else None
+    second = counted(after) if after else None
     if first is None or second is None:
         verdict: Verdict = "added" if first is None else "removed"
     elif first.rate == second.rate or not (first.total and second.total):
         verdict = "unchanged"
     else:
         verdict = "better" if second.rate > first.rate else "worse"
+
     shown = {
         "better": (EvalStatus.FAILED, EvalStatus.PASSED),
         "worse": (EvalStatus.PASSED, EvalStatus.FAILED),
     }.get(verdict, (None, None))
+
     return CaseComparison(
         eval_id=name,
         verdict=verdict,
@@ -169,6 +200,7 @@ def conversation_lines(invocations: Sequence[Invocation]) -> list[str]:
     lines: list[str] = []
     for turn in invocations:
         lines += _said("user", text_of(turn.user_content) or "")
+
         for author, part in turn.steps.parts():
             if part.text and not part.thought:
                 lines += _said(author, part.text)
@@ -176,10 +208,13 @@ def conversation_lines(invocations: Sequence[Invocation]) -> list[str]:
                 lines.append(f"call {part.function_call.name} {_json(part.function_call.args)}")
             if part.function_response is not None:
                 lines.append(f"result {part.function_response.name} {_json(part.function_response.response)}")
+
         if turn.steps.invocation_events is None:
             lines += [f"call {call.name} {_json(call.args)}" for call in turn.calls()]
+
         if (text := turn.text()) is not None:
             lines += _said("agent", text)
+
     return lines
 
 
@@ -209,11 +244,15 @@ def failures_of(result: EvalCaseResult) -> list[str]:
 
 
 def mismatch(result: EvalCaseResult) -> str:
-    """A diff from the expected conversation to the actual one; the actual one where nothing is expected."""
+    """A diff from the expected conversation to the actual one; the actual one where nothing is
+    expected.
+    """
     turns = result.eval_metric_result_per_invocation
     actual = conversation_lines([one.actual_invocation for one in turns])
     expected = [one.expected_invocation for one in turns if one.expected_invocation is not None]
-    return diff(conversation_lines(expected), actual) if expected else "\n".join(actual)
+    if expected:
+        return diff(conversation_lines(expected), actual)
+    return "\n".join(actual)
 
 
 def number(value: float | None) -> str:
@@ -221,7 +260,9 @@ def number(value: float | None) -> str:
 
 
 def percent(rate: PassRate) -> str:
-    return f"{rate.rate:.0%} of {rate.total} ({rate.low:.0%}–{rate.high:.0%})" if rate.total else "–"
+    if rate.total:
+        return f"{rate.rate:.0%} of {rate.total} ({rate.low:.0%}–{rate.high:.0%})"
+    return "–"
 
 
 def said(difference: Difference, *, is_rate: bool) -> str:
@@ -231,11 +272,14 @@ def said(difference: Difference, *, is_rate: bool) -> str:
         return f"{value * 100:+.1f} points" if is_rate else f"{value:+.3f}"
 
     text = f"{signed(difference.difference)} ({signed(difference.low)} to {signed(difference.high)})"
+
     if difference.is_significant:
         return f"{text}: more than chance"
+
     needed = difference.pairs_needed
     if needed is None:
         return f"{text}: no difference"
     if needed > difference.pairs:
         return f"{text}: may be chance; about {needed} pairs of results would tell, these are {difference.pairs}"
+
     return f"{text}: may be chance"

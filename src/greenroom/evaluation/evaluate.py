@@ -32,18 +32,31 @@ async def evaluate_set(
     restart: bool = False,
     progress: Progress | None = None,
 ) -> EvalSetResult:
-    """journal: a folder. Cases that an interrupted call with the same set, configuration and version of the app
-    finished there are not run again, unless `restart`.
+    """Evaluates an agent with a set, and returns the results.
+
+    journal: a folder. Cases that an interrupted call with the same set, configuration and
+    version of the app finished there are not run again, unless `restart`.
 
     Raises InvalidRequest for unknown cases and metrics.
     """
-    config, options = config or EvalConfig(), options or RunOptions()
+    config = config or EvalConfig()
+    options = options or RunOptions()
     runner = InMemoryRunner(app=app)
+
     kept = None
     if journal is not None:
-        kept = Journal(journal, app.name, app.version, eval_set, sorted(eval_ids), config, options.samples)
+        kept = Journal(
+            journal,
+            app.name,
+            app.version,
+            eval_set,
+            sorted(eval_ids),
+            config,
+            options.samples,
+        )
         if restart:
             kept.delete()
+
     try:
         evaluation = Evaluation(
             AgentUnderTest.of(runner),
@@ -59,8 +72,10 @@ async def evaluate_set(
             async for result in results:
                 if progress is not None:
                     progress(result, evaluation.total)
+
         if kept is not None and not evaluation.not_run:
             kept.delete()
+
         return evaluation.summary()
     finally:
         await runner.close()
@@ -72,7 +87,11 @@ def load_eval_set(path: Path) -> EvalSet:
         data = path.read_bytes()
     except OSError as error:
         raise InvalidRequest(f"{path} can't be read: {error.strerror}") from error
+
     try:
-        return read_eval_set(data, path.name.removesuffix(SET_SUFFIX).removesuffix(".test.json").removesuffix(".json"))
+        return read_eval_set(
+            data,
+            path.name.removesuffix(SET_SUFFIX).removesuffix(".test.json").removesuffix(".json"),
+        )
     except InvalidRequest as error:
         raise InvalidRequest(f"{path}: {error.detail}") from error

@@ -1,7 +1,8 @@
 """Evaluation sets and results as JSON files, in the places and with the names of ADK.
 
-Sets: `{apps}/{app}/{set}.evalset.json`. Results: `{apps}/{app}/.adk/eval_history/{name}.evalset_result.json`.
-Sessions to replay as tests: `{apps}/{app}/tests/{name}.json`.
+Sets: `{apps}/{app}/{set}.evalset.json`. Results:
+`{apps}/{app}/.adk/eval_history/{name}.evalset_result.json`. Sessions to replay as tests:
+`{apps}/{app}/tests/{name}.json`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger("greenroom.evaluation")
 
-SET_SUFFIX, RESULT_SUFFIX = ".evalset.json", ".evalset_result.json"
+SET_SUFFIX = ".evalset.json"
+RESULT_SUFFIX = ".evalset_result.json"
 HISTORY = Path(".adk") / "eval_history"
 
 
@@ -70,9 +72,14 @@ class KeptSession(Record, kw_only=True):
             state = empty_map()
             for event in self.events:
                 apply_delta(state, event.actions.state_delta)
+
         last_update_time = self.last_update_time
         if last_update_time is None:
-            last_update_time = self.events[-1].timestamp if self.events else 0.0
+            if self.events:
+                last_update_time = self.events[-1].timestamp
+            else:
+                last_update_time = 0.0
+
         return Session(
             id=self.id or name.removesuffix(".json"),
             app_name=self.app_name or app_name,
@@ -84,7 +91,9 @@ class KeptSession(Record, kw_only=True):
 
 
 class EvalFiles:
-    """The sets and results of the apps of a folder. Changes of a set are made one after the other, in a thread."""
+    """The sets and results of the apps of a folder. Changes of a set are made one after the other,
+    in a thread.
+    """
 
     def __init__(self, folder_of: Callable[[str], Path]) -> None:
         """folder_of: of an app, by its name; it may not exist yet."""
@@ -108,7 +117,10 @@ class EvalFiles:
     async def create_set(self, app_name: str, eval_set: EvalSet) -> EvalSet:
         """Raises CallerError when the id is taken or can't name a file."""
         check_id(eval_set.eval_set_id, "an evaluation set")
-        new = msgspec.structs.replace(eval_set, creation_timestamp=eval_set.creation_timestamp or time.time())
+        new = msgspec.structs.replace(
+            eval_set,
+            creation_timestamp=eval_set.creation_timestamp or time.time(),
+        )
 
         def create() -> EvalSet:
             path = self._set_path(app_name, new.eval_set_id)
@@ -131,7 +143,10 @@ class EvalFiles:
     async def add_case(self, app_name: str, set_id: str, case: EvalCase) -> None:
         """Raises CallerError when the id is taken, InvalidRequest for what is no case."""
         case.check()
-        new = msgspec.structs.replace(case, creation_timestamp=case.creation_timestamp or time.time())
+        new = msgspec.structs.replace(
+            case,
+            creation_timestamp=case.creation_timestamp or time.time(),
+        )
 
         def add(eval_set: EvalSet) -> None:
             if eval_set.case(case.eval_id) is not None:
@@ -164,7 +179,12 @@ class EvalFiles:
     async def get_result(self, app_name: str, result_id: str) -> EvalSetResult:
         """Raises NotFound."""
         path = self.result_path(app_name, result_id)
-        return await asyncio.to_thread(_read, path, EvalSetResult, f"Evaluation result {result_id!r}")
+        return await asyncio.to_thread(
+            _read,
+            path,
+            EvalSetResult,
+            f"Evaluation result {result_id!r}",
+        )
 
     async def save_result(
         self,
@@ -174,27 +194,44 @@ class EvalFiles:
         max_results: int | None = None,
         max_bytes: int | None = None,
     ) -> bool:
-        """Stores a result; without the sessions of its cases where it is larger than `max_bytes` with them.
+        """Stores a result; without the sessions of its cases where it is larger than `max_bytes`
+        with them.
 
-        max_results: the oldest results of the app beyond this number are deleted. Both limits: None for none.
-        Returns False for a result that is too large even so, and is not stored.
+        max_results: the oldest results of the app beyond this number are deleted. Both limits: None
+        for none. Returns False for a result that is too large even so, and is not stored.
         """
         path = self.result_path(app_name, result.eval_set_result_name)
         return await asyncio.to_thread(self._save_result, path, result, max_results, max_bytes)
 
-    def _save_result(self, path: Path, result: EvalSetResult, max_results: int | None, max_bytes: int | None) -> bool:
+    def _save_result(
+        self,
+        path: Path,
+        result: EvalSetResult,
+        max_results: int | None,
+        max_bytes: int | None,
+    ) -> bool:
         text = text_of(result)
         if max_bytes is not None and len(text) > max_bytes:
             text = text_of(_without_sessions(result))
             if len(text) > max_bytes:
-                _log.warning("the result %s is not stored: it has over %d bytes", path.name, max_bytes)
+                _log.warning(
+                    "the result %s is not stored: it has over %d bytes",
+                    path.name,
+                    max_bytes,
+                )
                 return False
-            _log.warning("the result %s is stored without its sessions: it has over %d bytes", path.name, max_bytes)
+
+            _log.warning(
+                "the result %s is stored without its sessions: it has over %d bytes",
+                path.name,
+                max_bytes,
+            )
 
         with self._lock:
             write_text(path, text)
             if max_results is not None:
                 _delete_oldest(path.parent, keep=max_results)
+
         return True
 
     def result_path(self, app_name: str, result_id: str) -> Path:
@@ -211,11 +248,20 @@ class EvalFiles:
 
     async def get_test(self, app_name: str, name: str) -> Session:
         """Raises NotFound, InvalidRequest."""
-        kept = await asyncio.to_thread(_read, self._test_path(app_name, name), KeptSession, "Test file")
+        kept = await asyncio.to_thread(
+            _read,
+            self._test_path(app_name, name),
+            KeptSession,
+            "Test file",
+        )
         return kept.session(app_name=app_name, name=name)
 
     async def save_test(self, app_name: str, name: str, session: Session) -> str:
-        """name: with or without `.json`. Returns the name of the file. Raises NotFound for what can't be one."""
+        """Saves a test of the app.
+
+        name: with or without `.json`. Returns the name of the file. Raises NotFound for what
+        can't be one.
+        """
         path = self._test_path(app_name, name)
         await asyncio.to_thread(write_record, path, session)
         return path.name
@@ -239,7 +285,10 @@ class EvalFiles:
     def _read(self, app_name: str, set_id: str) -> EvalSet:
         if not re.fullmatch(r"\w{1,200}", set_id, re.ASCII):
             raise NotFound(f"Evaluation set not found: {set_id[:100]!r}")
-        return read_eval_set(_read_bytes(self._set_path(app_name, set_id), f"Evaluation set {set_id!r}"), set_id)
+        return read_eval_set(
+            _read_bytes(self._set_path(app_name, set_id), f"Evaluation set {set_id!r}"),
+            set_id,
+        )
 
     async def _change(self, app_name: str, set_id: str, change: Callable[[EvalSet], None]) -> None:
         def read_and_write() -> None:
@@ -281,7 +330,10 @@ def write_record(path: Path, record: PydanticMethods) -> None:
 
 
 def text_of(record: PydanticMethods) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(record.model_dump(mode="json", exclude_none=True)), indent=2)
+    return msgspec.json.format(
+        msgspec.json.encode(record.model_dump(mode="json", exclude_none=True)),
+        indent=2,
+    )
 
 
 def _without_sessions(result: EvalSetResult) -> EvalSetResult:
@@ -299,6 +351,7 @@ def _delete_oldest(history: Path, *, keep: int) -> None:
 
 def write_text(path: Path, text: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
         try:
             file.write(text)

@@ -59,6 +59,7 @@ def html_report(results: Sequence[EvalSetResult], comparison: Comparison | None 
     parts = [_set(one) for one in results]
     if comparison is not None:
         parts.insert(0, _comparison(comparison))
+
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -71,7 +72,8 @@ def html_report(results: Sequence[EvalSetResult], comparison: Comparison | None 
 
 def _set(one: EvalSetResult) -> str:
     results = one.eval_case_results
-    rate, metrics = counted(results), metric_summaries(results)
+    rate = counted(results)
+    metrics = metric_summaries(results)
     failed = [result for result in results if result.final_eval_status is EvalStatus.FAILED]
     at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(one.creation_timestamp))
     tiles = [
@@ -81,8 +83,13 @@ def _set(one: EvalSetResult) -> str:
         (str(sum(bool(result.error) for result in results)), "errors"),
     ]
     tile_list = "".join(f"<li><b>{escape(value)}</b>{escape(label)}</li>" for value, label in tiles)
+
     shown = failed[:MAX_DETAILS]
-    more = f"<p>{len(failed) - len(shown)} more are only in the table.</p>" if len(failed) > len(shown) else ""
+    if len(failed) > len(shown):
+        more = f"<p>{len(failed) - len(shown)} more are only in the table.</p>"
+    else:
+        more = ""
+
     return "\n".join(
         (
             f'<h2>{escape(one.eval_set_id)}</h2><p class="muted">{at}</p><ul class="tiles">{tile_list}</ul>',
@@ -150,6 +157,7 @@ def _comparison(found: Comparison) -> str:
         for name, one in differences.items()
     )
     changed = "".join(_changed(case) for case in found.of("worse", "better", "added", "removed"))
+
     return (
         f"<h2>Compared with the earlier results</h2><p>{escape(counts) or 'No cases.'}</p>"
         f"{_table(('', 'difference, with 95 % interval', ''), rows)}{changed}"
@@ -178,7 +186,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _interval(low: float, value: float, high: float) -> str:
     """A bar from 0 to a rate, with the interval as a whisker."""
-    left, right = 4 + low * 192, 4 + high * 192
+    left = 4 + low * 192
+    right = 4 + high * 192
     return (
         f'<svg viewBox="0 0 200 16" role="img" aria-label="{value:.0%}, from {low:.0%} to {high:.0%}">'
         f'<line class="axis" x1="4" x2="196" y1="15" y2="15"/>'
@@ -203,22 +212,29 @@ def _histogram(metric: MetricSummary) -> str:
     """Renders the number of scores in each range, with the threshold."""
     if not metric.scores:
         return ""
-    low, high = min(0.0, *metric.scores), max(1.0, metric.threshold or 0.0, *metric.scores)
+
+    low = min(0.0, *metric.scores)
+    high = max(1.0, metric.threshold or 0.0, *metric.scores)
     counts = [0] * BINS
     for score in metric.scores:
         counts[min(int((score - low) / (high - low) * BINS), BINS - 1)] += 1
-    most, width = max(counts), 300 / BINS
+
+    most = max(counts)
+    width = 300 / BINS
     bars = "".join(
         f'<rect class="bar" x="{index * width + 1:.1f}" y="{90 - count / most * 80:.1f}" width="{width - 2:.1f}" '
         f'height="{count / most * 80:.1f}" rx="1"><title>{count}</title></rect>'
         for index, count in enumerate(counts)
         if count
     )
+
     limit = ""
     if metric.threshold is not None:
         x = (metric.threshold - low) / (high - low) * 300
         limit = f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="90"/>'
+
     name = escape(metric.metric_name)
+
     return (
         f"<figure><figcaption>{name}, {len(metric.scores)} scores</figcaption>"
         f'<svg viewBox="0 0 300 106" role="img" aria-label="{name}: mean {number(metric.mean)}">{bars}'

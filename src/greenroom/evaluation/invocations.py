@@ -20,11 +20,14 @@ from greenroom.records.event import Event
 from greenroom.records.session import Session
 
 
-def invocations_of(events: Iterable[Event], app_details: AppDetails | None = None) -> list[Invocation]:
+def invocations_of(
+    events: Iterable[Event],
+    app_details: AppDetails | None = None,
+) -> list[Invocation]:
     """One invocation for each message of the user, in order.
 
-    The final response is the last event that is one; an earlier one counts if the last has no text. Its content is not
-    repeated among the other events unless it has calls, but its usage is.
+    The final response is the last event that is one; an earlier one counts if the last has no text.
+    Its content is not repeated among the other events unless it has calls, but its usage is.
     """
     turns: dict[str, list[Event]] = {}
     for event in events:
@@ -38,14 +41,21 @@ def _invocation(events: Sequence[Event], app_details: AppDetails | None) -> Invo
     asked = next((event for event in events if event.author == "user" and event.content is not None), None)
     if asked is None or asked.content is None:
         return None
+
     answers = [event for event in events if event.author != "user"]
     found = invocation_of(asked.content, answers, app_details)
-    found.invocation_id, found.creation_timestamp = asked.invocation_id or "", asked.timestamp
+    found.invocation_id = asked.invocation_id or ""
+    found.creation_timestamp = asked.timestamp
     found.duration = max((event.timestamp for event in answers), default=asked.timestamp) - asked.timestamp
+
     return found
 
 
-def invocation_of(message: Content, events: Sequence[Event], app_details: AppDetails | None = None) -> Invocation:
+def invocation_of(
+    message: Content,
+    events: Sequence[Event],
+    app_details: AppDetails | None = None,
+) -> Invocation:
     """events: what the message led to, the user's left out."""
     finals = [event for event in events if event.is_final_response() and event.content and event.content.parts]
     final = next((event for event in reversed(finals) if text_of(event.content)), finals[-1] if finals else None)
@@ -80,10 +90,13 @@ def _counts(event: Event) -> bool:
 
 
 def case_of_session(session: Session, eval_id: str) -> EvalCase:
-    """The conversation of a session as a case: what was answered is what is expected. Raises InvalidRequest."""
+    """The conversation of a session as a case: what was answered is what is expected. Raises
+    InvalidRequest.
+    """
     conversation = invocations_of(kept_events(session.events))
     if not conversation:
         raise InvalidRequest(f"Session {session.id!r} has no message of a user")
+
     return EvalCase(
         eval_id=eval_id,
         conversation=conversation,

@@ -1,4 +1,6 @@
-"""The results of a run that has not ended yet, so that it can be continued after its process was killed."""
+"""The results of a run that has not ended yet, so that it can be continued after its process was
+killed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ _decode = wire.decoder(EvalCaseResult)
 
 
 class Journal:
-    """A file for one combination of set, metrics, samples and version of the app. Lines are written as cases end."""
+    """A file for one combination of set, metrics, samples and version of the app. Lines are written
+    as cases end.
+    """
 
     def __init__(self, folder: Path, *identity: object) -> None:
         """identity: what the results depend on, as JSON can hold it."""
@@ -26,9 +30,11 @@ class Journal:
             data = self._path.read_bytes()
         except FileNotFoundError:
             return []
+
         whole = data.rpartition(b"\n")[0]
         if len(whole) + 1 < len(data):
             os.truncate(self._path, len(whole) + 1 if whole else 0)
+
         return [_decode(line) for line in whole.splitlines()]
 
     def add(self, result: EvalCaseResult) -> None:

@@ -1,4 +1,5 @@
-"""Searches a better instruction for an app's root agent: a model proposes, and cases that it never sees decide.
+"""Searches a better instruction for an app's root agent: a model proposes, and cases that it never
+sees decide.
 
 Source of the files: ADK's `optimization`, its sampler and the options of its optimizer.
 """
@@ -47,8 +48,11 @@ _MARKED = re.compile(r"<instruction>(.*)</instruction>", re.DOTALL)
 
 
 class SamplerConfig(Record, kw_only=True):
-    """The cases of a search. train_eval_set, validation_eval_set: ids of sets; without the second, a half of the first
-    is held out. The case ids choose some of a set."""
+    """The cases of a search.
+
+    train_eval_set, validation_eval_set: ids of sets; without the second, a half of the first is
+        held out. The case ids choose some of a set.
+    """
 
     eval_config: EvalConfig = msgspec.field(default_factory=EvalConfig)
     app_name: str
@@ -63,11 +67,15 @@ class SamplerConfig(Record, kw_only=True):
         if self.validation_eval_set is not None or self.validation_eval_case_ids is not None:
             chosen = sets[self.validation_eval_set or self.train_eval_set]
             return train, _chosen(chosen, self.validation_eval_case_ids)
+
         shuffled = random.Random(seed).sample(train.eval_cases, len(train.eval_cases))
+
         half = len(shuffled) // 2
         if not half:
             raise InvalidRequest("A search needs at least two cases: one to learn from, one that is held out")
+
         learned = msgspec.structs.replace(train, eval_cases=shuffled[half:])
+
         return learned, msgspec.structs.replace(train, eval_cases=shuffled[:half])
 
 
@@ -76,14 +84,20 @@ def _chosen(eval_set: EvalSet, ids: Sequence[str] | None) -> EvalSet:
 
 
 class OptimizerConfig(Record, kw_only=True, gc=True):
-    """optimizer_model: a name or a model that proposes. max_metric_calls: at most so many cases are run.
-    reflection_minibatch_size: failed cases per proposal. seed: which ones."""
+    """How a better instruction is searched for."""
 
     optimizer_model: Any = DEFAULT_MODEL
+    """A name or a model that proposes."""
+
     model_configuration: GenerateContentConfig = msgspec.field(default_factory=GenerateContentConfig)
     max_metric_calls: int = 100
+    """At most so many cases are run."""
+
     reflection_minibatch_size: int = 3
+    """Failed cases per proposal."""
+
     seed: int = 0
+    """Which ones."""
 
     def __post_init__(self) -> None:
         if self.max_metric_calls < 1 or self.reflection_minibatch_size < 1:
@@ -91,13 +105,17 @@ class OptimizerConfig(Record, kw_only=True, gc=True):
 
 
 class Candidate(Record, kw_only=True, omit_defaults=False):
-    """An instruction with its pass rates. minibatch: on the failed cases that it was made for. held_out: None if it did
-    not pass more of these. is_kept: whether it passed more of the held-out cases than the best one before."""
+    """An instruction with its pass rates."""
 
     instruction: str
     minibatch: PassRate | None = None
+    """On the failed cases that it was made for."""
+
     held_out: PassRate | None = None
+    """None if it did not pass more of these."""
+
     is_kept: bool = False
+    """Whether it passed more of the held-out cases than the best one before."""
 
 
 class Search:
@@ -117,8 +135,14 @@ class Search:
         agent = app.root_agent
         if not isinstance(agent, LlmAgent) or not isinstance(agent.instruction, str):
             raise AgentConfigError("Only an LlmAgent whose instruction is a text can be optimized")
-        self._app, self._agent, self._train, self._held_out = app, agent, train, held_out
-        self._eval_config, self._config, self._show = eval_config, config or OptimizerConfig(), show
+
+        self._app = app
+        self._agent = agent
+        self._train = train
+        self._held_out = held_out
+        self._eval_config = eval_config
+        self._config = config or OptimizerConfig()
+        self._show = show
         self._random = random.Random(self._config.seed)
         self._calls_left = self._config.max_metric_calls
         self.candidates = [Candidate(instruction=agent.instruction, is_kept=True)]
@@ -128,38 +152,49 @@ class Search:
         return next(one for one in reversed(self.candidates) if one.is_kept)
 
     async def run(self) -> Candidate:
-        """Ends when no case fails, when the calls are used up, or when several proposals in a row were not kept.
+        """Ends when no case fails, when the calls are used up, or when several proposals in a row
+        were not kept.
 
-        Returns the best candidate. Raises ModelError when the model that proposes fails, InvalidRequest when the calls
-        don't suffice for the present instruction.
+        Returns the best candidate. Raises ModelError when the model that proposes fails,
+        InvalidRequest when the calls don't suffice for the present instruction.
         """
         present = self.candidates[0]
+
         tried = await self._try(present.instruction, self._train)
         held_out = await self._try(present.instruction, self._held_out)
         if tried is None or held_out is None:
             needed = len(self._train.eval_cases) + len(self._held_out.eval_cases)
             raise InvalidRequest(f"max_metric_calls is at least {needed}, one for each case")
+
         present.held_out = counted(held_out)
         self._show(present)
+
         failed = _failed(tried)
         in_vain = 0
         while failed and in_vain < MAX_IN_VAIN:
             candidate = await self._next(failed)
             if candidate is None:
                 break
+
             in_vain = 0 if candidate.is_kept else in_vain + 1
+
             if candidate.is_kept:
                 tried = await self._try(candidate.instruction, self._train)
                 if tried is None:
                     break
                 failed = _failed(tried)
+
         return self.best
 
     async def _next(self, failed: Sequence[EvalCaseResult]) -> Candidate | None:
         """None when the calls are used up."""
-        chosen = self._random.sample(failed, min(len(failed), self._config.reflection_minibatch_size))
+        chosen = self._random.sample(
+            failed,
+            min(len(failed), self._config.reflection_minibatch_size),
+        )
         if self._calls_left < len(chosen) + len(self._held_out.eval_cases):
             return None
+
         instruction = await self._propose(chosen)
         candidate = Candidate(instruction=instruction)
         if all(one.instruction != instruction for one in self.candidates):
@@ -169,8 +204,10 @@ class Search:
                 candidate.held_out = counted(await self._try(instruction, self._held_out) or [])
                 before = self.best.held_out
                 candidate.is_kept = before is None or candidate.held_out.rate > before.rate
+
         self.candidates.append(candidate)
         self._show(candidate)
+
         return candidate
 
     async def _propose(self, failed: Sequence[EvalCaseResult]) -> str:
@@ -184,8 +221,12 @@ class Search:
         """None when too few calls are left."""
         if self._calls_left < len(eval_set.eval_cases):
             return None
+
         self._calls_left -= len(eval_set.eval_cases)
-        changed = dataclasses.replace(self._app, root_agent=self._agent.clone({"instruction": instruction}))
+        changed = dataclasses.replace(
+            self._app,
+            root_agent=self._agent.clone({"instruction": instruction}),
+        )
         return (await evaluate_set(changed, eval_set, self._eval_config)).eval_case_results
 
 

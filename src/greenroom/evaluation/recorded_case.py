@@ -1,7 +1,9 @@
-"""A folder with a recorded conversation: what the user said, what models and tools answered, and the session it became.
+"""A folder with a recorded conversation: what the user said, what models and tools answered, and
+the session it became.
 
-Source: the layout of ADK's conformance tests: `spec.yaml`, `generated-recordings.yaml`, `generated-session.yaml`, the
-latter two with `-sse` in their names when the conversation was streamed.
+Source: the layout of ADK's conformance tests: `spec.yaml`, `generated-recordings.yaml`,
+`generated-session.yaml`, the latter two with `-sse` in their names when the conversation was
+streamed.
 """
 
 from __future__ import annotations
@@ -30,20 +32,22 @@ _SPEC = "spec.yaml"
 
 
 class UserMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """text, or a whole content; state_delta is applied with it, or on its own if is_patch.
-
-    custom_metadata: of the run. live_run: equal for the messages of one live run, of which the recordings have the
-    contents. answered: names of the calls that the function responses answer, where a response has another name. These
-    and is_patch are ours. Without text and content, the run has no message.
-    """
+    """text, or a whole content; state_delta is applied with it, or on its own if is_patch."""
 
     text: str | None = None
     content: JsonObject | None = None
     state_delta: JsonObject | None = None
     custom_metadata: JsonObject | None = None
+    """Of the run."""
+
     live_run: str | None = None
+    """Equal for the messages of one live run, of which the recordings have the contents."""
+
     is_patch: bool = False
     answered: list[str | None] | None = None
+    """Names of the calls that the function responses answer, where a response has another name.
+    These and is_patch are ours. Without text and content, the run has no message.
+    """
 
     def as_content(self) -> Content | None:
         """Raises ReplayConfigError."""
@@ -56,10 +60,10 @@ class UserMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit
 
 
 class Spec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """agent: name of the app."""
-
     description: str = ""
     agent: str
+    """Name of the app."""
+
     initial_state: JsonObject = msgspec.field(default_factory=dict[str, object])
     user_messages: list[UserMessage] = msgspec.field(default_factory=list[UserMessage])
 
@@ -90,7 +94,9 @@ class RecordedCase(NamedTuple):
 
     def session(self) -> Session | None:
         """The session as it became then; None if that wasn't kept. Raises ReplayConfigError."""
-        return read_record(self.session_path, Session) if self.session_path.exists() else None
+        if self.session_path.exists():
+            return read_record(self.session_path, Session)
+        return None
 
     def clear(self) -> None:
         """Creates the folder, and deletes the files of an earlier recording of this mode."""
@@ -102,15 +108,19 @@ class RecordedCase(NamedTuple):
         (self.folder / _SPEC).write_text(dump(msgspec.to_builtins(spec)), encoding="utf-8")
         plain: JsonObject = to_snake(session)
         plain["state"] = comparable_state(session.state)
+
         for event in plain.get("events", []):
             actions: JsonObject = event.get("actions", {})
             if "state_delta" in actions:
                 actions["state_delta"] = comparable_state(actions["state_delta"])
+
         self.session_path.write_text(dump(plain), encoding="utf-8")
 
 
 def cases_in(paths: Iterable[Path]) -> list[RecordedCase]:
-    """The cases in these folders and below, by category and name; those without recordings are left out."""
+    """The cases in these folders and below, by category and name; those without recordings are left
+    out.
+    """
     folders = {spec.parent.resolve() for path in paths for spec in path.rglob(_SPEC)}
     modes: tuple[StreamingName, ...] = ("none", "sse")
     found = [RecordedCase(folder, mode) for folder in folders for mode in modes]
@@ -118,27 +128,37 @@ def cases_in(paths: Iterable[Path]) -> list[RecordedCase]:
 
 
 def spec_of(session: Session) -> Spec:
-    """The user's messages of the conversation, for a replay. State that no event set is the initial state."""
+    """The user's messages of the conversation, for a replay. State that no event set is the initial
+    state.
+    """
     changed = {key for event in session.events for key in event.actions.state_delta}
     initial_state = {key: value for key, value in session.state.items() if key not in changed}
-    spec, live = Spec(agent=session.app_name, initial_state=initial_state), live_runs(session)
+    spec = Spec(agent=session.app_name, initial_state=initial_state)
+
+    live = live_runs(session)
     delta: JsonObject = {}
     names = {call.id: call.name for event in session.events for call in event.get_function_calls()}
     for turn, event in turns_of(session):
         is_new = turn == len(spec.user_messages)
         if event.author == "user" and event.invocation_id not in live:
             delta |= comparable_state(event.actions.state_delta)
+
         if event.invocation_id in live:
             if is_new:
                 metadata = without_internal(event.custom_metadata)
                 spec.user_messages.append(UserMessage(live_run=event.invocation_id, custom_metadata=metadata))
         elif is_new:
-            message = _message(event, delta) if event.author == "user" else UserMessage(state_delta=delta or None)
+            if event.author == "user":
+                message = _message(event, delta)
+            else:
+                message = UserMessage(state_delta=delta or None)
+
             message.is_patch = event.author == "user" and event.content is None
             message.answered = _answered(event, names)
             message.custom_metadata = without_internal(event.custom_metadata)
             spec.user_messages.append(message)
             delta = {}
+
     return spec
 
 
@@ -151,24 +171,34 @@ def _message(event: Event, delta: JsonObject) -> UserMessage:
 
 def _answered(message: Event, names: Mapping[str | None, str | None]) -> list[str | None] | None:
     """names: of all calls, by id. None where each response has the name of its call."""
-    responses = message.get_function_responses() if message.author == "user" else []
+    if message.author == "user":
+        responses = message.get_function_responses()
+    else:
+        responses = []
+
     answered = [names.get(response.id, response.name) for response in responses]
-    return None if answered == [response.name for response in responses] else answered
+    if answered == [response.name for response in responses]:
+        return None
+
+    return answered
 
 
 def with_open_calls(
     content: Content | None, events: CopyOnWriteList[Event], answered: Sequence[str | None] | None = None
 ) -> Content | None:
-    """The message with the ids of open calls of the same name, oldest first: a call may have another id in each run.
+    """The message with the ids of open calls of the same name, oldest first: a call may have
+    another id in each run.
 
     answered: names of the calls that the responses answer, if they have others.
     """
     if content is None or not any(part.function_response for part in content.parts or ()):
         return content
+
     open_calls = log_state_of(events).open_calls()
     by_name: dict[str | None, deque[str]] = {}
     for call_id, call in open_calls.items():
         by_name.setdefault(call.name, deque()).append(call_id)
+
     parts: list[Part] = []
     given = deque(answered or ())
     for part in content.parts or ():
@@ -179,4 +209,5 @@ def with_open_calls(
                 response = msgspec.structs.replace(response, id=by_name[name].popleft())
                 part = msgspec.structs.replace(part, function_response=response)
         parts.append(part)
+
     return Content(role=content.role, parts=parts)

@@ -185,7 +185,9 @@ class ConversationScenario(Record, kw_only=True):
 
 
 class EvalCase(Record, kw_only=True):
-    """A conversation with the expected responses, or a scenario for a simulated user: exactly one of both."""
+    """A conversation with the expected responses, or a scenario for a simulated user: exactly one
+    of both.
+    """
 
     eval_id: str
     """Unique within its set."""
@@ -230,16 +232,22 @@ class EvalSet(Record, kw_only=True, rename=None):
         unknown = [name for name in eval_ids if self.case(name) is None]
         if unknown:
             raise InvalidRequest(f"There are no cases {', '.join(unknown[:10])} in {self.eval_set_id!r}")
-        return msgspec.structs.replace(self, eval_cases=[one for one in self.eval_cases if one.eval_id in eval_ids])
+        return msgspec.structs.replace(
+            self,
+            eval_cases=[one for one in self.eval_cases if one.eval_id in eval_ids],
+        )
 
 
 class EvalMetric(Record, kw_only=True):
-    """A metric of a run. criterion: its options, `threshold` among them. custom_function_path: of custom metrics."""
+    """A metric of a run."""
 
     metric_name: str
     threshold: float | None = None
     criterion: JsonObject | None = None
+    """Its options, `threshold` among them."""
+
     custom_function_path: str | None = None
+    """Of custom metrics."""
 
 
 class RubricScore(Record, kw_only=True):

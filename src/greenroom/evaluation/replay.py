@@ -1,4 +1,6 @@
-"""Stored conversations, had again: with the recorded answers of models and tools, and where the new one departs."""
+"""Stored conversations, had again: with the recorded answers of models and tools, and where the new
+one departs.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +52,14 @@ class Talk:
         recordings: Sequence[Recording] = (),
         show: Callable[[Event], None] | None = None,
     ) -> None:
-        """replay: a plugin of the app that is given the recordings of each turn. show: called with each event."""
+        """replay: a plugin of the app that is given the recordings of each turn.
+        show: called with each event.
+        """
         self._runner = _Runner(app=app)
         self._mode = StreamingMode.SSE if streams else StreamingMode.NONE
-        self._replay, self._recordings, self._show = replay, recordings, show
+        self._replay = replay
+        self._recordings = recordings
+        self._show = show
 
     async def have(
         self,
@@ -63,30 +69,49 @@ class Talk:
         settings: Callable[[int], JsonObject] | None = None,
         goes_on: Callable[[], bool] = lambda: True,
     ) -> Session:
-        """The session that the messages lead to. settings: state of each turn. goes_on: asked after each turn.
+        """The session that the messages lead to.
+
+        settings: state of each turn.
+        goes_on: asked after each turn.
 
         Raises what fails a run; in a replay only ReplayVerificationError and ReplayConfigError.
         """
         store = self._runner.session_service
         try:
-            session = await store.create_session(app_name=self._runner.app_name, user_id=USER, state=state)
+            session = await store.create_session(
+                app_name=self._runner.app_name,
+                user_id=USER,
+                state=state,
+            )
             for turn, message in enumerate(messages):
                 delta = {**(message.state_delta or {}), **(settings(turn) if settings is not None else {})}
                 if message.is_patch:
                     patch = EventActions(state_delta=delta)
-                    await store.append(session, Event(author="user", invocation_id=new_state_patch_id(), actions=patch))
+                    await store.append(
+                        session,
+                        Event(author="user", invocation_id=new_state_patch_id(), actions=patch),
+                    )
                 else:
                     session = await self._turn(turn, message, session, delta)
+
                 found = await store.get_session(**session.key._asdict())
                 assert found is not None
                 session = found
+
                 if not goes_on():
                     break
+
             return session
         finally:
             await self._runner.close()
 
-    async def _turn(self, turn: int, message: UserMessage, session: Session, delta: JsonObject) -> Session:
+    async def _turn(
+        self,
+        turn: int,
+        message: UserMessage,
+        session: Session,
+        delta: JsonObject,
+    ) -> Session:
         """Returns the session, or a fork of it where the recorded run was left unfinished."""
         options: dict[str, Any] = {
             "user_id": session.user_id,
@@ -100,7 +125,12 @@ class Talk:
             events = self._runner.run_live(live_request_queue=LiveRequestQueue(), **options)
         else:
             content = with_open_calls(message.as_content(), session.events, message.answered)
-            events = self._runner.run_message(new_message=content, state_delta=delta or None, **options)
+            events = self._runner.run_message(
+                new_message=content,
+                state_delta=delta or None,
+                **options,
+            )
+
         last: list[str] = []
 
         async def read() -> None:
@@ -126,20 +156,25 @@ class Talk:
             task.cancel()
 
         self._replay.begin(recordings, cancel)
+
         try:
             await asyncio.gather(task, return_exceptions=True)
         finally:
             task.cancel()
+
         error = None if task.cancelled() else task.exception()
         if isinstance(error, (ReplayVerificationError, ReplayConfigError)):
             raise error
+
         if stop is not None and not stopped_after and last:
             # The run waited for somebody when it was stopped.
             log = self._runner.open_log(session, last[-1], options["run_config"])
             await self._runner.record_abort(log, stop)
+
         if stopped_after and any(one.is_unfinished for one in recordings):
             key = session.key._asdict()
             return await self._runner.session_service.fork_session(**key, seq=stopped_after[0])
+
         return session
 
 
@@ -153,9 +188,13 @@ def _reason(recording: Recording) -> GreenroomError:
 async def replay_session(app: App, then: Session, *, run_tools: bool = False) -> str:
     """Replays a stored session with the recorded replies of its models, and results of its tools.
 
-    Returns the first departure, empty if there is none. app: maybe changed since. run_tools: for their side effects.
+    Returns the first departure, empty if there is none.
+
+    app: maybe changed since.
+    run_tools: for their side effects.
     """
-    spec, plugin = spec_of(then), ReplayPlugin(run_tools=run_tools)
+    spec = spec_of(then)
+    plugin = ReplayPlugin(run_tools=run_tools)
     try:
         talk = Talk(_with(app, plugin), replay=plugin, recordings=recording_of(then).recordings)
         now = await talk.have(spec.user_messages, state=spec.initial_state)
@@ -163,33 +202,44 @@ async def replay_session(app: App, then: Session, *, run_tools: bool = False) ->
         return f"{type(error).__name__}: {error}"
     finally:
         plugin.unwrap_models(app.root_agent)
+
     return departure(then, now)
 
 
 def departure(then: Session, now: Session) -> str:
     """The first event that is another one, as a diff, or else what differs in the state at the end."""
-    before, after = comparable_events(then.events), comparable_events(now.events)
+    before = comparable_events(then.events)
+    after = comparable_events(now.events)
     for index in range(max(len(before), len(after))):
-        one, other = before[index : index + 1], after[index : index + 1]
+        one = before[index : index + 1]
+        other = after[index : index + 1]
         if one != other:
             return f"Event {index + 1} of {len(before)}:\n{difference(one, other)}"
+
     return difference(comparable_state(then.state), comparable_state(now.state))
 
 
 async def rerun_session(app: App, then: Session) -> str:
     """Has a stored session again with the models of the app, on the recorded results of its tools.
 
-    Returns a diff from where the conversations part: in a message, a call or an answer. Calls that were not made then
-    get an error as their result.
+    Returns a diff from where the conversations part: in a message, a call or an answer. Calls that
+    were not made then get an error as their result.
     """
-    spec, conversation = spec_of(then), invocations_of(then.events)
+    spec = spec_of(then)
+    conversation = invocations_of(then.events)
+
     tools = recorded_tools([conversation])
     if tools:
-        app = _with(app, EnvironmentSimulationPlugin(EnvironmentSimulationConfig(tool_simulation_configs=tools)))
+        app = _with(
+            app,
+            EnvironmentSimulationPlugin(EnvironmentSimulationConfig(tool_simulation_configs=tools)),
+        )
+
     try:
         now = await Talk(app).have(spec.user_messages, state=spec.initial_state)
     except Exception as error:  # agents and tools may raise anything
         return f"{type(error).__name__}: {error}"
+
     return diff(conversation_lines(conversation), conversation_lines(invocations_of(now.events)))
 
 

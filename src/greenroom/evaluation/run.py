@@ -52,31 +52,48 @@ SESSION_PREFIX = "adk-eval-session-"
 
 
 class AgentUnderTest(NamedTuple):
-    """sessions: where the sessions of the cases are made. run: one run on a session, without the user's own event.
-    user_id: of cases that name no user."""
+    """The agent that is evaluated, and where its sessions are."""
 
     app_name: str
     sessions: BaseSessionService
+    """Where the sessions of the cases are made."""
+
     run: Callable[[SessionKey, Content], AsyncGenerator[Event]]
+    """One run on a session, without the user's own event."""
+
     user_id: str = DEFAULT_USER
+    """Of cases that name no user."""
 
     @classmethod
     def of(cls, runner: Runner) -> AgentUnderTest:
         def run(key: SessionKey, message: Content) -> AsyncGenerator[Event]:
-            return runner.run_async(user_id=key.user_id, session_id=key.session_id, new_message=message)
+            return runner.run_async(
+                user_id=key.user_id,
+                session_id=key.session_id,
+                new_message=message,
+            )
 
         return cls(runner.app_name, runner.session_service, run)
 
 
 class RunOptions(msgspec.Struct, kw_only=True):
-    """samples: how often each case is run. parallel: cases at once. max_tokens, max_cost, max_seconds: of all cases
-    together, judges and simulated users included, the cost in the price table's currency; when one of them is reached,
-    no further case is begun. Time, and what judges used, are counted since this process began."""
+    """How often, how many at once and at what cost the cases are run.
+
+    The limits hold for all cases together, judges and simulated users included. When one of them
+    is reached, no further case is started. Time, and what judges used, are counted since this
+    process began.
+    """
 
     samples: int = 1
+    """How often each case is run."""
+
     parallel: int = 4
+    """Cases at once."""
+
     max_tokens: int | None = None
     max_cost: float | None = None
+    """In the currency of the price table."""
+
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
@@ -100,16 +117,30 @@ class Evaluation:
         journal: Journal | None = None,
         app_details: AppDetails | None = None,
     ) -> None:
-        """eval_ids: of the cases; none: all. simulator: makes the user of a case; by default one that says what the
-        case's conversation has. journal: of a run that may be continued; its results are yielded first. Raises
-        InvalidRequest for unknown cases.
+        """eval_ids: of the cases; none: all.
+        simulator: makes the user of a case; by default one that says what the case's conversation
+            has.
+        journal: of a run that may be continued; its results are yielded first.
+
+        Raises InvalidRequest for unknown cases.
         """
-        self._agent, self._set, self._metrics = agent, eval_set, metrics
+        self._agent = agent
+        self._set = eval_set
+        self._metrics = metrics
         self._options = options or RunOptions()
-        self._simulator, self._journal, self._details = simulator, journal, app_details
+        self._simulator = simulator
+        self._journal = journal
+        self._details = app_details
         self._prices = default_prices()
-        self._tokens, self._cost, self._begun = 0, Decimal(0), 0.0
-        self._cases = eval_set.select(eval_ids).eval_cases if eval_ids else eval_set.eval_cases
+        self._tokens = 0
+        self._cost = Decimal(0)
+        self._begun = 0.0
+
+        if eval_ids:
+            self._cases = eval_set.select(eval_ids).eval_cases
+        else:
+            self._cases = eval_set.eval_cases
+
         self.total = len(self._cases) * self._options.samples
         self.finished: list[EvalCaseResult] = []
         self.not_run = 0
@@ -118,18 +149,22 @@ class Evaluation:
     async def results(self) -> AsyncGenerator[EvalCaseResult]:
         """Each result as its case ends. A reader that leaves cancels the rest."""
         self._begun = time.monotonic()
+
         earlier = self._journal.read() if self._journal is not None else []
         for result in earlier:
             self._finish(result)
             yield result
+
         done = Counter(result.eval_id for result in earlier)
         waiting = [case for case in self._cases for _ in range(self._options.samples - done[case.eval_id])]
         waiting.reverse()
+
         running: set[asyncio.Task[EvalCaseResult]] = set()
         try:
             while running or (waiting and not self._is_spent()):
                 while waiting and len(running) < self._options.parallel and not self._is_spent():
                     running.add(asyncio.create_task(self._run(waiting.pop())))
+
                 ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
                     result = task.result()
@@ -141,6 +176,7 @@ class Evaluation:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+
         self.not_run = len(waiting)
 
     def summary(self) -> EvalSetResult:
@@ -156,7 +192,9 @@ class Evaluation:
         )
 
     def _is_spent(self) -> bool:
-        tokens, cost, seconds = self._options.max_tokens, self._options.max_cost, self._options.max_seconds
+        tokens = self._options.max_tokens
+        cost = self._options.max_cost
+        seconds = self._options.max_seconds
         return (
             (tokens is not None and self._tokens >= tokens)
             or (cost is not None and self._cost >= Decimal(str(cost)))
@@ -197,10 +235,15 @@ class Evaluation:
         try:
             actual = await self._converse(case, session)
         except Exception as error:  # agents and tools may raise anything; the other cases run
-            result.error = error.detail if isinstance(error, GreenroomError) else f"{type(error).__name__}: {error}"
+            if isinstance(error, GreenroomError):
+                result.error = error.detail
+            else:
+                result.error = f"{type(error).__name__}: {error}"
         else:
             await self._score(case, actual, result)
+
         result.session_details = await self._agent.sessions.get_session(**session.key._asdict())
+
         return result
 
     async def _session(self, case: EvalCase) -> Session:
@@ -216,6 +259,7 @@ class Evaluation:
                 return await create(session_id=given.session_id)
             except SessionExists:
                 pass  # of an earlier run; a session is never used twice
+
         return await create(session_id=f"{SESSION_PREFIX}{uuid4()}")
 
     async def _converse(self, case: EvalCase, session: Session) -> list[Invocation]:
@@ -223,19 +267,30 @@ class Evaluation:
         user = self._simulator(case)
         turns: list[Invocation] = []
         while (message := await user.next_message(turns)) is not None:
-            begun, at = time.perf_counter(), time.time()
+            begun = time.perf_counter()
+            at = time.time()
+
             events: list[Event] = []
             async with aclosing(self._agent.run(session.key, message)) as run:
                 async for event in run:
                     if not event.partial:
                         events.append(event)
+
             turn = invocation_of(message, events, self._details)
-            turn.creation_timestamp, turn.duration = at, time.perf_counter() - begun
+            turn.creation_timestamp = at
+            turn.duration = time.perf_counter() - begun
             turns.append(turn)
+
         return turns
 
-    async def _score(self, case: EvalCase, actual: Sequence[Invocation], result: EvalCaseResult) -> None:
+    async def _score(
+        self,
+        case: EvalCase,
+        actual: Sequence[Invocation],
+        result: EvalCaseResult,
+    ) -> None:
         expected = case.conversation
+
         per_turn = [
             EvalMetricResultPerInvocation(
                 actual_invocation=one, expected_invocation=expected[turn] if expected is not None else None
@@ -249,18 +304,24 @@ class Evaluation:
             )
             for turn, one in zip(per_turn, scored.per_invocation_results, strict=False):
                 turn.eval_metric_results.append(_metric_result(metric, one.score, one.eval_status, one.details))
+
         result.eval_metric_result_per_invocation = per_turn
         statuses = {one.eval_status for one in result.overall_eval_metric_results}
         deciding = (EvalStatus.FAILED, EvalStatus.PASSED)
         result.final_eval_status = next((one for one in deciding if one in statuses), EvalStatus.NOT_EVALUATED)
 
-    async def _measure(self, metric: Metric, case: EvalCase, actual: Sequence[Invocation]) -> EvaluationResult:
+    async def _measure(
+        self,
+        metric: Metric,
+        case: EvalCase,
+        actual: Sequence[Invocation],
+    ) -> EvaluationResult:
         rubrics = case.rubrics or []
-        judged = (
-            [msgspec.structs.replace(one, rubrics=[*rubrics, *(one.rubrics or ())]) for one in actual]
-            if rubrics
-            else actual
-        )
+        if rubrics:
+            judged = [msgspec.structs.replace(one, rubrics=[*rubrics, *(one.rubrics or ())]) for one in actual]
+        else:
+            judged = actual
+
         try:
             return await metric.evaluate(Conversation(judged, case.conversation, case.conversation_scenario))
         except Exception:

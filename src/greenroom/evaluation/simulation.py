@@ -34,7 +34,10 @@ Script: TypeAlias = "Sequence[str] | Callable[[Sequence[Invocation]], str | Awai
 
 class UserSimulator(Protocol):
     async def next_message(self, conversation: Sequence[Invocation]) -> Content | None:
-        """conversation: all turns so far. None ends it. Raises ModelError."""
+        """The simulated user's next message.
+
+        conversation: all turns so far. None ends it. Raises ModelError.
+        """
         ...
 
 
@@ -45,16 +48,21 @@ class RecordedUser:
         self._messages = [turn.user_content for turn in case.conversation or ()]
 
     async def next_message(self, conversation: Sequence[Invocation]) -> Content | None:
-        return self._messages[len(conversation)] if len(conversation) < len(self._messages) else None
+        if len(conversation) < len(self._messages):
+            return self._messages[len(conversation)]
+        return None
 
 
 class UserBehavior(Record, kw_only=True):
-    """behavior_instructions: what the user does. violation_rubrics: what a judge of the simulation must not find."""
+    """A trait of a simulated user."""
 
     name: str
     description: str = msgspec.field(default_factory=str)
     behavior_instructions: list[str] = msgspec.field(default_factory=list[str])
+    """What the user does."""
+
     violation_rubrics: list[str] = msgspec.field(default_factory=list[str])
+    """What a judge of the simulation must not find."""
 
 
 class UserPersona(Record, kw_only=True):
@@ -132,22 +140,30 @@ by the plan. When the plan is done, or can not be done, write {{ stop_signal }} 
 
 
 class UserSimulatorConfig(Record, kw_only=True, gc=True):
-    """The simulated user of scenarios. type: `llm_backed`, or `scripted`, which is ours.
-
-    model: a name or a model. max_allowed_invocations: with the starting prompt; -1 for no limit. custom_instructions:
-    with the placeholders `{{ stop_signal }}`, `{{ conversation_plan }}` and `{{ conversation_history }}`, and
-    `{{ persona }}` if scenarios have one. include_function_calls: the model sees the agent's calls, too. script: the
-    messages after the starting prompt, or a function of the turns so far that returns the next message or None.
-    Raises ValueError.
-    """
+    """The simulated user of scenarios. Raises ValueError."""
 
     type: Literal["llm_backed", "scripted"] = "llm_backed"
+    """`llm_backed`, or `scripted`, which is ours."""
+
     model: Any = DEFAULT_MODEL
+    """A name or a model."""
+
     model_configuration: GenerateContentConfig = msgspec.field(default_factory=GenerateContentConfig)
     max_allowed_invocations: int = MAX_INVOCATIONS
+    """Including the starting prompt; -1 for no limit."""
+
     custom_instructions: str | None = None
+    """A template with the placeholders `{{ stop_signal }}`, `{{ conversation_plan }}` and
+    `{{ conversation_history }}`, and `{{ persona }}` if scenarios have one.
+    """
+
     include_function_calls: bool = False
+    """The model sees the agent's calls, too."""
+
     script: Any = None
+    """The messages after the starting prompt, or a function of the turns so far that returns the
+    next message or None.
+    """
 
     def __post_init__(self) -> None:
         needed = {"stop_signal", "conversation_plan", "conversation_history"}
@@ -160,11 +176,18 @@ class UserSimulatorConfig(Record, kw_only=True, gc=True):
 
 
 class SimulatedUser:
-    """Begins with the scenario's starting prompt, and ends with the stop signal or after the most invocations."""
+    """Begins with the scenario's starting prompt, and ends with the stop signal or after the most
+    invocations.
+    """
 
-    def __init__(self, scenario: ConversationScenario, config: UserSimulatorConfig | None = None) -> None:
+    def __init__(
+        self,
+        scenario: ConversationScenario,
+        config: UserSimulatorConfig | None = None,
+    ) -> None:
         """Raises InvalidRequest for an unknown persona."""
-        self._scenario, self._config = scenario, config or UserSimulatorConfig()
+        self._scenario = scenario
+        self._config = config or UserSimulatorConfig()
         self._persona = persona_of(scenario)
 
     async def next_message(self, conversation: Sequence[Invocation]) -> Content | None:
@@ -172,11 +195,13 @@ class SimulatedUser:
             return UserContent(self._scenario.starting_prompt)
         if 0 <= self._config.max_allowed_invocations <= len(conversation):
             return None
+
         text = await (self._scripted(conversation) if self._config.type == "scripted" else self._asked(conversation))
         if text is None or STOP_SIGNAL in text.lower():
             return None
         if not text.strip():
             raise ModelError("The simulated user said nothing", model=str(self._config.model))
+
         return UserContent(text.strip())
 
     async def _scripted(self, conversation: Sequence[Invocation]) -> str | None:
@@ -184,7 +209,9 @@ class SimulatedUser:
         if callable(script):
             said = script(conversation)
             return await said if inspect.isawaitable(said) else said
-        return script[len(conversation) - 1] if len(conversation) <= len(script) else None
+        if len(conversation) <= len(script):
+            return script[len(conversation) - 1]
+        return None
 
     async def _asked(self, conversation: Sequence[Invocation]) -> str:
         values = {
@@ -195,7 +222,11 @@ class SimulatedUser:
         }
         template = self._config.custom_instructions or _INSTRUCTIONS
         prompt = _PLACEHOLDER.sub(lambda found: values[found[1]], template)
-        return await ask(cast("str | BaseLlm", self._config.model), prompt, self._config.model_configuration)
+        return await ask(
+            cast("str | BaseLlm", self._config.model),
+            prompt,
+            self._config.model_configuration,
+        )
 
     def _lines(self, conversation: Sequence[Invocation]) -> list[str]:
         lines: list[str] = []
@@ -206,6 +237,7 @@ class SimulatedUser:
                     f"(assistant calls {one.name} {wire.encode(one.args or {}).decode()})" for one in turn.calls()
                 ]
             lines.append(f"assistant: {turn.text() or ''}")
+
         return lines
 
 
@@ -214,10 +246,12 @@ def persona_of(scenario: ConversationScenario) -> UserPersona | None:
     given = scenario.user_persona
     if given is None:
         return None
+
     if isinstance(given, str):
         if given not in PERSONAS:
             raise InvalidRequest(f"There is no persona {given[:100]!r}; there are {', '.join(PERSONAS)}")
         return PERSONAS[given]
+
     return UserPersona.model_validate(given)
 
 
@@ -227,7 +261,9 @@ def user_simulator(config: JsonObject | None) -> Callable[[EvalCase], UserSimula
 
     def of_case(case: EvalCase) -> UserSimulator:
         scenario = case.conversation_scenario
-        return RecordedUser(case) if scenario is None else SimulatedUser(scenario, read)
+        if scenario is None:
+            return RecordedUser(case)
+        return SimulatedUser(scenario, read)
 
     return of_case
 
@@ -238,7 +274,10 @@ class ConversationScenarios(Record, kw_only=True):
     scenarios: list[ConversationScenario] = msgspec.field(default_factory=list[ConversationScenario])
 
 
-def scenario_cases(scenarios: Sequence[ConversationScenario], session_input: SessionInput | None) -> list[EvalCase]:
+def scenario_cases(
+    scenarios: Sequence[ConversationScenario],
+    session_input: SessionInput | None,
+) -> list[EvalCase]:
     """A case for each scenario. Its id is made of its content, so that adding it twice is noticed."""
     cases: list[EvalCase] = []
     for scenario in scenarios:
@@ -252,27 +291,40 @@ def scenario_cases(scenarios: Sequence[ConversationScenario], session_input: Ses
                 creation_timestamp=time.time(),
             )
         )
+
     return cases
 
 
 class ConversationGenerationConfig(Record, kw_only=True, gc=True):
-    """count: how many. model_name: a name or a model. generation_instruction: what they are about. environment_context:
-    the data that the agent's tools have, so that users ask for what exists."""
+    """How scenarios are generated."""
 
     count: int
+    """How many."""
+
     model_name: Any = DEFAULT_MODEL
+    """A name or a model."""
+
     generation_instruction: str | None = None
+    """What they are about."""
+
     environment_context: str | None = None
+    """The data that the agent's tools have, so that users ask for what exists."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MAX_SCENARIOS:
             raise ValueError(f"count is from 1 to {MAX_SCENARIOS}, not {self.count}")
 
 
-async def generate_scenarios(config: ConversationGenerationConfig, app: AppDetails) -> list[ConversationScenario]:
-    """Different scenarios for an app, invented by a model. app: what its agents are given.
+async def generate_scenarios(
+    config: ConversationGenerationConfig,
+    app: AppDetails,
+) -> list[ConversationScenario]:
+    """Different scenarios for an app, invented by a model.
 
-    The model is asked again, up to three times in a row without a new one. Raises ModelError when it has too few.
+    app: what its agents are given.
+
+    The model is asked again, up to three times in a row without a new one. Raises ModelError when
+    it has too few.
     """
     found: dict[str, ConversationScenario] = {}
     in_vain = 0
@@ -282,15 +334,21 @@ async def generate_scenarios(config: ConversationGenerationConfig, app: AppDetai
             if len(found) < config.count:
                 found.setdefault(scenario.starting_prompt, scenario)
         in_vain = in_vain + 1 if len(found) == earlier else 0
+
     if len(found) < config.count:
         raise ModelError(f"{len(found)} of {config.count} scenarios were invented", model=str(config.model_name))
+
     return list(found.values())
 
 
 _AS_JSON = GenerateContentConfig(response_mime_type="application/json")
 
 
-def _request(config: ConversationGenerationConfig, app: AppDetails, found: dict[str, ConversationScenario]) -> str:
+def _request(
+    config: ConversationGenerationConfig,
+    app: AppDetails,
+    found: dict[str, ConversationScenario],
+) -> str:
     lines = [
         f"Invent {config.count - len(found)} different tests of the assistant below. Each is a user with a goal: "
         "a starting prompt, which is the user's first message, and a plan: what the user wants and knows.",
@@ -299,10 +357,13 @@ def _request(config: ConversationGenerationConfig, app: AppDetails, found: dict[
     ]
     if config.generation_instruction:
         lines.append(f"# What the tests are about\n{config.generation_instruction}")
+
     if config.environment_context:
         lines.append(f"# Data that the assistant's tools have\n{config.environment_context}")
+
     if found:
         lines.append("# Starting prompts that exist already\n" + "\n".join(found))
+
     return "\n\n".join(lines)
 
 

@@ -1,8 +1,10 @@
-"""Statistics of repeated evaluations: pass rates with intervals, and whether two differ by more than chance.
+"""Statistics of repeated evaluations: pass rates with intervals, and whether two differ by more
+than chance.
 
-Sources: Wilson, Probable inference, the law of succession, and statistical inference (1927); Efron and Tibshirani, An
-introduction to the bootstrap (1993), percentile intervals of paired differences; Hesterberg, What teachers should know
-about the bootstrap (2015), their correction for small samples.
+Sources: Wilson, Probable inference, the law of succession, and statistical inference (1927); Efron
+and Tibshirani, An introduction to the bootstrap (1993), percentile intervals of paired differences;
+Hesterberg, What teachers should know about the bootstrap (2015), their correction for small
+samples.
 """
 
 from __future__ import annotations
@@ -21,14 +23,19 @@ _Z = _NORMAL.inv_cdf(0.975)
 """Quantile of the limits of 95 % intervals."""
 
 _Z_POWER = _NORMAL.inv_cdf(0.8)
-"""Quantile of the power in `pairs_needed`: how probably a real difference of the observed size is found."""
+"""Quantile of the power in `pairs_needed`: how probably a real difference of the observed size is
+found.
+"""
 
 MIN_CHANGED = 6
 """Fewer changed pairs are never more than chance: if all five of five improve, the sign test gives 6 %."""
 
 
 class PassRate(Record, kw_only=True, omit_defaults=False):
-    """passed of total. low, high: the interval of the true rate."""
+    """A pass rate and its confidence interval.
+
+    passed of total. low, high: the interval of the true rate.
+    """
 
     passed: int
     total: int
@@ -43,8 +50,7 @@ class PassRate(Record, kw_only=True, omit_defaults=False):
 class Difference(Record, kw_only=True, omit_defaults=False):
     """The mean difference of pairs: positive when the second is better.
 
-    low, high: the interval of the true difference. is_significant: whether it is more than chance. pairs_needed: about
-    how many pairs find a difference of this size with a probability of 80 %; None if there is no difference.
+    low, high: the interval of the true difference.
     """
 
     pairs: int
@@ -54,7 +60,12 @@ class Difference(Record, kw_only=True, omit_defaults=False):
     low: float
     high: float
     is_significant: bool
+    """Whether it is more than chance."""
+
     pairs_needed: int | None
+    """About how many pairs find a difference of this size with a probability of 80 %; None if there
+    is no difference.
+    """
 
 
 def pass_rate(passed: int, total: int) -> PassRate:
@@ -63,9 +74,12 @@ def pass_rate(passed: int, total: int) -> PassRate:
         raise ValueError(f"{passed} of {total} results can't have passed")
     if total == 0:
         return PassRate(passed=0, total=0, low=0.0, high=1.0)
-    rate, weight = passed / total, _Z * _Z / total
+
+    rate = passed / total
+    weight = _Z * _Z / total
     center = (rate + weight / 2) / (1 + weight)
     half = _Z / (1 + weight) * math.sqrt(rate * (1 - rate) / total + weight / (4 * total))
+
     # The limits at 0 and 1 are exact; only rounding moves them.
     return PassRate(
         passed=passed,
@@ -86,15 +100,19 @@ def paired(
 def compare(
     first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Difference:
-    """Compares scores in pairs by a bootstrap of their differences, with intervals of 95 %. Passed is 1, failed 0.
+    """Compares scores in pairs by a bootstrap of their differences, with intervals of 95 %. Passed
+    is 1, failed 0.
 
-    Pairs are samples of the same case, so that hard and easy cases add no noise. The result depends only on the
-    arguments. Raises ValueError without pairs.
+    Pairs are samples of the same case, so that hard and easy cases add no noise. The result depends
+    only on the arguments. Raises ValueError without pairs.
     """
     if len(first) != len(second) or not first:
         raise ValueError(f"{len(first)} and {len(second)} scores are no pairs")
+
     differences = [after - before for before, after in zip(first, second, strict=True)]
-    count, mean = len(differences), fmean(differences)
+    count = len(differences)
+    mean = fmean(differences)
+
     low = high = mean
     if count > 1:
         drawn = random.Random(seed).choices(differences, k=count * resamples)
@@ -102,7 +120,9 @@ def compare(
         tail = _tail(count)
         low = sums[int(tail * resamples)] / count
         high = sums[resamples - 1 - int(tail * resamples)] / count
+
     changed = sum(difference != 0 for difference in differences)
+
     return Difference(
         pairs=count,
         first=fmean(first),
@@ -123,8 +143,11 @@ def _pairs_needed(differences: Sequence[float], mean: float) -> int | None:
 
 
 def _tail(count: int) -> float:
-    """The share of resamples beyond each limit: less than usual for few pairs, as resamples vary too little then."""
-    z, degrees = _Z, count - 1
+    """The share of resamples beyond each limit: less than usual for few pairs, as resamples vary
+    too little then.
+    """
+    z = _Z
+    degrees = count - 1
     # Student's quantile by the expansion of Cornish and Fisher.
     t = z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
     return _NORMAL.cdf(-math.sqrt(count / degrees) * t)

@@ -1,6 +1,8 @@
-"""A plugin that answers tool calls in place of the tools: with recorded, scripted or invented results, or with errors.
+"""A plugin that answers tool calls in place of the tools: with recorded, scripted or invented
+results, or with errors.
 
-Source of names and options: ADK's `tools.environment_simulation`; `recorded_results`, `script` and `seed` are ours.
+Source of names and options: ADK's `tools.environment_simulation`; `recorded_results`, `script` and
+`seed` are ours.
 """
 
 from __future__ import annotations
@@ -48,15 +50,19 @@ class InjectedError(Record, kw_only=True):
 class InjectionConfig(Record, kw_only=True):
     """An error or a result that a call gets with a probability.
 
-    match_args: only calls that have these arguments, among others. injected_latency_seconds: waited before it, at most
-    120. random_seed: for another seed than the whole simulation's. Raises ValueError unless there is either an error or
-    a response.
+    Raises ValueError unless there is either an error or a response.
     """
 
     injection_probability: float = 1.0
     match_args: JsonObject | None = None
+    """Only calls that have these arguments, among others."""
+
     injected_latency_seconds: float = 0.0
+    """The delay before the error or the result, at most 120."""
+
     random_seed: int | None = None
+    """A seed in place of the whole simulation's."""
+
     injected_error: InjectedError | None = None
     injected_response: JsonObject | None = None
 
@@ -88,19 +94,24 @@ ToolScript: TypeAlias = "list[JsonObject] | Callable[[JsonObject, ToolContext], 
 
 
 class ToolSimulationConfig(Record, kw_only=True, gc=True):
-    """Answers to the calls of one tool, from the first of injections, recorded results, script and model that has one.
+    """Answers to the calls of one tool, from the first of injections, recorded results, script and
+    model that has one.
 
-    recorded_results: of calls with equal arguments, in their order; the last is repeated. script: results in the order
-    of a session's calls, or a function of arguments and context, sync or async. A call that neither has a result for
-    gets an error as its result, unless a model makes one up. A tool with injections only runs when none applies.
-    Raises ValueError when there is nothing to answer with.
+    A call that neither the recorded results nor the script have a result for gets an error, unless
+    a model makes one up. A tool that has only injections runs when none applies. Raises ValueError
+    when there is nothing to answer with.
     """
 
     tool_name: str
     injection_configs: list[InjectionConfig] = msgspec.field(default_factory=list[InjectionConfig])
     mock_strategy_type: MockStrategy = MockStrategy.MOCK_STRATEGY_UNSPECIFIED
     recorded_results: list[RecordedResult] | None = None
+    """Of calls with equal arguments, in their order; the last is repeated."""
+
     script: Any = None
+    """Results in the order of a session's calls, or a function of arguments and context, sync or
+    async.
+    """
 
     def __post_init__(self) -> None:
         if not self.injection_configs and not self.mock_strategy_type and not self.has_results:
@@ -114,17 +125,22 @@ class ToolSimulationConfig(Record, kw_only=True, gc=True):
 class EnvironmentSimulationConfig(Record, kw_only=True, gc=True):
     """The simulated tools of an app. Other tools run.
 
-    simulation_model: a name or a model. tracing: an earlier run, and environment_data: the data that the tools would
-    work on, both as text for the model. seed: the same seed gives the same injections to the same calls of a
-    conversation. Raises ValueError without tools, and for one that is named twice.
+    Raises ValueError without tools, and for one that is named twice.
     """
 
     tool_simulation_configs: list[ToolSimulationConfig]
     simulation_model: Any = DEFAULT_MODEL
+    """A name or a model."""
+
     simulation_model_configuration: GenerateContentConfig = msgspec.field(default_factory=GenerateContentConfig)
     tracing: str | None = None
+    """An earlier run, as text for the model."""
+
     environment_data: str | None = None
+    """The data that the tools would work on, as text for the model."""
+
     seed: int = 0
+    """The same seed gives the same injections to the same calls of a conversation."""
 
     def __post_init__(self) -> None:
         names = [one.tool_name for one in self.tool_simulation_configs]
@@ -137,7 +153,11 @@ class EnvironmentSimulationConfig(Record, kw_only=True, gc=True):
 class EnvironmentSimulationPlugin(BasePlugin):
     """Answers the calls of simulated tools; their own code does not run."""
 
-    def __init__(self, config: EnvironmentSimulationConfig, name: str = "environment_simulation") -> None:
+    def __init__(
+        self,
+        config: EnvironmentSimulationConfig,
+        name: str = "environment_simulation",
+    ) -> None:
         super().__init__(name)
         self._config = config
         self._tools = {one.tool_name: one for one in config.tool_simulation_configs}
@@ -149,6 +169,7 @@ class EnvironmentSimulationPlugin(BasePlugin):
         simulated = self._tools.get(tool.name)
         if simulated is None:
             return None
+
         earlier = _earlier_calls(tool_context, tool.name)
         for index, injection in enumerate(simulated.injection_configs):
             if self._applies(injection, index, tool.name, tool_args, len(earlier)):
@@ -157,16 +178,33 @@ class EnvironmentSimulationPlugin(BasePlugin):
                 if error is None:
                     return dict(injection.injected_response or {})
                 return {"error_code": error.injected_http_error_code, "error_message": error.error_message}
+
         if simulated.has_results:
             result = await _result(simulated, tool_args, tool_context, earlier)
             if result is not None or not simulated.mock_strategy_type:
                 return result or {"error": f"There is no result for this call of {tool.name} in the test."}
-        return await self._invented(tool, tool_args, tool_context) if simulated.mock_strategy_type else None
 
-    def _applies(self, injection: InjectionConfig, index: int, name: str, args: JsonObject, count: int) -> bool:
+        if simulated.mock_strategy_type:
+            return await self._invented(tool, tool_args, tool_context)
+
+        return None
+
+    def _applies(
+        self,
+        injection: InjectionConfig,
+        index: int,
+        name: str,
+        args: JsonObject,
+        count: int,
+    ) -> bool:
         if any(key not in args or args[key] != value for key, value in (injection.match_args or {}).items()):
             return False
-        seed = self._config.seed if injection.random_seed is None else injection.random_seed
+
+        if injection.random_seed is None:
+            seed = self._config.seed
+        else:
+            seed = injection.random_seed
+
         # By call and not by time, so that calls side by side don't change each other's draw.
         drawn = random.Random(wire.encode([seed, index, name, args, count]))
         return drawn.random() < injection.injection_probability
@@ -179,6 +217,7 @@ class EnvironmentSimulationPlugin(BasePlugin):
             "earlier calls": [[call.name, call.args, response.response] for call, response in _answered(ctx)],
             "call": args,
         }
+
         question = "\n\n".join(
             f"{what}:\n{value if isinstance(value, str) else wire.encode(value).decode()}"
             for what, value in shown.items()
@@ -200,11 +239,16 @@ async def _result(
     matching = [one.response for one in simulated.recorded_results or () if one.args == args]
     if matching:
         return dict(matching[min(sum((call.args or {}) == args for call in earlier), len(matching) - 1)])
+
     if callable(simulated.script):
         given = cast("Any", simulated.script(args, ctx))
         return cast("JsonObject", await given if inspect.isawaitable(given) else given)
+
     scripted = cast("list[JsonObject]", simulated.script or [])
-    return dict(scripted[len(earlier)]) if len(earlier) < len(scripted) else None
+    if len(earlier) < len(scripted):
+        return dict(scripted[len(earlier)])
+
+    return None
 
 
 def _earlier_calls(ctx: ToolContext, name: str) -> list[FunctionCall]:
@@ -228,6 +272,7 @@ def recorded_tools(conversations: Iterable[Iterable[Invocation]]) -> list[ToolSi
             if (response := responses.get(call.id)) is not None and call.name:
                 result = RecordedResult(args=call.args or {}, response=response.response or {})
                 found.setdefault(call.name, []).append(result)
+
     return [ToolSimulationConfig(tool_name=name, recorded_results=results) for name, results in found.items()]
 
 
@@ -244,8 +289,16 @@ class EnvironmentSimulationFactory:
     ) -> Callable[[BaseTool, JsonObject, ToolContext], Awaitable[JsonObject | None]]:
         plugin = EnvironmentSimulationPlugin(config)
 
-        async def answer(tool: BaseTool, args: JsonObject, tool_context: ToolContext) -> JsonObject | None:
-            return await plugin.before_tool_callback(tool=tool, tool_args=args, tool_context=tool_context)
+        async def answer(
+            tool: BaseTool,
+            args: JsonObject,
+            tool_context: ToolContext,
+        ) -> JsonObject | None:
+            return await plugin.before_tool_callback(
+                tool=tool,
+                tool_args=args,
+                tool_context=tool_context,
+            )
 
         return answer
 

@@ -20,10 +20,15 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 
 class ApigeeLlm(WrapperLlm):
-    """model: `apigee/[provider/][version/]name`; provider: `vertex_ai`, `gemini`, `openai`; version: `v…`.
+    """A model behind an Apigee proxy.
 
-    proxy_url: else APIGEE_PROXY_URL. custom_headers: sent with each request. api_type: `chat_completions` or `genai`
-    where the provider doesn't say it. credentials (of `google.auth`), retry_options, client: as in `Gemini`.
+    model: `apigee/[provider/][version/]name`; provider: `vertex_ai`, `gemini`, `openai`; version:
+    `v…`.
+
+    proxy_url: else APIGEE_PROXY_URL.
+    custom_headers: sent with each request.
+    api_type: `chat_completions` or `genai` where the provider doesn't say it. credentials (of
+        `google.auth`), retry_options, client: as in `Gemini`.
     """
 
     def __init__(
@@ -38,16 +43,27 @@ class ApigeeLlm(WrapperLlm):
         client: Any = None,
     ) -> None:
         *path, name = model.removeprefix("apigee/").split("/")
-        provider = path.pop(0) if path and path[0] in ("vertex_ai", "gemini", "openai") else ""
+        if path and path[0] in ("vertex_ai", "gemini", "openai"):
+            provider = path.pop(0)
+        else:
+            provider = ""
+
         version = path.pop(0) if path and path[0].startswith("v") else None
         url = proxy_url or os.environ.get("APIGEE_PROXY_URL")
+
         if path or not name:
             raise AgentConfigError(f"The model {model!r} is not of the form apigee/[provider/][version/]name")
         if not url and client is None:
             raise missing_variable("APIGEE_PROXY_URL", model=model)
+
         if provider == "openai" or (not provider and api_type == "chat_completions"):
             base_url = f"{url}".rstrip("/") + (f"/{version}" if version else "")
-            behind: ProviderLlm = OpenAILlm(name, base_url=base_url, headers=custom_headers, client=client)
+            behind: ProviderLlm = OpenAILlm(
+                name,
+                base_url=base_url,
+                headers=custom_headers,
+                client=client,
+            )
             if retry_options is not None:
                 behind.retry_policy = RetryPolicy.of(retry_options)
         else:
@@ -64,9 +80,14 @@ class ApigeeLlm(WrapperLlm):
                 retry_options=retry_options,
                 client=client,
             )
+
         super().__init__(behind)
         self.model = model
 
-    def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+    def generate_content_async(
+        self,
+        llm_request: LlmRequest,
+        stream: bool = False,
+    ) -> AsyncIterator[LlmResponse]:
         request = msgspec.structs.replace(llm_request, model=self.wrapped.model)
         return self.wrapped.generate_content_async(request, stream)

@@ -33,8 +33,8 @@ _API_RETRY: JsonObject = {
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of repeating failed calls: how often before the deadline, and after which pauses.
 
-    The pauses grow from initial_delay by exp_base up to max_delay; where the provider says how long to wait, that
-    counts.
+    The pauses grow from initial_delay by exp_base up to max_delay; where the provider says how long
+    to wait, that counts.
     """
 
     attempts: int = 3
@@ -48,8 +48,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     jitter: float = 0.5
     """Seconds, the most that is added to a pause at random."""
     queues_rate_limits: bool = True
-    """Calls that a rate limit refused wait their turn: until the deadline where the provider says how long to wait,
-    else for `rate_limit_attempts`. False: they are repeated like others."""
+    """Calls that a rate limit refused wait their turn: until the deadline where the provider says
+    how long to wait, else for `rate_limit_attempts`. False: they are repeated like others.
+    """
     rate_limit_attempts: int = 8
     """Of calls that a rate limit refused without saying how long to wait: about a minute of pauses."""
     http_status_codes: list[int] | None = None
@@ -81,11 +82,13 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 async def begin(
     start: Callable[[], Replies], policy: RetryPolicy, *, timeout_seconds: float | None
 ) -> tuple[Replies, LlmResponse | None]:
-    """The replies and the first of them, after as many attempts as the policy allows. The caller closes the replies.
+    """The replies and the first of them, after as many attempts as the policy allows. The caller
+    closes the replies.
 
     timeout_seconds: no pause begins that would end later. Raises the last attempt's error.
     """
     began = time.monotonic()
+
     try:
         return await _begin(start)
     except ModelError as error:
@@ -100,13 +103,18 @@ async def begin(
             raise failed.pop()  # the first attempt's
         return await _begin(start)
 
-    left = None if timeout_seconds is None else timeout_seconds - (time.monotonic() - began)
+    if timeout_seconds is None:
+        left = None
+    else:
+        left = timeout_seconds - (time.monotonic() - began)
+
     retrying = tenacity.AsyncRetrying(
         retry=lambda state: policy.covers(_error_of(state), state.attempt_number),
         wait=lambda state: policy.pause_seconds(_error_of(state), state.attempt_number),
         stop=tenacity.stop_never if left is None else tenacity.stop_before_delay(left),
         reraise=True,
     )
+
     return await retrying(attempt)
 
 
@@ -126,18 +134,27 @@ async def _begin(start: Callable[[], Replies]) -> tuple[Replies, LlmResponse | N
 def with_attempts(request: LlmRequest, attempts: int) -> LlmRequest:
     """The request with this number of attempts in its HTTP options."""
     options: JsonObject = {**(request.config.http_options or {}), "retry_options": {"attempts": attempts}}
-    return msgspec.structs.replace(request, config=msgspec.structs.replace(request.config, http_options=options))
+    return msgspec.structs.replace(
+        request,
+        config=msgspec.structs.replace(request.config, http_options=options),
+    )
 
 
 class CircuitBreaker:
-    """Opens after `threshold` failures in a row, for `recovery_seconds`. Then one call is let through: it closes the
-    breaker, or opens it again. Errors of the caller and rate limits are no failures."""
+    """Opens after `threshold` failures in a row, for `recovery_seconds`. Then one call is let
+    through: it closes the breaker, or opens it again. Errors of the caller and rate limits are
+    no failures.
+    """
 
     def __init__(
         self, *, threshold: int = 5, recovery_seconds: float = 30.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._threshold, self._recovery_seconds, self._clock = threshold, recovery_seconds, clock
-        self._failures, self._open_until, self._last = 0, 0.0, ""
+        self._threshold = threshold
+        self._recovery_seconds = recovery_seconds
+        self._clock = clock
+        self._failures = 0
+        self._open_until = 0.0
+        self._last = ""
 
     @property
     def is_open(self) -> bool:
@@ -147,6 +164,7 @@ class CircuitBreaker:
         """Raises ModelError, which may be retried, while the breaker is open."""
         if self._failures < self._threshold:
             return
+
         now = self._clock()
         if now < self._open_until:
             raise new_model_error(
@@ -156,6 +174,7 @@ class CircuitBreaker:
                 category=ModelErrorCategory.SERVER_ERROR,
                 retry_after_seconds=self._open_until - now,
             )
+
         self._open_until = now + self._recovery_seconds  # for all but this one
 
     def succeeded(self) -> None:
@@ -165,4 +184,5 @@ class CircuitBreaker:
         """counts: whether this is a failure of the service, where the caller knows."""
         if counts if counts is not None else error.category in _DOWN:
             self._failures += 1
-            self._open_until, self._last = self._clock() + self._recovery_seconds, error.detail
+            self._open_until = self._clock() + self._recovery_seconds
+            self._last = error.detail

@@ -24,13 +24,14 @@ CLAUDE_LOCATIONS = ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION")
 
 
 class _Class(msgspec.Struct, frozen=True):
-    """A model class that is imported with its first model. variables: one of each group must be set."""
+    """A model class that is imported with its first model."""
 
     module: str
     name: str
     extra: str = ""
     package: str = ""
     variables: tuple[tuple[str, ...], ...] = ()
+    """One of each group must be set."""
 
     def __call__(self, model: str) -> BaseLlm:
         return getattr(importlib.import_module(f"greenroom.models.{self.module}"), self.name)(model=model)
@@ -39,7 +40,9 @@ class _Class(msgspec.Struct, frozen=True):
         for group in self.variables:
             if not any(os.environ.get(name) for name in group):
                 return f"The model {model!r} needs the environment variable {group[-1]}"
-        return None if is_installed(self.package) else MissingExtra(self.extra, self.package).detail
+        if is_installed(self.package):
+            return None
+        return MissingExtra(self.extra, self.package).detail
 
 
 class _Local(_Class, frozen=True):
@@ -54,8 +57,9 @@ class _Local(_Class, frozen=True):
 
 
 class _Server(_Class, frozen=True):
-    """A server that speaks OpenAI's chat completions. `<NAME>_BASE_URL` counts before url. Some need no key, which
-    is `<NAME>_API_KEY`."""
+    """A server that speaks OpenAI's chat completions. `<NAME>_BASE_URL` counts before url. Some
+    need no key, which is `<NAME>_API_KEY`.
+    """
 
     url: str = ""
 
@@ -66,11 +70,23 @@ class _Server(_Class, frozen=True):
         key = os.environ.get(f"{server}_API_KEY")
         if self.variables and not key:
             raise missing_variable(f"{server}_API_KEY", model=model)
-        return OpenAILlm(model, base_url=os.environ.get(f"{server}_BASE_URL") or self.url, api_key=key or "none")
+
+        return OpenAILlm(
+            model,
+            base_url=os.environ.get(f"{server}_BASE_URL") or self.url,
+            api_key=key or "none",
+        )
 
 
 def _server(url: str, key_variable: str = "") -> _Server:
-    return _Server("openai", "OpenAILlm", "openai", "openai", ((key_variable,),) if key_variable else (), url)
+    return _Server(
+        "openai",
+        "OpenAILlm",
+        "openai",
+        "openai",
+        ((key_variable,),) if key_variable else (),
+        url,
+    )
 
 
 class _Gemini(_Class, frozen=True):
@@ -102,9 +118,27 @@ _OPENAI = _Class("openai.chat", "OpenAILlm", "openai", "openai", (("OPENAI_API_K
 _ANTHROPIC = _Class(
     "anthropic.llm", "AnthropicLlm", "anthropic", "anthropic", (("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"),)
 )
-_CLAUDE_ON_VERTEX = _Class("anthropic.llm", "Claude", "anthropic", "anthropic", (CLAUDE_PROJECTS, CLAUDE_LOCATIONS))
-_GEMINI_ON_VERTEX = _Class("gemini.llm", "Gemini", "gemini", "google.genai", (("GOOGLE_CLOUD_PROJECT",),))
-_GEMINI = _Gemini("gemini.llm", "Gemini", "gemini", "google.genai", (("GEMINI_API_KEY", "GOOGLE_API_KEY"),))
+_CLAUDE_ON_VERTEX = _Class(
+    "anthropic.llm",
+    "Claude",
+    "anthropic",
+    "anthropic",
+    (CLAUDE_PROJECTS, CLAUDE_LOCATIONS),
+)
+_GEMINI_ON_VERTEX = _Class(
+    "gemini.llm",
+    "Gemini",
+    "gemini",
+    "google.genai",
+    (("GOOGLE_CLOUD_PROJECT",),),
+)
+_GEMINI = _Gemini(
+    "gemini.llm",
+    "Gemini",
+    "gemini",
+    "google.genai",
+    (("GEMINI_API_KEY", "GOOGLE_API_KEY"),),
+)
 _LITELLM = _Class("lite_llm", "LiteLlm", "litellm", "litellm")
 _GEMMA = _Class("gemma", "Gemma", "gemini", "google.genai", _GEMINI.variables)
 _GEMMA_OLLAMA = _Class("gemma", "Gemma3Ollama", "openai", "openai")
@@ -155,7 +189,9 @@ _CLASSES: dict[str, ModelFactory] = {
 
 
 class LLMRegistry:
-    """Name patterns are regular expressions. A pattern registered later is tried before the earlier ones."""
+    """Name patterns are regular expressions. A pattern registered later is tried before the earlier
+    ones.
+    """
 
     _factories: dict[str, ModelFactory] = _PATTERNS
     _classes: dict[str, ModelFactory] = _CLASSES
@@ -163,21 +199,27 @@ class LLMRegistry:
 
     @classmethod
     def register(cls, pattern: str | type[BaseLlm], factory: ModelFactory | None = None) -> None:
-        """Registers a factory for a pattern, or a class for its `supported_models()` and for `<class>:<name>`."""
+        """Registers a factory for a pattern, or a class for its `supported_models()` and for
+        `<class>:<name>`.
+        """
         if not isinstance(pattern, str):
             kind = pattern
             cls._classes = {**cls._classes, _class_key(kind.__name__): lambda name: kind(model=name)}
             for supported in kind.supported_models():
                 cls.register(supported, lambda name: kind(model=name))
             return
+
         if factory is None:
             raise TypeError("register() needs a factory for a pattern")
+
         cls._factories = {pattern: factory, **{p: f for p, f in cls._factories.items() if p != pattern}}
         cls._models = {name: model for name, model in cls._models.items() if not re.fullmatch(pattern, name)}
 
     @classmethod
     def resolve(cls, name: str) -> BaseLlm:
-        """The one model of this name in the process. Raises ModelNotFound, or MissingExtra for a provider's SDK."""
+        """The one model of this name in the process. Raises ModelNotFound, or MissingExtra for a
+        provider's SDK.
+        """
         model = cls._models.get(name)
         if model is None:
             model = cls._models[name] = cls.new_llm(name)
@@ -191,16 +233,19 @@ class LLMRegistry:
 
     @classmethod
     def fault(cls, name: str) -> str | None:
-        """Says what a model of this name lacks on this machine and how to get it: a package, a key, its file; else
-        None.
+        """Says what a model of this name lacks on this machine and how to get it: a package, a key,
+        its file; else None.
 
-        Cheap: imports no SDK, reads no model file, sends nothing. Factories registered by others are assumed to work.
+        Cheap: imports no SDK, reads no model file, sends nothing. Factories registered by others
+        are assumed to work.
         """
         try:
             factory, own_name = cls._found(name)
         except ModelNotFound as error:
             return error.detail
-        return factory.fault(own_name) if isinstance(factory, _Class) else None
+        if isinstance(factory, _Class):
+            return factory.fault(own_name)
+        return None
 
     @classmethod
     def knows(cls, name: str) -> bool:
@@ -220,7 +265,8 @@ class LLMRegistry:
 
     @classmethod
     async def close(cls) -> None:
-        models, cls._models = cls._models, {}
+        models = cls._models
+        cls._models = {}
         for model in models.values():
             await model.close()
 
@@ -230,12 +276,15 @@ class LLMRegistry:
         for pattern, factory in cls._factories.items():
             if re.fullmatch(pattern, name):
                 return factory, name
+
         class_name, _, own_name = name.partition(":")
         if own_name and (factory := cls._classes.get(_class_key(class_name))) is not None:
             return factory, own_name
+
         known = [_readable(pattern) for pattern in cls._factories]
         if "/" in name:
             known.append(f"litellm/{name} if LiteLLM knows it")
+
         raise ModelNotFound(name, known)
 
 

@@ -1,8 +1,9 @@
-"""Conversion of requests for all providers: tool choice, media, schemas, and refusals of what a provider
-can't take.
+"""Conversion of requests for all providers: tool choice, media, schemas, and refusals of what a
+provider can't take.
 
-Data that only one provider understands travels in `Part.part_metadata` under that provider's name: thoughts' signatures
-are marked there with their origin, and content blocks without a field of their own are kept as they came.
+Data that only one provider understands travels in `Part.part_metadata` under that provider's name:
+thoughts' signatures are marked there with their origin, and content blocks without a field of their
+own are kept as they came.
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ def is_model(content: Content) -> bool:
 
 
 def with_newness(contents: Sequence[Content]) -> Iterator[tuple[Content, bool]]:
-    """Each content, and whether the model is to answer it now. Media that a model can't take are an error there, and a
-    placeholder in older contents, so that a conversation can continue with another model."""
+    """Each content, and whether the model is to answer it now. Media that a model can't take are an
+    error there, and a placeholder in older contents, so that a conversation can continue with
+    another model.
+    """
     newest = next((i for i in range(len(contents) - 1, -1, -1) if is_model(contents[i])), -1) + 1
     for index, content in enumerate(contents):
         yield content, index >= newest
@@ -89,7 +92,9 @@ def response_format(config: GenerateContentConfig) -> JsonObject | None:
     schema = answer_schema(config)
     if schema is not None:
         return {"type": "json_schema", "json_schema": schema}
-    return {"type": "json_object"} if config.response_mime_type == "application/json" else None
+    if config.response_mime_type == "application/json":
+        return {"type": "json_object"}
+    return None
 
 
 def built_in_tools(request: LlmRequest) -> Iterator[tuple[str, JsonObject]]:
@@ -111,22 +116,26 @@ def built_in_of(
 ) -> Iterator[JsonObject]:
     """The request's built-in tools as the provider takes them.
 
-    kinds: its tools by Gemini's names. Options under the provider's name are sent as they are. Without them, Gemini's
-    options count: `exclude_domains` under the name given here; others raise MessageConversionError.
+    kinds: its tools by Gemini's names. Options under the provider's name are sent as they are.
+        Without them, Gemini's options count: `exclude_domains` under the name given here; others
+        raise MessageConversionError.
     """
     for name, options in built_in_tools(request):
         given: JsonObject | None = options.get(provider)
         if given is None:
             if name not in kinds:
                 raise refused(f"{model} has no built-in tool {name!r}", model=model)
+
             given = {}
             for option, value in options.items():
                 if option in ("exclude_domains", "excludeDomains") and excluded_domains:
                     given[excluded_domains] = value
                 elif option not in ("anthropic", "openai") and value not in (None, False, [], {}):
                     raise refused(f"{model} has no option {option!r} of the built-in tool {name!r}", model=model)
+
             if request.config.tool_config is not None and request.config.tool_config.retrieval_config:
                 raise refused(f"{model} has no option 'retrieval_config' of built-in tools", model=model)
+
         yield {**kinds.get(name, {"type": name}), **given}
 
 
@@ -173,13 +182,16 @@ def json_text(value: JsonValue) -> str:
 
 
 def own(part: Part, provider: str) -> JsonObject | None:
-    """Returns this provider's metadata of the part; None for parts of other providers, whose signatures it would
-    refuse."""
+    """Returns this provider's metadata of the part; None for parts of other providers, whose
+    signatures it would refuse.
+    """
     return (part.part_metadata or {}).get(provider)
 
 
 def check_settings(config: GenerateContentConfig, *, taken: frozenset[str], model: str) -> None:
-    """Refuses settings that the provider doesn't have and the answer depends on; warns once of the others."""
+    """Refuses settings that the provider doesn't have and the answer depends on; warns once of the
+    others.
+    """
     for name in config.__struct_fields__:
         if name in taken or name in _WITHOUT_EFFECT or getattr(config, name) in (None, [], {}):
             continue
@@ -189,6 +201,7 @@ def check_settings(config: GenerateContentConfig, *, taken: frozenset[str], mode
             continue
         if name in _NEEDED:
             raise refused(f"{model} has no setting {name!r}", model=model)
+
         warn_once(model, name)
 
 
@@ -207,9 +220,12 @@ def request_options(config: GenerateContentConfig) -> JsonObject:
 
 
 def strict_schema(schema: JsonObject) -> JsonObject:
-    """The schema as `strict` wants it: closed objects whose properties are all required, nothing beside a `$ref`."""
+    """The schema as `strict` wants it: closed objects whose properties are all required, nothing
+    beside a `$ref`.
+    """
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}
+
     out: JsonObject = {}
     for key, value in schema.items():
         if key in ("properties", "$defs", "definitions"):  # maps of names, which may be those of keywords
@@ -219,14 +235,18 @@ def strict_schema(schema: JsonObject) -> JsonObject:
             out[key] = value
         elif key != "default":
             out[key] = _strict(value)
+
     if out.get("type") == "object" or "properties" in out:
         out["properties"] = out.get("properties", {})
         out["additionalProperties"] = False
         out["required"] = sorted(out["properties"])
+
     return out
 
 
 def _strict(node: JsonValue) -> JsonValue:
     if isinstance(node, list):
         return [_strict(item) for item in cast("list[JsonValue]", node)]
-    return strict_schema(cast("JsonObject", node)) if isinstance(node, dict) else node
+    if isinstance(node, dict):
+        return strict_schema(cast("JsonObject", node))
+    return node

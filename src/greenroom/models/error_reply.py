@@ -15,7 +15,9 @@ _MAX_SHOWN = 500
 class ErrorReply(Exception):
     """An error that a server sent in place of a reply.
 
-    message, type (kind), code: as the server has them. status_code: the HTTP status that its code is, if it is one.
+    message, type (kind), code: as the server has them.
+
+    status_code: the HTTP status that its code is, if it is one.
     """
 
     def __init__(
@@ -36,9 +38,11 @@ class ErrorReply(Exception):
         fields: JsonObject = {"message": error}
         if isinstance(error, dict):
             fields = cast("JsonObject", error)
+
         sources = [fields, around or {}]
         code = _first(sources, ("code", "status_code", "http_status"))
         kind = _first(sources, ("type", "error_type", "status"))
+
         return cls(
             _message(fields) or _text(error),
             kind=kind if isinstance(kind, str) and kind != "error" else None,
@@ -50,8 +54,8 @@ class ErrorReply(Exception):
 def error_in(body: JsonObject) -> ErrorReply | None:
     """The error that a body or an event reports; None for others.
 
-    Source: the error bodies of OpenAI, Anthropic, OpenRouter (`error`), TGI (`error` as text beside `error_type`), vLLM
-    and Mistral (`"object": "error"`).
+    Source: the error bodies of OpenAI, Anthropic, OpenRouter (`error`), TGI (`error` as text beside
+    `error_type`), vLLM and Mistral (`"object": "error"`).
     """
     error = body.get("error")
     if error:
@@ -80,17 +84,22 @@ def _first(sources: Iterable[JsonObject], names: Iterable[str]) -> JsonValue:
 def _message(fields: JsonObject) -> str:
     """Also what the service behind a gateway said, which OpenRouter has in `metadata.raw`."""
     said = _first([fields], ("message", "detail", "msg", "error", "error_message"))
+
     message = "" if said is None else _text(said)
     metadata = fields.get("metadata")
     if isinstance(metadata, dict):
         raw = cast("JsonObject", metadata).get("raw")
         if raw:
             message = f"{message}: {_text(raw)}"
+
     return message
 
 
 def _text(value: JsonValue) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        text = value
+    else:
+        text = msgspec.json.encode(value).decode()
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 

@@ -22,10 +22,12 @@ _DOWN = frozenset({ModelErrorCategory.NETWORK_ERROR, ModelErrorCategory.TIMEOUT_
 class FallbackModel(BaseLlm):
     """Tries each model once, in order, until one has begun to answer; after that an error is the caller's.
 
-    models: names or models. retriable_status_codes: HTTP statuses after which the next one is tried; it is, too, when
-    the provider can't be reached or doesn't answer in time. A model that failed failure_threshold times in a row is
-    tried last for recovery_seconds. The response of another than the first has `fallback` in its custom metadata: the
-    model's name, and the errors before it. All but the last are asked once.
+    models: names or models.
+    retriable_status_codes: HTTP statuses after which the next one is tried; it is, too, when the
+        provider can't be reached or doesn't answer in time. A model that failed failure_threshold
+        times in a row is tried last for recovery_seconds. The response of another than the first
+        has `fallback` in its custom metadata: the model's name, and the errors before it. All but
+        the last are asked once.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class FallbackModel(BaseLlm):
     ) -> None:
         if not models:
             raise AgentConfigError("FallbackModel: models must name at least one")
+
         super().__init__(model=models[0] if isinstance(models[0], str) else models[0].model)
         self.models = list(models)
         self._codes = frozenset(retriable_status_codes)
@@ -46,15 +49,28 @@ class FallbackModel(BaseLlm):
             CircuitBreaker(threshold=failure_threshold, recovery_seconds=recovery_seconds, clock=clock) for _ in models
         ]
 
-    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+    async def generate_content_async(
+        self,
+        llm_request: LlmRequest,
+        stream: bool = False,
+    ) -> AsyncIterator[LlmResponse]:
         failures: list[JsonObject] = []
         order = self._order()
         for index in order:
             has_begun = False
             try:
                 model = self._resolved(index)
-                request = _request_for(model, llm_request, is_last=index == order[-1], is_first=index == 0)
-                replies = cast("AsyncGenerator[LlmResponse]", model.generate_content_async(request, stream))
+                request = _request_for(
+                    model,
+                    llm_request,
+                    is_last=index == order[-1],
+                    is_first=index == 0,
+                )
+
+                replies = cast(
+                    "AsyncGenerator[LlmResponse]",
+                    model.generate_content_async(request, stream),
+                )
                 async with aclosing(replies):
                     async for reply in replies:
                         has_begun = True
@@ -81,6 +97,7 @@ class FallbackModel(BaseLlm):
                     if index == order[-1] or not self._is_down(error):
                         raise
                     continue
+
                 yield connection
                 return
 
@@ -106,16 +123,26 @@ class FallbackModel(BaseLlm):
 
     def _resolved(self, index: int) -> BaseLlm:
         model = self.models[index]
-        return LLMRegistry.resolve(model) if isinstance(model, str) else model
+        if isinstance(model, str):
+            return LLMRegistry.resolve(model)
+        return model
 
     def _is_down(self, error: ModelError) -> bool:
-        return error.http_status in self._codes if error.http_status else error.retryable or error.category in _DOWN
+        if error.http_status:
+            return error.http_status in self._codes
+        return error.retryable or error.category in _DOWN
 
     def _order(self) -> list[int]:
         return sorted(range(len(self.models)), key=lambda index: self._breakers[index].is_open)
 
 
-def _request_for(model: BaseLlm, request: LlmRequest, *, is_last: bool, is_first: bool) -> LlmRequest:
+def _request_for(
+    model: BaseLlm,
+    request: LlmRequest,
+    *,
+    is_last: bool,
+    is_first: bool,
+) -> LlmRequest:
     """A request of its own: the model's name, without what only the first model's service knows."""
     if not is_last:
         request = with_attempts(request, 1)
@@ -127,4 +154,7 @@ def _noted(reply: LlmResponse, model: str, failures: list[JsonObject]) -> LlmRes
     if reply.partial or not failures:
         return reply
     fallback = {"model": model, "after": failures}
-    return msgspec.structs.replace(reply, custom_metadata={**(reply.custom_metadata or {}), "fallback": fallback})
+    return msgspec.structs.replace(
+        reply,
+        custom_metadata={**(reply.custom_metadata or {}), "fallback": fallback},
+    )

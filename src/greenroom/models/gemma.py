@@ -31,8 +31,13 @@ class _WrittenCalls(ProviderLlm):
     While a streamed reply may be a call, nothing of it is shown.
     """
 
-    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+    async def generate_content_async(
+        self,
+        llm_request: LlmRequest,
+        stream: bool = False,
+    ) -> AsyncIterator[LlmResponse]:
         names = {declaration.name for declaration in llm_request.function_declarations()}
+
         replies = super().generate_content_async(_without_functions(llm_request), stream)
         held: list[LlmResponse] = []
         is_text = not names
@@ -84,11 +89,16 @@ def _without_functions(request: LlmRequest) -> LlmRequest:
         else content
         for content in request.contents
     ]
+
     config = msgspec.structs.replace(request.config, tools=None, tool_config=None)
     if declarations:
         asked = _INSTRUCTION.format(declarations="\n".join(json_text(one) for one in functions(declarations)))
         system = config.system_text()
-        config.system_instruction = f"{system}\n\n{asked}" if system else asked
+        if system:
+            config.system_instruction = f"{system}\n\n{asked}"
+        else:
+            config.system_instruction = asked
+
     return msgspec.structs.replace(request, contents=contents, config=config)
 
 
@@ -105,15 +115,19 @@ def _with_call(reply: LlmResponse, names: set[str | None]) -> LlmResponse:
     parts = (reply.content.parts if reply.content is not None else None) or []
     if len(parts) != 1 or not parts[0].text:
         return reply
+
     fenced = _FENCED.search(parts[0].text)
     try:
         said = msgspec.json.decode(fenced[1] if fenced else parts[0].text, type=JsonObject)
     except msgspec.DecodeError:
         return reply
+
     name = said.get("name") or said.get("function")
     args: Any = said.get("parameters") or said.get("args") or {}
     if name not in names or not isinstance(args, dict):
         return reply
+
     call = FunctionCall(id=new_function_call_id(), name=name, args=cast("JsonObject", args))
     content = Content(role="model", parts=[Part(function_call=call)])
+
     return msgspec.structs.replace(reply, content=content)

@@ -44,11 +44,15 @@ _TAKEN = frozenset({"system_instruction", "tools", "tool_config", "response_sche
 _SETTINGS = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "max_output_tokens": "max_tokens",
              "seed": "seed", "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty",
              "response_logprobs": "logprobs", "logprobs": "top_logprobs", "service_tier": "service_tier"}  # fmt: skip
-"""Of a request, and what fields of chat models are called. A chat model without the field doesn't take the setting."""
+"""Of a request, and what fields of chat models are called. A chat model without the field doesn't
+take the setting.
+"""
 
 
 class LangchainLlm(ProviderLlm):
-    """chat_model: an instance, which has its own key, address and headers, and does its own retries.
+    """A chat model of LangChain.
+
+    chat_model: an instance, which has its own key, address and headers, and does its own retries.
 
     max_tokens, temperature, top_k, top_p: for requests that don't say otherwise.
     """
@@ -69,16 +73,25 @@ class LangchainLlm(ProviderLlm):
         named = cast("Any", chat_model)
         name = getattr(named, "model_name", None) or getattr(named, "model", None) or type(chat_model).__name__
         super().__init__(str(name), client=chat_model)
-        given = {"max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+        given = {
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+        }
         self._defaults: JsonObject = {key: value for key, value in given.items() if value is not None}
 
     def make_client(self) -> Any:
         raise NotImplementedError  # it is given
 
     def convert(self, request: LlmRequest) -> JsonObject:
-        """`messages`, and `options` of the call, with `tools` and `tool_choice` among them if there are any."""
-        config, known = request.config, self._given_client.__class__.model_fields
+        """`messages`, and `options` of the call, with `tools` and `tool_choice` among them if there
+        are any.
+        """
+        config = request.config
+        known = self._given_client.__class__.model_fields
         check_settings(config, taken=_TAKEN | _SETTINGS.keys(), model=self.model)
+
         options = dict(self._defaults)
         for name, field in _SETTINGS.items():
             value = getattr(config, name)
@@ -88,37 +101,54 @@ class LangchainLlm(ProviderLlm):
                 options[field] = value
             else:
                 warn_once(self.model, name)
+
         for name, _ in built_in_tools(request):
             raise refused(f"{self.model} has no built-in tool {name!r} in LangChain", model=self.model)
+
         if config.stop_sequences:
             options["stop"] = config.stop_sequences
+
         if (config.http_options or {}).get("headers"):
             options["extra_headers"] = (config.http_options or {})["headers"]
+
         wanted = response_format(config)
         if wanted is not None:
             options["response_format"] = wanted
+
         declarations, mode = tool_choice(request)
         if declarations and mode != "NONE":
             options["tools"] = [{"type": "function", "function": function} for function in functions(declarations)]
             if mode == "ANY":
                 options["tool_choice"] = "any"
+
         return {"messages": _messages(request, model=self.model), "options": options}
 
     def rules_for(self, request: LlmRequest) -> RequestRules:
         return MISTRAL if is_mistral(self.model) else self.rules
 
-    async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+    async def send(
+        self,
+        client: Any,
+        arguments: JsonObject,
+        *,
+        stream: bool,
+    ) -> AsyncGenerator[LlmResponse]:
         options = dict(arguments["options"])
         tools = options.pop("tools", None)
         if tools:
-            choice = {"tool_choice": options.pop("tool_choice")} if "tool_choice" in options else {}
+            if "tool_choice" in options:
+                choice = {"tool_choice": options.pop("tool_choice")}
+            else:
+                choice = {}
             client = client.bind_tools(tools, **choice)
+
         gathered = MessageReply()
         try:
             if not stream:
                 gathered.add_whole(await client.ainvoke(arguments["messages"], **options))
                 yield gathered.whole()
                 return
+
             async with aclosing(client.astream(arguments["messages"], **options)) as chunks:
                 async for chunk in chunks:
                     for shown in gathered.add(chunk):
@@ -128,6 +158,7 @@ class LangchainLlm(ProviderLlm):
                 media = ", ".join(_media_types(arguments["messages"]))
                 raise refused(f"{self.model}: {error} {media}".rstrip(), model=self.model) from error
             raise
+
         if gathered.response.finish_reason is not None or not gathered.provider:
             yield gathered.whole()
 
@@ -141,7 +172,11 @@ def _messages(request: LlmRequest, *, model: str) -> list[Any]:
 
     out: list[Any] = []
     for content, is_new in with_newness(request.contents):
-        made = _of_model(content) if is_model(content) else _of_user(content, is_new=is_new, model=model)
+        if is_model(content):
+            made = _of_model(content)
+        else:
+            made = _of_user(content, is_new=is_new, model=model)
+
         for message in made:
             if is_mistral(model) and isinstance(message, HumanMessage) and out and isinstance(out[-1], ToolMessage):
                 out.append(AIMessage(ACKNOWLEDGED))
@@ -149,18 +184,24 @@ def _messages(request: LlmRequest, *, model: str) -> list[Any]:
 
     if not out:
         out.append(HumanMessage(NO_CONTENTS))
+
     if not isinstance(out[0], HumanMessage):
         out.insert(0, HumanMessage(BEGINNING))
+
     if isinstance(out[-1], AIMessage):
         out.append(HumanMessage(CONTINUE))
+
     system = request.config.system_text()
     if system:
         out.insert(0, SystemMessage(system))
+
     return out
 
 
 def _of_model(content: Content) -> Iterator[Any]:
-    """Texts as one string; as blocks of LangChain's standard format when there are blocks of its own to send back."""
+    """Texts as one string; as blocks of LangChain's standard format when there are blocks of its
+    own to send back.
+    """
     from langchain_core.messages import AIMessage
 
     blocks: list[JsonObject] = []
@@ -170,7 +211,12 @@ def _of_model(content: Content) -> Iterator[Any]:
         known = own(part, PROVIDER)
         if part.function_call is not None:
             call = part.function_call
-            made = {"name": call.name or "", "args": call.args or {}, "id": call.id, "type": "tool_call"}
+            made = {
+                "name": call.name or "",
+                "args": call.args or {},
+                "id": call.id,
+                "type": "tool_call",
+            }
             calls.append(made)
         elif known is not None and "block" in known:
             provider = known["provider"]
@@ -182,9 +228,14 @@ def _of_model(content: Content) -> Iterator[Any]:
             blocks.append(block)
         elif not part.thought and (text := as_text(part)):
             blocks.append({"type": "text", "text": text})
+
     if provider is not None:
         metadata = {"output_version": "v1", "model_provider": provider}
-        yield AIMessage(content=cast("Any", [*blocks, *calls]), tool_calls=calls, response_metadata=metadata)
+        yield AIMessage(
+            content=cast("Any", [*blocks, *calls]),
+            tool_calls=calls,
+            response_metadata=metadata,
+        )
     elif blocks or calls:
         yield AIMessage(content="".join(block["text"] for block in blocks), tool_calls=calls)
 
@@ -209,6 +260,7 @@ def _of_user(content: Content, *, is_new: bool, model: str) -> Iterator[Any]:
             blocks.append(_media(part.inline_data, part.file_data, is_new=is_new, model=model))
         elif text := part.text or code_as_text(part):
             blocks.append({"type": "text", "text": text})
+
     if blocks and all(block["type"] == "text" for block in blocks):
         yield HumanMessage("\n".join(block["text"] for block in blocks))
     elif blocks:
@@ -217,17 +269,21 @@ def _of_user(content: Content, *, is_new: bool, model: str) -> Iterator[Any]:
 
 def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str) -> JsonObject:
     mime_type = (blob.mime_type if blob else file.mime_type if file else None) or ""
+
     kind = mime_type.partition("/")[0]
     if kind == "text" and blob is not None:
         return {"type": "text", "text": (blob.data or b"").decode(errors="replace")}
+
     kind = kind if kind in ("image", "audio", "video") else "file"
     if blob is not None:
         extras = {"extras": {"filename": blob.display_name or f"file.{mime_type.rpartition('/')[2]}"}}
         data = {"type": kind, "base64": base64_of(blob), "mime_type": mime_type}
         return {**data, **(extras if kind == "file" else {})}
+
     uri = (file.file_uri if file else None) or ""
     if uri.startswith(("https://", "http://")):
         return {"type": kind, "url": uri, "mime_type": mime_type}
+
     return {"type": "text", "text": unsupported_media(blob, file, is_new=is_new, model=model)}
 
 
@@ -239,7 +295,10 @@ def _media_types(messages: list[Any]) -> set[str]:
 
 
 class MessageReply(Reply):
-    """An `AIMessage`, in chunks or whole. provider: LangChain's name of the service, empty if it isn't said."""
+    """An `AIMessage`, in chunks or whole.
+
+    provider: LangChain's name of the service, empty if it isn't said.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -251,6 +310,7 @@ class MessageReply(Reply):
     def add(self, message: Any) -> Iterator[LlmResponse]:
         metadata: JsonObject = message.response_metadata
         self.provider = metadata.get("model_provider") or self.provider
+
         if isinstance(message.content, str) and "reasoning_content" not in message.additional_kwargs:
             if message.content:
                 yield self.add_text(message.content)
@@ -259,51 +319,80 @@ class MessageReply(Reply):
                 shown = self._add_block(block)
                 if shown is not None:
                     yield shown
+
         calls: list[JsonObject] | None = getattr(message, "tool_call_chunks", None)
         if calls is None:
             # Their order is lost. The malformed come first, so that none runs of those that may depend on them.
             calls = [*message.invalid_tool_calls, *message.tool_calls]
+
         yield from self._add_calls(calls)
         reason = metadata.get("finish_reason") or metadata.get("stop_reason")
         if reason is not None:
             self.response.finish_reason = finish_reason(reason)
+
         self.response.model_version = metadata.get("model_name") or self.response.model_version
         if message.usage_metadata is not None:
             self._add_usage(message.usage_metadata)
 
     def end_text(self, **options: Any) -> None:
         if self._block:
-            block, self._block = self._block, {}
+            block = self._block
+            self._block = {}
             signature = block.get("extras", {}).pop("signature", None)
             options["metadata"] = {PROVIDER: {"provider": self.provider, "block": block}}
-            options["signature"] = signature.encode() if isinstance(signature, str) else None
+
+            if isinstance(signature, str):
+                options["signature"] = signature.encode()
+            else:
+                options["signature"] = None
+
         super().end_text(**options)
 
     def _add_block(self, block: JsonObject) -> LlmResponse | None:
         kind = block["type"]
         if kind == "text":
             return self.add_text(block["text"]) if block["text"] else None
+
         if kind == "reasoning":
             extras = {**self._block.get("extras", {}), **block.get("extras", {})}
+
             text: str = block.get("reasoning") or ""
-            shown = self.add_text(text, thought=True) if text or not self._block else None
+            if text or not self._block:
+                shown = self.add_text(text, thought=True)
+            else:
+                shown = None
+
             rest = {name: value for name, value in block.items() if name not in ("index", "reasoning", "extras")}
             self._block = {**self._block, **rest, "extras": extras}
+
             return shown if text else None
+
         if kind.removesuffix("_chunk") not in ("tool_call", "invalid_tool_call"):
             return self.add_part(Part(part_metadata={PROVIDER: {"provider": self.provider, "block": block}}))
+
         return None
 
     def _add_calls(self, calls: Iterable[JsonObject]) -> Iterator[LlmResponse]:
-        """Chunks belong together by their index; whole calls have none, and their arguments as an object."""
+        """Chunks belong together by their index; whole calls have none, and their arguments as an
+        object.
+        """
         for call in calls:
             index = call.get("index")
-            streamed = self._open.get(index) if index is not None and not call.get("id") else None
+            if index is not None and not call.get("id"):
+                streamed = self._open.get(index)
+            else:
+                streamed = None
+
             if streamed is None:
                 streamed, shown = self.begin_call(call["name"] or "", call["id"])
                 self._open[index] = streamed
                 yield shown
-            arguments = call["args"] if isinstance(call["args"], str | None) else json_text(call["args"])
+
+            if isinstance(call["args"], str | None):
+                arguments = call["args"]
+            else:
+                arguments = json_text(call["args"])
+
             if arguments:
                 yield self.add_arguments(streamed, arguments)
 

@@ -1,4 +1,6 @@
-"""Models behind LiteLLM, a library that speaks to many services in the format of OpenAI's chat completions."""
+"""Models behind LiteLLM, a library that speaks to many services in the format of OpenAI's chat
+completions.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,30 @@ def _library() -> Any:
 
 
 class LiteLLMClient:
-    """Calls LiteLLM. Subclass it to change what is sent or received, and pass it as `LiteLlm(llm_client=…)`."""
+    """Calls LiteLLM. Subclass it to change what is sent or received, and pass it as
+    `LiteLlm(llm_client=…)`.
+    """
 
     async def acompletion(self, model: Any, messages: Any, tools: Any, **kwargs: Any) -> Any:
         return await _library().acompletion(model=model, messages=messages, tools=tools, **kwargs)
 
-    def completion(self, model: Any, messages: Any, tools: Any, stream: bool = False, **kwargs: Any) -> Any:
+    def completion(
+        self,
+        model: Any,
+        messages: Any,
+        tools: Any,
+        stream: bool = False,
+        **kwargs: Any,
+    ) -> Any:
         """Blocks; `LiteLlm` calls `acompletion` only."""
         return _library().completion(model=model, messages=messages, tools=tools, stream=stream, **kwargs)
 
 
 class LiteLlm(ProviderLlm):
-    """model: a name of LiteLLM's, with the service before it: `bedrock/…`, `vertex_ai/…`, `ollama_chat/…`.
+    """Any model that LiteLLM can call.
+
+    model: a name of LiteLLM's, with the service before it: `bedrock/…`, `vertex_ai/…`,
+    `ollama_chat/…`.
 
     llm_client: an object with LiteLLM's `acompletion`, in place of the library. drop_params: leaves out settings that
     the service doesn't take, else they are an error. arguments: of every completion, where the request says nothing
@@ -60,7 +74,12 @@ class LiteLlm(ProviderLlm):
         self, model: str, *, llm_client: Any = None, drop_params: bool | None = None, **arguments: Any
     ) -> None:
         super().__init__(model, client=llm_client)
-        given: JsonObject = {"num_retries": 0, "max_retries": 0, "drop_params": drop_params, **arguments}
+        given: JsonObject = {
+            "num_retries": 0,
+            "max_retries": 0,
+            "drop_params": drop_params,
+            **arguments,
+        }
         self._arguments = {name: value for name, value in given.items() if value is not None and name not in _OURS}
 
     def make_client(self) -> Any:
@@ -81,7 +100,9 @@ class LiteLlm(ProviderLlm):
         return LlmCapabilities(output_schema_and_tools=takes_schemas is not None and takes_schemas(self.model))
 
     def rules_for(self, request: LlmRequest) -> RequestRules:
-        return MISTRAL if is_mistral(request.model or self.model) else self.rules
+        if is_mistral(request.model or self.model):
+            return MISTRAL
+        return self.rules
 
     def secrets(self) -> Sequence[str | None]:
         return (self._arguments.get("api_key"),)
@@ -102,21 +123,35 @@ class LiteLlm(ProviderLlm):
         arguments = {**self._arguments, **{name: value for name, value in given.items() if value is not None}}
         if config.max_output_tokens is not None:
             arguments.pop("max_completion_tokens", None)
+
         headers = self._arguments.get("extra_headers")
         if headers:
             arguments["extra_headers"] = {**headers, **arguments["extra_headers"]}
+
         return arguments
 
-    async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+    async def send(
+        self,
+        client: Any,
+        arguments: JsonObject,
+        *,
+        stream: bool,
+    ) -> AsyncGenerator[LlmResponse]:
         gathered = LiteLlmReply(arguments["model"])
         if isinstance(client, LiteLLMClient):
             arguments = {"tools": None, **arguments}  # subclasses written for ADK require them
+
         try:
             if not stream:
                 gathered.add_whole((await client.acompletion(**arguments)).model_dump())
                 yield gathered.whole()
                 return
-            chunks = await client.acompletion(**arguments, stream=True, stream_options={"include_usage": True})
+
+            chunks = await client.acompletion(
+                **arguments,
+                stream=True,
+                stream_options={"include_usage": True},
+            )
             async with aclosing(aiter(chunks)) as opened:
                 async for chunk in opened:
                     for partial in gathered.add(chunk.model_dump()):
@@ -125,19 +160,25 @@ class LiteLlm(ProviderLlm):
             found: Any = getattr(error, "original_exception", None) or error  # amid a stream the service's is within
             if _is_broken_connection(error):  # LiteLLM sets status 500, though the service sent none
                 raise ConnectionError(str(found)) from error
+
             for cause in _causes(error):
                 if isinstance(cause, JSONDecodeError):  # for which LiteLLM sets status 500, too
                     raise cause from None
+
             if found is error:
                 raise
+
             raise found from error
+
         is_cut = getattr(chunks, "received_finish_reason", "") is None  # LiteLLM then says "stop" by itself
         if gathered.is_complete and not is_cut:
             yield gathered.whole()
 
 
 def _is_broken_connection(error: BaseException) -> bool:
-    """True if the connection to the service failed: LiteLLM's own classes are the same for bugs and for bad replies."""
+    """True if the connection to the service failed: LiteLLM's own classes are the same for bugs and
+    for bad replies.
+    """
     for cause in _causes(error):
         names = {kind.__name__ for kind in type(cause).__mro__}
         if names & _BROKEN and not any("Timeout" in name for name in names):
@@ -158,7 +199,8 @@ class LiteLlmReply(CompletionReply):
 
     def __init__(self, model: str) -> None:
         super().__init__()
-        self._model, self._signature = model, ""
+        self._model = model
+        self._signature = ""
 
     def add_message(self, message: JsonObject) -> Iterator[LlmResponse]:
         for block in message.get("thinking_blocks") or ():
@@ -171,7 +213,13 @@ class LiteLlmReply(CompletionReply):
 
     def end_text(self, **options: Any) -> None:
         if self._signature and self._is_thought and self._texts:
-            block = {"type": "thinking", "thinking": "".join(self._texts), "signature": self._signature}
+            block = {
+                "type": "thinking",
+                "thinking": "".join(self._texts),
+                "signature": self._signature,
+            }
             options["metadata"] = {PROVIDER: {"name": "reasoning_content", "beside": {"thinking_blocks": [block]}}}
-            options["signature"], self._signature = self._signature.encode(), ""
+            options["signature"] = self._signature.encode()
+            self._signature = ""
+
         super().end_text(**options)

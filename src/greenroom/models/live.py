@@ -1,4 +1,6 @@
-"""Parts of connections to live models: errors, the end of a connection, and texts that arrive in pieces."""
+"""Parts of connections to live models: errors, the end of a connection, and texts that arrive in
+pieces.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class LiveConnection(BaseLlmConnection):
     """A connection over a WebSocket of a vendor's SDK."""
 
     def __init__(self, *, model: str, secrets: Sequence[str | None]) -> None:
-        self._model, self._secrets = model, secrets
+        self._model = model
+        self._secrets = secrets
         self._is_closed = False
         self._rules: RequestRules | None = None
         self._names: ToolNames | None = None
@@ -36,7 +39,9 @@ class LiveConnection(BaseLlmConnection):
 
     def fitted(self, contents: Sequence[Content]) -> Sequence[Content]:
         """Contents with calls beside their responses, and the names of tools that the vendor knows."""
-        return contents if self._rules is None else self._rules.fit_contents(contents, self._names)
+        if self._rules is None:
+            return contents
+        return self._rules.fit_contents(contents, self._names)
 
     @abstractmethod
     def replies(self) -> AsyncGenerator[LlmResponse]:
@@ -86,35 +91,53 @@ def connection_error(error: Exception, *, model: str, secrets: Sequence[str | No
         for secret in filter(None, secrets):
             detail = detail.replace(secret, "…")
         return new_model_error(detail, model=model, category=category)
+
     if isinstance(error, ValueError):
         return new_model_error(
             f"{model}: Server error: the message can't be read: {error}",
             model=model,
             category=ModelErrorCategory.SERVER_ERROR,
         )
+
     body = getattr(getattr(error, "response", None), "body", None)  # of an answer without WebSocket
-    said = body.decode(errors="replace")[:1000] if isinstance(body, (bytes, bytearray)) else None
+    if isinstance(body, (bytes, bytearray)):
+        said = body.decode(errors="replace")[:1000]
+    else:
+        said = None
+
     return model_error(error, model=model, secrets=secrets, said=said)
 
 
 def _close_of(error: Any) -> tuple[int, str] | None:
-    """Code and reason of the close frame, as `websockets` and Gemini's SDK report it; 1006 if there was none."""
+    """Code and reason of the close frame, as `websockets` and Gemini's SDK report it; 1006 if there
+    was none.
+    """
     if hasattr(error, "rcvd"):
-        return (error.rcvd.code, error.rcvd.reason) if error.rcvd is not None else (1006, "")
+        if error.rcvd is not None:
+            return (error.rcvd.code, error.rcvd.reason)
+        return (1006, "")
+
     code = getattr(error, "code", None)
     if isinstance(code, int) and 1000 <= code < 5000:
         return code, str(getattr(error, "details", None) or "")
+
     return None
 
 
 def _category(code: int, reason: str) -> ModelErrorCategory:
-    """1008 is also how Gemini ends a connection that is past its time; otherwise the reason says what was wrong."""
+    """1008 is also how Gemini ends a connection that is past its time; otherwise the reason says
+    what was wrong.
+    """
     if code in _LOST or code == NORMAL or (code == 1008 and "aborted" in reason):
         return ModelErrorCategory.NETWORK_ERROR
     if code == _FAILED:
         return ModelErrorCategory.SERVER_ERROR
+
     category = category_of(Exception(reason))
-    return ModelErrorCategory.CLIENT_ERROR if category is ModelErrorCategory.UNKNOWN_ERROR else category
+    if category is ModelErrorCategory.UNKNOWN_ERROR:
+        return ModelErrorCategory.CLIENT_ERROR
+
+    return category
 
 
 class Transcript:
@@ -131,7 +154,12 @@ class Transcript:
             piece.partial = True
             yield piece
 
-    def end(self, text: str | None = None, *, language_code: str | None = None) -> Iterator[LlmResponse]:
+    def end(
+        self,
+        text: str | None = None,
+        *,
+        language_code: str | None = None,
+    ) -> Iterator[LlmResponse]:
         """The whole: the pieces, or another text that the vendor gives. Nothing if there is none."""
         whole = text if text is not None else "".join(self._pieces)
         self._pieces.clear()

@@ -30,18 +30,22 @@ class ServiceTier(StrEnum):
 
 
 class AnthropicGenerateContentConfig(GenerateContentConfig, kw_only=True):
-    """effort: low, medium, high, xhigh or max. Raises ValueError beside a thinking level."""
+    """A generation config with Claude's `effort`. Raises ValueError beside a thinking level."""
 
     effort: str | None = None
+    """low, medium, high, xhigh or max"""
 
     def __post_init__(self) -> None:
         _check_effort(self, "thinking_level", allowed=("low", "medium", "high", "xhigh", "max"))
 
 
 class OpenAIGenerateContentConfig(GenerateContentConfig, kw_only=True):
-    """effort: of reasoning. Raises ValueError beside a thinking level or budget."""
+    """A generation config with OpenAI's `effort`. Raises ValueError beside a thinking level or
+    budget.
+    """
 
     effort: str | None = None
+    """The effort of reasoning, as the service names it."""
 
     def __post_init__(self) -> None:
         _check_effort(self, "thinking_level", "thinking_budget")
@@ -67,8 +71,8 @@ RealtimeInput: TypeAlias = Blob | ActivityStart | ActivityEnd | AudioStreamEnd
 class BaseLlmConnection(ABC):
     """One connection. Its owner sends from one task and receives in another.
 
-    When the connection is lost, sending and receiving raise ModelError with `retryable`; another error of the model is
-    a ModelError without it.
+    When the connection is lost, sending and receiving raise ModelError with `retryable`; another
+    error of the model is a ModelError without it.
     """
 
     @abstractmethod
@@ -82,7 +86,8 @@ class BaseLlmConnection(ABC):
     async def send_partial_content(self, content: Content) -> bool:
         """Sends a piece of a user's turn, more of which will follow, so that the model waits.
 
-        False where a connection takes whole turns only: nothing was sent, and the caller sends the piece with the rest.
+        False where a connection takes whole turns only: nothing was sent, and the caller sends the
+        piece with the rest.
         """
         return False
 
@@ -94,8 +99,9 @@ class BaseLlmConnection(ABC):
     def receive(self) -> AsyncIterator[LlmResponse]:
         """Yields the model's responses, turn after turn, until either side closes the connection.
 
-        Text and transcriptions: pieces with `partial`, then the whole without; a transcription's whole is `finished`.
-        Media: content without `partial`. Function calls: whole. `turn_complete` and `interrupted` end a turn.
+        Text and transcriptions: pieces with `partial`, then the whole without; a transcription's
+        whole is `finished`. Media: content without `partial`. Function calls: whole.
+        `turn_complete` and `interrupted` end a turn.
         """
 
     @abstractmethod
@@ -104,16 +110,17 @@ class BaseLlmConnection(ABC):
 
 
 class LlmCapabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """output_schema_and_tools: the model takes both in one request, so that no tool is needed to give the answer."""
+    """What a model can do that not all models can."""
 
     output_schema_and_tools: bool = False
+    """The model takes both in one request, so that no tool is needed to give the answer."""
 
 
 class BaseLlm(Declarative, ABC):
     """A model by name. One instance serves many runs at once.
 
-    A subclass may declare fields of its own as annotations. The contents of a request belong to the session's log: a
-    model reads them, and makes new ones for what it changes.
+    A subclass may declare fields of its own as annotations. The contents of a request belong to the
+    session's log: a model reads them, and makes new ones for what it changes.
     """
 
     model: str
@@ -129,20 +136,29 @@ class BaseLlm(Declarative, ABC):
 
     @property
     def is_on_vertex(self) -> bool | None:
-        """Whether the model is reached through Vertex AI, which has built-in tools of its own; None: unknown."""
+        """Whether the model is reached through Vertex AI, which has built-in tools of its own;
+        None: unknown.
+        """
         return None
 
     @abstractmethod
-    def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+    def generate_content_async(
+        self,
+        llm_request: LlmRequest,
+        stream: bool = False,
+    ) -> AsyncIterator[LlmResponse]:
         """Answers a request.
 
-        Not streaming: exactly one response. Streaming: any number with `partial=True`, each with only the new content,
-        then one without `partial` that holds the whole. Raises ModelError when the provider fails; an answer cut short
-        by the provider's rules is a response with `error_code`.
+        Not streaming: exactly one response. Streaming: any number with `partial=True`, each with
+        only the new content, then one without `partial` that holds the whole. Raises ModelError
+        when the provider fails; an answer cut short by the provider's rules is a response with
+        `error_code`.
         """
 
     async def count_tokens(self, llm_request: LlmRequest) -> int | None:
-        """The provider's count of the prompt's tokens; None if it has none. Raises ModelError when it fails."""
+        """The provider's count of the prompt's tokens; None if it has none. Raises ModelError when
+        it fails.
+        """
         return None
 
     def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
@@ -151,7 +167,9 @@ class BaseLlm(Declarative, ABC):
 
     @property
     def names_to_resolve(self) -> list[str]:
-        """Names that are resolved when the model is called, so that the server can check them when it starts."""
+        """Names that are resolved when the model is called, so that the server can check them when
+        it starts.
+        """
         return []
 
     async def close(self) -> None:
@@ -159,7 +177,8 @@ class BaseLlm(Declarative, ABC):
 
 
 async def ask(model: BaseLlm, request: LlmRequest) -> tuple[str, LlmResponse]:
-    """The text of a model's answer, without thoughts, and its last response. An answer may be cut off at its limit.
+    """The text of a model's answer, without thoughts, and its last response. An answer may be cut
+    off at its limit.
 
     Raises ModelError, also for another answer with an `error_code`.
     """
@@ -171,25 +190,37 @@ async def ask(model: BaseLlm, request: LlmRequest) -> tuple[str, LlmResponse]:
                 raise ModelError(f"{last.error_code}: {last.error_message}", model=model.model)
             if not last.partial and last.content is not None:
                 texts += [part.text for part in last.content.parts or () if part.text and not part.thought]
+
     return "".join(texts), last
 
 
 def output_schema(config: GenerateContentConfig) -> JsonObject | None:
-    """The JSON Schema of the wanted answer, if any. Raises AgentConfigError for a type that has no schema."""
-    wanted: Any = config.response_json_schema if config.response_json_schema is not None else config.response_schema
+    """The JSON Schema of the wanted answer, if any. Raises AgentConfigError for a type that has no
+    schema.
+    """
+    wanted: Any
+    if config.response_json_schema is not None:
+        wanted = config.response_json_schema
+    else:
+        wanted = config.response_schema
+
     if wanted is None:
         return None
+
     if isinstance(wanted, dict):
         plain = cast("JsonObject", wanted)
         # A Gemini schema that came as JSON: its type names are upper case, which plain JSON Schema's never are.
         if isinstance(plain.get("type"), str) and plain["type"].isupper():
             return output_schema(GenerateContentConfig(response_schema=msgspec.convert(plain, Schema)))
         return plain
+
     if isinstance(wanted, Schema):
         return FunctionDeclaration(parameters=wanted).json_schema()
+
     model_json_schema = getattr(wanted, "model_json_schema", None)
     if model_json_schema is not None:  # a pydantic model, without importing pydantic
         return model_json_schema()
+
     try:
         return msgspec.json.schema(wanted)
     except TypeError as error:

@@ -27,7 +27,9 @@ _PREFIXES = {
 }
 _STATUSES = {401: _C.AUTH_ERROR, 403: _C.AUTH_ERROR, 408: _C.TIMEOUT_ERROR, 409: _C.SERVER_ERROR, 425: _C.SERVER_ERROR,
              429: _C.RATE_LIMITED, 504: _C.TIMEOUT_ERROR}  # fmt: skip
-"""409: the providers' SDKs take it for a conflict that passes. Other 4xx are client errors, 5xx server errors."""
+"""409: the providers' SDKs take it for a conflict that passes. Other 4xx are client errors, 5xx
+server errors.
+"""
 
 _TYPES: list[tuple[ModelErrorCategory, str]] = [
     (_C.SERVER_ERROR, "overloaded|api_error|server_error|internal|unavailable"),
@@ -36,7 +38,9 @@ _TYPES: list[tuple[ModelErrorCategory, str]] = [
     (_C.AUTH_ERROR, "authentication|permission|unauthenticated"),
     (_C.CLIENT_ERROR, "invalid|not_found|too_large|billing"),
 ]
-"""Types and codes that providers give errors, also those in the middle of a stream, which have no HTTP status."""
+"""Types and codes that providers give errors, also those in the middle of a stream, which have no
+HTTP status.
+"""
 
 _WORDS: list[tuple[ModelErrorCategory, str]] = [
     (_C.AUTH_ERROR, "unauthorized|authentication|api key|invalid key|401"),
@@ -54,15 +58,19 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
     """By HTTP status if the error has one, else by its type, else by the words in its message."""
     if error is None:
         return _C.UNKNOWN_ERROR
+
     status = http_status_of(error)
     if status is not None and status >= 400:
         if status == 400 and "api key" in str(error).lower():
             return _C.AUTH_ERROR  # Gemini's way
         return _STATUSES.get(status, _C.SERVER_ERROR if status >= 500 else _C.CLIENT_ERROR)
+
     for said in (getattr(error, "type", None), getattr(error, "code", None)):
         if isinstance(said, str) and (known := category_of_type(said)) is not None:
             return known
+
     kinds = [*type(error).__mro__, type(error.__cause__)]
+
     names = " ".join(kind.__name__ for kind in kinds)
     if "Timeout" in names:
         return _C.TIMEOUT_ERROR
@@ -70,8 +78,13 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
         return _C.NETWORK_ERROR
     if _is_unreadable(error):
         return _C.SERVER_ERROR
+
     # A server that reports an error without saying of which kind has failed by itself.
-    otherwise = _C.SERVER_ERROR if isinstance(error, ErrorReply) else _C.UNKNOWN_ERROR
+    if isinstance(error, ErrorReply):
+        otherwise = _C.SERVER_ERROR
+    else:
+        otherwise = _C.UNKNOWN_ERROR
+
     return _by_words(_WORDS, str(error).lower()) or otherwise
 
 
@@ -99,15 +112,26 @@ def http_status_of(error: BaseException) -> int | None:
 def model_error(
     error: Exception, *, model: str, secrets: Iterable[str | None] = (), said: str | None = None
 ) -> ModelError:
-    """The error with its category before the provider's message, without secrets. A reply that can't be read is a
-    MessageConversionError. said: the message, if it isn't the error's own."""
-    category, status = category_of(error), http_status_of(error)
+    """The error with its category before the provider's message, without secrets. A reply that
+    can't be read is a MessageConversionError.
+
+    said: the message, if it isn't the error's own.
+    """
+    category = category_of(error)
+    status = http_status_of(error)
+
     said = said or str(getattr(error, "message", None) or error or type(error).__name__)
     for secret in secrets:
         if secret:
             said = said.replace(secret, "…")
-    what = f"HTTP {status}" if status is not None and status >= 400 else type(error).__name__
+
+    if status is not None and status >= 400:
+        what = f"HTTP {status}"
+    else:
+        what = type(error).__name__
+
     detail = f"{model}: {_PREFIXES[category]} ({what}): {_SECRET.sub('…', said)}"
+
     return new_model_error(
         detail,
         model=model,
@@ -136,26 +160,32 @@ def new_model_error(
 ) -> ModelError:
     may_retry = category.is_retryable if retryable is None else retryable
     made = kind(detail, model=model, retryable=may_retry, category=category)
-    made.http_status, made.retry_after_seconds = http_status, retry_after_seconds
+    made.http_status = http_status
+    made.retry_after_seconds = retry_after_seconds
     return made
 
 
 def _retry_after(error: Any) -> float | None:
-    """Seconds, from the headers `retry-after-ms` and `retry-after`, or from the RetryInfo of a Google error."""
+    """Seconds, from the headers `retry-after-ms` and `retry-after`, or from the RetryInfo of a
+    Google error.
+    """
     headers: Mapping[str, str] = getattr(error, "litellm_response_headers", None) or {}
     headers = headers or getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         if headers.get("retry-after-ms"):
             return float(headers["retry-after-ms"]) / 1000
+
         given = headers.get("retry-after")
         if given:
             if given.replace(".", "", 1).isdigit():
                 return float(given)
             return max(0.0, (parsedate_to_datetime(given) - datetime.now(UTC)).total_seconds())
+
         details: Any = getattr(error, "details", None) or {}
         for one in details["error"]["details"]:
             if "retryDelay" in one:
                 return float(one["retryDelay"].rstrip("s"))
     except (KeyError, TypeError, ValueError):
         pass  # a malformed hint is no hint
+
     return None

@@ -24,7 +24,9 @@ def write_partial_args(args: JsonObject, pieces: Iterable[PartialArg]) -> None:
 def _value(piece: PartialArg) -> JsonValue:
     for value in (piece.string_value, piece.number_value, piece.bool_value):
         if value is not None:
-            return int(value) if isinstance(value, float) and value.is_integer() else value
+            if isinstance(value, float) and value.is_integer():
+                return int(value)
+            return value
     return None
 
 
@@ -38,6 +40,7 @@ def _steps(path: str) -> list[str | int]:
         quoted = match[3] if match[3] is not None else match[4]
         steps.append(int(match[2]) if match[2] else match[1] or re.sub(r"\\(.)", r"\1", quoted or ""))
         at = match.end()
+
     return steps
 
 
@@ -45,9 +48,13 @@ def _write(into: Any, steps: list[str | int], value: JsonValue) -> None:
     for step, following in zip(steps, [*steps[1:], None], strict=True):
         present = _at(into, step)
         if following is None:
-            into[step] = present + value if isinstance(present, str) and isinstance(value, str) else value
+            if isinstance(present, str) and isinstance(value, str):
+                into[step] = present + value
+            else:
+                into[step] = value
         elif present is None:
             into[step] = [] if isinstance(following, int) else {}
+
         into = into[step]
 
 

@@ -32,13 +32,20 @@ def is_installed(package: str) -> bool:
         return False
 
 
-_OPTIONS = {"extra_headers": "headers", "extra_query": "params", "extra_body": "extra_json", "timeout": "timeout"}
+_OPTIONS = {
+    "extra_headers": "headers",
+    "extra_query": "params",
+    "extra_body": "extra_json",
+    "timeout": "timeout",
+}
 
 
 async def post(client: Any, path: str, arguments: JsonObject) -> JsonObject:
-    """Sends arguments as JSON by a client of OpenAI's or Anthropic's SDK. Returns the JSON of the reply.
+    """Sends arguments as JSON by a client of OpenAI's or Anthropic's SDK. Returns the JSON of the
+    reply.
 
-    The SDKs' own methods convert each argument and event by its type, which costs more than all else here.
+    The SDKs' own methods convert each argument and event by its type, which costs more than all
+    else here.
     """
     reply = await client.post(path, cast_to=object, **_body_and_options(arguments))
     if isinstance(reply, str):  # not sent as JSON, which says nothing of what it is
@@ -51,7 +58,8 @@ async def post(client: Any, path: str, arguments: JsonObject) -> JsonObject:
 async def exchange(
     client: Any, path: str, arguments: JsonObject, reply: Reply, *, stream: bool, sdk: str
 ) -> AsyncGenerator[LlmResponse]:
-    """Sends arguments as `post` does, and yields the responses that `reply` makes of the answer or of its events.
+    """Sends arguments as `post` does, and yields the responses that `reply` makes of the answer or
+    of its events.
 
     sdk: the client's package. Raises ErrorReply for errors that the server sends with status 200.
     """
@@ -68,6 +76,7 @@ async def exchange(
             _add_whole(reply, body)
             yield reply.whole()
             return
+
         try:
             async for event in events:
                 if event is not None:
@@ -80,6 +89,7 @@ async def exchange(
             if reported is None:
                 raise
             raise reported from error
+
     if reply.is_complete:
         yield reply.whole()
 
@@ -95,17 +105,23 @@ def _add_whole(reply: Reply, body: JsonObject) -> None:
 
 
 async def _whole_body(response: Any) -> JsonObject | None:
-    """The body of a server that answers a request for a stream with one JSON object: those that don't stream, and those
-    that refuse. None for a stream, also for one that is declared to be JSON."""
+    """The body of a server that answers a request for a stream with one JSON object: those that
+    don't stream, and those that refuse. None for a stream, also for one that is declared to be
+    JSON.
+    """
     content_type: str = response.headers.get("content-type", "")
     if "json" not in content_type:
         return None
     body: bytes = await response.aread()
-    return _decoded(body) if body.lstrip().startswith((b"{", b"[")) else None
+    if body.lstrip().startswith((b"{", b"[")):
+        return _decoded(body)
+    return None
 
 
 def _reported_by_sdk(error: Exception) -> ErrorReply | None:
-    """The error of an event for which the SDK raised its own, of which it drops half. None for other errors."""
+    """The error of an event for which the SDK raised its own, of which it drops half. None for
+    other errors.
+    """
     body: Any = getattr(error, "body", None)
     if not body or getattr(error, "status_code", 0) >= 400:
         return None
@@ -136,7 +152,9 @@ def _body_and_options(arguments: JsonObject) -> JsonObject:
 
 
 class _Deadline:
-    """The deadline of a call, whose replies are awaited one by one in one task: `asyncio.timeout` with one timer."""
+    """The deadline of a call, whose replies are awaited one by one in one task: `asyncio.timeout`
+    with one timer.
+    """
 
     def __init__(self, ends_at: float) -> None:
         self.timer = asyncio.get_running_loop().call_at(ends_at, self._expire)
@@ -151,6 +169,7 @@ class _Deadline:
         self._waiting = task
         if self._has_expired:
             task.cancel()
+
         try:
             return await reply
         except asyncio.CancelledError:
@@ -167,14 +186,15 @@ class _Deadline:
 
 
 class ProviderLlm(BaseLlm):
-    """A model behind a vendor's SDK, which is imported in a thread, with its first request or by `load`.
+    """A model behind a vendor's SDK, which is imported in a thread, with its first request or by
+    `load`.
 
-    A call has a deadline: `timeout` of the request's `http_options`, else `timeout_seconds`. Until then it is repeated
-    as `retry_options` there say, else `retry_policy`; the SDK's own retries are off. After five failures in a row,
-    calls are refused for 30 seconds.
+    A call has a deadline: `timeout` of the request's `http_options`, else `timeout_seconds`. Until
+    then it is repeated as `retry_options` there say, else `retry_policy`; the SDK's own retries are
+    off. After five failures in a row, calls are refused for 30 seconds.
 
-    A subclass names the package and its extra, makes the client, converts requests, and sends them. Raises MissingExtra
-    when it is constructed without the package.
+    A subclass names the package and its extra, makes the client, converts requests, and sends them.
+    Raises MissingExtra when it is constructed without the package.
     """
 
     extra: ClassVar[str]
@@ -189,17 +209,22 @@ class ProviderLlm(BaseLlm):
         super().__init__(model=model)
         if not is_installed(self.package):
             raise MissingExtra(self.extra, self.package)
-        self._given_client, self._made_client = client, None
+        self._given_client = client
+        self._made_client = None
         self.breaker = CircuitBreaker()
         self._loading: asyncio.Lock | None = None
 
     @abstractmethod
     def make_client(self) -> Any:
-        """A client of the SDK, which is imported. Called in a thread; what it raises is an authentication error."""
+        """A client of the SDK, which is imported. Called in a thread; what it raises is an
+        authentication error.
+        """
 
     @abstractmethod
     def convert(self, request: LlmRequest) -> Any:
-        """The arguments of the SDK's call. Raises MessageConversionError for what the provider can't take."""
+        """The arguments of the SDK's call. Raises MessageConversionError for what the provider
+        can't take.
+        """
 
     @abstractmethod
     def send(self, client: Any, arguments: Any, *, stream: bool) -> AsyncGenerator[LlmResponse]:
@@ -223,12 +248,21 @@ class ProviderLlm(BaseLlm):
                 self._made_client = client
         return client
 
-    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+    async def generate_content_async(
+        self,
+        llm_request: LlmRequest,
+        stream: bool = False,
+    ) -> AsyncIterator[LlmResponse]:
         options: JsonObject = llm_request.config.http_options or {}
         given_ms: float | None = options.get("timeout")
         seconds = given_ms / 1000 if given_ms else self.timeout_seconds
+
         retry_options: JsonObject | None = options.get("retry_options")
-        policy = RetryPolicy.of(retry_options) if retry_options else self.retry_policy
+        if retry_options:
+            policy = RetryPolicy.of(retry_options)
+        else:
+            policy = self.retry_policy
+
         self.breaker.check(self.model)
         client = self._made_client or await self.load()
         prepared, names = self.rules_for(llm_request).prepare(llm_request)
@@ -244,12 +278,20 @@ class ProviderLlm(BaseLlm):
                 if names is not None:
                     names.restore(first)
                 yield first
+
             async for reply in replies:
                 if names is not None:
                     names.restore(reply)
                 yield reply
 
-    async def _attempt(self, client: Any, arguments: Any, *, stream: bool, ends_at: float) -> Replies:
+    async def _attempt(
+        self,
+        client: Any,
+        arguments: Any,
+        *,
+        stream: bool,
+        ends_at: float,
+    ) -> Replies:
         whole: LlmResponse | None = None
         deadline = _Deadline(ends_at)
         try:
@@ -259,6 +301,7 @@ class ProviderLlm(BaseLlm):
                         whole = response
                     elif stream:
                         yield response
+
             if whole is None:
                 raise self.broken("the stream ended before its end")
         except ModelError as error:
@@ -280,6 +323,7 @@ class ProviderLlm(BaseLlm):
             raise found from error
         finally:
             deadline.timer.cancel()
+
         self.breaker.succeeded()
         yield whole
 
@@ -296,7 +340,8 @@ class ProviderLlm(BaseLlm):
         return None
 
     async def close(self) -> None:
-        client, self._made_client = self._made_client, None
+        client = self._made_client
+        self._made_client = None
         if client is not None and self._given_client is None:
             await self.close_client(client)
 
@@ -311,9 +356,13 @@ class ProviderLlm(BaseLlm):
     def _load(self) -> Any:
         importlib.import_module(self.package)
         importlib.import_module("tenacity")
+
         if self._given_client is not None:
             with_options = getattr(self._given_client, "with_options", None)
-            return with_options(max_retries=0) if with_options is not None else self._given_client
+            if with_options is not None:
+                return with_options(max_retries=0)
+            return self._given_client
+
         try:
             return self.make_client()
         except GreenroomError:

@@ -53,12 +53,14 @@ def token_usage(
 ) -> GenerateContentResponseUsageMetadata:
     """The usage as the Gemini API counts it: thoughts are not among the candidates' tokens.
 
-    Most other vendors count them as output. Where the total is the sum of all three, as xAI's is, they aren't.
+    Most other vendors count them as output. Where the total is the sum of all three, as xAI's is,
+    they aren't.
     """
     prompt = prompt or 0
     output = output or 0
     thoughts = thoughts or 0
     has_thoughts_in_output = total is None or total != prompt + output + thoughts
+
     return GenerateContentResponseUsageMetadata(
         prompt_token_count=prompt,
         candidates_token_count=max(output - thoughts, 0) if has_thoughts_in_output else output,
@@ -72,7 +74,9 @@ def arguments_text(given: JsonValue) -> str:
     """The JSON text of a call's arguments, which some servers send as an object, or leave out."""
     if given is None:
         return ""
-    return given if isinstance(given, str) else msgspec.json.encode(given).decode()
+    if isinstance(given, str):
+        return given
+    return msgspec.json.encode(given).decode()
 
 
 class StreamedCall:
@@ -100,7 +104,9 @@ class StreamedCall:
         return True
 
     def decode(self) -> JsonObject:
-        """The arguments; none are an empty object. Raises DecodeError, or UnicodeEncodeError for lone surrogates."""
+        """The arguments; none are an empty object. Raises DecodeError, or UnicodeEncodeError for
+        lone surrogates.
+        """
         value = msgspec.json.decode(self.text.strip() or "{}")
         if isinstance(value, str):  # encoded twice
             value = msgspec.json.decode(value.strip() or "{}")
@@ -108,11 +114,14 @@ class StreamedCall:
 
 
 class Reply:
-    """Each piece added gives the partial response that shows it; `whole` gives the response with everything.
+    """Each piece added gives the partial response that shows it; `whole` gives the response with
+    everything.
 
-    Replies that aren't streamed are built the same way, so that both ways give equal responses. `response` takes the
-    metadata: finish reason, usage, version and so on. Partial calls have `will_continue`, and their `partial_args` the
-    path `$` with a piece of the arguments' JSON text. is_complete: the provider has said how the reply ended.
+    Replies that aren't streamed are built the same way, so that both ways give equal responses.
+    `response` takes the metadata: finish reason, usage, version and so on. Partial calls have
+    `will_continue`, and their `partial_args` the path `$` with a piece of the arguments' JSON text.
+
+    is_complete: the provider has said how the reply ended.
     """
 
     def __init__(self) -> None:
@@ -157,7 +166,9 @@ class Reply:
     def end_text(
         self, *, signature: bytes | None = None, metadata: JsonObject | None = None, thought: bool = True
     ) -> None:
-        """Makes the text so far a part of its own; without text, a signature is a part, of a thought or not."""
+        """Makes the text so far a part of its own; without text, a signature is a part, of a
+        thought or not.
+        """
         if self._texts:
             self.parts.append(
                 Part(
@@ -169,7 +180,12 @@ class Reply:
             )
             self._texts.clear()
         elif signature is not None:
-            part = Part(text="", thought=thought or None, thought_signature=signature, part_metadata=metadata)
+            part = Part(
+                text="",
+                thought=thought or None,
+                thought_signature=signature,
+                part_metadata=metadata,
+            )
             self.parts.append(part)
 
     def add_part(self, part: Part) -> LlmResponse:
@@ -187,11 +203,13 @@ class Reply:
         self.end_text()
         if not call_id or any(known.call.id == call_id for known in self._calls):
             call_id = new_function_call_id()
+
         streamed = StreamedCall(FunctionCall(id=call_id, name=name))
         self._calls.append(streamed)
         self.parts.append(
             Part(function_call=streamed.call, thought_signature=signature, part_metadata=metadata),
         )
+
         return streamed, partial(Part(function_call=FunctionCall(id=streamed.call.id, name=name, will_continue=True)))
 
     def add_arguments(self, streamed: StreamedCall, piece: str) -> LlmResponse:
@@ -208,9 +226,12 @@ class Reply:
         )
 
     def whole(self) -> LlmResponse:
-        """The reply. A call whose arguments are no JSON object makes it an error: MALFORMED_FUNCTION_CALL or, where
-        they were cut off, MAX_TOKENS. This call and those after it are left out."""
+        """The reply. A call whose arguments are no JSON object makes it an error:
+        MALFORMED_FUNCTION_CALL or, where they were cut off, MAX_TOKENS. This call and those
+        after it are left out.
+        """
         self.end_text()
+
         response = self.response
         parts = self.parts
         for streamed in self._calls:
@@ -219,6 +240,7 @@ class Reply:
             except (msgspec.DecodeError, UnicodeEncodeError):
                 if response.finish_reason != FinishReason.MAX_TOKENS:
                     response.finish_reason = FinishReason.MALFORMED_FUNCTION_CALL
+
                 response.error_code = response.finish_reason
                 response.error_message = (
                     f"The model called {streamed.call.name!r} with arguments that aren't a JSON object: "
@@ -227,12 +249,15 @@ class Reply:
                 cut = next(index for index, part in enumerate(parts) if part.function_call is streamed.call)
                 parts = [part for index, part in enumerate(parts) if index < cut or part.function_call is None]
                 break
+
         response.content = Content(role="model", parts=parts)
         if self._citations:
             response.citation_metadata = CitationMetadata(citations=self._citations)
+
         if response.error_code is None and not parts and response.finish_reason not in (None, FinishReason.STOP):
             response.error_code = response.finish_reason
             response.error_message = response.error_message or f"The model stopped with {response.finish_reason}"
+
         return response
 
 

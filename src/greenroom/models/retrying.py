@@ -22,7 +22,9 @@ class WrapperLlm(BaseLlm):
 
     @property
     def wrapped(self) -> BaseLlm:
-        return LLMRegistry.resolve(self._wrapped) if isinstance(self._wrapped, str) else self._wrapped
+        if isinstance(self._wrapped, str):
+            return LLMRegistry.resolve(self._wrapped)
+        return self._wrapped
 
     async def count_tokens(self, llm_request: LlmRequest) -> int | None:
         return await self.wrapped.count_tokens(llm_request)
@@ -37,7 +39,9 @@ class WrapperLlm(BaseLlm):
 
     @property
     def names_to_resolve(self) -> list[str]:
-        return [self._wrapped] if isinstance(self._wrapped, str) else self._wrapped.names_to_resolve
+        if isinstance(self._wrapped, str):
+            return [self._wrapped]
+        return self._wrapped.names_to_resolve
 
     def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
         return self.wrapped.connect(llm_request)
@@ -50,10 +54,12 @@ class WrapperLlm(BaseLlm):
 class RetryingLlm(WrapperLlm):
     """Retries a request that failed with a `retryable` `ModelError` before its first reply or chunk.
 
-    model: the wrapped model; a name is resolved with the first request. max_attempts: including the first.
-    timeout_seconds: no new attempt begins later. The pauses between attempts double from wait_seconds on, up to
-    max_wait_seconds, with a random jitter of up to a second; where the provider says how long to wait, that counts, and
-    nothing is retried if it is longer than timeout_seconds.
+    model: the wrapped model; a name is resolved with the first request.
+    max_attempts: including the first.
+    timeout_seconds: no new attempt begins later. The pauses between attempts double from
+        wait_seconds on, up to max_wait_seconds, with a random jitter of up to a second; where the
+        provider says how long to wait, that counts, and nothing is retried if it is longer than
+        timeout_seconds.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class RetryingLlm(WrapperLlm):
         super().__init__(model)
         if max_attempts < 1:
             raise AgentConfigError("RetryingLlm: max_attempts must be 1 or more")
+
         self._policy = RetryPolicy(
             attempts=max_attempts,
             initial_delay=wait_seconds,
@@ -77,7 +84,11 @@ class RetryingLlm(WrapperLlm):
         )
         self._timeout_seconds = timeout_seconds
 
-    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+    async def generate_content_async(
+        self,
+        llm_request: LlmRequest,
+        stream: bool = False,
+    ) -> AsyncIterator[LlmResponse]:
         model = self.wrapped
         request = with_attempts(llm_request, 1)
 

@@ -35,14 +35,15 @@ _CONTENT_TOKENS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetLimit:
-    """A limit for each run, user, app or API key; for the latter three per day (UTC), or for all time.
-
-    money: in the currency of the price table.
+    """A limit for each run, user, app or API key; for the latter three per day (UTC), or for all
+    time.
     """
 
     per: Literal["run", "user", "app", "key"]
     tokens: int | None = None
     money: Decimal | float | str | None = None
+    """In the currency of the price table."""
+
     window: Literal["day", "ever"] = "day"
 
     def __post_init__(self) -> None:
@@ -52,21 +53,34 @@ class BudgetLimit:
 
 @dataclass(kw_only=True)
 class _Call:
-    """A model call in progress. estimate: of its prompt and of the output tokens given. model: as its reply names it.
-    price: None when it is unknown."""
+    """A model call in progress."""
 
     estimate: Callable[[int], Amount]
+    """Of its prompt and of the output tokens given."""
+
     price: Price | None
+    """None when it is unknown."""
+
     hold: Hold
     model: str
+    """As its reply names it."""
+
     seen_tokens: int | None = None
     reported: GenerateContentResponseUsageMetadata | None = None
 
     def add_reply(self, reply: LlmResponse) -> None:
         self.model = reply.model_version or self.model
         self.reported = reply.usage_metadata or self.reported
-        tokens = contents_tokens([reply.content]) if reply.content is not None else 0
-        self.seen_tokens = (self.seen_tokens or 0) + tokens if reply.partial else tokens
+
+        if reply.content is not None:
+            tokens = contents_tokens([reply.content])
+        else:
+            tokens = 0
+
+        if reply.partial:
+            self.seen_tokens = (self.seen_tokens or 0) + tokens
+        else:
+            self.seen_tokens = tokens
 
     def spent(self) -> GenerateContentResponseUsageMetadata | Amount | None:
         """As reported by the model, else estimated; None if the model never replied."""
@@ -87,7 +101,8 @@ class _Run:
 
 
 class BudgetPlugin(BasePlugin):
-    """Reserves an estimate of every model call before it is made, and settles it with what the model reports.
+    """Reserves an estimate of every model call before it is made, and settles it with what the
+    model reports.
 
     Calls are refused as soon as what is spent, reserved and needed exceeds a limit, so that concurrent runs can't
     overspend together. Usage is kept with the sessions (`BaseSessionService.usage`). A request without
@@ -95,11 +110,13 @@ class BudgetPlugin(BasePlugin):
     the provider counts the prompt if it can. A call that was replaced by another plugin's or callback's answer, or cut
     off, is settled at the same agent's next call, at the latest when the run ends.
 
-    prices: price by a regular expression for the whole name of the model, the first match counts; behind them the
-    server's price table. key_of: the key of a call, by default the caller's API key; calls without a key have no limit
-    per key. clock: Unix seconds. In a live conversation each connection and each turn is checked like a call, and the
-    usage that the model reports is added as it arrives. Register this plugin before plugins that replace models'
-    replies, because it would not see those.
+    prices: price by a regular expression for the whole name of the model, the first match counts;
+        behind them the server's price table.
+    key_of: the key of a call, by default the caller's API key; calls without a key have no limit
+        per key.
+    clock: Unix seconds. In a live conversation each connection and each turn is checked like a
+        call, and the usage that the model reports is added as it arrives. Register this plugin
+        before plugins that replace models' replies, because it would not see those.
     """
 
     def __init__(
@@ -127,15 +144,21 @@ class BudgetPlugin(BasePlugin):
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
         """Raises AgentConfigError when money is limited and the model has no price."""
-        ctx, config = callback_context, llm_request.config
+        ctx = callback_context
+        config = llm_request.config
         key = self._key_of(ctx)
+
         ceilings = self._ceilings(ctx, key)
         if not ceilings:
             return None
+
         await self._settle(ctx)
         if config.max_output_tokens is None:
             config.max_output_tokens = self._default_output_tokens
-        store, model = ctx._invocation_context.services.sessions.usage, llm_request.model or ""
+
+        store = ctx._invocation_context.services.sessions.usage
+        model = llm_request.model or ""
+
         price = self._price_of(model, store)
         call = self._new_call(ctx, key, model, price, self._estimate(llm_request), config)
         refusal = await store.reserve(call.hold, ceilings, now=self._clock())
@@ -144,31 +167,60 @@ class BudgetPlugin(BasePlugin):
             if counted is not None:
                 call = self._new_call(ctx, key, model, price, counted, config)
                 refusal = await store.reserve(call.hold, ceilings, now=self._clock())
+
         if refusal is not None:
             ctx.actions.escalate = True  # a loop around this agent would call again and again …
             ctx._invocation_context.llm_calls.add()  # … and so would nested loops; this call counts for max_llm_calls
             return _refused(refusal, call.hold.amount)
+
         run = self._runs.setdefault(ctx.invocation_id, _Run(store))
         run.calls[_call_key(ctx)] = call
         if _is_live(ctx):
             run.live = call
+
         return None
 
-    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
+    async def on_event_callback(
+        self,
+        *,
+        invocation_context: InvocationContext,
+        event: Event,
+    ) -> None:
         """Adds what a live model reports; agents that run as its tools settle their own calls."""
         run = self._runs.get(invocation_context.invocation_id)
         if run is None or run.live is None:
             return
         if event.usage_metadata is None or event.partial or event.isolation_scope is not None:
             return
-        call = run.calls.pop((None, event.branch, event.author), None)
-        hold = call.hold if call is not None else run.live.hold._replace(amount=Amount())
-        model, price = event.model_version or run.live.model, run.live.price
-        await run.store.settle(hold, event.usage_metadata, model=model, price=price, now=self._clock())
 
-    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+        call = run.calls.pop((None, event.branch, event.author), None)
+        if call is not None:
+            hold = call.hold
+        else:
+            hold = run.live.hold._replace(amount=Amount())
+
+        model = event.model_version or run.live.model
+        price = run.live.price
+        await run.store.settle(
+            hold,
+            event.usage_metadata,
+            model=model,
+            price=price,
+            now=self._clock(),
+        )
+
+    async def after_model_callback(
+        self,
+        *,
+        callback_context: CallbackContext,
+        llm_response: LlmResponse,
+    ) -> None:
         run = self._runs.get(callback_context.invocation_id)
-        call = run.calls.get(_call_key(callback_context)) if run is not None else None
+        if run is not None:
+            call = run.calls.get(_call_key(callback_context))
+        else:
+            call = None
+
         if call is not None and not _is_live(callback_context):
             call.add_reply(llm_response)
             if not llm_response.partial:
@@ -185,17 +237,31 @@ class BudgetPlugin(BasePlugin):
             for call in run.calls.values():
                 await self._settle_call(run.store, call)
 
-    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+    async def on_run_error_callback(
+        self,
+        *,
+        invocation_context: InvocationContext,
+        error: Exception,
+    ) -> None:
         await self.after_run_callback(invocation_context=invocation_context)
 
     async def _settle(self, callback_context: CallbackContext) -> None:
         run = self._runs.get(callback_context.invocation_id)
-        call = run.calls.pop(_call_key(callback_context), None) if run is not None else None
+        if run is not None:
+            call = run.calls.pop(_call_key(callback_context), None)
+        else:
+            call = None
         if run is not None and call is not None:
             await self._settle_call(run.store, call)
 
     async def _settle_call(self, store: UsageStore, call: _Call) -> None:
-        await store.settle(call.hold, call.spent(), model=call.model, price=call.price, now=self._clock())
+        await store.settle(
+            call.hold,
+            call.spent(),
+            model=call.model,
+            price=call.price,
+            now=self._clock(),
+        )
 
     def _price_of(self, model: str, store: UsageStore) -> Price | None:
         """Raises AgentConfigError when it is unknown and the budget is in money."""
@@ -206,6 +272,7 @@ class BudgetPlugin(BasePlugin):
                 f"The model {model!r} has no price, and the budget is in money. Add a pattern of its name to the "
                 f"prices of the BudgetPlugin ({known}) or to the server's price table"
             )
+
         return price
 
     def _new_call(
@@ -224,10 +291,12 @@ class BudgetPlugin(BasePlugin):
         needed = amount((config.max_output_tokens or 0) * (config.candidate_count or 1))
         names = ctx.session.app_name, ctx.user_id, ctx.session.id, ctx.invocation_id
         hold = Hold(*names, key or "", model, day_of(self._clock()), needed)
+
         return _Call(estimate=amount, price=price, hold=hold, model=model)
 
     def _ceilings(self, ctx: CallbackContext, key: str | None) -> list[Ceiling]:
         app_name = ctx.session.app_name
+
         owners: dict[str, tuple[str, ...] | None] = {
             "run": (ctx.invocation_id,),
             "user": (app_name, ctx.user_id),
@@ -239,8 +308,12 @@ class BudgetPlugin(BasePlugin):
         for limit, money in self._limits:
             owner = owners[limit.per]
             if owner is not None:
-                day = today if limit.window == "day" and limit.per != "run" else ""
+                if limit.window == "day" and limit.per != "run":
+                    day = today
+                else:
+                    day = ""
                 ceilings.append(Ceiling(Account(limit.per, owner, day), limit.tokens, money))
+
         return ceilings
 
 
@@ -248,7 +321,9 @@ async def _count_tokens(ctx: CallbackContext, request: LlmRequest) -> int | None
     """The provider's count of the prompt's tokens, if it has one."""
     model_in: Any = getattr(ctx._invocation_context.agent, "model_in", None)
     try:
-        return None if model_in is None else await model_in(ctx._invocation_context).count_tokens(request)
+        if model_in is None:
+            return None
+        return await model_in(ctx._invocation_context).count_tokens(request)
     except GreenroomError:  # the estimate stands
         return None
 
@@ -270,6 +345,7 @@ def _refused(refusal: Refusal, needed: Amount) -> LlmResponse:
     ceiling, spent, held = refusal
     account = ceiling.account
     whose = f"{account.per} {account.owner[-1]!r}" + (f" on {account.day} (UTC)" if account.day else "")
+
     used: list[str] = []
     for unit, limit, amounts in (
         ("tokens", ceiling.tokens, (spent.tokens, held.tokens, needed.tokens)),
@@ -280,6 +356,7 @@ def _refused(refusal: Refusal, needed: Amount) -> LlmResponse:
                 f"{amounts[0]} of {limit} {unit} are spent, {amounts[1]} are held for other calls, "
                 f"and this one may take {amounts[2]}"
             )
+
     return LlmResponse(
         error_code=BUDGET_EXCEEDED,
         error_message=f"The budget of {whose} does not allow another model call: {'; '.join(used)}.",
@@ -302,7 +379,10 @@ def contents_tokens(contents: Iterable[Content]) -> int:
 
 
 def _text_tokens(text: str | bytes) -> int:
-    size = len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode(errors="replace"))
+    if isinstance(text, bytes) or text.isascii():
+        size = len(text)
+    else:
+        size = len(text.encode(errors="replace"))
     return -(-size // _BYTES_PER_TOKEN)
 
 

@@ -19,9 +19,11 @@ Filter = Callable[[list[Content]], list[Content]]
 class ContextFilterPlugin(BasePlugin):
     """Keeps the newest invocations: a person's message, or several in a row, and all that follows.
 
-    num_invocations_to_keep: None keeps all. remove_amount: cuts only when at least this many are too many, so that the
-    provider's prompt cache stays valid for a while. custom_filter: gets the kept contents, returns those to send.
-    On errors the request stays unchanged.
+    num_invocations_to_keep: None keeps all.
+    remove_amount: cuts only when at least this many are too many, so that the provider's prompt
+        cache stays valid for a while.
+    custom_filter: gets the kept contents, returns those to send. On errors the request stays
+        unchanged.
     """
 
     def __init__(
@@ -37,11 +39,17 @@ class ContextFilterPlugin(BasePlugin):
             raise AgentConfigError("ContextFilterPlugin: num_invocations_to_keep must be 1 or more")
         if remove_amount < 1:
             raise AgentConfigError("ContextFilterPlugin: remove_amount must be 1 or more")
+
         self._keep = num_invocations_to_keep
         self._remove_amount = remove_amount
         self._filter = custom_filter
 
-    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+    async def before_model_callback(
+        self,
+        *,
+        callback_context: CallbackContext,
+        llm_request: LlmRequest,
+    ) -> None:
         try:
             contents = list(llm_request.contents)
             if self._keep is not None:
@@ -62,8 +70,10 @@ def _cut(contents: Sequence[Content], keep: int, remove_amount: int) -> int:
     ]
     if starts and starts[-1] == len(contents) - 1 and _begins_with(contents[-1], INSTRUCTIONS_PREFIX):
         starts.pop()  # an instruction after tool results starts no invocation
+
     if len(starts) < keep + remove_amount:
         return 0
+
     return _with_calls(contents, starts[-keep])
 
 
@@ -90,4 +100,5 @@ def _with_calls(contents: Sequence[Content], cut: int) -> int:
                 wanted.discard(part.function_call.id)
         if index <= cut and not wanted:
             return index
+
     return cut

@@ -20,9 +20,9 @@ from greenroom.records.model_exchange import LlmRequest
 class DebugLoggingPlugin(ObservingPlugin):
     """For development: the file contains all messages, and only its owner may read it.
 
-    Each segment of a run is one YAML document, appended when the segment ends. Times are Unix seconds. HTTP options,
-    which may contain tokens, are left out. A file that can't be written fails the run. Source: ADK's
-    DebugLoggingPlugin, its file name included.
+    Each segment of a run is one YAML document, appended when the segment ends. Times are Unix
+    seconds. HTTP options, which may contain tokens, are left out. A file that can't be written
+    fails the run. Source: ADK's DebugLoggingPlugin, its file name included.
     """
 
     def __init__(
@@ -45,7 +45,12 @@ class DebugLoggingPlugin(ObservingPlugin):
         await super().after_run_callback(invocation_context=invocation_context)
         await self._write(invocation_context)
 
-    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+    async def on_run_error_callback(
+        self,
+        *,
+        invocation_context: InvocationContext,
+        error: Exception,
+    ) -> None:
         await super().on_run_error_callback(invocation_context=invocation_context, error=error)
         await self._write(invocation_context)
 
@@ -61,7 +66,12 @@ class DebugLoggingPlugin(ObservingPlugin):
                 "start_time": time.time(),
                 "entries": [],
             }
-        agent = ctx.agent.name if isinstance(ctx, InvocationContext) else ctx.agent_name
+
+        if isinstance(ctx, InvocationContext):
+            agent = ctx.agent.name
+        else:
+            agent = ctx.agent_name
+
         entry: JsonObject = {"timestamp": time.time(), "entry_type": what, "agent_name": agent}
         for name, value in details.items():
             if isinstance(value, Exception):
@@ -70,10 +80,12 @@ class DebugLoggingPlugin(ObservingPlugin):
                 entry[name] = _plain(value)
             elif value is not None:
                 entry[name] = to_snake(value)
+
             if isinstance(value, LlmRequest):
                 entry["tools"] = list(value.tools_dict)
                 if not self._has_instruction:
                     entry[name].get("config", {}).pop("system_instruction", None)
+
         run["entries"].append(entry)
 
     async def _write(self, ctx: InvocationContext) -> None:

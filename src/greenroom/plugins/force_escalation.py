@@ -25,19 +25,26 @@ CONSULT_REQUIRED = "consult_required"
 
 @dataclass
 class _Run:
-    """forced: consults that were forced. without_tool: agents that lack the tool, or have no consults left."""
+    """What the plugin knows about one run."""
 
     forced: int = 0
+    """Consults that were forced."""
+
     without_tool: set[str] = field(default_factory=set[str])
+    """Agents that lack the tool, or have no consults left."""
 
 
 class ForceEscalationPlugin(PerRunPlugin[_Run]):
-    """Forces agents that have the consult tool to call it: with force_first_consult as a run's first step, and with
-    force_on_repeat after so many equal calls of another tool since the last consult; at most max_forced times a run.
+    """Forces agents that have the consult tool to call it: with force_first_consult as a run's
+    first step, and with force_on_repeat after so many equal calls of another tool since the last
+    consult; at most max_forced times a run.
 
-    require_consult_before: tools that are refused, with `{"status": "consult_required"}`, until there was a consult in
-    the session; at most max_refusals replies a run are refused so, and no call that a person has approved. None means
-    no limit, or never. Nothing is forced or refused once no consults are left. Source: ADK's ForceEscalationPlugin.
+    require_consult_before: tools that are refused, with `{"status": "consult_required"}`, until
+        there was a consult in the session; at most max_refusals replies a run are refused so, and
+        no call that a person has approved. None means no limit, or never. Nothing is forced or
+        refused once no consults are left.
+
+    Source: ADK's ForceEscalationPlugin.
     """
 
     def __init__(
@@ -58,6 +65,7 @@ class ForceEscalationPlugin(PerRunPlugin[_Run]):
             raise AgentConfigError(
                 f"ForceEscalationPlugin: require_consult_before lists tools other than {tool_name!r}"
             )
+
         self.tool_name = tool_name
         self._force_first_consult = force_first_consult
         self._force_on_repeat = force_on_repeat
@@ -65,21 +73,32 @@ class ForceEscalationPlugin(PerRunPlugin[_Run]):
         self._guarded = frozenset(require_consult_before or ())
         self._max_refusals = max_refusals
 
-    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+    async def before_model_callback(
+        self,
+        *,
+        callback_context: CallbackContext,
+        llm_request: LlmRequest,
+    ) -> None:
         run = self._runs.setdefault(callback_context.invocation_id, _Run())
         tool = llm_request.tools_dict.get(self.tool_name)
         if tool is None or (isinstance(tool, ModelConsultTool) and not tool.has_remaining_budget(callback_context)):
             run.without_tool.add(callback_context.agent_name)
             return
+
         run.without_tool.discard(callback_context.agent_name)
+
         if self._max_forced is not None and run.forced >= self._max_forced:
             return
+
         events = events_of_run(callback_context.session.events, callback_context.invocation_id)
         if self._is_first_step(events, callback_context.agent_name) or self._is_repeating(events):
             run.forced += 1
             calling = FunctionCallingConfig(mode="ANY", allowed_function_names=[self.tool_name])
             config = llm_request.config.tool_config or ToolConfig()
-            llm_request.config.tool_config = msgspec.structs.replace(config, function_calling_config=calling)
+            llm_request.config.tool_config = msgspec.structs.replace(
+                config,
+                function_calling_config=calling,
+            )
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext
@@ -92,13 +111,16 @@ class ForceEscalationPlugin(PerRunPlugin[_Run]):
             or successful_consults(tool_context.session.events, self.tool_name)
         ):
             return None
+
         refused = sum(
             any(_status(response) == CONSULT_REQUIRED for response in event.get_function_responses())
             for event in events_of_run(tool_context.session.events, tool_context.invocation_id)
         )
         if self._max_refusals is not None and refused >= self._max_refusals:
             return None
+
         message = f"{tool.name} has not run: call {self.tool_name} first, then call {tool.name} again."
+
         return {"status": CONSULT_REQUIRED, "message": message}
 
     def _is_first_step(self, events: list[Event], agent_name: str) -> bool:
@@ -114,14 +136,22 @@ class ForceEscalationPlugin(PerRunPlugin[_Run]):
         for event in events if self._force_on_repeat is not None else ():
             for call in event.get_function_calls():
                 calls[call.id] = msgspec.json.encode([call.name, call.args or {}], order="sorted")
-            responses = event.get_function_responses() if event.author != "user" else []
+
+            if event.author != "user":
+                responses = event.get_function_responses()
+            else:
+                responses = []
+
             if not responses:
                 continue
+
             if self._is_consult(event):
                 counts.clear()
+
             made = [calls.get(one.id, b"") for one in responses if _status(one) != CONSULT_REQUIRED]
             counts.update([] if self._is_consult(event) else made)
             is_repeating = any(counts[call] % (self._force_on_repeat or 1) == 0 for call in made if counts[call])
+
         return is_repeating
 
     def _is_consult(self, event: Event) -> bool:

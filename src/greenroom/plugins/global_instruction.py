@@ -16,23 +16,39 @@ InstructionProvider: TypeAlias = Callable[[ReadonlyContext], str | Awaitable[str
 
 
 class GlobalInstructionPlugin(BasePlugin):
-    """global_instruction: a text with `{variables}`, as an agent's instruction, or a provider, whose text has none."""
+    """Adds an instruction to every request of the app's agents.
 
-    def __init__(self, global_instruction: str | InstructionProvider = "", name: str = "global_instruction") -> None:
+    global_instruction: a text with `{variables}`, as an agent's instruction, or a provider,
+    whose text has none.
+    """
+
+    def __init__(
+        self,
+        global_instruction: str | InstructionProvider = "",
+        name: str = "global_instruction",
+    ) -> None:
         super().__init__(name)
         self.global_instruction = global_instruction
 
-    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+    async def before_model_callback(
+        self,
+        *,
+        callback_context: CallbackContext,
+        llm_request: LlmRequest,
+    ) -> None:
         text = await self._text(callback_context)
         if not text:
             return
+
         config = llm_request.config
         instruction = config.system_instruction
         if isinstance(instruction, Content):
             parts = [Part(text=text), *(instruction.parts or ())]
             config.system_instruction = Content(role=instruction.role, parts=parts)
+        elif instruction:
+            config.system_instruction = f"{text}\n\n{instruction}"
         else:
-            config.system_instruction = f"{text}\n\n{instruction}" if instruction else text
+            config.system_instruction = text
 
     async def _text(self, ctx: CallbackContext) -> str:
         given = self.global_instruction

@@ -20,8 +20,8 @@ _ARGUMENT_CHARS = 300
 class LoggingPlugin(ObservingPlugin):
     """Lines go to the logger `greenroom.plugins.logging`, at INFO; errors at ERROR.
 
-    Contents are cut at 200 characters, arguments and results at 300. Register it first: a hook that returns a result
-    keeps those of later plugins from being called.
+    Contents are cut at 200 characters, arguments and results at 300. Register it first: a hook that
+    returns a result keeps those of later plugins from being called.
     """
 
     def __init__(
@@ -35,20 +35,45 @@ class LoggingPlugin(ObservingPlugin):
         self._logger = logger or logging.getLogger("greenroom.plugins.logging")
 
     def observe(self, what: str, ctx: InvocationContext | CallbackContext, **details: Any) -> None:
-        """Logs one line, at ERROR if it has an exception; leaves out details that are None, False or empty text."""
-        level = logging.ERROR if isinstance(details.get("error"), Exception) else logging.INFO
+        """Logs one line, at ERROR if it has an exception; leaves out details that are None, False
+        or empty text.
+        """
+        if isinstance(details.get("error"), Exception):
+            level = logging.ERROR
+        else:
+            level = logging.INFO
+
         if not self._logger.isEnabledFor(level):
             return
+
         shown: dict[str, object] = {}
         if what == "user_message":
             session = ctx.session
-            shown = {"session": session.id, "user": ctx.user_id, "app": session.app_name, "branch": ctx.branch}
+            shown = {
+                "session": session.id,
+                "user": ctx.user_id,
+                "app": session.app_name,
+                "branch": ctx.branch,
+            }
+
         for name, value in details.items():
             shown.update(_shown(name, value))
-        agent = ctx.agent.name if isinstance(ctx, InvocationContext) else ctx.agent_name
+
+        if isinstance(ctx, InvocationContext):
+            agent = ctx.agent.name
+        else:
+            agent = ctx.agent_name
+
         texts = {name: _text(name, value) for name, value in shown.items()}
         text = "".join(f" {name}={value}" for name, value in texts.items() if value)
-        self._logger.log(level, "[%s] %s agent=%s%s", ctx.invocation_id, _WORDS.get(what, what), agent, text)
+        self._logger.log(
+            level,
+            "[%s] %s agent=%s%s",
+            ctx.invocation_id,
+            _WORDS.get(what, what),
+            agent,
+            text,
+        )
 
     async def close(self) -> None:
         self._logger.info("runner closes")
@@ -83,6 +108,7 @@ def _shown(name: str, value: object) -> dict[str, object]:
             "contents": len(value.contents),
             "last": value.contents[-1] if value.contents else None,
         }
+
     if isinstance(value, LlmResponse):
         usage = value.usage_metadata
         return {
@@ -92,6 +118,7 @@ def _shown(name: str, value: object) -> dict[str, object]:
             "error": f"{value.error_code} {value.error_message or ''}" if value.error_code else None,
             "tokens": f"{usage.prompt_token_count or 0}+{usage.candidates_token_count or 0}" if usage else None,
         }
+
     return {_NAMES.get(name, name): value}
 
 
@@ -100,10 +127,12 @@ def _text(name: str, value: object) -> str:
         return _cut(_json(value), _ARGUMENT_CHARS)
     if value is None or value is False:
         return ""
+
     if isinstance(value, Content):
         value = " | ".join(map(_part, value.parts or ()))
     elif isinstance(value, Exception):
         return f"{type(value).__name__}: {value}"
+
     return _cut(str(value), _CONTENT_CHARS)
 
 
@@ -122,6 +151,7 @@ def _part(part: Part) -> str:
         return f"code {part.executable_code.code}"
     if part.code_execution_result is not None:
         return f"output {part.code_execution_result.output}"
+
     return "?"
 
 

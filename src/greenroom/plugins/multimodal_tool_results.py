@@ -23,8 +23,12 @@ RESPONSE_KEY = "contentParts"
 class MultimodalToolResultsPlugin(BasePlugin):
     """For tools that return a `Part` or a list of parts: text, inline files, references to files.
 
-    The parts follow the function response as a user's content. retention: in the agent's next request only
-    ("next_model_call"), or in all later ones ("session"). Source: ADK's MultimodalToolResultsPlugin.
+    The parts follow the function response as a user's content.
+
+    retention: in the agent's next request only ("next_model_call"), or in all later ones
+        ("session").
+
+    Source: ADK's MultimodalToolResultsPlugin.
     """
 
     def __init__(
@@ -42,9 +46,16 @@ class MultimodalToolResultsPlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
     ) -> JsonObject | None:
         parts = _parts_of(result)
-        return None if parts is None else {RESPONSE_KEY: [wire.to_plain(part) for part in parts]}
+        if parts is None:
+            return None
+        return {RESPONSE_KEY: [wire.to_plain(part) for part in parts]}
 
-    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+    async def before_model_callback(
+        self,
+        *,
+        callback_context: CallbackContext,
+        llm_request: LlmRequest,
+    ) -> None:
         shown: list[Content] = []
         last = len(llm_request.contents) - 1
         for at, content in enumerate(llm_request.contents):
@@ -55,9 +66,11 @@ class MultimodalToolResultsPlugin(BasePlugin):
                 is_shown = self._keeps or at == last
                 found += returned if is_shown else []
                 parts.append(_pointing_to(part, len(returned), is_shown=is_shown) if returned else part)
+
             shown.append(Content(role=content.role, parts=parts))
             if found:
                 shown.append(Content(role="user", parts=found))
+
         llm_request.contents = shown
 
 
@@ -70,13 +83,27 @@ def _parts_of(result: object) -> list[Part] | None:
 
 
 def _returned(response: FunctionResponse | None) -> list[Part]:
-    plain: JsonValue = response.response.get(RESPONSE_KEY) if response is not None and response.response else None
-    return [wire.from_plain(part, Part) for part in cast("list[JsonValue]", plain)] if isinstance(plain, list) else []
+    plain: JsonValue
+    if response is not None and response.response:
+        plain = response.response.get(RESPONSE_KEY)
+    else:
+        plain = None
+
+    if isinstance(plain, list):
+        return [wire.from_plain(part, Part) for part in cast("list[JsonValue]", plain)]
+
+    return []
 
 
 def _pointing_to(part: Part, count: int, *, is_shown: bool) -> Part:
     assert part.function_response is not None
-    where = "follows this response" if is_shown else "was shown right after this response"
+
+    if is_shown:
+        where = "follows this response"
+    else:
+        where = "was shown right after this response"
+
     pointer: JsonObject = {"result": f"What the tool returned ({count} part{'s' if count > 1 else ''}) {where}."}
     response = msgspec.structs.replace(part.function_response, response=pointer)
+
     return msgspec.structs.replace(part, function_response=response)

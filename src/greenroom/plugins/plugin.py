@@ -1,8 +1,8 @@
 """The contract of a plugin: hooks into every run of an app.
 
-Source: ADK's BasePlugin, names and arguments included. Plugins are called in the order of registration. The first
-result that isn't None counts: neither later plugins nor the agent's own callback are called then. A plugin that only
-observes returns None.
+Source: ADK's BasePlugin, names and arguments included. Plugins are called in the order of
+registration. The first result that isn't None counts: neither later plugins nor the agent's own
+callback are called then. A plugin that only observes returns None.
 
 A run executes in segments: one from the message until it ends or waits for a person, the next from the answer on; and a
 run whose process died resumes in another segment. Plugins see each segment on its own, because their memory of an
@@ -44,7 +44,8 @@ CLOSE_SECONDS = 5.0
 
 
 class BasePlugin:
-    """Override the hooks that are needed. An error in a hook fails the run, except in error hooks of runs and agents.
+    """Override the hooks that are needed. An error in a hook fails the run, except in error hooks
+    of runs and agents.
 
     name: unique among the plugins of an app.
     """
@@ -55,7 +56,9 @@ class BasePlugin:
     async def on_user_message_callback(
         self, *, invocation_context: InvocationContext, user_message: Content
     ) -> Content | None:
-        """Replaces the message before it is stored. Called once per message, however often its run is resumed."""
+        """Replaces the message before it is stored. Called once per message, however often its run
+        is resumed.
+        """
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> Content | None:
         """Replaces the agents' work: the run ends with this content.
@@ -64,23 +67,46 @@ class BasePlugin:
         outcome, and agents that had started resume without their `before_agent_callback`.
         """
 
-    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> Event | None:
-        """Overrides fields of an event before it is stored and sent. Called for partial events too, but not for the
-        user's events or the last event of a failed or cancelled run."""
-
-    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Called when the segment ends: the run has completed, waits for a person, or was cancelled.
-
-        An error in here fails a completed run: later plugins are skipped, and all get `on_run_error_callback`.
+    async def on_event_callback(
+        self,
+        *,
+        invocation_context: InvocationContext,
+        event: Event,
+    ) -> Event | None:
+        """Overrides fields of an event before it is stored and sent. Called for partial events too,
+        but not for the user's events or the last event of a failed or cancelled run.
         """
 
-    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Called when the segment ends: the run has completed, waits for a person, or was
+        cancelled.
+
+        An error in here fails a completed run: later plugins are skipped, and all get
+        `on_run_error_callback`.
+        """
+
+    async def on_run_error_callback(
+        self,
+        *,
+        invocation_context: InvocationContext,
+        error: Exception,
+    ) -> None:
         """Called when the run failed or exceeded its deadline. Errors in here are only logged."""
 
-    async def before_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> Content | None:
+    async def before_agent_callback(
+        self,
+        *,
+        agent: RunningAgent,
+        callback_context: CallbackContext,
+    ) -> Content | None:
         """Replaces the agent's work with this content."""
 
-    async def after_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> Content | None:
+    async def after_agent_callback(
+        self,
+        *,
+        agent: RunningAgent,
+        callback_context: CallbackContext,
+    ) -> Content | None:
         """Adds an event with this content after the agent's."""
 
     async def on_agent_error_callback(
@@ -119,8 +145,9 @@ class BasePlugin:
         """Turns a tool's error into a result."""
 
     async def close(self) -> None:
-        """Called when the runner closes. Each plugin has a timeout of its own, five seconds by default; the failure or
-        timeout of one doesn't keep the others from closing."""
+        """Called when the runner closes. Each plugin has a timeout of its own, five seconds by
+        default; the failure or timeout of one doesn't keep the others from closing.
+        """
 
 
 class PerRunPlugin(BasePlugin, Generic[T]):
@@ -133,7 +160,12 @@ class PerRunPlugin(BasePlugin, Generic[T]):
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         self._runs.pop(invocation_context.invocation_id, None)
 
-    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+    async def on_run_error_callback(
+        self,
+        *,
+        invocation_context: InvocationContext,
+        error: Exception,
+    ) -> None:
         self._runs.pop(invocation_context.invocation_id, None)
 
 
@@ -158,33 +190,68 @@ class ToolResultClassifier(Protocol):
 class ObservingPlugin(BasePlugin):
     """Passes what every hook is called with to `observe`, and changes nothing."""
 
-    def __init__(self, name: str, tool_result_classifier: ToolResultClassifier | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        tool_result_classifier: ToolResultClassifier | None = None,
+    ) -> None:
         super().__init__(name)
         self._classify = tool_result_classifier
 
     def observe(self, what: str, ctx: InvocationContext | CallbackContext, **details: Any) -> None:
-        """what: the entry types of ADK's DebugLoggingPlugin, as "llm_request"."""
+        """Called from each hook.
 
-    async def on_user_message_callback(self, *, invocation_context: InvocationContext, user_message: Content) -> None:
+        what: the entry types of ADK's DebugLoggingPlugin, as "llm_request".
+        """
+
+    async def on_user_message_callback(
+        self,
+        *,
+        invocation_context: InvocationContext,
+        user_message: Content,
+    ) -> None:
         self.observe("user_message", invocation_context, content=user_message)
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        what = "invocation_resume" if invocation_context.was_cut_off else "invocation_start"
+        if invocation_context.was_cut_off:
+            what = "invocation_resume"
+        else:
+            what = "invocation_start"
         self.observe(what, invocation_context, branch=invocation_context.branch)
 
-    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
+    async def on_event_callback(
+        self,
+        *,
+        invocation_context: InvocationContext,
+        event: Event,
+    ) -> None:
         self.observe("event", invocation_context, event=event)
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         self.observe("invocation_end", invocation_context)
 
-    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+    async def on_run_error_callback(
+        self,
+        *,
+        invocation_context: InvocationContext,
+        error: Exception,
+    ) -> None:
         self.observe("invocation_error", invocation_context, error=error)
 
-    async def before_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> None:
+    async def before_agent_callback(
+        self,
+        *,
+        agent: RunningAgent,
+        callback_context: CallbackContext,
+    ) -> None:
         self.observe("agent_start", callback_context, branch=callback_context.branch)
 
-    async def after_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> None:
+    async def after_agent_callback(
+        self,
+        *,
+        agent: RunningAgent,
+        callback_context: CallbackContext,
+    ) -> None:
         self.observe("agent_end", callback_context)
 
     async def on_agent_error_callback(
@@ -192,10 +259,20 @@ class ObservingPlugin(BasePlugin):
     ) -> None:
         self.observe("agent_error", callback_context, error=error)
 
-    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+    async def before_model_callback(
+        self,
+        *,
+        callback_context: CallbackContext,
+        llm_request: LlmRequest,
+    ) -> None:
         self.observe("llm_request", callback_context, request=llm_request)
 
-    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+    async def after_model_callback(
+        self,
+        *,
+        callback_context: CallbackContext,
+        llm_response: LlmResponse,
+    ) -> None:
         self.observe("llm_response", callback_context, response=llm_response)
 
     async def on_model_error_callback(
@@ -203,7 +280,13 @@ class ObservingPlugin(BasePlugin):
     ) -> None:
         self.observe("llm_error", callback_context, model=llm_request.model, error=error)
 
-    async def before_tool_callback(self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext) -> None:
+    async def before_tool_callback(
+        self,
+        *,
+        tool: BaseTool,
+        tool_args: JsonObject,
+        tool_context: ToolContext,
+    ) -> None:
         self._observe_tool("tool_call", tool, tool_context, args=tool_args)
 
     async def after_tool_callback(
@@ -217,15 +300,37 @@ class ObservingPlugin(BasePlugin):
     ) -> None:
         self._observe_tool("tool_error", tool, tool_context, args=tool_args, error=error)
 
-    def _error_in(self, tool: BaseTool, args: JsonObject, ctx: ToolContext, result: Any) -> str | None:
+    def _error_in(
+        self,
+        tool: BaseTool,
+        args: JsonObject,
+        ctx: ToolContext,
+        result: Any,
+    ) -> str | None:
         """The error that a result reports."""
-        fields: JsonObject = cast("JsonObject", result) if isinstance(result, dict) else {}
+        fields: JsonObject
+        if isinstance(result, dict):
+            fields = cast("JsonObject", result)
+        else:
+            fields = {}
+
         if fields.get("response_type") == REFLECT_AND_RETRY_RESPONSE_TYPE:
             return str(fields.get("error_details"))
-        found = self._classify(tool=tool, tool_args=args, tool_context=ctx, result=result) if self._classify else None
+
+        if self._classify:
+            found = self._classify(tool=tool, tool_args=args, tool_context=ctx, result=result)
+        else:
+            found = None
+
         if found is not None:
-            return (found.error_message or "reported by the classifier") if found.status == "ERROR" else None
-        return "reported by the MCP server" if fields.get("isError") is True else None
+            if found.status == "ERROR":
+                return found.error_message or "reported by the classifier"
+            return None
+
+        if fields.get("isError") is True:
+            return "reported by the MCP server"
+
+        return None
 
     def _observe_tool(self, what: str, tool: BaseTool, ctx: ToolContext, **details: Any) -> None:
         self.observe(what, ctx, tool=tool.name, function_call_id=ctx.function_call_id, **details)
@@ -241,13 +346,16 @@ def agents_of_app(agent: Any) -> list[Any]:
                 found[id(one)] = one
                 behind_tools = [getattr(tool, "agent", None) for tool in getattr(one, "tools", ())]
                 waiting += [inner for inner in behind_tools if hasattr(inner, "walk")]
+
     return list(found.values())
 
 
 def raised_error(code: str, detail: str) -> Exception:
     """Restores an error that a tool raised; of a class that is not ours, only the name is known."""
     error = error_of(code, detail)
-    return error if error.code == code else type(code, (Exception,), {})(error.detail)
+    if error.code == code:
+        return error
+    return type(code, (Exception,), {})(error.detail)
 
 
 class ReplayedError(Exception):
@@ -266,7 +374,12 @@ class PluginManager:
     close_seconds: timeout per plugin.
     """
 
-    def __init__(self, plugins: Sequence[BasePlugin] | None = None, *, close_seconds: float = CLOSE_SECONDS) -> None:
+    def __init__(
+        self,
+        plugins: Sequence[BasePlugin] | None = None,
+        *,
+        close_seconds: float = CLOSE_SECONDS,
+    ) -> None:
         self.plugins: list[BasePlugin] = []
         self._close_seconds = close_seconds
         self.listeners: dict[str, tuple[BasePlugin, ...]] = {}
@@ -293,8 +406,9 @@ class PluginManager:
         return iter(self.plugins)
 
     async def first_result(self, hook: str, **arguments: Any) -> Any:
-        """The first result that isn't None. Raises PluginFailed with the names of plugin and hook; errors of a replay
-        are raised unchanged."""
+        """The first result that isn't None. Raises PluginFailed with the names of plugin and hook;
+        errors of a replay are raised unchanged.
+        """
         for plugin in self.listeners.get(hook, ()):
             try:
                 result = await getattr(plugin, hook)(**arguments)
@@ -304,8 +418,10 @@ class PluginManager:
                 raise replayed.error from None
             except BaseException as raised:  # a plugin may raise anything, and the run must name it
                 raise PluginFailed(plugin.name, hook, as_exception(raised)) from raised
+
             if result is not None:
                 return result
+
         return None
 
     async def notify(self, hook: str, **arguments: Any) -> None:
@@ -314,7 +430,12 @@ class PluginManager:
             try:
                 await getattr(plugin, hook)(**arguments)
             except BaseException as raised:  # the run's outcome is known, and this error must not hide it
-                _log.error("plugin %s failed in %s", plugin.name, hook, exc_info=as_exception(raised))
+                _log.error(
+                    "plugin %s failed in %s",
+                    plugin.name,
+                    hook,
+                    exc_info=as_exception(raised),
+                )
 
     async def close(self) -> None:
         """Closes all plugins in turn, each within its timeout. Raises their errors as one group."""
@@ -325,5 +446,6 @@ class PluginManager:
                     await plugin.close()
             except Exception as error:  # the others must be closed all the same
                 errors.append(PluginFailed(plugin.name, "close", error))
+
         if errors:
             raise ExceptionGroup("Plugins could not be closed", errors)

@@ -29,10 +29,12 @@ _log = logging.getLogger("greenroom.plugins")
 
 
 class RecordingsPlugin(BasePlugin):
-    """Records sessions whose state has `_adk_recordings_config` = {dir, user_message_index, streaming_mode}.
+    """Records sessions whose state has `_adk_recordings_config` = {dir, user_message_index,
+    streaming_mode}.
 
-    A run's recordings are written when it completes. Register it first, to record answers before other plugins change
-    them. For development only: clients that can set the state choose the folder.
+    A run's recordings are written when it completes. Register it first, to record answers before
+    other plugins change them. For development only: clients that can set the state choose the
+    folder.
     """
 
     def __init__(self, name: str = "adk_recordings") -> None:
@@ -45,38 +47,69 @@ class RecordingsPlugin(BasePlugin):
         if settings is not None and not invocation_context.was_cut_off:
             self._runs[invocation_context.invocation_id] = _Run(settings)
 
-    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+    async def before_model_callback(
+        self,
+        *,
+        callback_context: CallbackContext,
+        llm_request: LlmRequest,
+    ) -> None:
         run = self._run_of(callback_context)
         if run is not None:
             # Not a copy, because the agent's own callbacks may still change the request.
             recording = run.open_replies[callback_context.agent_name] = LlmRecording(llm_request=llm_request)
             run.add(callback_context.agent_name, llm_recording=recording)
 
-    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+    async def after_model_callback(
+        self,
+        *,
+        callback_context: CallbackContext,
+        llm_response: LlmResponse,
+    ) -> None:
         run = self._run_of(callback_context)
-        recording = run.open_replies.get(callback_context.agent_name) if run is not None else None
+        if run is not None:
+            recording = run.open_replies.get(callback_context.agent_name)
+        else:
+            recording = None
+
         if run is None or recording is None:
             return
+
         # Ids are assigned here, because a replayed reply must have the ids that the run used.
         for part in (llm_response.content.parts if llm_response.content else None) or ():
             if part.function_call is not None and not part.function_call.id:
                 part.function_call.id = new_function_call_id()
+
         recording.llm_responses.append(copy.deepcopy(llm_response))
         if not llm_response.partial:
             del run.open_replies[callback_context.agent_name]
 
-    async def before_tool_callback(self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext) -> None:
+    async def before_tool_callback(
+        self,
+        *,
+        tool: BaseTool,
+        tool_args: JsonObject,
+        tool_context: ToolContext,
+    ) -> None:
         run = self._run_of(tool_context)
         if run is not None:
-            call = FunctionCall(id=tool_context.function_call_id, name=tool.name, args=copy.deepcopy(tool_args))
+            call = FunctionCall(
+                id=tool_context.function_call_id,
+                name=tool.name,
+                args=copy.deepcopy(tool_args),
+            )
             recording = run.open_calls[call.id] = ToolRecording(tool_call=call)
             run.add(tool_context.agent_name, tool_recording=recording)
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
     ) -> None:
-        run, call_id = self._run_of(tool_context), tool_context.function_call_id
-        recording = run.open_calls.pop(call_id, None) if run is not None else None
+        run = self._run_of(tool_context)
+        call_id = tool_context.function_call_id
+        if run is not None:
+            recording = run.open_calls.pop(call_id, None)
+        else:
+            recording = None
+
         if recording is not None:
             left, media = take_media(result)
             recording.tool_response = FunctionResponse(
@@ -88,7 +121,12 @@ class RecordingsPlugin(BasePlugin):
         if run is not None:
             run.write()
 
-    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+    async def on_run_error_callback(
+        self,
+        *,
+        invocation_context: InvocationContext,
+        error: Exception,
+    ) -> None:
         if self._runs.pop(invocation_context.invocation_id, None) is not None:
             _log.warning("Run %s failed, so it is not recorded", invocation_context.invocation_id)
 
@@ -106,7 +144,12 @@ class _Run:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._earlier = load_recordings(settings.path).recordings if settings.path.exists() else []
+
+        if settings.path.exists():
+            self._earlier = load_recordings(settings.path).recordings
+        else:
+            self._earlier = []
+
         self._added: list[Recording] = []
         self.open_replies: dict[str, LlmRecording] = {}
         self.open_calls: dict[str | None, ToolRecording] = {}
@@ -120,6 +163,7 @@ class _Run:
             agents = ", ".join(sorted({one.agent_name for one in self._added if not one.is_complete}))
             dropped = len(self._added) - len(complete)
             _log.warning("%d requests of %s got no answer and are not recorded", dropped, agents)
+
         path = self._settings.path
         path.parent.mkdir(parents=True, exist_ok=True)
         text = dump_recordings(Recordings(recordings=[*self._earlier, *complete]))
@@ -135,12 +179,14 @@ _FRAMEWORK_CALLS = "adk_request_"
 def turns_of(session: Session) -> list[tuple[int, Event]]:
     """The events with the indexes of their turns; -1 before the first.
 
-    A turn begins with a message of the user, a change of the state outside a run, or a run without a message: a live
-    run, or one that an agent began.
+    A turn begins with a message of the user, a change of the state outside a run, or a run without
+    a message: a live run, or one that an agent began.
     """
     live = live_runs(session)
+
     turns: list[tuple[int, Event]] = []
-    turn, begun = -1, set[str]()
+    turn = -1
+    begun = set[str]()
     for event in session.events:
         is_live = event.invocation_id in live
         is_first = event.invocation_id not in begun
@@ -150,6 +196,7 @@ def turns_of(session: Session) -> list[tuple[int, Event]]:
         is_run_without_message = is_first and (is_live or event.author != "user")
         turn += is_message or is_run_without_message or is_state_patch_id(event.invocation_id)
         turns.append((turn, event))
+
     return turns
 
 
@@ -163,13 +210,16 @@ def live_runs(session: Session) -> set[str]:
 
 
 def recording_of(session: Session, invocation_id: str | None = None) -> Recordings:
-    """The answers of models and tools in one run, or in all; turns are counted over the whole session.
+    """The answers of models and tools in one run, or in all; turns are counted over the whole
+    session.
 
-    The log contains no requests, so that a replay can't verify them. Its replies are those after callbacks, and a
-    callback's answer in place of a model looks like a model's reply.
+    The log contains no requests, so that a replay can't verify them. Its replies are those after
+    callbacks, and a callback's answer in place of a model looks like a model's reply.
     """
-    log_state, live = log_state_of(session.events), live_runs(session)
+    log_state = log_state_of(session.events)
+    live = live_runs(session)
     calls = {call.id: call for event in session.events for call in event.get_function_calls()}
+
     recordings: list[Recording] = []
     structured: set[str] = set()
     last_of_turn: dict[int, Event] = {}
@@ -178,18 +228,23 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
             (one.call.id, one.call) for one in log_state.decisions.get(index, ())
         )  # a person may have edited them
         is_live = event.invocation_id in live
+
         # Of an agent as a tool, only the result is recorded.
         if event.partial or event.isolation_scope is not None:
             continue
+
         # The text after a structured answer repeats the tool's arguments; it is no model's reply.
         is_repeated = event.author in structured
         structured.discard(event.author)
         if event.actions.set_model_response is not None:
             structured.add(event.author)
+
         if invocation_id is not None and event.invocation_id != invocation_id:
             continue
+
         if not is_live:
             last_of_turn[turn] = event
+
         is_reply = event.content is not None or event.error_code is not None
         found: list[JsonObject] = []  # fields of recordings
         if event.error_code in _STOPPED:
@@ -199,29 +254,42 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
             found.append({"is_cancelled": True, **_error_of_stop(event)})
         elif event.author == "user" and event.input_transcription is None:
             delta = event.actions.state_delta or None
-            found = [{"user_content": event.content, "state_delta": delta}] if is_live else []
+            if is_live:
+                found = [{"user_content": event.content, "state_delta": delta}]
+            else:
+                found = []
         elif responses := event.get_function_responses():
             found = [{"tool_recording": tool} for tool in _tools(event, responses, calls)]
         elif (is_live or (is_reply and not is_repeated)) and not _is_framework_call(event):
             reply = LlmResponse(**{name: getattr(event, name) for name in LlmResponse.__struct_fields__})
-            reply.custom_metadata = None if is_live else reply.custom_metadata
+            if is_live:
+                reply.custom_metadata = None
+            else:
+                reply.custom_metadata = reply.custom_metadata
+
             found = [{"llm_recording": LlmRecording(llm_responses=[reply])}]
             for call in event.get_function_calls():
                 if call.id in (event.long_running_tool_ids or ()) and not _has_result(log_state, event, call):
                     found.append({"tool_recording": _without_result(call)})
+
         recordings += [Recording(user_message_index=turn, agent_name=event.author, **one) for one in found]
+
     recordings += [
         Recording(user_message_index=turn, agent_name=event.author, is_unfinished=True)
         for turn, event in last_of_turn.items()
         if _is_unfinished(event)
     ]
+
     return Recordings(recordings=recordings)
 
 
 def _has_result(log_state: LogState, calling: Event, call: FunctionCall) -> bool:
     """Whether the tool of a long-running call gave a response itself."""
     run = log_state.find_run(calling.invocation_id)
-    state = run.call(call.id, calling.author, calling.branch) if run is not None else None
+    if run is not None:
+        state = run.call(call.id, calling.author, calling.branch)
+    else:
+        state = None
     return state is not None and state.responded_at != NEVER
 
 
@@ -233,7 +301,9 @@ def _error_of_stop(event: Event) -> JsonObject:
 
 
 def _is_unfinished(last: Event) -> bool:
-    """True if a run does not end with its last event in the log, as in a fork that was made inside of it."""
+    """True if a run does not end with its last event in the log, as in a fork that was made inside
+    of it.
+    """
     actions = last.actions
     if last.error_code is not None or actions.escalate or actions.end_of_agent or is_state_patch_id(last.invocation_id):
         return False
@@ -247,12 +317,18 @@ def _tools(
 ) -> list[ToolRecording]:
     """The first has the actions of all; one that raised has its error."""
     tools = [ToolRecording(tool_call=calls.get(one.id), tool_response=one) for one in responses]
-    tools[0].actions = event.actions if event.actions != EventActions() else None
+    if event.actions != EventActions():
+        tools[0].actions = event.actions
+    else:
+        tools[0].actions = None
+
     failed = next(
         (tool for tool, one in zip(tools, responses, strict=True) if (one.response or {}).keys() == {"error"}), None
     )
     if event.error_code is not None and failed is not None:
-        failed.error_code, failed.error_message = event.error_code, event.error_message
+        failed.error_code = event.error_code
+        failed.error_message = event.error_message
+
     return tools
 
 

@@ -1,7 +1,7 @@
 """Recording files: their settings in a session's state, and records as YAML.
 
-Source of names and layout: ADK's conformance tests, which send the settings with every message. Keys are snake_case at
-every level.
+Source of names and layout: ADK's conformance tests, which send the settings with every message.
+Keys are snake_case at every level.
 """
 
 from __future__ import annotations
@@ -30,10 +30,14 @@ StreamingName = Literal["none", "sse"]
 
 
 class Settings(NamedTuple):
-    """directory: where the file is. turn: index of the user's message, from 0."""
+    """Which turn of which recording a run belongs to."""
 
     directory: Path
+    """Where the file is."""
+
     turn: int
+    """Index of the user's message, from 0."""
+
     streaming_mode: StreamingName
 
     @property
@@ -42,7 +46,9 @@ class Settings(NamedTuple):
 
 
 def recordings_file(streaming_mode: StreamingName) -> str:
-    return "generated-recordings-sse.yaml" if streaming_mode == "sse" else "generated-recordings.yaml"
+    if streaming_mode == "sse":
+        return "generated-recordings-sse.yaml"
+    return "generated-recordings.yaml"
 
 
 def settings_of(session: Session, key: str) -> Settings | None:
@@ -55,14 +61,19 @@ def settings_of(session: Session, key: str) -> Settings | None:
         return None
     if not isinstance(value, dict):
         raise ReplayConfigError(f"{key} must be an object, not {type(value).__name__}")
+
     entry = cast("JsonObject", value)
-    directory, turn, mode = entry.get("dir"), entry.get("user_message_index"), entry.get("streaming_mode") or "none"
+    directory = entry.get("dir")
+    turn = entry.get("user_message_index")
+    mode = entry.get("streaming_mode") or "none"
+
     if not directory or turn is None:
         return None
     if not isinstance(directory, str) or type(turn) is not int or turn < 0:
         raise ReplayConfigError(f"{key} needs a directory and an index of 0 or more, not {directory!r} and {turn!r}")
     if mode not in ("none", "sse"):
         raise ReplayConfigError(f"{key}: streaming_mode must be 'none' or 'sse', not {mode!r}")
+
     return Settings(Path(directory), turn, mode)
 
 
@@ -117,6 +128,7 @@ def to_snake(value: object) -> Any:
         return [to_snake(entry) for entry in cast("list[object]", value)]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+
     return repr(value)
 
 
@@ -129,6 +141,7 @@ def _fields(record: msgspec.Struct) -> JsonObject:
         if field.default_factory is not msgspec.NODEFAULT and value == field.default_factory():
             continue
         out[field.name] = to_snake(value)
+
     return out
 
 
@@ -158,7 +171,9 @@ def _loader() -> Any:
 
 
 def _dumper() -> Any:
-    """For readable files: no anchors for contents shared by many requests, and block style for multi-line text."""
+    """For readable files: no anchors for contents shared by many requests, and block style for
+    multi-line text.
+    """
     base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     dumper: Any = type("Dumper", (base,), {"ignore_aliases": _always})
     dumper.add_representer(str, _text)
@@ -170,4 +185,8 @@ def _always(*_: object) -> bool:
 
 
 def _text(dumper: Any, text: str) -> Any:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str",
+        text,
+        style="|" if "\n" in text else None,
+    )

@@ -40,7 +40,12 @@ class ReflectAndRetryPlugin(BasePlugin):
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         self._failures.pop(invocation_context.invocation_id, None)
 
-    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+    async def on_run_error_callback(
+        self,
+        *,
+        invocation_context: InvocationContext,
+        error: Exception,
+    ) -> None:
         self._failures.pop(invocation_context.invocation_id, None)
 
     def count_failure(self, name: str, ctx: ToolContext) -> int:
@@ -52,15 +57,19 @@ class ReflectAndRetryPlugin(BasePlugin):
         self._counts(ctx).pop(name, None)
 
     def _counts(self, ctx: ToolContext) -> dict[str, int]:
-        scope = ctx.invocation_id if self.scope is TrackingScope.INVOCATION else _ALL_RUNS
+        if self.scope is TrackingScope.INVOCATION:
+            scope = ctx.invocation_id
+        else:
+            scope = _ALL_RUNS
         return self._failures.setdefault(scope, {})
 
 
 class ReflectAndRetryToolPlugin(ReflectAndRetryPlugin):
-    """Answers a failed call with the error and what to check, up to max_retries consecutive times per tool.
+    """Answers a failed call with the error and what to check, up to max_retries consecutive times
+    per tool.
 
-    throw_exception_if_retry_exceeded: a further failure ends the run; otherwise the model is asked to continue without
-    the tool. Source: ADK's ReflectAndRetryToolPlugin.
+    throw_exception_if_retry_exceeded: a further failure ends the run; otherwise the model is asked
+    to continue without the tool. Source: ADK's ReflectAndRetryToolPlugin.
     """
 
     def __init__(
@@ -83,16 +92,19 @@ class ReflectAndRetryToolPlugin(ReflectAndRetryPlugin):
     ) -> JsonObject | None:
         if isinstance(result, dict) and result.get("response_type") == REFLECT_AND_RETRY_RESPONSE_TYPE:  # pyright: ignore[reportUnknownMemberType]
             return None
+
         found = await self.extract_error_from_result(
             tool=tool, tool_args=tool_args, tool_context=tool_context, result=result
         )
         if found is None:
             self.reset_failures(tool.name, tool_context)
             return None
+
         error = ToolError(found if isinstance(found, str) else wire.encode(found).decode())
         answer = self._answer(tool, tool_args, tool_context, error)
         if answer is None:
             raise error
+
         return answer
 
     async def on_tool_error_callback(
@@ -100,13 +112,24 @@ class ReflectAndRetryToolPlugin(ReflectAndRetryPlugin):
     ) -> JsonObject | None:
         return self._answer(tool, tool_args, tool_context, error)
 
-    def _answer(self, tool: BaseTool, args: JsonObject, ctx: ToolContext, error: Exception) -> JsonObject | None:
+    def _answer(
+        self,
+        tool: BaseTool,
+        args: JsonObject,
+        ctx: ToolContext,
+        error: Exception,
+    ) -> JsonObject | None:
         """The result for the model; None when the error should be raised."""
         attempt = self.count_failure(tool.name, ctx)
         if attempt <= self.max_retries:
-            return _response(error, attempt, _retry_guidance(tool.name, args, error, attempt, self.max_retries))
+            return _response(
+                error,
+                attempt,
+                _retry_guidance(tool.name, args, error, attempt, self.max_retries),
+            )
         if self.throw_exception_if_retry_exceeded:
             return None
+
         return _response(error, attempt, _final_guidance(tool.name, args, error, attempt))
 
 

@@ -53,18 +53,27 @@ _CONTROL_FLOW_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_re
 
 
 class ReplayPlugin(PerRunPlugin["_Run"]):
-    """Replays sessions whose state has `_adk_replay_config` = {dir, user_message_index, streaming_mode}.
+    """Replays sessions whose state has `_adk_replay_config` = {dir, user_message_index,
+    streaming_mode}.
 
-    Models are not called: each agent gets its recorded replies, chunks included, in their order. Tools run for their
-    side effects (agents as tools don't), then the recorded response is used; with run_tools False only tools that
-    control the flow run. A request or call that differs, or a reply left over, ends the run with
-    ReplayVerificationError; with verify_requests False different requests are only logged.
+    Models are not called: each agent gets its recorded replies, chunks included, in their order.
+    Tools run for their side effects (agents as tools don't), then the recorded response is used;
+    with run_tools False only tools that control the flow run. A request or call that differs, or a
+    reply left over, ends the run with ReplayVerificationError; with verify_requests False different
+    requests are only logged.
 
-    The models of the app's agents are wrapped from the first replay on, without effect on other sessions. A caller that
-    has the recordings calls `begin` before each run instead. A run that was cancelled is cancelled where it was.
+    The models of the app's agents are wrapped from the first replay on, without effect on other
+    sessions. A caller that has the recordings calls `begin` before each run instead. A run that was
+    cancelled is cancelled where it was.
     """
 
-    def __init__(self, name: str = "adk_replay", *, run_tools: bool = True, verify_requests: bool = True) -> None:
+    def __init__(
+        self,
+        name: str = "adk_replay",
+        *,
+        run_tools: bool = True,
+        verify_requests: bool = True,
+    ) -> None:
         super().__init__(name)
         self._run_tools = run_tools
         self._verify_requests = verify_requests
@@ -84,10 +93,13 @@ class ReplayPlugin(PerRunPlugin["_Run"]):
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Raises ReplayConfigError."""
         settings = settings_of(invocation_context.session, REPLAY_CONFIG)
-        run, self._next = self._next, None
+        run = self._next
+        self._next = None
+
         if run is None and settings is not None and not invocation_context.was_cut_off:
             turn = [one for one in load_recordings(settings.path).recordings if one.user_message_index == settings.turn]
             run = _Run(turn, verify_requests=self._verify_requests)
+
         if run is not None:
             run.ctx = invocation_context
             self._runs[invocation_context.invocation_id] = run
@@ -96,7 +108,12 @@ class ReplayPlugin(PerRunPlugin["_Run"]):
                 if model and not (isinstance(model, ReplayingLlm) and model.replies_to == self._reply_to):
                     agent.model = ReplayingLlm(model, self._reply_to)
 
-    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+    async def before_model_callback(
+        self,
+        *,
+        callback_context: CallbackContext,
+        llm_request: LlmRequest,
+    ) -> None:
         run = self._run_of(callback_context)
         if run is not None:
             run.asked[callback_context.agent_name] = llm_request
@@ -108,10 +125,18 @@ class ReplayPlugin(PerRunPlugin["_Run"]):
         run = self._run_of(tool_context)
         if run is None:
             return None
-        recorded = run.respond(tool_context.agent_name, tool_context.function_call_id, tool.name, tool_args)
+
+        recorded = run.respond(
+            tool_context.agent_name,
+            tool_context.function_call_id,
+            tool.name,
+            tool_args,
+        )
         if recorded is None:
             return await run.cancelled()
+
         response = run.result_of(recorded)
+
         is_agent = getattr(tool, "agent", None) is not None
         if not is_agent and (self._run_tools or tool.name in _CONTROL_FLOW_TOOLS):
             try:
@@ -124,10 +149,12 @@ class ReplayPlugin(PerRunPlugin["_Run"]):
             tool_context.state.update(actions.state_delta)
             actions.state_delta = {}
             tool_context.actions.merge(actions)
+
         if recorded.error_code is not None:
             raise ReplayedError(raised_error(recorded.error_code, recorded.error_message or ""))
         if tool.is_long_running and response == {"result": None}:
             return {}  # it returned nothing, so its call stays open
+
         return response
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
@@ -168,6 +195,7 @@ class _Run:
         self._replies: dict[str, deque[LlmRecording]] = {}
         self._responses: dict[str, list[ToolRecording]] = {}
         self._counts: dict[tuple[str, str], int] = {}
+
         for recording in self.script:
             agent = recording.agent_name
             if recording.llm_recording is not None:
@@ -177,46 +205,69 @@ class _Run:
 
     def reply(self, agent: str, request: LlmRequest) -> list[LlmResponse]:
         del self.asked[agent]
+
         replies = self._replies.get(agent)
         index = self._count(agent, "model")
         if not replies:
             if self.is_cancelled:
                 return []
             raise self.differs(agent, f"asks its model for reply {index + 1}; recorded are {index}")
+
         recorded = replies.popleft()
         if recorded.llm_request is not None:
-            found = difference(comparable_request(recorded.llm_request), comparable_request(request))
+            found = difference(
+                comparable_request(recorded.llm_request),
+                comparable_request(request),
+            )
             if found:
                 what = f"model request {index + 1} is not the one that was recorded"
                 if self._verify_requests:
                     raise self.differs(agent, what, found)
                 _log.warning("Agent %r: %s\n%s", agent, what, found)
+
         return copy.deepcopy(recorded.llm_responses)
 
     async def cancelled(self) -> NoReturn:
-        """Cancels the run where it was cancelled. Raises ReplayVerificationError where nobody can cancel it."""
+        """Cancels the run where it was cancelled. Raises ReplayVerificationError where nobody can
+        cancel it.
+        """
         if self._cancel is None:
             raise ReplayVerificationError("", "was cancelled here", "")
         self._cancel()
         await asyncio.Event().wait()
         raise AssertionError
 
-    def respond(self, agent: str, call_id: str | None, name: str, args: JsonObject) -> ToolRecording | None:
+    def respond(
+        self,
+        agent: str,
+        call_id: str | None,
+        name: str,
+        args: JsonObject,
+    ) -> ToolRecording | None:
         """None where the recorded run was cancelled."""
         left = self._responses.get(agent) or []
         index = self._count(agent, "tool")
+
         if not left and self.is_cancelled:
             return None
         if not left:
             raise self.differs(agent, f"makes tool call {index + 1}, {name!r}; recorded are {index}")
+
         # By id first, because concurrent calls start in any order.
         recorded = next((r for r in left if call_id and r.tool_call is not None and r.tool_call.id == call_id), left[0])
         left.remove(recorded)
+
         call = recorded.tool_call
-        then: JsonObject = {"name": call.name, "args": call.args or {}} if call is not None else {}
+        then: JsonObject
+        if call is not None:
+            then = {"name": call.name, "args": call.args or {}}
+        else:
+            then = {}
+
         found = difference(then, {"name": name, "args": args})
         if found:
             raise self.differs(agent, f"tool call {index + 1} is not the one that was recorded", found)
+
         return recorded
 
     @staticmethod
@@ -232,14 +283,20 @@ class _Run:
             raise self._error
         if self.is_cancelled or self.ctx.live_request_queue is not None:
             return  # a live model's are given one after the other
+
         for agent, replies in self._replies.items():
             if replies:
                 raise self.differs(agent, f"did not ask its model for {len(replies)} of the recorded replies")
+
         for agent, left in self._responses.items():
             if left:
                 # Not an error: the log also has responses of calls that never reached a tool.
                 names = ", ".join(str(r.tool_call.name if r.tool_call else None) for r in left)
-                _log.warning("Agent %r did not make these of the recorded tool calls: %s", agent, names)
+                _log.warning(
+                    "Agent %r did not make these of the recorded tool calls: %s",
+                    agent,
+                    names,
+                )
 
     def _count(self, agent: str, kind: str) -> int:
         index = self._counts.get((agent, kind), 0)
@@ -257,7 +314,11 @@ class ReplayingLlm(WrapperLlm):
     The wrapped model is looked up only then: a replay needs neither a provider's package nor a key.
     """
 
-    def __init__(self, wrapped: BaseLlm | str, replies_to: Callable[[LlmRequest], tuple[_Run, str] | None]) -> None:
+    def __init__(
+        self,
+        wrapped: BaseLlm | str,
+        replies_to: Callable[[LlmRequest], tuple[_Run, str] | None],
+    ) -> None:
         super().__init__(wrapped)
         self.replies_to = replies_to
 
@@ -276,7 +337,11 @@ class ReplayingLlm(WrapperLlm):
             self._wrapped = self._wrapped.without(replies_to)
         return self
 
-    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+    async def generate_content_async(
+        self,
+        llm_request: LlmRequest,
+        stream: bool = False,
+    ) -> AsyncIterator[LlmResponse]:
         asking = self.replies_to(llm_request)
         if asking is not None:
             run, agent = asking
@@ -284,9 +349,12 @@ class ReplayingLlm(WrapperLlm):
             for response in recorded:
                 if stream or run.is_cancelled or not response.partial:
                     yield response
+
             if not recorded or recorded[-1].partial:
                 await run.cancelled()
+
             return
+
         replies = self.wrapped.generate_content_async(llm_request, stream)
         async with aclosing(cast("AsyncGenerator[LlmResponse]", replies)):
             async for response in replies:
@@ -294,11 +362,15 @@ class ReplayingLlm(WrapperLlm):
 
     def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
         asking = self.replies_to(llm_request)
-        return super().connect(llm_request) if asking is None else nullcontext(_RecordedConnection(asking[0]))
+        if asking is None:
+            return super().connect(llm_request)
+        return nullcontext(_RecordedConnection(asking[0]))
 
 
 class _RecordedConnection(BaseLlmConnection):
-    """Says what the model said in a live run, and lets the user say at the same points what the user said."""
+    """Says what the model said in a live run, and lets the user say at the same points what the
+    user said.
+    """
 
     def __init__(self, run: _Run) -> None:
         self._run = run
@@ -315,12 +387,15 @@ class _RecordedConnection(BaseLlmConnection):
 
     async def receive(self) -> AsyncIterator[LlmResponse]:
         """Raises ReplayVerificationError when the agent doesn't send what it sent then."""
-        run, queue = self._run, self._run.ctx.live_request_queue
+        run = self._run
+        queue = self._run.ctx.live_request_queue
         assert queue is not None
+
         expected = 0
         while run.script:
             recording = run.script.popleft()
-            said, tool = recording.user_content, recording.tool_recording
+            said = recording.user_content
+            tool = recording.tool_recording
             if said is not None or recording.state_delta:
                 queue.send(LiveRequest(content=said, state_delta=recording.state_delta))
                 expected += said is not None and not any(part.function_response for part in said.parts or ())
@@ -331,6 +406,7 @@ class _RecordedConnection(BaseLlmConnection):
                 await run.cancelled()
             elif tool is not None and not (run.script and run.script[0].tool_recording is not None):
                 expected += 1  # one message has the responses to all calls of a reply
+
             try:
                 async with asyncio.timeout(LIVE_SECONDS):
                     await queue.join()
@@ -339,6 +415,7 @@ class _RecordedConnection(BaseLlmConnection):
                         expected -= 1
             except TimeoutError:
                 raise run.differs(recording.agent_name, "does not send what it sent to the live model") from None
+
         queue.close()
         await asyncio.Event().wait()
 
@@ -347,7 +424,9 @@ class _RecordedConnection(BaseLlmConnection):
 
 
 def comparable_request(request: LlmRequest) -> JsonObject:
-    """A request without transport options and labels; the order of tools and of concurrent agents doesn't matter."""
+    """A request without transport options and labels; the order of tools and of concurrent agents
+    doesn't matter.
+    """
     plain = cast("JsonObject", to_snake(request))
     plain.pop("live_connect_config", None)
     config: JsonObject = plain.setdefault("config", {})
@@ -357,13 +436,16 @@ def comparable_request(request: LlmRequest) -> JsonObject:
     config["tools"] = [*sorted(declarations, key=lambda one: one.get("name") or ""), *filter(None, entries)]
     contents: list[JsonObject] = plain.get("contents", [])
     plain["contents"] = []
+
     for content in contents:
         if _quoted_agent(content) is not None:  # older recordings hold the words without tags
             for part in _parts(content):
                 if "text" in part:
                     part["text"] = _TAGS.sub("", part["text"])
+
     for _, group in groupby(contents, lambda content: _quoted_agent(content) is not None):
         plain["contents"] += sorted(group, key=lambda content: _quoted_agent(content) or "")
+
     return plain
 
 
@@ -377,8 +459,9 @@ def _quoted_agent(content: JsonObject) -> str | None:
 
 
 def comparable_events(events: Iterable[Event]) -> list[JsonObject]:
-    """Orders the events of concurrent branches by branch. Leaves out those of agents that run as tools, since a replay
-    uses only their results."""
+    """Orders the events of concurrent branches by branch. Leaves out those of agents that run as
+    tools, since a replay uses only their results.
+    """
     ordered: list[JsonObject] = []
     outer = (event for event in events if event.isolation_scope is None)
     for _, group in groupby(outer, lambda event: event.branch is not None):
@@ -391,18 +474,23 @@ def comparable_event(event: Event) -> JsonObject:
     plain = cast("JsonObject", to_snake(event))
     for name in _CHANGES_EACH_TIME:
         plain.pop(name, None)
+
     actions: JsonObject = plain.get("actions", {})
     for name in _REQUESTS:
         actions.pop(name, None)
+
     actions["state_delta"] = comparable_state(actions.get("state_delta") or {})
     if event.error_code == ABORTED:
         plain.pop("error_message", None)  # it names the run
+
     plain["actions"] = {name: value for name, value in actions.items() if value not in (None, {})}
+
     for part in _parts(plain.get("content", {})):
         part.pop("thought_signature", None)
         for name in ("function_call", "function_response"):
             if name in part:
                 part[name].pop("id", None)
+
     return plain
 
 

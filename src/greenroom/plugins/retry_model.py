@@ -11,7 +11,8 @@ from greenroom.plugins.plugin import BasePlugin, agents_of_app
 
 
 class RetryModelPlugin(BasePlugin):
-    """Wraps the models of the agents in `RetryingLlm` when a run begins; its arguments are those of that class.
+    """Wraps the models of the agents in `RetryingLlm` when a run begins; its arguments are those of
+    that class.
 
     Other plugins see one call and one reply, or the last error.
     """

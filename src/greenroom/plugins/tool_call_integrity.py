@@ -1,4 +1,6 @@
-"""Signs the tool calls of agents, so that calls which something else wrote into a session's log are never executed."""
+"""Signs the tool calls of agents, so that calls which something else wrote into a session's log are
+never executed.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,17 @@ class ToolCallIntegrityError(RunFailed, ValueError):
 
 
 class ToolCallIntegrityPlugin(BasePlugin):
-    """Stores an HMAC with each call, of session, run, branch, author, name, id and arguments. A run only starts if the
-    signatures of all calls in the log are valid, and only executes the calls that were signed.
+    """Stores an HMAC with each call, of session, run, branch, author, name, id and arguments. A run
+    only starts if the signatures of all calls in the log are valid, and only executes the calls
+    that were signed.
 
-    Register it first: it must see the arguments before other plugins change them. Arguments that a person edited when
-    approving a call count as the call's.
+    Register it first: it must see the arguments before other plugins change them. Arguments that a
+    person edited when approving a call count as the call's.
 
-    secret_key: of several keys the first signs, and all are accepted. allow_unstamped_calls: logs a warning for calls
-    without a signature, such as those of before. Source: ADK's ToolCallIntegrityPlugin, whose signatures are the same.
+    secret_key: of several keys the first signs, and all are accepted.
+    allow_unstamped_calls: logs a warning for calls without a signature, such as those of before.
+
+    Source: ADK's ToolCallIntegrityPlugin, whose signatures are the same.
     """
 
     def __init__(
@@ -52,12 +57,23 @@ class ToolCallIntegrityPlugin(BasePlugin):
         name: str = "tool_call_integrity",
     ) -> None:
         super().__init__(name)
-        self._keys = [secret_key] if isinstance(secret_key, bytes) else list(secret_key)
+
+        if isinstance(secret_key, bytes):
+            self._keys = [secret_key]
+        else:
+            self._keys = list(secret_key)
+
         if not self._keys or not all(self._keys):
             raise AgentConfigError("ToolCallIntegrityPlugin needs a secret key, which must not be empty")
+
         self._allows_unstamped = allow_unstamped_calls
 
-    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
+    async def on_event_callback(
+        self,
+        *,
+        invocation_context: InvocationContext,
+        event: Event,
+    ) -> None:
         calls = [] if event.partial else event.get_function_calls()
         if calls:
             event.invocation_id = event.invocation_id or invocation_context.invocation_id
@@ -73,24 +89,49 @@ class ToolCallIntegrityPlugin(BasePlugin):
             for call in event.get_function_calls():
                 if call.name not in REQUESTS:  # the framework's own, which nobody executes
                     self._verify(session, event, call)
+
         session.events.derived[self] = max(seen, len(session.events))
 
-    async def before_tool_callback(self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext) -> None:
-        session, ctx = tool_context.session, tool_context.invocation_context
-        log_state, call_id = log_state_of(session.events), tool_context.function_call_id
-        run = log_state.run(ctx.invocation_id) if log_state.has_run(ctx.invocation_id) else None
-        record = run.call(call_id, ctx.agent.name, ctx.branch) if run is not None else None
+    async def before_tool_callback(
+        self,
+        *,
+        tool: BaseTool,
+        tool_args: JsonObject,
+        tool_context: ToolContext,
+    ) -> None:
+        session = tool_context.session
+        ctx = tool_context.invocation_context
+        log_state = log_state_of(session.events)
+        call_id = tool_context.function_call_id
+
+        if log_state.has_run(ctx.invocation_id):
+            run = log_state.run(ctx.invocation_id)
+        else:
+            run = None
+
+        if run is not None:
+            record = run.call(call_id, ctx.agent.name, ctx.branch)
+        else:
+            record = None
+
         if record is None or record.call is None or record.event is None:
             self._reject_unstamped(tool.name, call_id)
             return
+
         self._verify(session, record.event, record.call)
+
         call = record.effective_call()
         if call is None or call.name != tool.name or _canonical(tool_args) != _canonical(call.args or {}):
             raise ToolCallIntegrityError(f"The call {call_id!r} of {tool.name!r} is not the one in the session's log")
 
     def _verify(self, session: Session, event: Event, call: FunctionCall) -> None:
         stamps: Any = (event.custom_metadata or {}).get(CALL_SIGNATURES)
-        stamp: Any = cast("JsonObject", stamps).get(call.id or "") if isinstance(stamps, dict) else None
+        stamp: Any
+        if isinstance(stamps, dict):
+            stamp = cast("JsonObject", stamps).get(call.id or "")
+        else:
+            stamp = None
+
         if stamp is None:
             self._reject_unstamped(call.name, call.id)
         elif not any(_is_equal(_VERSION + _hmac(key, session, event, call), stamp) for key in self._keys):

@@ -20,10 +20,16 @@ async def evaluate(
     samples: int = 1,
     fail_under: float = 1.0,
 ) -> EvalSetResult:
-    """eval_set: a set or its file. criteria: metrics with thresholds or options, as in `test_config.json`; ADK's
-    default ones if None. samples: how often each case is run. fail_under: the least share of cases that must pass.
+    """Runs an evaluation set against an agent.
 
-    Raises AssertionError with what each failed case lacks, and InvalidRequest for wrong files and metrics.
+    eval_set: a set or its file.
+    criteria: metrics with thresholds or options, as in `test_config.json`; ADK's default ones if
+        None.
+    samples: how often each case is run.
+    fail_under: the least share of cases that must pass.
+
+    Raises AssertionError with what each failed case lacks, and InvalidRequest for wrong files and
+    metrics.
     """
     # Scripted models are imported without evaluations, which take four times as long to import.
     from greenroom.apps.app import App
@@ -33,9 +39,21 @@ async def evaluate(
     from greenroom.evaluation.records import EvalSet, EvalStatus
     from greenroom.evaluation.run import RunOptions
 
-    app = agent if isinstance(agent, App) else App(name=agent.name, root_agent=agent)
-    cases = eval_set if isinstance(eval_set, EvalSet) else load_eval_set(Path(eval_set))
-    config = EvalConfig() if criteria is None else EvalConfig(criteria=dict(criteria))
+    if isinstance(agent, App):
+        app = agent
+    else:
+        app = App(name=agent.name, root_agent=agent)
+
+    if isinstance(eval_set, EvalSet):
+        cases = eval_set
+    else:
+        cases = load_eval_set(Path(eval_set))
+
+    if criteria is None:
+        config = EvalConfig()
+    else:
+        config = EvalConfig(criteria=dict(criteria))
+
     result = await evaluate_set(app, cases, config, options=RunOptions(samples=samples))
     rate = counted(result.eval_case_results)
     if rate.rate < fail_under:
@@ -45,4 +63,5 @@ async def evaluate(
             reasons = sorted({reason for run in failed for reason in failures_of(run)})
             lines += [f"{name}: {'; '.join(reasons) or 'not evaluated'}"] if failed else []
         raise AssertionError("\n".join(lines))
+
     return result

@@ -1,4 +1,6 @@
-"""A model that speaks from a script in live connections: audio, transcripts, tool calls, interruptions and drops."""
+"""A model that speaks from a script in live connections: audio, transcripts, tool calls,
+interruptions and drops.
+"""
 
 from __future__ import annotations
 
@@ -64,11 +66,13 @@ LiveTurn: TypeAlias = LiveItem | Sequence[LiveItem] | Callable[[Heard], LiveItem
 class ScriptedLiveModel(ScriptedModel):
     """Answers each message that ends a user's turn with the script's next turn, over all its connections.
 
-    script: the turns in order, or a function that answers each. A turn is one or several items; text is sent in pieces
-    and then whole. A turn is completed by itself, unless it ends with a call, a drop or a response that says how it
-    ends. A user's turn ends with a content that isn't partial, the end of speech, the end of an audio stream, or a
-    history whose last word is the user's. text_script: for requests that aren't live. connections: all that were
-    opened, with what came in.
+    script: the turns in order, or a function that answers each. A turn is one or several items;
+        text is sent in pieces and then whole. A turn is completed by itself, unless it ends with a
+        call, a drop or a response that says how it ends. A user's turn ends with a content that
+        isn't partial, the end of speech, the end of an audio stream, or a history whose last word
+        is the user's.
+    text_script: for requests that aren't live.
+    connections: all that were opened, with what came in.
     """
 
     def __init__(
@@ -99,20 +103,33 @@ class ScriptedLiveModel(ScriptedModel):
             heard = await connection.next_turn()
             if heard is None:
                 return None
+
             turn = self._answer or (self._turns.popleft() if self._turns else None)
             if turn is None:
                 raise ModelError(f"The live script has no turn for {heard!r}", model=self.model)
+
             said = turn(heard) if callable(turn) else turn
-            items: list[LiveItem] = [said] if isinstance(said, LiveItem) else list(said)
+            items: list[LiveItem]
+            if isinstance(said, LiveItem):
+                items = [said]
+            else:
+                items = list(said)
+
             if items and not _ends(items[-1]):
                 items.append(TURN_COMPLETE)
+
             self._unsaid.extend(items)
+
         return self._unsaid.popleft()
 
 
 class ScriptedConnection(BaseLlmConnection):
-    """request: of the opening. history: as sent; None when none was. received: all input
-    since, in order."""
+    """A live connection that answers from a script.
+
+    request: of the opening.
+    history: as sent; None when none was.
+    received: all input since, in order.
+    """
 
     def __init__(self, model: ScriptedLiveModel, request: LlmRequest) -> None:
         self.request = request
@@ -153,6 +170,7 @@ class ScriptedConnection(BaseLlmConnection):
                 raise self._lost()
             if isinstance(item, Exception):
                 raise item
+
             if isinstance(item, Listens):
                 await self._listen(item.messages)
                 if self.is_closed:
@@ -215,12 +233,18 @@ def _responses(item: str | Says | Hears | FunctionCall | LlmResponse) -> Iterabl
         yield LlmResponse(content=_content(Part(text=item)))
     elif isinstance(item, Hears):
         for word in words(item.text):
-            yield LlmResponse(input_transcription=Transcription(text=word, finished=False), partial=True)
+            yield LlmResponse(
+                input_transcription=Transcription(text=word, finished=False),
+                partial=True,
+            )
         yield LlmResponse(input_transcription=Transcription(text=item.text, finished=True))
     else:
         for word in words(item.text):
             yield LlmResponse(content=_content(Part(inline_data=Blob(data=CHUNK, mime_type=AUDIO))))
-            yield LlmResponse(output_transcription=Transcription(text=word, finished=False), partial=True)
+            yield LlmResponse(
+                output_transcription=Transcription(text=word, finished=False),
+                partial=True,
+            )
         yield LlmResponse(output_transcription=Transcription(text=item.text, finished=True))
 
 

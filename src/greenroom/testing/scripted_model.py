@@ -42,9 +42,11 @@ def words(text: str) -> list[str]:
 class ScriptedModel(BaseLlm):
     """Answers with the script's next turn, the same every time.
 
-    script: the turns in order; or a script per agent name (the agent is recognised by the label `adk_agent_name` or by
-    its quoted name in the system instruction; the key "" takes the rest); or a function that answers every request.
-    delay: seconds before each chunk. chunks: the length of a chunk, or a function that cuts a text.
+    script: the turns in order; or a script per agent name (the agent is recognised by the label
+        `adk_agent_name` or by its quoted name in the system instruction; the key "" takes the
+        rest); or a function that answers every request.
+    delay: seconds before each chunk.
+    chunks: the length of a chunk, or a function that cuts a text.
     loop: restart a script that has run out, which is an error otherwise.
     requests: copies of the requests, in order.
     """
@@ -60,6 +62,7 @@ class ScriptedModel(BaseLlm):
     ) -> None:
         super().__init__(model=model)
         self._scripts: dict[str, list[Turn]]
+
         if isinstance(script, Mapping):
             by_agent = cast("Mapping[str, Sequence[Turn]]", script)
             self._scripts = {name: list(turns) for name, turns in by_agent.items()}
@@ -67,15 +70,21 @@ class ScriptedModel(BaseLlm):
             self._scripts = {"": [script]}
         else:
             self._scripts = {"": list(script)}
+
         self._next = dict.fromkeys(self._scripts, 0)
         self._delay = delay
         self._cut = chunks if callable(chunks) else _every(chunks)
         self._loop = loop or not isinstance(script, (Mapping, Sequence))
         self.requests: list[LlmRequest] = []
 
-    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+    async def generate_content_async(
+        self,
+        llm_request: LlmRequest,
+        stream: bool = False,
+    ) -> AsyncIterator[LlmResponse]:
         self.requests.append(_snapshot(llm_request))
         said = await self._said(llm_request)
+
         breaks_off = said if isinstance(said, Fails) else None
         response = _response(said.text if isinstance(said, Fails) else said)
         if stream:
@@ -84,13 +93,19 @@ class ScriptedModel(BaseLlm):
                 for chunk in self._cut(part.text) if part.text else ():
                     if breaks_off is not None and count == breaks_off.after_chunks:
                         break
+
                     await self._wait()
-                    yield LlmResponse(content=_content([Part(text=chunk, thought=part.thought)]), partial=True)
+                    yield LlmResponse(
+                        content=_content([Part(text=chunk, thought=part.thought)]),
+                        partial=True,
+                    )
                     count += 1
         else:
             await self._wait()
+
         if breaks_off is not None:
             raise breaks_off.error
+
         yield response
 
     async def _said(self, request: LlmRequest) -> Reply | Fails:
@@ -98,16 +113,20 @@ class ScriptedModel(BaseLlm):
         if callable(turn):
             answer = turn(request)
             turn = await answer if inspect.isawaitable(answer) else answer
+
         if isinstance(turn, Exception):
             await self._wait()
             raise turn
+
         return turn
 
     def _turn(self, request: LlmRequest) -> Turn:
         name = self._script_for(request)
-        turns, position = self._scripts[name], self._next[name]
+        turns = self._scripts[name]
+        position = self._next[name]
         if turns and self._loop:
             position %= len(turns)
+
         if position >= len(turns):
             whose = f" for the agent {name!r}" if name else ""
             asked = request.contents[-1].text() if request.contents else ""
@@ -115,19 +134,24 @@ class ScriptedModel(BaseLlm):
                 f"The script{whose} has {len(turns)} turns, and this is request {position + 1}: {asked!r}",
                 model=self.model,
             )
+
         self._next[name] = position + 1
+
         return turns[position]
 
     def _script_for(self, request: LlmRequest) -> str:
         label = (request.config.labels or {}).get("adk_agent_name")
         if label is not None and label in self._scripts:
             return label
+
         system = request.config.system_text()
         for name in self._scripts:
             if name and (f'"{name}"' in system or f"'{name}'" in system or f"`{name}`" in system):
                 return name
+
         if "" in self._scripts:
             return ""
+
         raise ModelError(
             f"No script is for this agent; there are some for: {', '.join(self._scripts)}", model=self.model
         )
@@ -143,12 +167,14 @@ def _every(length: int) -> Callable[[str], list[str]]:
 def _response(said: Reply) -> LlmResponse:
     if isinstance(said, LlmResponse):
         return said
+
     if isinstance(said, str):
         parts = [Part(text=said)]
     else:
         items = [said] if isinstance(said, (Part, FunctionCall)) else said
         # A new call each time: the framework gives ids to the calls of a response.
         parts = [Part(function_call=msgspec.structs.replace(i)) if isinstance(i, FunctionCall) else i for i in items]
+
     return LlmResponse(content=_content(parts), finish_reason=FinishReason.STOP)
 
 
@@ -159,4 +185,9 @@ def _content(parts: list[Part]) -> Content:
 def _snapshot(request: LlmRequest) -> LlmRequest:
     config = msgspec.structs.replace(request.config, tools=list(request.config.tools or ()) or None)
     contents = CopyOnWriteList(request.contents)
-    return msgspec.structs.replace(request, contents=contents, config=config, tools_dict=dict(request.tools_dict))
+    return msgspec.structs.replace(
+        request,
+        contents=contents,
+        config=config,
+        tools_dict=dict(request.tools_dict),
+    )

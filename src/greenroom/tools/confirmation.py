@@ -10,13 +10,15 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject
 
 ConfirmationPredicate: TypeAlias = Callable[..., bool | Awaitable[bool]]
-"""Called with those arguments of the tool, and the `tool_context`, that its parameters name; or with the map of all
-arguments, if it has a single parameter that names none of them."""
+"""Called with those arguments of the tool, and the `tool_context`, that its parameters name; or
+with the map of all arguments, if it has a single parameter that names none of them.
+"""
 
 
 def confirmation_response(name: str, tool_context: ToolContext) -> JsonObject | None:
-    """The response of a call that needs approval and may not run: nobody has approved it yet, which requests a
-    confirmation, or a person has rejected it. None for a call that was approved."""
+    """The response of a call that needs approval and may not run: nobody has approved it yet, which
+    requests a confirmation, or a person has rejected it. None for a call that was approved.
+    """
     answer = tool_context.tool_confirmation
     if answer is None:
         hint = (
@@ -26,7 +28,11 @@ def confirmation_response(name: str, tool_context: ToolContext) -> JsonObject | 
         tool_context.request_confirmation(hint=hint)
         tool_context.actions.skip_summarization = True
         return awaiting_confirmation(name)
-    return None if answer.confirmed else {"error": f"{name} has not run: a person rejected the call."}
+
+    if answer.confirmed:
+        return None
+
+    return {"error": f"{name} has not run: a person rejected the call."}
 
 
 def awaiting_confirmation(name: str) -> JsonObject:
@@ -37,9 +43,13 @@ def awaiting_confirmation(name: str) -> JsonObject:
 async def is_confirmation_required(
     predicate: ConfirmationPredicate, arguments: dict[str, Any], tool_context: ToolContext, parameters: Collection[str]
 ) -> bool:
-    """parameters: names of the tool's parameters."""
+    """Whether a person must approve a call.
+
+    parameters: names of the tool's parameters.
+    """
     declared = inspect.signature(predicate).parameters
     available = {"tool_context": tool_context, **arguments}
+
     named = {name: available[name] for name in declared if name in available}
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in declared.values()):
         verdict = predicate(**{**arguments, **named})
@@ -47,4 +57,8 @@ async def is_confirmation_required(
         verdict = predicate(arguments)
     else:
         verdict = predicate(**named)
-    return bool(await verdict) if inspect.isawaitable(verdict) else bool(verdict)
+
+    if inspect.isawaitable(verdict):
+        return bool(await verdict)
+
+    return bool(verdict)

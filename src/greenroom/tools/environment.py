@@ -1,4 +1,5 @@
-"""Environments, in which an agent runs commands and edits files, and the functions by which its model does so.
+"""Environments, in which an agent runs commands and edits files, and the functions by which its
+model does so.
 
 Source of names, arguments and results: ADK's environments and environment toolset.
 """
@@ -36,9 +37,10 @@ FilePath = Annotated[str, "Path of the file."]
 
 
 class BaseEnvironment(ABC):
-    """Paths are relative to `working_dir`, or absolute. is_initialized: kept by the toolsets that use it."""
+    """Paths are relative to `working_dir`, or absolute."""
 
     is_initialized: bool = False
+    """Kept by the toolsets that use it."""
 
     async def initialize(self) -> None:
         """Called before the first use, and again after `close`."""
@@ -64,15 +66,25 @@ class BaseEnvironment(ABC):
 
 
 class LocalEnvironment(BaseEnvironment):
-    """Runs commands as processes of greenroom's own user, with its environment variables: they can read and delete what
-    greenroom can. Only `read_file` and `write_file` are confined to `working_dir`. Processes that a command leaves in
-    the background are stopped with it. Not on Windows.
+    """Runs commands as processes of greenroom's own user, with its environment variables: they can
+    read and delete what greenroom can. Only `read_file` and `write_file` are confined to
+    `working_dir`. Processes that a command leaves in the background are stopped with it. Not on
+    Windows.
 
-    working_dir: created if missing; None: a temporary folder, deleted by `close`. env_vars: additional variables.
+    working_dir: created if missing; None: a temporary folder, deleted by `close`.
+    env_vars: additional variables.
     """
 
-    def __init__(self, *, working_dir: Path | str | None = None, env_vars: dict[str, str] | None = None) -> None:
-        self._given_dir = Path(working_dir) if working_dir is not None else None
+    def __init__(
+        self,
+        *,
+        working_dir: Path | str | None = None,
+        env_vars: dict[str, str] | None = None,
+    ) -> None:
+        if working_dir is not None:
+            self._given_dir = Path(working_dir)
+        else:
+            self._given_dir = None
         self._working_dir: Path | None = None
         self._env_vars = env_vars or {}
 
@@ -91,13 +103,21 @@ class LocalEnvironment(BaseEnvironment):
             self._working_dir = self._given_dir
 
     async def close(self) -> None:
-        working_dir, self._working_dir = self._working_dir, None
+        working_dir = self._working_dir
+        self._working_dir = None
         if working_dir is not None and self._given_dir is None:
             await asyncio.to_thread(shutil.rmtree, working_dir, ignore_errors=True)
 
     async def execute(self, command: str, *, timeout: float | None = None) -> ExecutionResult:
         env = {**os.environ, **self._env_vars}
-        return await run_process("/bin/sh", "-c", command, cwd=self.working_dir, env=env, timeout_seconds=timeout)
+        return await run_process(
+            "/bin/sh",
+            "-c",
+            command,
+            cwd=self.working_dir,
+            env=env,
+            timeout_seconds=timeout,
+        )
 
     async def read_file(self, path: str | Path) -> bytes:
         """Raises ValueError for a path that leads out of `working_dir`."""
@@ -126,8 +146,9 @@ class EnvironmentToolset(BaseToolset):
 
     The environment is initialized when the tools are first needed, and closed with the toolset.
 
-    max_output_chars: of one result; the rest is cut off, with a note. command_seconds: timeout of one command.
-    Failures are results for the model: `{"status": "error", …}`.
+    max_output_chars: of one result; the rest is cut off, with a note.
+    command_seconds: timeout of one command. Failures are results for the model: `{"status":
+        "error", …}`.
     """
 
     def __init__(
@@ -158,7 +179,12 @@ class EnvironmentToolset(BaseToolset):
                 self.environment.is_initialized = True
         return list(self._tools)
 
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+    async def process_llm_request(
+        self,
+        *,
+        tool_context: ToolContext,
+        llm_request: LlmRequest,
+    ) -> None:
         llm_request.append_instructions([_INSTRUCTION.format(working_dir=self.environment.working_dir)])
 
     async def close(self) -> None:
@@ -174,10 +200,13 @@ class EnvironmentToolset(BaseToolset):
         for name, text in (("stdout", ran.stdout), ("stderr", ran.stderr)):
             if text:
                 result[name] = self._cut(text)
+
         if ran.exit_code:
             result["exit_code"] = ran.exit_code
+
         if ran.timed_out:
             result["error"] = f"The command was stopped after {self._command_seconds:g} seconds."
+
         return result
 
     async def _read_file(
@@ -188,14 +217,20 @@ class EnvironmentToolset(BaseToolset):
     ) -> JsonObject:
         """Reads a file, with line numbers, which are not part of it."""
         lines = (await self.environment.read_file(path)).splitlines(keepends=True)
-        first, last = max(start_line or 1, 1), min(end_line or len(lines), len(lines))
+        first = max(start_line or 1, 1)
+        last = min(end_line or len(lines), len(lines))
         if first > last and (lines or first > 1):
             wanted = f"Lines {first} to {end_line or 'the end'} don't exist"
             return {"error": f"{wanted}: the file has {len(lines)} lines.", "total_lines": len(lines)}
+
         numbered = enumerate(lines[first - 1 : last], first)
         content = "".join(f"{number:6d}\t{line.decode(errors='replace')}" for number, line in numbered)
         result: JsonObject = {"status": "ok", "content": self._cut(content)}
-        return result if last - first + 1 == len(lines) else {**result, "total_lines": len(lines)}
+
+        if last - first + 1 == len(lines):
+            return result
+
+        return {**result, "total_lines": len(lines)}
 
     async def _edit_file(
         self,
@@ -206,17 +241,28 @@ class EnvironmentToolset(BaseToolset):
         """Replaces a text in a file."""
         if not old_string:
             return {"error": "old_string must not be empty; use WriteFile to create a file."}
+
         content = (await self.environment.read_file(path)).decode()
         lines = old_string.replace("\r\n", "\n").split("\n")
+
         found = list(re.finditer("\r?\n".join(map(re.escape, lines)), content))
         if len(found) != 1:
             count = f"{len(found)} times" if found else "nowhere"
             return {"error": f"old_string occurs {count} in {path}; it must occur exactly once."}
+
         start, end = found[0].span()
-        await self.environment.write_file(path, (content[:start] + new_string + content[end:]).encode())
+        await self.environment.write_file(
+            path,
+            (content[:start] + new_string + content[end:]).encode(),
+        )
+
         return {"status": "ok", "message": f"Edited {path}"}
 
-    async def _write_file(self, path: FilePath, content: Annotated[str, "The whole content."]) -> JsonObject:
+    async def _write_file(
+        self,
+        path: FilePath,
+        content: Annotated[str, "The whole content."],
+    ) -> JsonObject:
         """Creates a file, or replaces its content."""
         await self.environment.write_file(path, content)
         return {"status": "ok", "message": f"Wrote {path}"}
@@ -230,7 +276,13 @@ class EnvironmentToolset(BaseToolset):
 class _EnvironmentTool(FunctionTool):
     """Results with an `error`, and exceptions, have the status `error`."""
 
-    def __init__(self, name: str, func: Callable[..., Awaitable[JsonValue]], *, on_interrupt: OnInterrupt) -> None:
+    def __init__(
+        self,
+        name: str,
+        func: Callable[..., Awaitable[JsonValue]],
+        *,
+        on_interrupt: OnInterrupt,
+    ) -> None:
         super().__init__(func, name=name, on_interrupt=on_interrupt)
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
@@ -240,4 +292,8 @@ class _EnvironmentTool(FunctionTool):
             result = {"error": f"There is no file {args.get('path')!r}."}
         except Exception as error:  # an environment may raise anything; the model can take another way
             result = {"error": str(error) or type(error).__name__}
-        return {"status": "error", **result} if "error" in result else result
+
+        if "error" in result:
+            return {"status": "error", **result}
+
+        return result

@@ -22,7 +22,9 @@ _TOO_DEEP = f"result is nested more than {MAX_LEVELS} levels deep"
 
 
 def to_response(value: object) -> JsonObject:
-    """A mapping as it is, anything else as `{"result": value}`; a copy, in plain data. Raises ToolError."""
+    """A mapping as it is, anything else as `{"result": value}`; a copy, in plain data. Raises
+    ToolError.
+    """
     plain = to_plain(value)
     if isinstance(plain, dict) and isinstance(value, Mapping):
         return cast("JsonObject", plain)
@@ -30,23 +32,29 @@ def to_response(value: object) -> JsonObject:
 
 
 def to_plain(value: object) -> JsonValue:
-    """A copy of the value in JSON types. Raises ToolError, which names the unsupported type and the path to it.
+    """A copy of the value in JSON types. Raises ToolError, which names the unsupported type and the
+    path to it.
 
-    Supports dataclasses, Structs, pydantic models, enums, dates, bytes (base64), sets, mappings, other collections,
-    paths and array types with a `tolist`. NaN and the infinities become null, as in JavaScript.
+    Supports dataclasses, Structs, pydantic models, enums, dates, bytes (base64), sets, mappings,
+    other collections, paths and array types with a `tolist`. NaN and the infinities become null, as
+    in JavaScript.
     """
     try:
         data = _encoder.encode(value)
         plain: JsonValue = msgspec.json.decode(data)
     except (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError) as error:
         raise ToolError(_explain(value)) from error
+
     if data.count(b"{") + data.count(b"[") > MAX_LEVELS and _is_too_deep(plain):
         raise ToolError(_TOO_DEEP)
+
     return plain
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value is of JSON's own types only, and needs no `to_plain`: down to the depth that this supports."""
+    """Whether a value is of JSON's own types only, and needs no `to_plain`: down to the depth that
+    this supports.
+    """
     return _is_plain(value, MAX_LEVELS)
 
 
@@ -57,8 +65,10 @@ def _is_plain(value: object, levels: int) -> bool:
         if not all(type(key) is str for key in entries):
             return False
         return levels == 0 or all(_is_plain(item, levels - 1) for item in entries.values())
+
     if kind is list:
         return levels == 0 or all(_is_plain(item, levels - 1) for item in cast("list[object]", value))
+
     return kind in _PLAIN
 
 
@@ -75,11 +85,15 @@ def with_ints(value: JsonValue) -> JsonValue:
 
 def shortened(text: str, limit: int) -> str:
     """The text, cut at a number of characters, with its length behind it."""
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters in all)"
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}… ({len(text)} characters in all)"
 
 
 def make_storable(actions: EventActions) -> None:
-    """Turns what code put into the state into plain data, as a result is. Raises ToolError, which names the key."""
+    """Turns what code put into the state into plain data, as a result is. Raises ToolError, which
+    names the key.
+    """
     for key, value in actions.state_delta.items():
         if not key.startswith(TEMP_PREFIX) and type(value) not in (bool, int, float, type(None)):
             try:
@@ -102,18 +116,24 @@ def _is_too_deep(plain: JsonValue) -> bool:
 
 
 def _explain(value: object) -> str:
-    """Names the innermost part that can't be encoded, and the path to it. Slow: only called after a failure."""
+    """Names the innermost part that can't be encoded, and the path to it. Slow: only called after a
+    failure.
+    """
     path = "result"
     outer: set[int] = set()
     for _ in range(MAX_LEVELS):
         outer.add(id(value))
+
         fault = next((found for found in _parts(value) if not _is_encodable(found[1])), None)
         if fault is None:
             return f"{path} is {_describe(value)}, which JSON can't hold"
+
         step, value = fault
         path += step
+
         if id(value) in outer:
             return f"{path} is a reference back to one of its containers, which JSON can't hold"
+
     return _TOO_DEEP
 
 
@@ -129,11 +149,14 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, Mapping):
         entries = cast("Mapping[Any, Any]", value).items()
         return [(f"[{key!r}]", item) for key, item in entries]
+
     if isinstance(value, (list, tuple, set, frozenset)):
         return [(f"[{index}]", item) for index, item in enumerate(cast("Collection[Any]", value))]
+
     if hasattr(value, "__dataclass_fields__") or hasattr(value, "__struct_fields__"):
         names: Collection[str] = getattr(value, "__struct_fields__", None) or value.__dataclass_fields__
         return [(f".{name}", getattr(value, name)) for name in names if hasattr(value, name)]
+
     return []
 
 
@@ -148,18 +171,22 @@ def _describe(fault: object) -> str:
 
 
 def take_media(value: JsonValue) -> tuple[JsonValue, list[FunctionResponsePart]]:
-    """Splits a result into its rest and its media: `Part`s with data or a file, `Blob`s and `FileData`.
+    """Splits a result into its rest and its media: `Part`s with data or a file, `Blob`s and
+    `FileData`.
 
-    Media are found at any depth of lists and maps, which are copied without them. The rest of a result that consists
-    of media only is None. Source: ADK, which moves them to the response's `parts`.
+    Media are found at any depth of lists and maps, which are copied without them. The rest of a
+    result that consists of media only is None. Source: ADK, which moves them to the response's
+    `parts`.
     """
     found: list[FunctionResponsePart] = []
     try:
         left = _without(value, found)
     except RecursionError:
         return value, []  # it contains itself, which `to_response` reports
+
     if not found:
         return value, []
+
     return (None if left in (_GONE, []) else left), found
 
 
@@ -170,15 +197,18 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 def _without(value: object, found: list[FunctionResponsePart]) -> JsonValue:
     if type(value) in _PLAIN:
         return value
+
     value = own(value)
     if isinstance(value, dict):
         entries = cast("JsonObject", value)
         if _PLAIN.issuperset(map(type, entries.values())):
             return entries
         return {key: left for key, item in entries.items() if (left := _without(item, found)) is not _GONE}
+
     if isinstance(value, (list, tuple)):
         items = cast("list[JsonValue]", value)
         return [left for item in items if (left := _without(item, found)) is not _GONE]
+
     if isinstance(value, Blob):
         media = FunctionResponsePart(inline_data=value)
     elif isinstance(value, FileData):
@@ -187,5 +217,7 @@ def _without(value: object, found: list[FunctionResponsePart]) -> JsonValue:
         media = FunctionResponsePart(inline_data=value.inline_data, file_data=value.file_data)
     else:
         return value
+
     found.append(media)
+
     return _GONE

@@ -19,7 +19,11 @@ from greenroom.tools.tool import BaseTool
 
 
 class _ThirdPartyTool(BaseTool):
-    """schema: of the arguments, as JSON Schema. model: the pydantic model of the arguments, if there is one."""
+    """A tool of another framework.
+
+    schema: of the arguments, as JSON Schema.
+    model: the pydantic model of the arguments, if there is one.
+    """
 
     def __init__(self, *, name: str, description: str, schema: JsonObject, model: Any) -> None:
         super().__init__(name=name, description=description)
@@ -27,10 +31,16 @@ class _ThirdPartyTool(BaseTool):
         self._model = model if hasattr(model, "model_validate") else None
 
     def _get_declaration(self) -> FunctionDeclaration:
-        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=self._schema)
+        return FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=self._schema,
+        )
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        """Invalid arguments are answered with an error that the model can correct. Exceptions of the tool propagate."""
+        """Invalid arguments are answered with an error that the model can correct. Exceptions of
+        the tool propagate.
+        """
         if self._model is not None:
             try:
                 self._model.model_validate(args)
@@ -43,15 +53,17 @@ class _ThirdPartyTool(BaseTool):
 
 
 class LangchainTool(_ThirdPartyTool):
-    """A LangChain tool, or an object with a method `_run` or `run`, whose signature then declares the arguments.
+    """A LangChain tool, or an object with a method `_run` or `run`, whose signature then declares
+    the arguments.
 
-    Synchronous tools run in a thread. The result of a tool with `return_direct` is the agent's answer, unless it is an
-    error. Raises ToolDeclarationError for other objects.
+    Synchronous tools run in a thread. The result of a tool with `return_direct` is the agent's
+    answer, unless it is an error. Raises ToolDeclarationError for other objects.
     """
 
     def __init__(self, tool: Any, name: str | None = None, description: str | None = None) -> None:
         model: Any = None
         self._method: FunctionTool | None = None
+
         if hasattr(tool, "ainvoke"):
             from langchain_core.utils.function_calling import convert_to_openai_function
 
@@ -63,6 +75,7 @@ class LangchainTool(_ThirdPartyTool):
                 raise ToolDeclarationError(type(tool).__name__, "it has no method `run`")
             self._method = FunctionTool(method)
             schema = self._method._get_declaration().json_schema()
+
         super().__init__(
             name=name or getattr(tool, "name", "") or type(tool).__name__,
             description=description or getattr(tool, "description", ""),
@@ -79,14 +92,17 @@ class LangchainTool(_ThirdPartyTool):
             result = await self.tool.ainvoke(args)
             if inspect.isawaitable(result):  # the tool was made of a coroutine function, passed as a plain one
                 result = await result
+
         if getattr(self.tool, "return_direct", False) and not _is_error(result):
             tool_context.actions.skip_summarization = True
+
         return result
 
 
 class CrewaiTool(_ThirdPartyTool):
-    """A CrewAI tool, which runs in a thread. Without a name, the tool's is used, in small letters and with `_` for
-    spaces."""
+    """A CrewAI tool, which runs in a thread. Without a name, the tool's is used, in small letters
+    and with `_` for spaces.
+    """
 
     def __init__(self, tool: Any, *, name: str = "", description: str = "") -> None:
         super().__init__(

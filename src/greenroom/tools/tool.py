@@ -14,8 +14,9 @@ from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration
 
 OnInterrupt = Literal["report", "retry"]
-"""Policy for a call that a crash interrupted, whose effect is therefore unknown: the model gets an error that says so,
-or the call is repeated with the same idempotency key."""
+"""Policy for a call that a crash interrupted, whose effect is therefore unknown: the model gets an
+error that says so, or the call is repeated with the same idempotency key.
+"""
 
 
 class BaseTool:
@@ -69,9 +70,11 @@ class BaseTool:
 
     @classmethod
     def from_config(cls, config: Any, config_abs_path: str) -> Self:
-        """Creates the tool from a YAML file: config holds the entry's `args`, by attribute or by key.
+        """Creates the tool from a YAML file: config holds the entry's `args`, by attribute or by
+        key.
 
-        Override it to read them in another way; without that, YAML converts them to the types of the constructor.
+        Override it to read them in another way; without that, YAML converts them to the types of
+        the constructor.
         """
         return cls(**config)
 
@@ -81,27 +84,39 @@ class BaseTool:
         return self._custom_metadata
 
     def _get_declaration(self) -> FunctionDeclaration | None:
-        """The declaration for the model; None for a tool that only edits requests. Raises ToolDeclarationError."""
+        """The declaration for the model; None for a tool that only edits requests. Raises
+        ToolDeclarationError.
+        """
         return None
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         """Executes one call. A result that is no JSON object is wrapped as `{"result": value}`.
 
-        A long-running tool that returns None leaves its call open. Tools without a declaration need not override this.
+        A long-running tool that returns None leaves its call open. Tools without a declaration need
+        not override this.
         """
         raise ToolError(f"Tool {self.name!r} can't be called: {type(self).__name__} has no run_async")
 
     async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool:
-        """Whether a person must approve a call with these arguments. Functions and MCP tools ask; override it there."""
+        """Whether a person must approve a call with these arguments. Functions and MCP tools ask;
+        override it there.
+        """
         return False
 
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+    async def process_llm_request(
+        self,
+        *,
+        tool_context: ToolContext,
+        llm_request: LlmRequest,
+    ) -> None:
         """Adds the tool's declaration to a request. Override it to edit the request in other ways."""
         llm_request.append_tools([self])
 
 
 class ClientTool(BaseTool):
-    """A function that the client of the run executes: its calls stay open until the client sends the responses."""
+    """A function that the client of the run executes: its calls stay open until the client sends
+    the responses.
+    """
 
     sends_events = False
 
@@ -123,7 +138,10 @@ class ClientTool(BaseTool):
 
 def newest_responses(tool_name: str, llm_request: LlmRequest) -> list[JsonObject]:
     """The tool's responses in the newest content of a request."""
-    parts = llm_request.contents[-1].parts if llm_request.contents else None
+    if llm_request.contents:
+        parts = llm_request.contents[-1].parts
+    else:
+        parts = None
     responses = [part.function_response for part in parts or () if part.function_response is not None]
     return [response.response or {} for response in responses if response.name == tool_name]
 

@@ -25,7 +25,9 @@ _log = logging.getLogger("greenroom.tools")
 
 
 class LoginRequired(ToolError):
-    """The user must log in at a server before its tools can be listed or called. An agent's turn asks for it."""
+    """The user must log in at a server before its tools can be listed or called. An agent's turn
+    asks for it.
+    """
 
     def __init__(self, server: str, request: CredentialRequest) -> None:
         super().__init__(f"The user must log in at {server} first")
@@ -39,10 +41,13 @@ class ToolPredicate(Protocol):
 
 
 class BaseToolset(ABC):
-    """tool_filter: names without the prefix, or a predicate; None or an empty list selects all tools.
+    """A group of tools that may depend on the context.
 
-    tool_name_prefix: agents see each tool as `<prefix>_<name>`. on_error: whether a run fails when the tools can't be
-    loaded, or logs a warning and continues without them; None: as the run's `RunConfig.on_toolset_error` says.
+    tool_filter: names without the prefix, or a predicate; None or an empty list selects all tools.
+
+    tool_name_prefix: agents see each tool as `<prefix>_<name>`.
+    on_error: whether a run fails when the tools can't be loaded, or logs a warning and continues
+        without them; None: as the run's `RunConfig.on_toolset_error` says.
     """
 
     tool_filter: Sequence[str] | ToolPredicate | None = None
@@ -67,12 +72,20 @@ class BaseToolset(ABC):
 
     @abstractmethod
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """The tools for this context, without the prefix. Called before each request to a model: cache slow lookups.
+        """The tools for this context, without the prefix. Called before each request to a model:
+        cache slow lookups.
 
-        Raises LoginRequired where only the server can say that the user has to log in; else see `get_auth_config`."""
+        Raises LoginRequired where only the server can say that the user has to log in; else see
+        `get_auth_config`.
+        """
 
-    async def get_tools_with_prefix(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """The selected tools under the names that agents see. Raises ToolLoadingError unless `on_error` is "warn"."""
+    async def get_tools_with_prefix(
+        self,
+        readonly_context: ReadonlyContext | None = None,
+    ) -> list[BaseTool]:
+        """The selected tools under the names that agents see. Raises ToolLoadingError unless
+        `on_error` is "warn".
+        """
         try:
             tools = [t for t in await self.get_tools(readonly_context) if self.is_selected(t, readonly_context)]
         except LoginRequired:
@@ -80,20 +93,36 @@ class BaseToolset(ABC):
         except Exception as error:  # a toolset may raise anything
             on_error = self.on_error or (readonly_context and readonly_context.run_config.on_toolset_error)
             if on_error == "warn":
-                _log.warning("Continuing without the tools of %s", type(self).__name__, exc_info=error)
+                _log.warning(
+                    "Continuing without the tools of %s",
+                    type(self).__name__,
+                    exc_info=error,
+                )
                 return []
+
             if isinstance(error, GreenroomError):
                 raise
-            raise ToolLoadingError(type(self).__name__, f"{type(error).__name__}: {error}") from error
-        prefix = self.tool_name_prefix
-        return [_renamed(tool, f"{prefix}_{tool.name}") for tool in tools] if prefix else tools
 
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+            raise ToolLoadingError(type(self).__name__, f"{type(error).__name__}: {error}") from error
+
+        prefix = self.tool_name_prefix
+        if prefix:
+            return [_renamed(tool, f"{prefix}_{tool.name}") for tool in tools]
+
+        return tools
+
+    async def process_llm_request(
+        self,
+        *,
+        tool_context: ToolContext,
+        llm_request: LlmRequest,
+    ) -> None:
         """Edits a request to the model before the toolset's tools do."""
 
     def get_auth_config(self) -> AuthConfig | None:
-        """The credential that `get_tools` needs, if any. The user is asked for it before `get_tools` is called, which
-        finds it with `readonly_context.get_auth_response(config)`."""
+        """The credential that `get_tools` needs, if any. The user is asked for it before
+        `get_tools` is called, which finds it with `readonly_context.get_auth_response(config)`.
+        """
         return None
 
     def is_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
@@ -106,7 +135,10 @@ class BaseToolset(ABC):
         """Releases connections and processes."""
 
 
-async def provided_headers(provider: HeaderProvider | None, context: ReadonlyContext | None) -> Mapping[str, str]:
+async def provided_headers(
+    provider: HeaderProvider | None,
+    context: ReadonlyContext | None,
+) -> Mapping[str, str]:
     """Returns the provider's headers for this context; none without one of both."""
     if provider is None or context is None:
         return {}
@@ -119,8 +151,11 @@ def _renamed(tool: BaseTool, name: str) -> BaseTool:
 
     def declare_renamed() -> FunctionDeclaration | None:
         declaration = declare()
-        return None if declaration is None else msgspec.structs.replace(declaration, name=name)
+        if declaration is None:
+            return None
+        return msgspec.structs.replace(declaration, name=name)
 
     renamed = copy.copy(tool)
     vars(renamed).update(name=name, _get_declaration=declare_renamed)
+
     return renamed

@@ -1,4 +1,6 @@
-"""The connection to a live model: what it is opened with, and sending over it while it is lost and opened again."""
+"""The connection to a live model: what it is opened with, and sending over it while it is lost and
+opened again.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ class TaskCompletedTool(BaseTool):
     )
 
     def __init__(self) -> None:
-        super().__init__(name=TASK_COMPLETED, description="Says that this agent is done.", on_interrupt="retry")
+        super().__init__(
+            name=TASK_COMPLETED,
+            description="Says that this agent is done.",
+            on_interrupt="retry",
+        )
 
     def _get_declaration(self) -> FunctionDeclaration:
         return FunctionDeclaration(name=self.name, description=self.description)
@@ -55,7 +61,8 @@ class TaskCompletedTool(BaseTool):
 async def build_live_request(
     agent: BaseLlmAgent, ctx: InvocationContext, model: BaseLlm, *, handle: str | None
 ) -> LlmRequest:
-    """The request of a text turn, with the run's settings for the connection; its contents are the history.
+    """The request of a text turn, with the run's settings for the connection; its contents are the
+    history.
 
     handle: of the session at the vendor that is to be resumed.
     """
@@ -64,14 +71,19 @@ async def build_live_request(
         done = TaskCompletedTool()
         request.append_instructions([done.instruction])
         await done.process_llm_request(tool_context=ToolContext(ctx), llm_request=request)
+
     for declaration in request.function_declarations():
         declaration.behavior = declaration.behavior or _behavior(request.tools_dict.get(declaration.name or ""))
+
     config = request.live_connect_config = LiveConnectConfig()
     for name in _OF_RUNS:
         setattr(config, name, getattr(ctx.run_config, name))
+
     if handle is not None:
         config.session_resumption = {**(config.session_resumption or {}), "handle": handle}
+
     take_over_config(request)
+
     return request
 
 
@@ -83,7 +95,9 @@ def _behavior(tool: BaseTool | None) -> str | None:
 
 
 def take_over_config(request: LlmRequest) -> None:
-    """Give the connection the instruction and the tools of the request's config, where callbacks may change them."""
+    """Give the connection the instruction and the tools of the request's config, where callbacks
+    may change them.
+    """
     connect = request.live_connect_config
     assert connect is not None
     connect.system_instruction = request.config.system_text() or None
@@ -92,20 +106,27 @@ def take_over_config(request: LlmRequest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """request: what it was opened with. history_at: which reading of the log it was given; None when it resumes a
-    session that knows what was said."""
+    """A connection that was opened to a live model."""
 
     connection: BaseLlmConnection
     request: LlmRequest
+    """What it was opened with."""
+
     history_at: int | None
+    """Which reading of the log it was given; None when it resumes a session that knows what was
+    said.
+    """
 
 
 class ReconnectingConnection:
     """Connections come and go; what is sent meanwhile waits for the next.
 
-    Speech that neither the log nor the vendor's session holds is sent again over the next one. newest: the one that was
-    opened last, even if it is lost. readings: how often the log was read for one. sent_at: when something was sent
-    last; nanoseconds since the epoch. handle: of the session at the vendor; None if the log is ahead of it.
+    Speech that neither the log nor the vendor's session holds is sent again over the next one.
+
+    newest: the one that was opened last, even if it is lost.
+    readings: how often the log was read for one.
+    sent_at: when something was sent last; nanoseconds since the epoch.
+    handle: of the session at the vendor; None if the log is ahead of it.
     """
 
     def __init__(self, handle: str | None) -> None:
@@ -122,11 +143,14 @@ class ReconnectingConnection:
     async def open(self, opened: Opened) -> None:
         for data in self._speech:
             await opened.connection.send_realtime(data)
-        self.newest, self._loss = opened, None
+        self.newest = opened
+        self._loss = None
         self._now.set_result(opened)
 
     def note_handle(self, handle: str | None) -> None:
-        """The vendor's session holds all that was said so far; with None it can't be resumed at present."""
+        """The vendor's session holds all that was said so far; with None it can't be resumed at
+        present.
+        """
         self.handle = handle
         if handle is not None:
             self._forget_speech()
@@ -164,16 +188,24 @@ class ReconnectingConnection:
         while self._speech_bytes > MAX_SPEECH_BYTES:
             self._speech_bytes -= _size(self._speech.popleft())
 
-    async def send(self, send: Callable[[BaseLlmConnection], Awaitable[None]], *, stored_at: int | None = None) -> None:
+    async def send(
+        self,
+        send: Callable[[BaseLlmConnection], Awaitable[None]],
+        *,
+        stored_at: int | None = None,
+    ) -> None:
         """Send over this connection, or the next if this one is lost.
 
-        stored_at: `readings` before what is sent was stored; a connection that was given a later reading knows it.
+        stored_at: `readings` before what is sent was stored; a connection that was given a later
+        reading knows it.
         """
         while True:
             opened = await self.opened()
+
             knows_it = stored_at is not None and opened.history_at is not None and opened.history_at > stored_at
             if knows_it or self._has_ended:
                 return
+
             try:
                 await send(opened.connection)
                 self.sent_at = time.time_ns()

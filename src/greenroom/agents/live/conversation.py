@@ -1,4 +1,6 @@
-"""State that the tasks of a live conversation share: connection, channel to the log, replies, audio and callbacks."""
+"""State that the tasks of a live conversation share: connection, channel to the log, replies, audio
+and callbacks.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from greenroom.records.identifiers import new_event_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 MAX_BYTES = 8 * 1024 * 1024
-"""A piece of a conversation that grows beyond this is saved as it is, and the next one begun: about four minutes."""
+"""A piece of a conversation that grows beyond this is saved as it is, and the next one begun: about
+four minutes.
+"""
 
 
 class SavedAudio:
@@ -46,32 +50,52 @@ class SavedAudio:
         mime_type = blob.mime_type or ""
         if not self._ctx.run_config.save_live_blob or not blob.data or not mime_type.startswith("audio/"):
             return None
-        saved = await self.save() if self._bytes >= MAX_BYTES or mime_type != self._mime_type else None
+
+        if self._bytes >= MAX_BYTES or mime_type != self._mime_type:
+            saved = await self.save()
+        else:
+            saved = None
+
         if not self._chunks:
             self._mime_type = mime_type
             self._began_at = max(time.time_ns() // 1_000_000, self._began_at + 1)  # no two pieces share a name
+
         self._chunks.append(blob.data)
         self._bytes += len(blob.data)
+
         return saved
 
     async def save(self) -> Event | None:
         """Save what was said since the last time; None when that is nothing."""
         if not self._chunks:
             return None
-        ctx, artifacts = self._ctx, self._ctx.artifact_service
+
+        ctx = self._ctx
+
+        artifacts = self._ctx.artifact_service
         if artifacts is None:
             raise AgentConfigError("Live audio is to be saved, but the runner has no artifact service")
+
         blob = Blob(data=b"".join(self._chunks), mime_type=self._mime_type)
         kind = self._mime_type.partition("/")[2].partition(";")[0]
         name = f"adk_live_audio_storage_{self._direction}_{self._began_at}.{kind}"
         self._chunks.clear()
         self._bytes = 0
         artifact = Part(inline_data=blob)
-        version = await artifacts.save_artifact(**ctx.session.key._asdict(), filename=name, artifact=artifact)
+        version = await artifacts.save_artifact(
+            **ctx.session.key._asdict(),
+            filename=name,
+            artifact=artifact,
+        )
         uri = f"artifact://{ctx.app_name}/{ctx.user_id}/{ctx.session.id}{SAVED_LIVE_AUDIO}{name}#{version}"
         file = Part(file_data=FileData(file_uri=uri, mime_type=self._mime_type))
         content = Content(role="user" if self._author == "user" else "model", parts=[file])
-        return ctx.new_event(self._author, content=content, actions=EventActions(artifact_delta={name: version}))
+
+        return ctx.new_event(
+            self._author,
+            content=content,
+            actions=EventActions(artifact_delta={name: version}),
+        )
 
 
 _APART = ("content", "partial", "input_transcription", "output_transcription")
@@ -88,24 +112,45 @@ class Replies:
         self._spoken = _Pieces()
         self._text = _Pieces()
 
-    def to_events(self, reply: LlmResponse, actions: EventActions, request: LlmRequest) -> Iterator[Event]:
+    def to_events(
+        self,
+        reply: LlmResponse,
+        actions: EventActions,
+        request: LlmRequest,
+    ) -> Iterator[Event]:
         """The events of one message; actions go with the last."""
         if reply.input_transcription is not None:
-            yield self._transcript("user", self._heard, reply.input_transcription, is_piece=bool(reply.partial))
+            yield self._transcript(
+                "user",
+                self._heard,
+                reply.input_transcription,
+                is_piece=bool(reply.partial),
+            )
+
         if reply.output_transcription is not None:
-            yield self._transcript(self._agent, self._spoken, reply.output_transcription, is_piece=bool(reply.partial))
+            yield self._transcript(
+                self._agent,
+                self._spoken,
+                reply.output_transcription,
+                is_piece=bool(reply.partial),
+            )
+
         ends_turn = bool(reply.interrupted or reply.turn_complete)
         if ends_turn:
             yield from self.cut_off(interrupted=reply.interrupted)
+
         event = self._event(self._agent, self._id_of(reply))
         for name in ("content", "partial", *_REST):
             setattr(event, name, getattr(reply, name))
+
         event.actions = actions
         if event.content is not None and event.content.role is None:
             event.content = Content(role="model", parts=event.content.parts)
+
         if not event.partial:
             name_calls(event, request)
             name_model(event, request)
+
         if event.content is not None or actions != EventActions() or any(getattr(reply, n) for n in _REST):
             yield event
 
@@ -113,7 +158,13 @@ class Replies:
         """Yields a whole event for each message of which only pieces have arrived."""
         for author, said in (("user", self._heard), (self._agent, self._spoken)):
             if said.pieces:
-                yield self._transcript(author, said, Transcription(text="".join(said.pieces)), is_piece=False)
+                yield self._transcript(
+                    author,
+                    said,
+                    Transcription(text="".join(said.pieces)),
+                    is_piece=False,
+                )
+
         if self._text.pieces:
             event = self._event(self._agent, self._text.id)
             event.content = Content(role="model", parts=[Part(text="".join(self._text.pieces))])
@@ -121,34 +172,57 @@ class Replies:
             self._text = _Pieces()
             yield event
 
-    def _transcript(self, author: str, said: _Pieces, piece: Transcription, *, is_piece: bool) -> Event:
+    def _transcript(
+        self,
+        author: str,
+        said: _Pieces,
+        piece: Transcription,
+        *,
+        is_piece: bool,
+    ) -> Event:
         event = self._event(author, said.id)
         event.partial = is_piece
+
         text = piece.text or ""
         if is_piece:
             said.pieces.append(text)
         else:
             text = text or "".join(said.pieces)
             said.__init__()
-        transcription = Transcription(text=text, finished=not is_piece, language_code=piece.language_code)
+
+        transcription = Transcription(
+            text=text,
+            finished=not is_piece,
+            language_code=piece.language_code,
+        )
         if author == "user":
             event.input_transcription = transcription
         else:
             event.output_transcription = transcription
+
         return event
 
     def _id_of(self, reply: LlmResponse) -> str:
         text = reply.content.text() if reply.content is not None else ""
         if not text:
             return new_event_id()
+
         if reply.partial:
             self._text.pieces.append(text)
             return self._text.id
-        whole, self._text = self._text, _Pieces()
+
+        whole = self._text
+        self._text = _Pieces()
+
         return whole.id
 
     def _event(self, author: str, event_id: str) -> Event:
-        return Event(id=event_id, invocation_id=self._ctx.invocation_id, author=author, branch=self._ctx.branch)
+        return Event(
+            id=event_id,
+            invocation_id=self._ctx.invocation_id,
+            author=author,
+            branch=self._ctx.branch,
+        )
 
 
 class _Pieces:
@@ -164,8 +238,11 @@ GRACE_SECONDS = 1.0
 
 
 class Conversation:
-    """reading: held while the log is made the history of a connection, and while something is in the log that callbacks
-    have not seen yet. successor: the agent that continues when this one's conversation is over.
+    """The state that all tasks of a live conversation share.
+
+    reading: held while the log is made the history of a connection, and while something is in the
+        log that callbacks have not seen yet.
+    successor: the agent that continues when this one's conversation is over.
     """
 
     def __init__(self, agent: BaseLlmAgent, ctx: InvocationContext) -> None:
@@ -213,21 +290,30 @@ class Conversation:
         return await build_live_request(self.agent, self.ctx, self.model, handle=handle)
 
     async def request_to_connect(self, handle: str | None) -> LlmRequest | None:
-        """Returns the request to connect with, as plugins left it. None when one refused; its answer has been shown."""
+        """Returns the request to connect with, as plugins left it. None when one refused; its
+        answer has been shown.
+        """
         request = await self.request(handle)
         callback_context = CallbackContext(self.ctx)
         answer = await self._ask_plugins(callback_context, request)
         if answer is not None and request.contents and request.contents[-1].role == "model":
             # It may mean the user's last words, which have had their answer: does it mean the connection, too?
             request = await self.request(handle)
-            history, request.contents = request.contents, []
+            history = request.contents
+            request.contents = []
             answer = await self._ask_plugins(callback_context, request)
             request.contents = history
+
         await self.show_answer(answer, callback_context, request)
         take_over_config(request)
+
         return request if answer is None else None
 
-    async def _ask_plugins(self, callback_context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
+    async def _ask_plugins(
+        self,
+        callback_context: CallbackContext,
+        request: LlmRequest,
+    ) -> LlmResponse | None:
         with request.own_contents():
             return await self.ctx.plugins.first_result(
                 BEFORE_MODEL, callback_context=callback_context, llm_request=request
@@ -237,10 +323,20 @@ class Conversation:
         """Show what the user said; whether a callback has answered it instead of the model."""
         if not has_callbacks(self.agent, self.ctx, BEFORE_MODEL):
             return False
+
         opened = self.connection.newest
-        request = opened.request if opened is not None else await self.request()
+        if opened is not None:
+            request = opened.request
+        else:
+            request = await self.request()
+
         callback_context = CallbackContext(self.ctx)
-        asked = msgspec.structs.replace(request, contents=[content], config=copy.copy(request.config))
+        asked = msgspec.structs.replace(
+            request,
+            contents=[content],
+            config=copy.copy(request.config),
+        )
         answer = await before_model(self.agent, self.ctx, callback_context, asked)
         await self.show_answer(answer, callback_context, request)
+
         return answer is not None

@@ -1,4 +1,5 @@
-"""The live flow of an LLM agent: what the client says goes to the model, what the model says becomes events.
+"""The live flow of an LLM agent: what the client says goes to the model, what the model says
+becomes events.
 
 Source: ADK's live flow.
 """
@@ -21,12 +22,15 @@ from greenroom.records.event import Event
 
 
 async def run_live_flow(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerator[Event]:
-    """The agent's events until the client or the model closes the conversation; after a transfer, the other agent's."""
+    """The agent's events until the client or the model closes the conversation; after a transfer,
+    the other agent's.
+    """
     conversation = Conversation(agent, ctx)
     async with aclosing(conversation.channel.run(_run(conversation))) as events:
         async for event in events:
             save_output(agent, event)
             yield event
+
     if conversation.successor is not None:
         async with aclosing(conversation.successor.run_live(ctx)) as events:
             async for event in events:
@@ -35,7 +39,12 @@ async def run_live_flow(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGen
 
 async def _run(conversation: Conversation) -> None:
     """From the first connection to the end. Raises what failed it."""
-    spans = ModelSpans(conversation.ctx.span, agent_name=conversation.agent.name, model=conversation.model.model)
+    spans = ModelSpans(
+        conversation.ctx.span,
+        agent_name=conversation.agent.name,
+        model=conversation.model.model,
+    )
+
     group = asyncio.TaskGroup()
     calls = ToolCalls(conversation, group.create_task)
     output = ModelOutput(conversation, calls, spans)
@@ -57,12 +66,13 @@ async def _run(conversation: Conversation) -> None:
         if isinstance(error, Exception):
             spans.lose(error)
         raise error from None
+
     await output.end()
     await conversation.save(conversation.heard, conversation.said)
 
 
 def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
     first = group.exceptions[0]
-    return (
-        _innermost(cast("BaseExceptionGroup[BaseException]", first)) if isinstance(first, BaseExceptionGroup) else first
-    )
+    if isinstance(first, BaseExceptionGroup):
+        return _innermost(cast("BaseExceptionGroup[BaseException]", first))
+    return first

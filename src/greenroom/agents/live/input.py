@@ -1,4 +1,6 @@
-"""The client's half of a live conversation: from its queue to the model, and what it types into the log."""
+"""The client's half of a live conversation: from its queue to the model, and what it types into the
+log.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from greenroom.records.model_exchange import AudioStreamEnd, LiveRequest
 
 
 class ClientInput:
-    """A request leaves the queue when the model, or the log, has it, so that the next agent continues behind it."""
+    """A request leaves the queue when the model, or the log, has it, so that the next agent
+    continues behind it.
+    """
 
     def __init__(self, conversation: Conversation, calls: ToolCalls) -> None:
         queue = conversation.ctx.live_request_queue
@@ -35,7 +39,9 @@ class ClientInput:
                 await self._calls.settle()
                 self._conversation.over.set()
                 return
+
             self._calls.copy_input(request)
+
             signal = _signal(request)
             if signal is not None or request.content is None:
                 await self._note(request.state_delta)
@@ -60,6 +66,7 @@ class ClientInput:
             await self._conversation.connection.send(lambda live: self._send_piece(live, content, begun))
             self._queue.take()
             return
+
         event = self._event(request.state_delta)
         said = event.content = Content(role="user", parts=[*self._unfinished, *parts])
         if answers:
@@ -73,19 +80,25 @@ class ClientInput:
                 self._queue.take()
                 await self._refuse(error)
                 return
+
         whole = said if self._unfinished else content
         self._unfinished = []
         self._queue.take()
+
         async with self._conversation.reading:
             readings = self._conversation.connection.readings
             await self._conversation.show(event)
             is_answered = not answers and await self._conversation.answer_user(said)
+
         if any(answer.name in REQUESTS for answer in answers):
             await load_granted(self._conversation.ctx)
             at = self._index_of(event)
             self._calls.start(decided_calls(self._conversation.agent.name, self._conversation.ctx, at=at)[0])
         elif not is_answered:
-            await self._conversation.connection.send(lambda live: self._send(live, content, whole), stored_at=readings)
+            await self._conversation.connection.send(
+                lambda live: self._send(live, content, whole),
+                stored_at=readings,
+            )
 
     async def _send(self, live: BaseLlmConnection, content: Content, whole: Content) -> None:
         """whole: with the pieces sent before, for a connection that has not got them."""
@@ -98,7 +111,9 @@ class ClientInput:
         self._listener = live if is_taken else None
 
     def _check(self, content: Content, answers: list[FunctionResponse]) -> None:
-        """Raises InvalidRequest for answers to calls that are not a client's to answer, and ApprovalRefused."""
+        """Raises InvalidRequest for answers to calls that are not a client's to answer, and
+        ApprovalRefused.
+        """
         log_state = log_state_of(self._conversation.ctx.session.events)
         for answer in answers:
             log_state.call_to_answer(answer, location=("content", "parts"))
@@ -115,7 +130,9 @@ class ClientInput:
         """Shown to readers of the stream; not stored."""
         event = self._event(None)
         event.author = self._conversation.agent.name
-        event.partial, event.error_code, event.error_message = True, error.code, error.detail
+        event.partial = True
+        event.error_code = error.code
+        event.error_message = error.detail
         await self._conversation.show(event)
 
     async def _note(self, state_delta: dict[str, object] | None) -> None:
@@ -124,7 +141,11 @@ class ClientInput:
 
     def _event(self, state_delta: dict[str, object] | None) -> Event:
         actions = EventActions(state_delta=dict(state_delta or {}))
-        return Event(invocation_id=self._conversation.ctx.invocation_id, author="user", actions=actions)
+        return Event(
+            invocation_id=self._conversation.ctx.invocation_id,
+            author="user",
+            actions=actions,
+        )
 
 
 def _signal(request: LiveRequest) -> RealtimeInput | None:

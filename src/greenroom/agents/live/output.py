@@ -1,8 +1,9 @@
-"""The model's half of a live conversation: its connections, one after the other, what it says, and the spans of that.
+"""The model's half of a live conversation: its connections, one after the other, what it says, and
+the spans of that.
 
-A connection that is lost is opened again, and nobody notices: with the vendor's resumption handle if there is one, else
-with the history from the log. A span begins with what the model was sent last before it spoke, and ends with its turn,
-or where it calls tools.
+A connection that is lost is opened again, and nobody notices: with the vendor's resumption handle
+if there is one, else with the history from the log. A span begins with what the model was sent last
+before it spoke, and ends with its turn, or where it calls tools.
 """
 
 from __future__ import annotations
@@ -38,23 +39,38 @@ class ModelSpans:
         self._newest: ModelCallSpan | None = None
         self._lost: Exception | None = None
 
-    def note(self, reply: LlmResponse, events: Sequence[Event], request: LlmRequest, *, sent_at: int) -> None:
-        """A reply, and what it became. sent_at: when the model was sent something last; nanoseconds since the epoch."""
+    def note(
+        self,
+        reply: LlmResponse,
+        events: Sequence[Event],
+        request: LlmRequest,
+        *,
+        sent_at: int,
+    ) -> None:
+        """A reply, and what it became.
+
+        sent_at: when the model was sent something last; nanoseconds since the epoch.
+        """
         said = [event for event in events if event.author == self._agent_name and _says_something(event)]
         span = self._newest
         if said and (span is None or span.end_time):
             span = self._begin(said[0].id, request, sent_at)
+
         if span is None:
             return
+
         span.note_first_reply()
+
         for event in said:
             if not event.partial and is_words(event):
                 span.event_id = event.id
                 span.note_reply(_as_reply(event))
+
         if not reply.partial and (is_words(reply) or reply.error_code):
             span.note_reply(reply)
         elif reply.usage_metadata is not None:  # may come when the turn is over
             span.usage = reply.usage_metadata
+
         has_calls = any(event.get_function_calls() for event in said if not event.partial)
         if not span.end_time and (has_calls or reply.turn_complete or reply.interrupted):
             span.end()
@@ -79,12 +95,18 @@ class ModelSpans:
     def _begin(self, event_id: str, request: LlmRequest, sent_at: int) -> ModelCallSpan | None:
         if self._parent is None:
             return None
+
         ended_at = self._newest.end_time if self._newest is not None else 0
-        span = self._newest = ModelCallSpan(self._parent, agent_name=self._agent_name, model=self._model)
+        span = self._newest = ModelCallSpan(
+            self._parent,
+            agent_name=self._agent_name,
+            model=self._model,
+        )
         span.event_id = event_id
         span.note_request(request)
         if sent_at > ended_at:
             span.start_time = sent_at
+
         return span
 
 
@@ -127,40 +149,55 @@ class ModelOutput:
         self._unshown = deque[Event]()
 
     async def receive(self) -> None:
-        """Until the conversation is over, or the model closes it. Raises errors that connecting again can't repair."""
+        """Until the conversation is over, or the model closes it. Raises errors that connecting
+        again can't repair.
+        """
         conversation = self._conversation
         lost_in_a_row = 0
         while True:
             self._has_heard = False
+
             try:
                 await self._connect()
                 lost = conversation.connection.mark_lost()
             except ModelError as error:
                 lost = error
                 conversation.connection.mark_lost()
+
             await conversation.show(*conversation.replies.cut_off(interrupted=True))
             self._is_in_turn = False
             if lost is not None:
                 self._spans.lose(lost)
+
             if conversation.over.is_set():
                 return
+
             if lost is not None and not lost.retryable:
                 await self._fail(lost)
                 return
+
             if lost is None and not self._has_handles and not self._must_move:
                 return
+
             self._must_move = False
+
             lost_in_a_row = 1 if self._has_heard else lost_in_a_row + 1
             if lost_in_a_row > MAX_RECONNECTS:
                 await self._fail(lost or ModelError("The model closes each connection", model=conversation.model.model))
                 return
-            _log.info("run %s: connecting to %s again", conversation.ctx.invocation_id, conversation.model.model)
+
+            _log.info(
+                "run %s: connecting to %s again",
+                conversation.ctx.invocation_id,
+                conversation.model.model,
+            )
             if lost_in_a_row > 1:
                 await asyncio.sleep(FIRST_PAUSE_SECONDS * 2 ** (lost_in_a_row - 2))
 
     async def end(self) -> None:
-        """Stores the model's unfinished replies, even if `receive` was cancelled; except for calls, which nobody would
-        make any more."""
+        """Stores the model's unfinished replies, even if `receive` was cancelled; except for calls,
+        which nobody would make any more.
+        """
         said = [event for event in self._unshown if not event.get_function_calls()]
         await self._conversation.show(*said, *self._conversation.replies.cut_off(interrupted=True))
 
@@ -172,21 +209,27 @@ class ModelOutput:
             conversation.connection.readings += 1
             reading = conversation.connection.readings
             request = await conversation.request_to_connect(handle)
+
         if request is None:
             conversation.over.set()
             return
+
         conversation.ctx.llm_calls.add()
+
         try:
             connecting = conversation.model.connect(request)
         except NotImplementedError as error:
             raise AgentConfigError(f"Agent {conversation.agent.name!r} can't run live: {error}") from None
+
         async with connecting as connection:
             if handle is None and request.contents:
                 with sent_history_span(conversation.ctx.span, request.contents, event_id=new_event_id()):
                     await connection.send_history(request.contents)
                 conversation.connection.sent_at = time.time_ns()
+
             opened = Opened(connection, request, reading if handle is None else None)
             await conversation.connection.open(opened)
+
             async with aclosing(cast("AsyncGenerator[LlmResponse]", connection.receive())) as replies:
                 async for reply in replies:
                     self._has_heard = True
@@ -201,42 +244,56 @@ class ModelOutput:
         callback_context = CallbackContext(conversation.ctx)
         if is_words(reply) and has_callbacks(conversation.agent, conversation.ctx, AFTER_MODEL):
             reply = await after_model(conversation.agent, conversation.ctx, callback_context, reply)
+
         events = list(conversation.replies.to_events(reply, callback_context.collect_actions(), opened.request))
         self._spans.note(reply, events, opened.request, sent_at=conversation.connection.sent_at)
         self._unshown.extend(events)
+
         while self._unshown:
             event = self._unshown[0]
             for part in (event.content.parts if event.content is not None else None) or ():
                 if part.inline_data is not None:
                     await conversation.show(await conversation.said.add(part.inline_data))
+
             self._unshown.popleft()
             await conversation.show(event)
             if not event.partial:
                 self._calls.start(event.get_function_calls(), opened)
+
             heard = event.input_transcription
             if heard is not None and heard.finished and heard.text:
                 await conversation.answer_user(Content(role="user", parts=[Part(text=heard.text)]))
+
         if reply.interrupted:
             await conversation.save(conversation.said)
+
         if reply.turn_complete:
             await conversation.save(conversation.heard, conversation.said)
             if conversation.is_finishing:
                 conversation.over.set()
 
     def _note(self, reply: LlmResponse) -> None:
-        connection, update = self._conversation.connection, reply.live_session_resumption_update
+        connection = self._conversation.connection
+        update = reply.live_session_resumption_update
         heard = reply.input_transcription
         says_something = reply.content is not None or reply.output_transcription is not None
         if (says_something and not self._is_in_turn) or (heard is not None and not reply.partial):
             connection.note_answer()
+
         if reply.turn_complete or reply.get_function_calls():
             connection.note_handle(None)  # until the next update
+
         if update is not None:
-            handle = update.get("newHandle") if update.get("resumable") is not False else None
+            if update.get("resumable") is not False:
+                handle = update.get("newHandle")
+            else:
+                handle = None
             connection.note_handle(handle)
             self._has_handles = self._has_handles or handle is not None
+
         if reply.go_away is not None:
             self._must_move = True
+
         if reply.turn_complete or reply.interrupted:
             self._is_in_turn = False
         elif says_something:
@@ -248,5 +305,11 @@ class ModelOutput:
         callback_context = CallbackContext(conversation.ctx)
         request = await conversation.request()
         self._spans.fail(error, request)
-        answer = await answer_to(error, conversation.agent, conversation.ctx, callback_context, request)
+        answer = await answer_to(
+            error,
+            conversation.agent,
+            conversation.ctx,
+            callback_context,
+            request,
+        )
         await conversation.show_answer(answer, callback_context, request)

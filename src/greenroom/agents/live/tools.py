@@ -1,7 +1,9 @@
-"""Tools in a live conversation: they run while it continues, and their responses are sent over the connection.
+"""Tools in a live conversation: they run while it continues, and their responses are sent over the
+connection.
 
-A streaming tool is an asynchronous generator. Its call is answered at once; each value is sent to the model as one more
-response to the same call. A function named `stop_streaming`, which the agent declares, stops one by its name.
+A streaming tool is an asynchronous generator. Its call is answered at once; each value is sent to
+the model as one more response to the same call. A function named `stop_streaming`, which the agent
+declares, stops one by its name.
 
 Source: ADK's live flow and streaming tools.
 """
@@ -41,7 +43,11 @@ Spawn = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 class _LiveTool(BaseTool):
     """A declared tool whose calls do something else in a live conversation."""
 
-    def __init__(self, tool: BaseTool, run: Callable[[JsonObject, ToolContext], Awaitable[JsonValue]]) -> None:
+    def __init__(
+        self,
+        tool: BaseTool,
+        run: Callable[[JsonObject, ToolContext], Awaitable[JsonValue]],
+    ) -> None:
         super().__init__(name=tool.name, description=tool.description)
         self._run = run
 
@@ -50,8 +56,11 @@ class _LiveTool(BaseTool):
 
 
 class ToolCalls:
-    """The calls of one conversation, and its streams, of each tool one at a time. asked: ids of the approvals it has
-    asked for. spawn: starts a task that ends with the conversation."""
+    """The calls of one conversation, and its streams, of each tool one at a time.
+
+    asked: ids of the approvals it has asked for.
+    spawn: starts a task that ends with the conversation.
+    """
 
     def __init__(self, conversation: Conversation, spawn: Spawn) -> None:
         self._conversation = conversation
@@ -64,7 +73,11 @@ class ToolCalls:
     def are_at_work(self) -> bool:
         return bool(self._at_work)
 
-    def start(self, calls: Sequence[FunctionCall | DecidedCall], opened: Opened | None = None) -> None:
+    def start(
+        self,
+        calls: Sequence[FunctionCall | DecidedCall],
+        opened: Opened | None = None,
+    ) -> None:
         """Make calls that came over a connection, or such as a person has just decided on."""
         if calls:
             task = self._spawn(self._run(calls, opened))
@@ -97,25 +110,39 @@ class ToolCalls:
             conversation.agent, conversation.ctx, calls, {name: self._wrapped(tool) for name, tool in tools.items()}
         )
         readings = conversation.connection.readings
-        events = await with_requests(conversation.ctx, [(one.call, one.context) for one in calls], responses)
+
+        events = await with_requests(
+            conversation.ctx,
+            [(one.call, one.context) for one in calls],
+            responses,
+        )
         error = error_in(calls)
         if error is not None:  # the run ends with the responses, which then carry the error
             conversation.ctx.unstored += [*(event for event in events if event is not responses)]
             conversation.ctx.unstored += [responses] if responses is not None else []
             raise error
+
         for event in events:
             self.asked |= {request.id for request in requests_in(event)}
             await conversation.show(event)
+
         if responses is None:
             return
+
         conversation.successor = transfer_target(conversation.agent, responses)
+
         if conversation.successor is not None or conversation.ctx.end_invocation:
             conversation.over.set()
             return
+
         content = responses.content
         if content is not None:
             conversation.ctx.llm_calls.add()
-            await conversation.connection.send(lambda live: live.send_content(content), stored_at=readings)
+            await conversation.connection.send(
+                lambda live: live.send_content(content),
+                stored_at=readings,
+            )
+
         await conversation.show(final_answer(conversation.agent, responses))
         if any(response.name == TASK_COMPLETED for response in responses.get_function_responses()):
             conversation.finish_soon()
@@ -123,19 +150,32 @@ class ToolCalls:
     def _wrapped(self, tool: BaseTool) -> BaseTool:
         if isinstance(tool, FunctionTool) and tool.is_streaming:
             return _LiveTool(tool, partial(self._start_stream, tool))
-        return _LiveTool(tool, self._stop_stream) if tool.name == STOP_STREAMING else tool
+        if tool.name == STOP_STREAMING:
+            return _LiveTool(tool, self._stop_stream)
+        return tool
 
-    async def _start_stream(self, tool: FunctionTool, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+    async def _start_stream(
+        self,
+        tool: FunctionTool,
+        args: JsonObject,
+        tool_context: ToolContext,
+    ) -> JsonValue:
         refusal = await tool.refusal(args=args, tool_context=tool_context)
         if refusal is not None:
             return refusal
         if tool.name in self._streams:
             return {"error": f"{tool.name} is running already; stop it first."}
+
         queue = LiveRequestQueue() if tool.takes_input_stream else None
         # A context of its own: what the call's carries is stored with the first response.
-        own = ToolContext(tool_context.invocation_context, function_call_id=tool_context.function_call_id, args=args)
+        own = ToolContext(
+            tool_context.invocation_context,
+            function_call_id=tool_context.function_call_id,
+            args=args,
+        )
         values = tool.stream(args=args, tool_context=own, input_stream=queue)
         self._streams[tool.name] = (self._spawn(self._run_stream(tool, values, own)), queue)
+
         return {"status": "The function is running; its results will come one by one."}
 
     async def _stop_stream(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
@@ -154,7 +194,10 @@ class ToolCalls:
                     await self._respond(tool, to_response(value), tool_context, is_last=False)
             await self._respond(tool, {"status": "The function has ended."}, tool_context)
         except Exception as error:  # a tool may raise anything; the model gets the error
-            raised = error if isinstance(error, GreenroomError) else ToolError(f"{type(error).__name__}: {error}")
+            if isinstance(error, GreenroomError):
+                raised = error
+            else:
+                raised = ToolError(f"{type(error).__name__}: {error}")
             await self._respond(tool, {"error": raised.detail}, tool_context)
         finally:
             if tool.name in self._streams and self._streams[tool.name][0] is asyncio.current_task():
@@ -163,7 +206,9 @@ class ToolCalls:
     async def _respond(
         self, tool: FunctionTool, value: JsonObject, tool_context: ToolContext, *, is_last: bool = True
     ) -> None:
-        """One more response of a stream. The last one only says that there are no more, so it is not stored."""
+        """One more response of a stream. The last one only says that there are no more, so it is
+        not stored.
+        """
         conversation = self._conversation
         response = FunctionResponse(
             id=tool_context.function_call_id,
@@ -172,13 +217,21 @@ class ToolCalls:
             scheduling=tool.response_scheduling,
             will_continue=None if is_last else True,
         )
+
         content = Content(role="user", parts=[Part(function_response=response)])
         readings: int | None = None
         done = tool_context.collect_actions()
         if not is_last or done != EventActions():
             readings = conversation.connection.readings
-            actions = EventActions(state_delta=dict(done.state_delta), artifact_delta=dict(done.artifact_delta))
+            actions = EventActions(
+                state_delta=dict(done.state_delta),
+                artifact_delta=dict(done.artifact_delta),
+            )
             done.state_delta.clear()
             done.artifact_delta.clear()
             await conversation.show(conversation.ctx.new_event(content=content, actions=actions))
-        await conversation.connection.send(lambda live: live.send_content(content), stored_at=readings)
+
+        await conversation.connection.send(
+            lambda live: live.send_content(content),
+            stored_at=readings,
+        )

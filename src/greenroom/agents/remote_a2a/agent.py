@@ -64,20 +64,28 @@ _ACTIONS = {"escalate": "escalate", "skipSummarization": "skip_summarization"}
 class RemoteA2aAgent(BaseAgent):
     """An agent on another server.
 
-    agent_card: a card, its JSON, a file, or an https URL (http on this machine) of the card or of its server.
-    description: by default the card's. timeout: seconds that the server may be silent, or its task unchanged; 600.
-    httpx_client: by default one for each run. a2a_client_factory: makes the SDK's clients. genai_part_converter,
-    a2a_part_converter: in place of the built-in conversion. a2a_request_meta_provider: called with the context and the
-    message; returns metadata of the request. context_builder: called with the context, the agent's name and the part
-    converter; returns the parts of the message and its context id. full_history_when_stateless: sends the whole history
-    each time while the server names no context. use_legacy: False asks ADK servers for their newer form of updates.
-    auth_scheme, auth_credential, credential_key: of the requests, per user; without auth_credential the user is asked.
+    agent_card: a card, its JSON, a file, or an https URL (http on this machine) of the card or of
+        its server.
+    description: by default the card's.
+    timeout: seconds that the server may be silent, or its task unchanged; 600.
+    httpx_client: by default one for each run.
+    a2a_client_factory: makes the SDK's clients.
+    genai_part_converter, a2a_part_converter: in place of the built-in conversion.
+    a2a_request_meta_provider: called with the context and the message; returns metadata of the
+        request.
+    context_builder: called with the context, the agent's name and the part converter; returns the
+        parts of the message and its context id.
+    full_history_when_stateless: sends the whole history each time while the server names no
+        context.
+    use_legacy: False asks ADK servers for their newer form of updates.
+    auth_scheme, auth_credential, credential_key: of the requests, per user; without auth_credential
+        the user is asked.
 
-    Partial events show the answer as it arrives; one complete event follows with all of it. The ids of task and context
-    are in `custom_metadata`. A run that is resumed follows its task; cancelling the run cancels the task. A task that
-    needs input or a login is a long-running call, and its response continues the task.
-    Raises A2AClientError for a task that failed, and for a server that fails; AgentCardResolutionError.
-    Source: ADK 2.13.
+    Partial events show the answer as it arrives; one complete event follows with all of it. The ids
+    of task and context are in `custom_metadata`. A run that is resumed follows its task; cancelling
+    the run cancels the task. A task that needs input or a login is a long-running call, and its
+    response continues the task. Raises A2AClientError for a task that failed, and for a server that
+    fails; AgentCardResolutionError. Source: ADK 2.13.
     """
 
     def __init__(
@@ -104,46 +112,80 @@ class RemoteA2aAgent(BaseAgent):
         super().__init__(name=name, description=description, **fields)
         if agent_card is None or agent_card == "":
             raise ValueError("agent_card cannot be None or empty")
+
         self._source = agent_card if isinstance(agent_card, str) else ""
         self._card: AgentCard | None = None
+
         if isinstance(agent_card, Mapping):
             try:
                 agent_card = parse_agent_card(dict(cast("JsonObject", agent_card)))
             except ParseError as error:
                 raise ValueError(f"agent_card of {name!r}: {error}") from error
+
         if isinstance(agent_card, AgentCard):
             self._card = agent_card
             self.description = description or agent_card.description
         elif not isinstance(agent_card, str):
             raise TypeError(f"agent_card is an AgentCard, a map, a URL or a path, not {type(agent_card).__name__}")
-        self._httpx, self._seconds, self._factory = httpx_client, timeout, a2a_client_factory
-        self._to_a2a, self._config = genai_part_converter, config or A2aRemoteAgentConfig()
+
+        self._httpx = httpx_client
+        self._seconds = timeout
+        self._factory = a2a_client_factory
+        self._to_a2a = genai_part_converter
+        self._config = config or A2aRemoteAgentConfig()
         self._from_a2a = a2a_part_converter or self._config.a2a_part_converter
-        self._metadata_of, self._build = a2a_request_meta_provider, context_builder
-        self._sends_all, self._is_legacy = full_history_when_stateless, use_legacy
+        self._metadata_of = a2a_request_meta_provider
+        self._build = context_builder
+        self._sends_all = full_history_when_stateless
+        self._is_legacy = use_legacy
         self._auth: AuthConfig | None = None
+
         if auth_scheme is not None:
             scheme = to_auth_scheme(auth_scheme)
             if scheme.type == "apiKey" and (scheme.in_ or "header") != "header":
                 raise AgentConfigError(f"The API key of agent {name!r} can only be sent in a header")
+
             key = credential_key or f"{name}:{self._source or (self._card and self._card.name)}"
-            self._auth = AuthConfig(auth_scheme=scheme, raw_auth_credential=auth_credential, credential_key=key)
+            self._auth = AuthConfig(
+                auth_scheme=scheme,
+                raw_auth_credential=auth_credential,
+                credential_key=key,
+            )
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
-        reached = progress(self.name, ctx) if ctx.resumed_from is not None else None
+        if ctx.resumed_from is not None:
+            reached = progress(self.name, ctx)
+        else:
+            reached = None
+
         if reached is not None and reached.is_done:
             return
+
         headers: dict[str, str] = {}
         if self._auth is not None:
             if not await authenticate(ctx, self._auth):
-                request = CredentialRequest(id="", session_id=ctx.session.id, auth_config=self._auth)
+                request = CredentialRequest(
+                    id="",
+                    session_id=ctx.session.id,
+                    auth_config=self._auth,
+                )
                 yield await toolset_request(ctx, self.name, self.name, request)
                 return
+
             credential = CallbackContext(ctx).get_auth_response(self._auth)
-            found = credential_parts(self._auth.auth_scheme, credential) if credential is not None else None
-            headers = {name.lower(): value for name, value in found.headers.items()} if found is not None else {}
+            if credential is not None:
+                found = credential_parts(self._auth.auth_scheme, credential)
+            else:
+                found = None
+
+            if found is not None:
+                headers = {name.lower(): value for name, value in found.headers.items()}
+            else:
+                headers = {}
+
         if not self._is_legacy:
             with_a2a_extensions([EXTENSION])(headers)
+
         http = self._httpx or httpx.AsyncClient(timeout=httpx.Timeout(self._seconds, connect=_CONNECT_SECONDS))
         try:
             card = await self._resolve(ctx, http, headers)
@@ -158,22 +200,32 @@ class RemoteA2aAgent(BaseAgent):
             if http is not self._httpx:
                 await http.aclose()
 
-    async def _resolve(self, ctx: InvocationContext, http: httpx.AsyncClient, headers: Mapping[str, str]) -> AgentCard:
+    async def _resolve(
+        self,
+        ctx: InvocationContext,
+        http: httpx.AsyncClient,
+        headers: Mapping[str, str],
+    ) -> AgentCard:
         if self._card is not None:
             return self._card
+
         if not is_url(self._source):
             self._card = await asyncio.to_thread(read_card, self._source)
             self.description = self.description or self._card.description
             return self._card
+
         given: dict[str, str] = {}
         for interceptor in self._config.card_request_interceptors or ():
             if interceptor.before_request is not None:
                 given |= (await interceptor.before_request(ctx)).headers or {}
+
         card = await fetch_card(self._source, http, {**headers, **given})
         if not self.description and card.description:
             self.description = quoted(card.description[:_DESCRIPTION_CHARS])
+
         if not given and self._auth is None:
             self._card = card
+
         return card
 
     def _connect(self, card: AgentCard, http: httpx.AsyncClient) -> Client:
@@ -186,6 +238,7 @@ class RemoteA2aAgent(BaseAgent):
                 grpc_channel_factory=_grpc_channel,
             )
             factory = ClientFactory(config)
+
         try:
             return factory.create(usable_card(card))
         except ValueError as error:
@@ -198,7 +251,9 @@ class _Exchange:
     def __init__(
         self, agent: RemoteA2aAgent, ctx: InvocationContext, client: Client, card: AgentCard, headers: dict[str, str]
     ) -> None:
-        self._agent, self._ctx, self._config = agent, ctx, agent._config
+        self._agent = agent
+        self._ctx = ctx
+        self._config = agent._config
         self._call = ClientCallContext(state=dict(ctx.session.state), service_parameters=headers)
         self._remote = RemoteTask(
             client, self._call, timeout=agent._seconds, may_subscribe=bool(card.capabilities.streaming)
@@ -209,9 +264,13 @@ class _Exchange:
         self._request: JsonObject = {}
 
     async def run(self, to_follow: JsonObject | None) -> AsyncGenerator[Event]:
-        remote, request = self._remote, None
+        remote = self._remote
+        request = None
         if to_follow is not None:
-            remote.task = Task(id=str(to_follow[TASK_ID]), context_id=str(to_follow.get(CONTEXT_ID) or ""))
+            remote.task = Task(
+                id=str(to_follow[TASK_ID]),
+                context_id=str(to_follow.get(CONTEXT_ID) or ""),
+            )
             self._is_announced = True
         else:
             request = await self._new_request()
@@ -221,6 +280,7 @@ class _Exchange:
             if not request.message.parts:
                 yield self._event(None)
                 return
+
         is_abandoned = False
         try:
             async with aclosing(remote.responses(request)) as responses:
@@ -229,6 +289,7 @@ class _Exchange:
                         shown = await self._after(response, event)
                         if shown is not None:
                             yield shown
+
             if remote.task.status.state in FAILED:
                 raise A2AClientError(self._failure())
         except asyncio.CancelledError as error:
@@ -236,14 +297,20 @@ class _Exchange:
             raise
         except A2AClientError as error:
             failed = self._event(None)
-            failed.custom_metadata = {**(failed.custom_metadata or {}), ERROR: error.reason, REQUEST: self._request}
+            failed.custom_metadata = {
+                **(failed.custom_metadata or {}),
+                ERROR: error.reason,
+                REQUEST: self._request,
+            }
             yield _with_error(failed, error)
         finally:
             if not is_abandoned:
                 await remote.cancel()
 
     async def _new_request(self) -> SendMessageRequest | Event:
-        agent, ctx = self._agent, self._ctx
+        agent = self._agent
+        ctx = self._ctx
+
         sent = outgoing(
             agent.name,
             ctx,
@@ -251,7 +318,8 @@ class _Exchange:
             forward_session=self._config.forward_session_id_as_context_id,
             mode=self._config.aggregation_mode,
         )
-        context_id, parts = sent.context_id, list[Any]()
+        context_id = sent.context_id
+        parts = list[Any]()
         if agent._build is not None:
             parts, given_id = agent._build(ctx, agent.name, agent._to_a2a)
             context_id = given_id or ""
@@ -261,6 +329,7 @@ class _Exchange:
                     if is_users:
                         made.metadata.update({"is_user_input": True})
                     parts.append(made)
+
         message = Message(
             message_id=sent.message_id,
             role=Role.ROLE_USER,
@@ -276,19 +345,29 @@ class _Exchange:
                 if isinstance(changed, Event):
                     return changed
                 message = changed
+
         self._remote._context = parameters.client_call_context or self._call
         request = SendMessageRequest(message=message)
         if parameters.request_metadata:
             request.metadata.update(parameters.request_metadata)
+
         if agent._metadata_of is not None:
             request.metadata.update(agent._metadata_of(ctx, message))
-        shown = message if message.ByteSize() <= _REQUEST_BYTES else Message(message_id=message.message_id)
+
+        if message.ByteSize() <= _REQUEST_BYTES:
+            shown = message
+        else:
+            shown = Message(message_id=message.message_id)
+
         self._request = MessageToDict(shown)
+
         return request
 
     def _events(self, response: StreamResponse) -> list[Event]:
-        remote, config = self._remote, self._config
+        remote = self._remote
+        config = self._config
         kind = response.WhichOneof("payload") or ""
+
         converter = {
             "message": config.a2a_message_converter,
             "task": config.a2a_task_converter,
@@ -302,21 +381,29 @@ class _Exchange:
                 return []
             made.custom_metadata = {**self._metadata(), **(made.custom_metadata or {})}
             return [made]
+
         events: list[Event] = []
         if not self._is_announced and remote.task.id and not remote.is_settled:
             self._is_announced = True
             events.append(self._event(None))  # from here on, a resumed run can follow the task
+
         if remote.is_settled:
             if remote.task.status.state not in FAILED:
                 events.append(self._whole())
             return events
-        given = payload.artifact.parts if kind == "artifact_update" else payload.status.message.parts
+
+        if kind == "artifact_update":
+            given = payload.artifact.parts
+        else:
+            given = payload.status.message.parts
+
         parts = [part for part in convert(given, self._agent._from_a2a) if not part.function_call or self._streams]
         if parts and self._streams:
             if kind != "artifact_update":
                 for part in parts:
                     part.thought = True
             events.append(self._event(parts, is_partial=True))
+
         return events
 
     def _whole(self) -> Event:
@@ -327,7 +414,12 @@ class _Exchange:
         said: list[Part] = []
         if status.state in PAUSED or not artifacts:
             said = convert(status.message.parts, self._agent._from_a2a)
-        open_ids = _long_running_ids(status.message.parts) if status.state in PAUSED else set[str]()
+
+        if status.state in PAUSED:
+            open_ids = _long_running_ids(status.message.parts)
+        else:
+            open_ids = set[str]()
+
         calls: dict[str, JsonObject] = {}
         waiting: list[str] = []
         parts: list[Part] = []
@@ -336,26 +428,35 @@ class _Exchange:
             if call is not None and call.id in open_ids:
                 ours = new_function_call_id()
                 calls[ours] = {"id": call.id, "name": call.name}
+
                 name = call.name or ""
                 if name.startswith("adk_request_"):  # of the remote's framework; here they would be ours
-                    name = AUTH_CALL if name == "adk_request_credential" else INPUT_CALL
+                    if name == "adk_request_credential":
+                        name = AUTH_CALL
+                    else:
+                        name = INPUT_CALL
+
                 parts.append(Part(function_call=FunctionCall(id=ours, name=name, args=call.args)))
                 waiting.append(ours)
             elif call is None and part.function_response is None:  # else a step of the remote, done already
                 parts.append(part)
+
         if status.state in PAUSED and not waiting:
             self._ask(parts, status.state == TaskState.TASK_STATE_AUTH_REQUIRED)
             waiting = [part.function_call.id or "" for part in parts if part.function_call is not None]
+
         answers = [part for part in parts if not part.thought]
         event = self._event(answers or parts or None)
         event.long_running_tool_ids = waiting or None
         if calls:
             event.custom_metadata = {**(event.custom_metadata or {}), CALLS: calls}
+
         for metadata in (remote.task.metadata, status.message.metadata):
             actions: Any = MessageToDict(metadata).get("adk_actions")
             for key, field in _ACTIONS.items():
                 if isinstance(actions, dict) and cast("JsonObject", actions).get(key) is True:
                     setattr(event.actions, field, True)
+
         return event
 
     def _ask(self, parts: list[Part], is_login: bool) -> None:
@@ -382,7 +483,11 @@ class _Exchange:
 
     def _metadata(self) -> JsonObject:
         task = self._remote.task
-        metadata: JsonObject = {TASK_ID: task.id, CONTEXT_ID: task.context_id, RESPONSE: status_of(task)}
+        metadata: JsonObject = {
+            TASK_ID: task.id,
+            CONTEXT_ID: task.context_id,
+            RESPONSE: status_of(task),
+        }
         return {key: value for key, value in metadata.items() if value or key == RESPONSE}
 
     async def _after(self, response: StreamResponse, event: Event) -> Event | None:

@@ -35,20 +35,24 @@ def read_card(path: str) -> AgentCard:
 
 
 async def fetch_card(url: str, client: httpx.AsyncClient, headers: Mapping[str, str]) -> AgentCard:
-    """url: of the card itself, or of the server, whose well-known path is then read.
+    """Fetches the card of a remote agent.
 
-    Raises AgentCardResolutionError, also for a card whose endpoints are of another origin: what is sent to the agent
-    goes to the server that the developer named.
+    url: of the card itself, or of the server, whose well-known path is then read.
+
+    Raises AgentCardResolutionError, also for a card whose endpoints are of another origin: what is
+    sent to the agent goes to the server that the developer named.
     """
     try:
         given = urlsplit(url)
         _check_is_secure(given, url)
+
         is_of_card = _WELL_KNOWN in given.path or given.path.endswith(".json")
         options = {"headers": dict(headers)}
         if is_of_card:
             card = await A2ACardResolver(client, url, "/").get_agent_card(http_kwargs=options)
         else:
             card = await _well_known_card(A2ACardResolver(client, url), options)
+
         for interface in card.supported_interfaces:
             is_grpc = interface.protocol_binding == "GRPC"
             endpoint = urlsplit(interface.url if "//" in interface.url or not is_grpc else f"//{interface.url}")
@@ -58,6 +62,7 @@ async def fetch_card(url: str, client: httpx.AsyncClient, headers: Mapping[str, 
                 raise ValueError(f"its endpoint {interface.url!r} is of another origin than the card")
     except (errors.A2AClientError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise AgentCardResolutionError(f"the card {url} can't be used: {error}") from error
+
     return card
 
 
@@ -80,7 +85,8 @@ def usable_card(card: AgentCard) -> AgentCard:
     """
     old = [interface for interface in card.supported_interfaces if _version(interface) == (0, 2)]
     if any(interface.protocol_binding == "JSONRPC" for interface in old):
-        given, card = card, AgentCard()
+        given = card
+        card = AgentCard()
         card.CopyFrom(given)
         for interface in card.supported_interfaces:
             if _version(interface) == (0, 2) and interface.protocol_binding == "JSONRPC":
@@ -90,6 +96,7 @@ def usable_card(card: AgentCard) -> AgentCard:
     if interfaces and not any(_version(interface) >= _OLDEST for interface in interfaces):
         shown = ", ".join(f"{interface.protocol_binding} {interface.protocol_version}" for interface in interfaces)
         raise ValueError(f"it offers A2A in {shown}; JSON-RPC can be used from version 0.2 on, others from 0.3 on")
+
     return card
 
 

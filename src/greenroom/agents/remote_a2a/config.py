@@ -20,27 +20,36 @@ PartConverter: TypeAlias = Callable[[Any], Any]
 """From one part to another, to several, or to None, which leaves it out."""
 
 EventConverter: TypeAlias = Callable[[Any, str, InvocationContext, PartConverter], Event | None]
-"""From a response (message, task or update), the author, the context and the part converter to an event; None drops it.
-It replaces the built-in conversion of responses of its kind."""
+"""From a response (message, task or update), the author, the context and the part converter to an
+event; None drops it. It replaces the built-in conversion of responses of its kind.
+"""
 
 
 class ParametersConfig(Declarative):
-    """request_metadata: sent with the message. client_call_context: of the SDK's call, with its headers."""
+    """What goes along with a message to a remote agent."""
 
     request_metadata: JsonObject | None = None
+    """Sent with the message."""
+
     client_call_context: ClientCallContext | None = None
+    """Of the SDK's call, with its headers."""
 
 
 class RequestInterceptor(Declarative):
-    """before_request: may change the message and the parameters; an event in place of the message ends the turn with
-    that event, and nothing is sent. after_request: called with each response and its event, in reverse order of the
-    interceptors; None drops the event."""
+    """Hooks around the request to a remote agent."""
 
     before_request: (
         Callable[[InvocationContext, Message, ParametersConfig], Awaitable[tuple[Message | Event, ParametersConfig]]]
         | None
     ) = None
+    """May change the message and the parameters; an event in place of the message ends the turn
+    with that event, and nothing is sent.
+    """
+
     after_request: Callable[[InvocationContext, Any, Event], Awaitable[Event | None]] | None = None
+    """Called with each response and its event, in reverse order of the interceptors; None drops the
+    event.
+    """
 
 
 class A2aCardRequestConfig(Declarative):
@@ -48,19 +57,14 @@ class A2aCardRequestConfig(Declarative):
 
 
 class CardRequestInterceptor(Declarative):
-    """before_request: additional headers for fetching the card; a card that needs any is fetched for each turn."""
+    """A hook before the remote agent's card is fetched."""
 
     before_request: Callable[[InvocationContext], Awaitable[A2aCardRequestConfig]] | None = None
+    """Additional headers for fetching the card; a card that needs any is fetched for each turn."""
 
 
 class A2aRemoteAgentConfig(Declarative):
-    """forward_session_id_as_context_id: the context id of a new conversation: none (the remote server makes one), the
-    session's id (True), or a SHA-256 of app, user and session ("namespaced").
-
-    aggregation_mode: how the new events of the session become the parts of a message. By default texts of other agents
-    are quoted with their names, calls are left out, and responses become text; with a mode, the parts are those of the
-    events, as the mode says.
-    """
+    """Converters and interceptors of a remote agent."""
 
     a2a_message_converter: EventConverter | None = None
     a2a_task_converter: EventConverter | None = None
@@ -70,4 +74,12 @@ class A2aRemoteAgentConfig(Declarative):
     request_interceptors: Sequence[RequestInterceptor] = ()
     card_request_interceptors: Sequence[CardRequestInterceptor] = ()
     forward_session_id_as_context_id: bool | Literal["namespaced"] = False
+    """The context id of a new conversation: none (the remote server makes one), the session's id
+    (True), or a SHA-256 of app, user and session ("namespaced").
+    """
+
     aggregation_mode: AggregationMode | None = None
+    """How the new events of the session become the parts of a message. By default texts of other
+    agents are quoted with their names, calls are left out, and responses become text; with a
+    mode, the parts are those of the events, as the mode says.
+    """

@@ -1,4 +1,5 @@
-"""From the log to the message for a remote agent, and where a resumed run stands with it. Small logs, and the decision:
+"""From the log to the message for a remote agent, and where a resumed run stands with it. Small
+logs, and the decision:
 
 1  user  "Book it."
 2  desk  task t-1 working                     follow t-1
@@ -6,7 +7,8 @@
 4  user  response c-1 "Monday"                send it alone, to task t-1
 5  desk  "Booked."                            nothing: the agent is done
 
-1  user  "Book it."                           send it, with what others said since this agent's last response
+1  user  "Book it."                           send it, with what others said since this agent's last
+response
 """
 
 from __future__ import annotations
@@ -31,10 +33,16 @@ from greenroom.records.content import QUOTED_IS_DATA, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUESTS
 
-TASK_ID, CONTEXT_ID, REQUEST, RESPONSE = "a2a:task_id", "a2a:context_id", "a2a:request", "a2a:response"
-ERROR, STATUS_CODE, CALLS = "a2a:error", "a2a:status_code", "a2a:calls"
-"""Keys of events' custom metadata; all but the last are ADK's. CALLS: the remote's ids and names of long-running calls,
-by ours; without an entry, a call was made up from the remote's question."""
+TASK_ID = "a2a:task_id"
+CONTEXT_ID = "a2a:context_id"
+REQUEST = "a2a:request"
+RESPONSE = "a2a:response"
+ERROR = "a2a:error"
+STATUS_CODE = "a2a:status_code"
+CALLS = "a2a:calls"
+"""Keys of events' custom metadata; all but the last are ADK's. CALLS: the remote's ids and names of
+long-running calls, by ours; without an entry, a call was made up from the remote's question.
+"""
 
 INPUT_CALL = "mock_function_call_for_required_user_input"
 AUTH_CALL = "mock_function_call_for_required_user_auth"
@@ -43,19 +51,25 @@ ForwardSession = bool | Literal["namespaced"]
 
 
 class Outgoing(NamedTuple):
-    """parts: each with whether the user wrote it. message_id: the same when a resumed run sends the message again."""
+    """A message to a remote agent, before it is encoded."""
 
     parts: list[tuple[Part, bool]]
+    """Each with whether the user wrote it."""
+
     context_id: str
     task_id: str
     message_id: str
+    """The same when a resumed run sends the message again."""
 
 
 class Progress(NamedTuple):
-    """is_done: also when it waits. to_follow: the ids of an unfinished task."""
+    """How far the remote agent's answer to a message is known."""
 
     is_done: bool = False
+    """Also when it waits."""
+
     to_follow: JsonObject | None = None
+    """The ids of an unfinished task."""
 
 
 def progress(agent: str, ctx: InvocationContext) -> Progress:
@@ -66,21 +80,34 @@ def progress(agent: str, ctx: InvocationContext) -> Progress:
             break
         if event.is_cut_off:
             continue
+
         metadata = event.custom_metadata or {}
         if TASK_ID in metadata and not state_in(metadata) and event.content is None and ERROR not in metadata:
             return Progress(to_follow=metadata)
         if event.content is not None or RESPONSE in metadata or event.error_code is not None:
             return Progress(is_done=True)
+
     return Progress()
 
 
 def state_in(metadata: Mapping[str, Any]) -> int:
-    """The state of the task when the event was written: 0 while it is unfinished; completed for a plain message."""
+    """The state of the task when the event was written: 0 while it is unfinished; completed for a
+    plain message.
+    """
     response: Any = metadata.get(RESPONSE)
-    status: Any = cast("JsonObject", response).get("status") if isinstance(response, dict) else None
+    status: Any
+    if isinstance(response, dict):
+        status = cast("JsonObject", response).get("status")
+    else:
+        status = None
+
     name = str(status.get("state", "")) if isinstance(status, dict) else "TASK_STATE_COMPLETED"  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
     state = TaskState.Value(name) if name in TaskState.keys() else 0  # noqa: SIM118 - an enum wrapper of protobuf
-    return 0 if state in (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING) else state
+    if state in (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING):
+        return 0
+
+    return state
 
 
 def outgoing(
@@ -91,19 +118,27 @@ def outgoing(
     forward_session: ForwardSession,
     mode: AggregationMode | None,
 ) -> Outgoing:
-    """mode: see `A2aRemoteAgentConfig`."""
+    """The message that the remote agent is sent next.
+
+    mode: see `A2aRemoteAgentConfig`.
+    """
     answer = _answer(agent, ctx)
     if answer is not None:
         return answer
+
     events = ctx.session.events
-    begins_at, last = 0, None
+
+    begins_at = 0
+    last = None
     for index, event in _own_responses(agent, ctx):
         last = event.custom_metadata or {}
         begins_at = index + 1
         break
+
     context_id = str((last or {}).get(CONTEXT_ID) or "")
     if stateless_history and not context_id:
         begins_at = 0
+
     scope = ctx.isolation_scope
     if scope is not None:
         shown = events_of_run(events, ctx.invocation_id, since=max(ctx.scope_start, begins_at))
@@ -112,16 +147,30 @@ def outgoing(
         shown = [events[index] for index in range(begins_at, len(events)) if index not in rewound]
     else:
         shown = events
-    parts = _quoted_parts(agent, ctx, shown) if mode is None else _parts_in_mode(ctx, shown, mode)
-    task_id = str((last or {}).get(TASK_ID) or "") if last is not None and state_in(last) in PAUSED else ""
+
+    if mode is None:
+        parts = _quoted_parts(agent, ctx, shown)
+    else:
+        parts = _parts_in_mode(ctx, shown, mode)
+
+    if last is not None and state_in(last) in PAUSED:
+        task_id = str((last or {}).get(TASK_ID) or "")
+    else:
+        task_id = ""
+
     return Outgoing(
         parts, context_id or _new_context_id(ctx, forward_session), task_id, _message_id(agent, ctx, begins_at)
     )
 
 
-def _quoted_parts(agent: str, ctx: InvocationContext, shown: Sequence[Event]) -> list[tuple[Part, bool]]:
+def _quoted_parts(
+    agent: str,
+    ctx: InvocationContext,
+    shown: Sequence[Event],
+) -> list[tuple[Part, bool]]:
     """Texts of other agents are quoted with their names, calls are left out, and responses become text."""
     scope = ctx.isolation_scope
+
     contents = prompt_contents(
         shown,
         agent=agent,
@@ -140,15 +189,23 @@ def _quoted_parts(agent: str, ctx: InvocationContext, shown: Sequence[Event]) ->
                 parts.append((Part(text=f"Tool {part.function_response.name} returned: {response}"), is_users))
             elif part.function_call is None and not part.thought:
                 parts.append((part, is_users))
+
     return parts
 
 
-def _parts_in_mode(ctx: InvocationContext, shown: Sequence[Event], mode: AggregationMode) -> list[tuple[Part, bool]]:
-    """The parts of the events themselves, without the framework's requests to people and the answers to them."""
+def _parts_in_mode(
+    ctx: InvocationContext,
+    shown: Sequence[Event],
+    mode: AggregationMode,
+) -> list[tuple[Part, bool]]:
+    """The parts of the events themselves, without the framework's requests to people and the
+    answers to them.
+    """
     parts: list[tuple[Part, bool]] = []
     for event in shown:
         if event.isolation_scope != ctx.isolation_scope or not is_within(ctx.branch, event.branch):
             continue
+
         for part in (event.content.parts if event.content is not None else None) or ():
             called = part.function_call or part.function_response
             if called is not None and called.name in REQUESTS:
@@ -156,46 +213,67 @@ def _parts_in_mode(ctx: InvocationContext, shown: Sequence[Event], mode: Aggrega
             converted = mode.apply(part)
             if converted is not None:
                 parts.append((converted, event.author == "user"))
+
     return parts
 
 
 def _answer(agent: str, ctx: InvocationContext) -> Outgoing | None:
-    """Returns the answers to the agent's calls in the user's newest message; nothing else is sent with them."""
+    """Returns the answers to the agent's calls in the user's newest message; nothing else is sent
+    with them.
+    """
     run = log_state_of(ctx.session.events).run(ctx.invocation_id)
     if not run.messages:
         return None
+
     parts: list[tuple[Part, bool]] = []
     metadata: JsonObject = {}
     for part in _parts_at(ctx, run.messages[-1]):
         response = part.function_response
-        record = run.call(response.id, agent, ctx.branch) if response is not None else None
+        if response is not None:
+            record = run.call(response.id, agent, ctx.branch)
+        else:
+            record = None
+
         if response is None or record is None or record.event is None or not record.event.custom_metadata:
             continue
+
         metadata = record.event.custom_metadata
         parts.append((_answered(response, metadata.get(CALLS)), True))
+
     if not parts or CONTEXT_ID not in metadata:
         return None
+
     ids = str(metadata[CONTEXT_ID]), str(metadata.get(TASK_ID) or "")
+
     return Outgoing(parts, *ids, _message_id(agent, ctx, run.messages[-1]))
 
 
 def _answered(response: FunctionResponse, calls: object) -> Part:
     """A response under the remote's id and name; text where the call was made up."""
-    remote: Any = cast("JsonObject", calls).get(response.id or "") if isinstance(calls, dict) else None
+    remote: Any
+    if isinstance(calls, dict):
+        remote = cast("JsonObject", calls).get(response.id or "")
+    else:
+        remote = None
+
     given = response.response or {}
     if remote is not None:
         renamed = FunctionResponse(id=remote["id"], name=remote["name"], response=given)
         return Part(function_response=renamed)
+
     if len(given) == 1 and (key := next(iter(given))) in ("result", "response"):
         value = given[key]
         return Part(text=value if isinstance(value, str) else wire.encode(value).decode())
+
     return Part(text=wire.encode(given).decode())
 
 
 def _own_responses(agent: str, ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
-    """Yields the remote agent's responses in this conversation, newest first; of a delegated request, those in its
-    scope."""
-    events, rewound = ctx.session.events, rewound_indexes(ctx.session.events)
+    """Yields the remote agent's responses in this conversation, newest first; of a delegated
+    request, those in its scope.
+    """
+    events = ctx.session.events
+    rewound = rewound_indexes(ctx.session.events)
     since = ctx.scope_start if ctx.isolation_scope is not None else 0
     for index in range(len(events) - 1, since - 1, -1):
         event = events[index]
@@ -206,7 +284,9 @@ def _own_responses(agent: str, ctx: InvocationContext) -> Iterator[tuple[int, Ev
 
 
 def _asked_at(agent: str, ctx: InvocationContext) -> int:
-    """Returns the index of the user's newest message to this agent; answers to calls of others don't count."""
+    """Returns the index of the user's newest message to this agent; answers to calls of others
+    don't count.
+    """
     run = log_state_of(ctx.session.events).run(ctx.invocation_id)
     for index in reversed(run.messages):
         responses = [part.function_response for part in _parts_at(ctx, index) if part.function_response is not None]

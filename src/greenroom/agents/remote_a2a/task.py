@@ -1,7 +1,8 @@
 """A remote task, followed until it ends or pauses, through cut streams and restarts of its server.
 
-A stream that ends while the task is unfinished was cut. The task is then read (GetTask), and if it is still unfinished
-its stream is opened again (SubscribeToTask), or, where the server offers none, the task is read again and again:
+A stream that ends while the task is unfinished was cut. The task is then read (GetTask), and if it
+is still unfinished its stream is opened again (SubscribeToTask), or, where the server offers none,
+the task is read again and again:
 
     SendStreamingMessage → task t-1 submitted, working, artifact a (append) … cut
     GetTask t-1          → working
@@ -49,9 +50,18 @@ _CHECK_SECONDS = 30.0
 class RemoteTask:
     """State of one exchange. parts: of the artifacts by id, of an answering message under ''."""
 
-    def __init__(self, client: Client, context: ClientCallContext, *, timeout: float, may_subscribe: bool) -> None:
-        self._client, self._context = client, context
-        self._timeout, self._may_subscribe = timeout, may_subscribe
+    def __init__(
+        self,
+        client: Client,
+        context: ClientCallContext,
+        *,
+        timeout: float,
+        may_subscribe: bool,
+    ) -> None:
+        self._client = client
+        self._context = context
+        self._timeout = timeout
+        self._may_subscribe = may_subscribe
         self._bytes = 0
         self.task = Task()
         self.parts: dict[str, list[A2APart]] = {}
@@ -62,12 +72,19 @@ class RemoteTask:
         return self.is_answered or self.task.status.state in SETTLED
 
     async def responses(self, request: SendMessageRequest | None) -> AsyncGenerator[StreamResponse]:
-        """The responses until the task is settled. request None: the task is known by its id, and followed.
+        """The responses until the task is settled. request None: the task is known by its id, and
+        followed.
 
         Raises A2AClientError when the server fails, or says nothing new for `timeout` seconds.
         """
-        opened = None if request is None else self._client.send_message(request, context=self._context)
-        was_cut, pause, heard_at = request is None, 0.25, time.monotonic()
+        if request is None:
+            opened = None
+        else:
+            opened = self._client.send_message(request, context=self._context)
+
+        was_cut = request is None
+        pause = 0.25
+        heard_at = time.monotonic()
         while True:
             if opened is not None:
                 failure: Exception | None = None
@@ -78,8 +95,10 @@ class RemoteTask:
                                 min(self._timeout, _CHECK_SECONDS) if was_cut else self._timeout
                             ):
                                 response = await anext(stream)
+
                             if self._fold(response):
-                                pause, heard_at = 0.25, time.monotonic()
+                                pause = 0.25
+                                heard_at = time.monotonic()
                                 if not (was_cut and self.is_settled):
                                     yield response
                 except StopAsyncIteration:
@@ -90,33 +109,49 @@ class RemoteTask:
                     if not was_cut:
                         raise A2AClientError(str(error)) from error
                     self._may_subscribe = False
+
                 if self.is_settled and not was_cut:
                     return
+
                 if not self.task.id:
                     reason = str(failure or "the stream ended before the task did") or "no answer in time"
                     raise A2AClientError(reason) from failure
-            was_cut, opened = True, None
+
+            was_cut = True
+            opened = None
+
             if await self._read():
                 heard_at = time.monotonic()
                 yield StreamResponse(task=self.task)
                 if self.is_settled:
                     return
+
             if time.monotonic() - heard_at > self._timeout:
                 raise A2AClientError(f"task {self.task.id} has not changed for {self._timeout:g} s, and is unfinished")
+
             await asyncio.sleep(min(pause, self._timeout))
             pause = min(pause * 2, 5.0)
+
             if self._may_subscribe:
-                opened = self._client.subscribe(SubscribeToTaskRequest(id=self.task.id), context=self._context)
+                opened = self._client.subscribe(
+                    SubscribeToTaskRequest(id=self.task.id),
+                    context=self._context,
+                )
 
     async def cancel(self) -> None:
         """Asks the server to cancel the task; does nothing when that fails."""
         if self.task.id and not self.is_settled:
             with suppress(A2AError, TimeoutError, ParseError):
                 async with asyncio.timeout(_CANCEL_SECONDS):
-                    await self._client.cancel_task(CancelTaskRequest(id=self.task.id), context=self._context)
+                    await self._client.cancel_task(
+                        CancelTaskRequest(id=self.task.id),
+                        context=self._context,
+                    )
 
     async def _read(self) -> bool:
-        """Reads the task. Whether it has changed. Raises A2AClientError when the server does not know it."""
+        """Reads the task. Whether it has changed. Raises A2AClientError when the server does not
+        know it.
+        """
         request = GetTaskRequest(id=self.task.id, history_length=0)
         try:
             async with asyncio.timeout(self._timeout):
@@ -125,34 +160,42 @@ class RemoteTask:
             return False  # it may be starting again
         except (A2AError, ParseError) as error:
             raise A2AClientError(f"task {self.task.id} can't be read: {error}") from error
+
         return self._fold(StreamResponse(task=found)) or self.is_settled
 
     def _fold(self, response: StreamResponse) -> bool:
         """False when it brings nothing new."""
         self._bytes += response.ByteSize()
+
         kind = response.WhichOneof("payload")
         if kind == "message":
-            self.parts[""], self.is_answered = list(response.message.parts), True
+            self.parts[""] = list(response.message.parts)
+            self.is_answered = True
             self.task.context_id = response.message.context_id
         elif kind == "task":
             self._bytes = response.ByteSize()
             parts = {one.artifact_id: list(one.parts) for one in response.task.artifacts}
             if self.task.id and response.task.status == self.task.status and parts == self.parts:
                 return False
-            self.task, self.parts = response.task, parts
+            self.task = response.task
+            self.parts = parts
         elif kind == "status_update":
             update = response.status_update
-            self.task.id, self.task.context_id = update.task_id, update.context_id
+            self.task.id = update.task_id
+            self.task.context_id = update.context_id
             self.task.status.CopyFrom(update.status)
         elif kind == "artifact_update":
             update = response.artifact_update
-            self.task.id, self.task.context_id = update.task_id, update.context_id
+            self.task.id = update.task_id
+            self.task.context_id = update.context_id
             kept = self.parts.setdefault(update.artifact.artifact_id, [])
             if not update.append:
                 kept.clear()
             kept.extend(update.artifact.parts)
+
         if self._bytes > _MAX_BYTES:
             raise A2AClientError(f"the answer is larger than {_MAX_BYTES} bytes")
+
         return True
 
 
@@ -175,7 +218,12 @@ def joined(parts: list[Part]) -> list[Part]:
     for part in parts:
         last = whole[-1] if whole else None
         if last is not None and part.text is not None and last.text is not None and part.thought == last.thought:
-            whole[-1] = Part(text=last.text + part.text, thought=part.thought, part_metadata=last.part_metadata)
+            whole[-1] = Part(
+                text=last.text + part.text,
+                thought=part.thought,
+                part_metadata=last.part_metadata,
+            )
         else:
             whole.append(part)
+
     return whole

@@ -29,11 +29,12 @@ START = _Start(name=START_NAME)
 
 
 class Edge(Declarative):
-    """route: None for an edge that is always followed; of several the edge is followed on each."""
+    """A connection from one node of a workflow to another."""
 
     from_node: Any
     to_node: Any
     route: Route | Sequence[Route] | None = None
+    """None for an edge that is always followed; of several the edge is followed on each."""
 
     @property
     def routes(self) -> list[Route]:
@@ -43,7 +44,10 @@ class Edge(Declarative):
 
 
 class Graph:
-    """nodes: by name, START left out. edges: each once, in the order in which they were written."""
+    """The checked graph of a workflow.
+
+    nodes: by name, START left out. edges: each once, in the order in which they were written.
+    """
 
     def __init__(self, workflow: BaseNode, items: Sequence[EdgeItem]) -> None:
         self._workflow = workflow
@@ -53,15 +57,19 @@ class Graph:
         self._faults: list[str] = []
         for item in items:
             self._add(item)
+
         self.after: dict[str, list[Edge]] = {}
         self.before: dict[str, list[str]] = {}
+
         for edge in self.edges:
             self.after.setdefault(edge.from_node.name, []).append(edge)
             sources = self.before.setdefault(edge.to_node.name, [])
             if edge.from_node.name not in sources:
                 sources.append(edge.from_node.name)
+
         if self.edges:
             self._check()
+
         if self._faults:
             raise GraphValidationError(workflow.name, self._faults)
 
@@ -71,10 +79,16 @@ class Graph:
     def followed(self, name: str, route: Any) -> list[BaseNode]:
         """The nodes behind the edges that are followed from a node that gave this route."""
         edges = self.after.get(name, ())
-        given = {_key(one) for one in _several(route)} if route is not None else set[tuple[type[Any], Any]]()
+
+        if route is not None:
+            given = {_key(one) for one in _several(route)}
+        else:
+            given = set[tuple[type[Any], Any]]()
+
         targets = [edge.to_node for edge in edges if not edge.routes or any(_key(one) in given for one in edge.routes)]
         if not any(edge.routes and edge.to_node in targets for edge in edges):
             targets = [edge.to_node for edge in edges if not edge.routes or DEFAULT_ROUTE in edge.routes]
+
         return targets
 
     # reading
@@ -82,53 +96,79 @@ class Graph:
     def _node(self, item: Any) -> BaseNode:
         if item == "START" or item is START:
             return START
+
         if id(item) not in self._built:
             self._built[id(item)] = (item, build_node(item))
+
         node = self._built[id(item)][1]
         known = self.nodes.setdefault(node.name, node)
         if known is not node:
             self._faults.append(f"two nodes are named {node.name!r}")
+
         return node
 
     def _add(self, item: EdgeItem) -> None:
         if isinstance(item, Edge):
-            routed = Edge(from_node=self._node(item.from_node), to_node=self._node(item.to_node), route=item.route)
+            routed = Edge(
+                from_node=self._node(item.from_node),
+                to_node=self._node(item.to_node),
+                route=item.route,
+            )
             if DEFAULT_ROUTE in routed.routes and len(routed.routes) > 1:
                 self._faults.append("DEFAULT_ROUTE may not stand in a list of routes")
+
             self._connect(routed)
             return
+
         if not isinstance(item, (tuple, list)) or len(cast("Sequence[Any]", item)) < 2:
             raise WorkflowConfigurationError(
                 f"Workflow {self._workflow.name!r}: {item!r} is no edge; an edge is an Edge, or a tuple of nodes"
             )
+
         sources: list[BaseNode] = []
         was_map = False
         for element in cast("Sequence[Any]", item):
             if isinstance(element, Mapping):
-                sources = self._fan_out(sources, cast("Mapping[Any, Any]", element), was_map=was_map)
+                sources = self._fan_out(
+                    sources,
+                    cast("Mapping[Any, Any]", element),
+                    was_map=was_map,
+                )
                 was_map = True
                 continue
+
             targets = [self._node(one) for one in _several(element)]
             for source in sources:
                 for target in targets:
                     self._connect(Edge(from_node=source, to_node=target))
-            sources, was_map = targets, False
 
-    def _fan_out(self, sources: list[BaseNode], routes: Mapping[Any, Any], *, was_map: bool) -> list[BaseNode]:
+            sources = targets
+            was_map = False
+
+    def _fan_out(
+        self,
+        sources: list[BaseNode],
+        routes: Mapping[Any, Any],
+        *,
+        was_map: bool,
+    ) -> list[BaseNode]:
         if was_map or not routes or not sources:
             raise WorkflowConfigurationError(
                 f"Workflow {self._workflow.name!r}: a map of routes is not empty, and stands behind nodes"
             )
+
         targets: list[BaseNode] = []
         for route, to in routes.items():
             if not isinstance(route, (bool, int, str)):
                 raise WorkflowConfigurationError(
                     f"Workflow {self._workflow.name!r}: a route is a bool, an int or a str, not {route!r}"
                 )
+
             for target in [self._node(one) for one in _several(to)]:
                 targets.append(target)
                 for source in sources:
                     self._connect(Edge(from_node=source, to_node=target, route=route))
+
         return list(dict.fromkeys(targets))
 
     def _connect(self, edge: Edge) -> None:
@@ -140,26 +180,35 @@ class Graph:
         for name in self.nodes:
             if not name.isidentifier():
                 self._faults.append(f"the node name {name!r} is no Python identifier")
+
         self._check_pairs()
         if START_NAME not in self.after:
             self._faults.append("no edge leads from START")
+
         if START_NAME in self.before:
             self._faults.append("an edge leads into START")
+
         if any(edge.routes for edge in self.after.get(START_NAME, ())):
             self._faults.append("an edge from START has a route")
+
         reached = self._reached_from(START_NAME)
         if unreached := [name for name in self.nodes if name not in reached]:
             self._faults.append(f"START does not reach {', '.join(unreached)}")
+
         if cycle := self._unrouted_cycle():
             self._faults.append(f"the cycle {' -> '.join(cycle)} has no routed edge that could end it")
+
         for edge in self.edges:
-            given, taken = edge.from_node.output_schema, edge.to_node.input_schema
+            given = edge.from_node.output_schema
+            taken = edge.to_node.input_schema
             if given is not None and taken is not None and given != taken and not isinstance(edge.to_node, JoinNode):
                 self._faults.append(
                     f"the output schema of {edge.from_node.name} is not the input schema of {edge.to_node.name}"
                 )
+
             if edge.from_node is not START and _mode_of(edge.to_node) == "chat":
                 self._faults.append(f"the agent {edge.to_node.name} has mode 'chat', and may only follow START")
+
         self._check_outputs()
         self._check_state_schema()
 
@@ -173,21 +222,29 @@ class Graph:
                 self._faults.append(f"{source} and {target} are connected twice")
 
     def _reached_from(self, name: str, *, unrouted: bool = False) -> set[str]:
-        found, waiting = {name}, [name]
+        found = {name}
+        waiting = [name]
         while waiting:
             for edge in self.after.get(waiting.pop(), ()):
                 if edge.to_node.name not in found and not (unrouted and edge.routes):
                     found.add(edge.to_node.name)
                     waiting.append(edge.to_node.name)
+
         return found
 
     def _unrouted_cycle(self) -> list[str]:
         """The names on a cycle of edges that are always followed; empty if there is none."""
         done: set[str] = set()
         for first in self.nodes:
-            path: dict[str, Iterator[Edge]] = {} if first in done else {first: iter(self.after.get(first, ()))}
+            path: dict[str, Iterator[Edge]]
+            if first in done:
+                path = {}
+            else:
+                path = {first: iter(self.after.get(first, ()))}
+
             while path:
                 name = next(reversed(path))
+
                 edge = next((one for one in path[name] if not one.routes), None)
                 if edge is None:
                     done.add(path.popitem()[0])
@@ -196,10 +253,13 @@ class Graph:
                     return [*names[names.index(to) :], to]
                 elif to not in done:
                     path[to] = iter(self.after.get(to, ()))
+
         return []
 
     def _check_outputs(self) -> None:
-        """Of the nodes that are sure to run, two that end the workflow must not both be sure to have an output."""
+        """Of the nodes that are sure to run, two that end the workflow must not both be sure to
+        have an output.
+        """
         sure = self._reached_from(START_NAME, unrouted=True)
         ends = [
             name for name in self.nodes if name in sure and self.is_terminal(name) and _gives_output(self.nodes[name])
@@ -211,6 +271,7 @@ class Graph:
         schema = self._workflow.state_schema
         if schema is None:
             return
+
         fields = state_fields(schema)
         for node in self.nodes.values():
             for name in node.state_parameters if isinstance(node, FunctionNode) else ():
@@ -222,7 +283,9 @@ class Graph:
 
 
 def _several(item: Any) -> list[Any]:
-    return list(cast("Sequence[Any]", item)) if isinstance(item, (list, tuple, set)) else [item]
+    if isinstance(item, (list, tuple, set)):
+        return list(cast("Sequence[Any]", item))
+    return [item]
 
 
 def _key(route: Any) -> tuple[type[Any], Any]:
@@ -231,7 +294,9 @@ def _key(route: Any) -> tuple[type[Any], Any]:
 
 
 def _mode_of(node: BaseNode) -> str | None:
-    return node.agent.mode if isinstance(node, AgentNode) and isinstance(node.agent, BaseLlmAgent) else None
+    if isinstance(node, AgentNode) and isinstance(node.agent, BaseLlmAgent):
+        return node.agent.mode
+    return None
 
 
 def _gives_output(node: BaseNode) -> bool:

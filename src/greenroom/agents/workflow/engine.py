@@ -1,4 +1,6 @@
-"""State that the runs of nodes below one workflow share: their position in the log, and the way into it."""
+"""State that the runs of nodes below one workflow share: their position in the log, and the way
+into it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from greenroom.records.event import Event
 
 
 class Engine:
-    """State that the runs below one workflow share. build: makes nodes of what `ctx.run_node` is given.
+    """State that the runs below one workflow share.
+
+    build: makes nodes of what `ctx.run_node` is given.
 
     span: the one that they are below; None when tracing is off.
     """

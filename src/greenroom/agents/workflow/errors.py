@@ -11,11 +11,15 @@ class WorkflowConfigurationError(AgentConfigError):
 
 
 class GraphValidationError(WorkflowConfigurationError):
-    """faults: all that is wrong with the graph, one sentence each."""
+    """A workflow's graph can't be run.
+
+    faults: all that is wrong with the graph, one sentence each.
+    """
 
     def __init__(self, workflow: str, faults: list[str]) -> None:
         super().__init__(f"Workflow {workflow!r}: {'; '.join(faults)}")
-        self.workflow, self.faults = workflow, faults
+        self.workflow = workflow
+        self.faults = faults
 
 
 class WorkflowDataError(RunFailed, ValueError):
@@ -29,7 +33,8 @@ class StateSchemaError(WorkflowDataError):
 class NodeTimeoutError(RunFailed):
     def __init__(self, node_name: str, timeout: float) -> None:
         super().__init__(f"Node {node_name!r} timed out after {timeout:g} seconds.")
-        self.node_name, self.timeout = node_name, timeout
+        self.node_name = node_name
+        self.timeout = timeout
 
 
 class NodeInterrupted(RunFailed):
@@ -42,22 +47,32 @@ class NodeInterrupted(RunFailed):
 
 
 class DynamicNodeFailError(RunFailed):
-    """error: what the node that `ctx.run_node` ran has raised."""
+    """A node that `ctx.run_node` ran has failed.
+
+    error: what the node that `ctx.run_node` ran has raised.
+    """
 
     def __init__(self, node_name: str, error: Exception, error_node_path: str) -> None:
         super().__init__(f"Dynamic node {node_name} failed")
-        self.error, self.error_node_path = error, error_node_path
+        self.error = error
+        self.error_node_path = error_node_path
         self.status_code = getattr(error, "status_code", None)
         self.details = getattr(error, "details", None)
 
 
 class NodeFailure(Exception):
-    """A node has failed for good. events: those of the failure that are not stored yet; the last has the error."""
+    """A node has failed for good.
+
+    events: those of the failure that are not stored yet; the last has the error.
+    """
 
     def __init__(self, error: Exception, events: list[Event]) -> None:
         super().__init__(error)
-        self.error, self.events = error, events
+        self.error = error
+        self.events = events
 
 
 class NodeWaiting(BaseException):
-    """Unwinds a node whose child waits for a person. Not an Exception, so that the node's code lets it pass."""
+    """Unwinds a node whose child waits for a person. Not an Exception, so that the node's code lets
+    it pass.
+    """

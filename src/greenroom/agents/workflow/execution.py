@@ -1,7 +1,8 @@
 """One run of a node: its attempts, what it stores, and how it resumes.
 
-A node's function returns or yields values; `NodeRun` makes events of them, hands them to the run's one reader, which
-stores them, and says when the node is complete. All runs below one workflow share an `Engine`.
+A node's function returns or yields values; `NodeRun` makes events of them, hands them to the run's
+one reader, which stores them, and says when the node is complete. All runs below one workflow share
+an `Engine`.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class Owner(Protocol):
 class NodeRun:
     """One run of a node, on a path of its own.
 
-    stands_for: paths of the nodes whose output its output is, too. owner: the graph that it is in; None of a node that
-    another one runs. author: of its events.
+    stands_for: paths of the nodes whose output its output is, too.
+    owner: the graph that it is in; None of a node that another one runs.
+    author: of its events.
     """
 
     def __init__(
@@ -64,12 +66,19 @@ class NodeRun:
         stands_for: Sequence[str] = (),
         isolation_scope: str | None = None,
     ) -> None:
-        self.engine, self.node, self.path, self.node_input = engine, node, path, node_input
-        self.branch, self.author, self.parent, self.owner = branch, author, parent, owner
+        self.engine = engine
+        self.node = node
+        self.path = path
+        self.node_input = node_input
+        self.branch = branch
+        self.author = author
+        self.parent = parent
+        self.owner = owner
         self.output_for = [path, *stands_for]
         self.isolation_scope = isolation_scope
         if node.is_task and isolation_scope is None and engine.ctx.isolation_scope is None:
             self.isolation_scope = path
+
         self.state_schema: Any = node.state_schema or (parent.state_schema if parent is not None else None)
         self.record = engine.position.at(path)
         self.followers: list[NodeRun] = []
@@ -101,7 +110,13 @@ class NodeRun:
             return None
         return self.mark(NodeStatus.RUNNING)
 
-    def mark(self, status: NodeStatus, *, attempt: int | None = None, is_answered: bool = False) -> Event:
+    def mark(
+        self,
+        status: NodeStatus,
+        *,
+        attempt: int | None = None,
+        is_answered: bool = False,
+    ) -> Event:
         """A checkpoint of this run."""
         attempt = self.record.attempt if attempt is None else attempt
         return checkpoint(
@@ -129,41 +144,58 @@ class NodeRun:
     # life of the run
 
     async def run(self) -> bool:
-        """Runs the node, or does what is left of it. False when it waits for a person. Raises NodeFailure."""
+        """Runs the node, or does what is left of it. False when it waits for a person. Raises
+        NodeFailure.
+        """
         if self._waits():
             return False
+
         record = self.record
         if self._has_ended():
             await self._complete(is_answered=self._is_suspended and not record.has_result)
             return True
+
         if self._begins_again:
             await self.send(self.mark(NodeStatus.PENDING))
+
         await self._attempts()
+
         if self.is_waiting or (record.requests and not record.has_result):
             if self.final is not None:
                 await self.send(self.final)
             if not self.node.is_one_event if record.requests else self.node.on_interrupt == "report":
                 await self.send(self.mark(NodeStatus.WAITING))
             return False
+
         await self._complete()
+
         return True
 
     async def _complete(self, *, is_answered: bool = False) -> None:
         ended = [self.final or self._end_event(is_answered=is_answered)]
         if self.final is not None and self.engine.ctx.is_resumable:
             ended.append(self.mark(NodeStatus.COMPLETED))
+
         for one in ended:
             self.engine.position.add(one)
-        behind = self.owner.completed(self) if self.owner is not None else []
+
+        if self.owner is not None:
+            behind = self.owner.completed(self)
+        else:
+            behind = []
+
         for one in behind:
             self.engine.position.add(one)
-        held, self._held = self._held, []
+
+        held = self._held
+        self._held = []
         await self.engine.store(*held, *ended, *behind)
 
     def _end_event(self, *, is_answered: bool) -> Event:
         event = self.mark(NodeStatus.COMPLETED, is_answered=is_answered)
         if "/" not in self.path:
-            event.actions.agent_state, event.actions.end_of_agent = None, True
+            event.actions.agent_state = None
+            event.actions.end_of_agent = True
         return event
 
     async def _attempts(self) -> None:
@@ -182,8 +214,10 @@ class NodeRun:
         if self._was_cut_off:
             self._was_cut_off = False
             raise self.failure(NodeInterrupted(self.path))
+
         if self.record.status is NodeStatus.PENDING and self.node.on_interrupt == "report":
             await self.send(self.mark(NodeStatus.RUNNING))
+
         self.is_waiting = False
         self.final = None
         self._gave_output = False
@@ -193,10 +227,13 @@ class NodeRun:
         span = None
         if self._outer_span is not None and "/" in self.path:  # the root's span is the agent's
             span = self.node.begin_span(self._outer_span)
+
         if span is None:
             await self._execute()
             return
+
         self.span = span
+
         try:
             with current(span):
                 await self._execute()
@@ -208,6 +245,7 @@ class NodeRun:
 
     async def _execute(self) -> None:
         self.ctx = self._context()
+
         error: Exception | None = None
         limit = asyncio.timeout(self.node.timeout)
         try:
@@ -223,7 +261,10 @@ class NodeRun:
         except NodeFailure:
             raise
         except TimeoutError as raised:
-            error = NodeTimeoutError(self.node.name, self.node.timeout or 0) if limit.expired() else raised
+            if limit.expired():
+                error = NodeTimeoutError(self.node.name, self.node.timeout or 0)
+            else:
+                error = raised
         except BaseException as raised:  # a node's code may raise anything, and only its run fails
             error = as_exception(raised)
         finally:
@@ -231,32 +272,58 @@ class NodeRun:
                 for task in self._children:
                     task.cancel()
                 await asyncio.gather(*self._children, return_exceptions=True)
+
         if error is not None:
-            failed = error if isinstance(error, DynamicNodeFailError) else None
+            if isinstance(error, DynamicNodeFailError):
+                failed = error
+            else:
+                failed = None
+
             self.ctx.error = error if failed is None else failed.error
-            self.ctx.error_node_path = self.path if failed is None else failed.error_node_path
+
+            if failed is None:
+                self.ctx.error_node_path = self.path
+            else:
+                self.ctx.error_node_path = failed.error_node_path
+
             raise self.failure(error) from error
 
     def failure(self, error: Exception) -> NodeFailure:
         """Builds the events that a failed attempt leaves. An unhandled error of a child is the node's."""
-        held, self._held = self._held, []
+        held = self._held
+        self._held = []
+
         if isinstance(error, DynamicNodeFailError):
             if error is self._held_error:
                 return NodeFailure(error.error, held[:-1])  # without the checkpoint behind the child's
             error = error.error
-        unstored, self._unstored[:] = list(self._unstored), []
+
+        unstored = list(self._unstored)
+        self._unstored[:] = []
         event = self._marked(unstored.pop() if unstored else Event(author=self.author, branch=self.branch))
-        event.error_code, event.error_message = code_of(error), message_of(error)
+        event.error_code = code_of(error)
+        event.error_message = message_of(error)
+
         return NodeFailure(error, [*held, *unstored, event])
 
     def _context(self) -> NodeContext:
         self._invocation = invocation = self.engine.ctx.model_copy()
-        invocation.branch, invocation.unstored, invocation.node_runner = self.branch, self._unstored, self
+        invocation.branch = self.branch
+        invocation.unstored = self._unstored
+        invocation.node_runner = self
         invocation.span = self.span
         invocation.isolation_scope = self.isolation_scope or invocation.isolation_scope
         parent_ctx = getattr(self.parent, "ctx", None)
-        ctx = NodeContext(invocation, self.record, self.state_schema, self.node, self.path, parent_ctx)
+        ctx = NodeContext(
+            invocation,
+            self.record,
+            self.state_schema,
+            self.node,
+            self.path,
+            parent_ctx,
+        )
         ctx.event_author = self.author
+
         return ctx
 
     @property
@@ -269,9 +336,11 @@ class NodeRun:
     async def emit(self, value: Any) -> None:
         if value is None:
             return
+
         if isinstance(value, RequestInput):
             await self.send(self._with_actions(request_event(value)))
             return
+
         if isinstance(value, Event):
             if value.long_running_tool_ids:
                 await self.send(self._with_actions(value))
@@ -281,16 +350,21 @@ class NodeRun:
             event = Event(author=self.author, content=value)
         else:
             event = Event(author=self.author, output=value)
+
         if event.partial:
             await self.send(self._marked(event))
             return
+
         if self.final is not None:
             await self.send(self.final)
+
         self.final = None
+
         gave_output = event.output is not None
         event = self._with_actions(event)
         if gave_output and event.output is None and event.content is None and event.actions == EventActions():
             return
+
         if self.node.is_one_event:
             self.final = event
         else:
@@ -318,12 +392,14 @@ class NodeRun:
         actions = self.ctx.take_actions()
         if actions is not None:
             event.actions.merge(actions)
+
         if event.output is not None:
             event.output = self._output(event.output)
             if self._delegate is not None and event.output == self._delegate.record.output:
                 event.output = None  # the delegate's event has it
             else:
                 event.node_info = NodeInfo(output_for=self.output_for)
+
         return self._marked(event)
 
     def _output(self, value: Any) -> JsonValue:
@@ -336,10 +412,13 @@ class NodeRun:
             raise WorkflowDataError(f"The output of node {self.node.name!r} is not valid: {error}") from error
 
     async def _take_leftovers(self) -> None:
-        """Output, route and state that the node has set on its context without yielding anything behind."""
+        """Output, route and state that the node has set on its context without yielding anything
+        behind.
+        """
         ctx = self.ctx
         if ctx.output is not None:
-            value, ctx.output = ctx.output, None
+            value = ctx.output
+            ctx.output = None
             await self.emit(Event(author=self.author, output=value))
         elif (actions := ctx.take_actions()) is not None:
             event = self._marked(Event(author=self.author, actions=actions))
@@ -363,22 +442,30 @@ class NodeRun:
     ) -> Any:
         if not self.node.rerun_on_resume:
             raise ValueError(f"Node {self.node.name!r} needs rerun_on_resume=True to run other nodes")
+
         node = self.engine.node(item)
+
         if run_id is not None and run_id.isdigit():
             raise ValueError(f"run_id {run_id!r} must not be a number: numbers count the runs without a run_id")
+
         if run_id is None:
             self._counts[node.name] = number = self._counts.get(node.name, 0) + 1
             run_id = str(number)
+
         if use_as_output and self._delegate is not None:
             raise ValueError(f"Node {self.node.name!r} runs another node already whose output is its own")
+
         if use_sub_branch:
             branch = sub_branch(self.branch, f"{node.name}@{run_id}")
+
         child = self._child(node, run_id, node_input, branch=branch)
         if use_as_output:
             self._delegate = child
             if not self._gave_output:
                 child.output_for += self.output_for
+
         child.isolation_scope = isolation_scope or self.isolation_scope
+
         return await self._run_child(child)
 
     async def run_numbered_child(self, node: BaseNode, node_input: Any, number: int) -> Any:
@@ -387,7 +474,14 @@ class NodeRun:
         branch = sub_branch(self.branch, f"{node.name}@{run_id}")
         return await self._run_child(self._child(node, run_id, node_input, branch=branch))
 
-    def _child(self, node: BaseNode, run_id: str, node_input: Any, *, branch: str | None) -> NodeRun:
+    def _child(
+        self,
+        node: BaseNode,
+        run_id: str,
+        node_input: Any,
+        *,
+        branch: str | None,
+    ) -> NodeRun:
         return NodeRun(
             self.engine,
             node,
@@ -400,15 +494,18 @@ class NodeRun:
         )
 
     async def _run_child(self, child: NodeRun) -> Any:
-        record, node = child.record, child.node
+        record = child.record
+        node = child.node
         if record.completion(is_one_event=node.is_one_event) is not None:
             return record.output
         if record.status is NodeStatus.FAILED and record.error and record.failed_at > self.record.attempt_at:
             raise DynamicNodeFailError(node.name, error_of(*record.error), child.path)  # the node has handled it before
+
         task = asyncio.current_task()
         is_own = task is self._task
         if task is not None and not is_own:
             self._children.add(task)
+
         try:
             await self.flush()
             start = child.start_event()
@@ -427,12 +524,14 @@ class NodeRun:
         finally:
             if task is not None and not is_own:
                 self._children.discard(task)
+
         return record.output
 
     async def flush(self) -> None:
         """Stores the failure of a child that this node has handled."""
         if self._held:
-            held, self._held = self._held, []
+            held = self._held
+            self._held = []
             await self.engine.store(*held)
 
     async def _wait_for_children(self) -> None:

@@ -40,7 +40,8 @@ ParameterBinding = Literal["state", "node_input"]
 
 
 class FunctionNode(BaseNode):
-    """A function, coroutine function or generator as a node. The value that it returns, or yields, is its output.
+    """A function, coroutine function or generator as a node. The value that it returns, or yields,
+    is its output.
 
     `node_input` receives the input; a parameter annotated `Context`, or named `ctx`, the context; the others the
     state's values of their names, or with parameter_binding "node_input" the keys of the input. require_confirmation: a
@@ -56,7 +57,13 @@ class FunctionNode(BaseNode):
 
     converts_input = True
 
-    def __init__(self, func: Callable[..., Any] | None = None, *, name: str | None = None, **values: Any) -> None:
+    def __init__(
+        self,
+        func: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        **values: Any,
+    ) -> None:
         if func is None or not callable(func):
             raise WorkflowConfigurationError("A FunctionNode needs a function: FunctionNode(func=…)")
         inner = without_partials(func)
@@ -67,8 +74,13 @@ class FunctionNode(BaseNode):
         for name in ("auth_config", "require_confirmation"):
             if getattr(self, name) and not self.rerun_on_resume:
                 raise WorkflowConfigurationError(f"Node {self.name!r}: {name} needs rerun_on_resume=True")
+
         inner = without_partials(self.func)
-        called = inner if inspect.isroutine(inner) else type(inner).__call__
+        if inspect.isroutine(inner):
+            called = inner
+        else:
+            called = type(inner).__call__
+
         self._is_generator = inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)
         self._is_async = inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
         self.description = self.description or inspect.getdoc(called) or ""
@@ -81,16 +93,24 @@ class FunctionNode(BaseNode):
         self._hints = hints = _hints(called)
         if self.input_schema is None and _is_model(hints.get(INPUT)):
             self.input_schema = hints[INPUT]
+
         if self.output_schema is None and _is_model(hints.get("return")):
             self.output_schema = hints["return"]
 
     def _read_types(self) -> tuple[str | None, dict[str, TypeSchema]]:
-        """The name of the context's parameter, and the types of the others, as far as values can be checked by them."""
-        named = _CONTEXT if any(one.name == _CONTEXT for one in self._parameters) else None
+        """The name of the context's parameter, and the types of the others, as far as values can be
+        checked by them.
+        """
+        if any(one.name == _CONTEXT for one in self._parameters):
+            named = _CONTEXT
+        else:
+            named = None
+
         try:
             signature = read_signature(self.func, name=self.name)
         except (ToolDeclarationError, AgentConfigError):
             return named, {}
+
         return signature.context or named, {one.name: one.type for one in signature.parameters.values()}
 
     @property
@@ -113,11 +133,14 @@ class FunctionNode(BaseNode):
     async def execute(self, execution: NodeExecution) -> None:
         ctx = execution.ctx
         arguments = self._bound(ctx, execution.node_input)
+
         if self.auth_config is not None and not await self._has_credential(execution, self.auth_config):
             return
         if self.require_confirmation and not await self._may_run(execution, arguments):
             return
+
         positional = [arguments.pop(one.name) for one in self._parameters if one.kind is one.POSITIONAL_ONLY]
+
         result = await self._called(ctx, functools.partial(self.func, *positional, **arguments))
         if inspect.isasyncgen(result):
             async for value in result:
@@ -135,67 +158,102 @@ class FunctionNode(BaseNode):
         return await shared_pool(threads.max_workers).run(call)
 
     async def _has_credential(self, execution: NodeExecution, config: AuthConfig) -> bool:
-        """Asks the user for the credential where there is none. An app's own key or password is none: the user has to
-        give one. Source: ADK."""
+        """Asks the user for the credential where there is none. An app's own key or password is
+        none: the user has to give one. Source: ADK.
+        """
         from greenroom.agents.human_input.requests import authenticate  # few nodes need credentials
 
         ctx = execution.ctx.invocation_context
+
         if not await has_granted(execution):
             return False
+
         raw = config.raw_auth_credential
         if raw is not None and raw.auth_type in _ASKED_OF_THE_USER:
             config = msgspec.structs.replace(config, raw_auth_credential=without_secrets(raw))
+
         if await authenticate(ctx, config):
             return True
-        await ask_for_credential(execution, CredentialRequest(id="", session_id=ctx.session.id, auth_config=config))
+
+        await ask_for_credential(
+            execution,
+            CredentialRequest(id="", session_id=ctx.session.id, auth_config=config),
+        )
+
         return False
 
     async def _may_run(self, execution: NodeExecution, arguments: dict[str, Any]) -> bool:
         """Asks a person, or reads the answer. When the person refuses, that is the output."""
-        ctx, needed = execution.ctx, self.require_confirmation
+        ctx = execution.ctx
+
+        needed = self.require_confirmation
         if callable(needed):
             visible = {name: value for name, value in arguments.items() if name != self._context}
             needed = needed(**visible)
-            needed = await needed if inspect.isawaitable(needed) else needed
+            if inspect.isawaitable(needed):
+                needed = await needed
+            else:
+                needed = needed
+
         if not needed:
             return True
+
         answer = ctx.resume_inputs.get(confirmation_id(ctx.node_path))
         if answer is None:
             shown: JsonObject = {key: to_plain(value) for key, value in arguments.items() if key != self._context}
             await execution.emit(confirmation_request(ctx.node_path, self.name, shown, None))
             return False
+
         ctx.tool_confirmation = read_decision(answer)
         if not ctx.tool_confirmation.confirmed:
             await execution.emit({"error": REJECTED})
+
         return ctx.tool_confirmation.confirmed
 
     def _bound(self, ctx: Context, node_input: Any) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
-        keys: JsonObject = cast("JsonObject", node_input) if isinstance(node_input, dict) else {}
+
+        keys: JsonObject
+        if isinstance(node_input, dict):
+            keys = cast("JsonObject", node_input)
+        else:
+            keys = {}
+
         for parameter in self._parameters:
             name = parameter.name
             if name == self._context:
                 arguments[name] = ctx
                 continue
+
             source: Mapping[str, Any] = ctx.state
             if self.parameter_binding == "node_input":
                 source = keys
             elif name == INPUT:
                 source = {INPUT: node_input}
+
             if name in source:
                 arguments[name] = self._converted(name, source[name])
             elif parameter.default is parameter.empty:
                 where = "state" if source is ctx.state else "input"
                 raise WorkflowDataError(f"Node {self.name!r} needs {name!r}, which its {where} does not have")
+
         return arguments
 
     def _converted(self, name: str, value: Any) -> Any:
-        schema, hint = self._types.get(name), self._hints.get(name)
+        schema = self._types.get(name)
+        hint = self._hints.get(name)
         try:
-            value = converted(value, schema, hint) if schema is not None and hint is not None else value
+            if schema is not None and hint is not None:
+                value = converted(value, schema, hint)
+            else:
+                value = value
         except InvalidValue as error:
             raise WorkflowDataError(f"Node {self.name!r}: {name!r} is not valid: {error}") from None
-        return copy.deepcopy(cast("Any", value)) if isinstance(value, (dict, list)) else value
+
+        if isinstance(value, (dict, list)):
+            return copy.deepcopy(cast("Any", value))
+
+        return value
 
 
 def _hints(func: Callable[..., Any]) -> dict[str, Any]:

@@ -19,7 +19,11 @@ from greenroom.tools.value_types.type_schema import type_schema
 
 
 class NodeContext(Context):
-    """The context of one attempt of a node. record: of all its attempts. state_schema: see `BaseNode`."""
+    """The context of one attempt of a node.
+
+    record: of all its attempts.
+    state_schema: see `BaseNode`.
+    """
 
     def __init__(
         self,
@@ -63,7 +67,8 @@ class NodeContext(Context):
         actions = self.collect_actions()
         if actions == _NOTHING:
             return None
-        self.actions, self._state = EventActions(), None
+        self.actions = EventActions()
+        self._state = None
         check_delta(actions.state_delta, self._state_schema)
         return actions
 
@@ -85,15 +90,19 @@ class _CheckedState(State):
 
 
 def check_delta(delta: JsonObject, schema: Any) -> None:
-    """Raises StateSchemaError for a key or a value that the schema doesn't have; keys with a prefix are free."""
+    """Raises StateSchemaError for a key or a value that the schema doesn't have; keys with a prefix
+    are free.
+    """
     if schema is None:
         return
+
     fields = state_fields(schema)
     for key, value in delta.items():
         if key.startswith(_FREE):
             continue
         if key not in fields:
             raise StateSchemaError(f"The state schema {schema.__name__} has no field {key!r}")
+
         if value is not None:
             try:
                 type_schema(fields[key]).convert(to_plain(value))

@@ -42,7 +42,9 @@ START_NAME = "__START__"
 
 
 class JoinNode(BaseNode):
-    """Runs when all nodes before it have run since it ran last. Its output: their outputs by their names."""
+    """Runs when all nodes before it have run since it ran last. Its output: their outputs by their
+    names.
+    """
 
     on_interrupt: OnInterrupt = "retry"
 
@@ -60,14 +62,13 @@ class JoinNode(BaseNode):
 
 
 class Node(BaseNode):
-    """To subclass: `run_node_impl` is an async generator of outputs and events.
-
-    parallel_worker: it runs once for each item of its input, and its output is the list of their outputs.
-    max_parallel_workers: how many of them run at a time.
-    """
+    """To subclass: `run_node_impl` is an async generator of outputs and events."""
 
     parallel_worker: bool = False
+    """It runs once for each item of its input, and its output is the list of their outputs."""
+
     max_parallel_workers: int | None = None
+    """How many of them run at a time."""
 
     def __post_init__(self) -> None:
         check_workers(self.name, self.parallel_worker, self.max_parallel_workers)
@@ -89,9 +90,11 @@ def check_workers(name: str, parallel_worker: bool, max_parallel_workers: int | 
 
 
 class ParallelWorker(BaseNode):
-    """Runs a node once for each item of a list, at most `max_workers` at a time. The output has the input's order.
+    """Runs a node once for each item of a list, at most `max_workers` at a time. The output has the
+    input's order.
 
-    A failure cancels the others. When one waits for a person, no further items are started; running ones continue.
+    A failure cancels the others. When one waits for a person, no further items are started; running
+    ones continue.
     """
 
     node: BaseNode
@@ -108,6 +111,7 @@ class ParallelWorker(BaseNode):
 
         async def work() -> None:
             nonlocal is_suspended
+
             for index, item in waiting:
                 try:
                     outputs[index] = await run.run_numbered_child(self.node, item, index + 1)
@@ -115,6 +119,7 @@ class ParallelWorker(BaseNode):
                     is_suspended = True
                     if self.max_workers is not None:
                         return
+
                 if is_suspended and self.max_workers is not None:
                     return
 
@@ -124,8 +129,10 @@ class ParallelWorker(BaseNode):
                     group.create_task(work())
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed.exceptions[0].__cause__
+
         if is_suspended:
             raise NodeWaiting
+
         await run.emit(outputs)
 
 
@@ -140,7 +147,9 @@ def _items(value: Any) -> list[Any]:
 
 
 class ToolNode(BaseNode):
-    """A tool as a node: its input becomes the tool's arguments, its result the output. Plugins see the call."""
+    """A tool as a node: its input becomes the tool's arguments, its result the output. Plugins see
+    the call.
+    """
 
     tool: BaseTool
     rerun_on_resume: bool = True
@@ -150,17 +159,21 @@ class ToolNode(BaseNode):
         return True
 
     async def execute(self, execution: NodeExecution) -> None:
-        ctx, tool = execution.ctx, self.tool
+        ctx = execution.ctx
+        tool = self.tool
         args = self._arguments(ctx, execution.node_input)
         ctx.function_call_id = ctx.node_path
+
         answer = ctx.resume_inputs.get(confirmation_id(ctx.node_path))
         if answer is not None:
             ctx.tool_confirmation = read_decision(answer)
             if not ctx.tool_confirmation.confirmed:
                 await execution.emit({"error": REJECTED})
                 return
+
         if not await has_granted(execution):
             return
+
         result = await run_tool(self, ctx.invocation_context, tool, args, ctx)
         asked = ctx.actions.requested_tool_confirmations.pop(ctx.node_path, None)
         if ctx.requested_credential is not None:
@@ -178,6 +191,7 @@ class ToolNode(BaseNode):
         schema = (declaration.json_schema() if declaration is not None else None) or {}
         names: list[str] = [*(schema.get("properties") or {})]
         required: list[str] = schema.get("required") or []
+
         text = as_text(value)
         if text is not None or isinstance(value, str):
             text = text if text is not None else value
@@ -185,6 +199,7 @@ class ToolNode(BaseNode):
                 value = msgspec.json.decode(text)
             except msgspec.DecodeError:
                 value = text
+
         if isinstance(value, dict) and (len(names) != 1 or names[0] in value):
             args: JsonObject = dict(cast("JsonObject", value))
         elif value is None or not names:
@@ -193,20 +208,24 @@ class ToolNode(BaseNode):
             args = {single[0]: value}
         else:
             raise TypeError(f"Tool {self.tool.name!r} takes {', '.join(names)}; its input must be a map of them")
+
         for name in required:
             if name not in args and name in ctx.state:
                 args[name] = ctx.state[name]
+
         missing = [name for name in required if name not in args]
         if missing:
             raise TypeError(f"Tool {self.tool.name!r} lacks the arguments {', '.join(missing)}")
+
         return args
 
 
 class AgentNode(BaseNode):
     """An agent as a node. Its events pass through.
 
-    An LLM agent in mode `single_turn` has its final text as output; one in mode `task` the arguments of `finish_task`,
-    and waits for the user's next message when it ends without having called it.
+    An LLM agent in mode `single_turn` has its final text as output; one in mode `task` the
+    arguments of `finish_task`, and waits for the user's next message when it ends without having
+    called it.
     """
 
     agent: BaseAgent
@@ -227,44 +246,61 @@ class AgentNode(BaseNode):
         return None
 
     async def execute(self, execution: NodeExecution) -> None:
-        run, agent = cast("NodeRun", execution), self.agent
+        run = cast("NodeRun", execution)
+        agent = self.agent
         ctx = run.invocation
         is_finished = False
         is_single_turn = isinstance(agent, BaseLlmAgent) and agent.mode == "single_turn"
         ctx.resumed_from = run.record.began_at
-        ctx.scope_start = len(ctx.session.events) if ctx.resumed_from is None else ctx.resumed_from
+
+        if ctx.resumed_from is None:
+            ctx.scope_start = len(ctx.session.events)
+        else:
+            ctx.scope_start = ctx.resumed_from
+
         if isinstance(agent, BaseLlmAgent):
             self._set_input(ctx, run)
+
         async with aclosing(agent.run_async(ctx)) as events:
             async for event in events:
                 for handled in ctx.take_handled():
                     await run.send(handled)
+
                 if event.node_path.startswith(f"{run.path}/"):  # of a node that a tool runs
                     await run.engine.send(event)
                     continue
+
                 if is_single_turn and event.author == agent.name:
                     self._give_output(run, event, cast("BaseLlmAgent", agent))
                 elif event.output is not None:
                     is_finished = True
                     event.node_info = NodeInfo(output_for=run.output_for)
+
                 if event.error_code is not None and event.content is None:
                     await run.send(
                         event, run.mark(NodeStatus.RUNNING)
                     )  # a model's error, after which the agent continues
                 else:
                     await run.send(event)
+
         for handled in ctx.take_handled():
             await run.send(handled)
+
         if self.is_task and not is_finished:
             raise NodeWaiting
 
     def _set_input(self, ctx: InvocationContext, run: NodeRun) -> None:
-        """Sets what the agent's model is asked: the node's input, or the user's request where there is none.
+        """Sets what the agent's model is asked: the node's input, or the user's request where there
+        is none.
 
         Source: ADK, whose callbacks and tools see the input as the user's message in tasks only.
         """
         is_empty = run.node_input is None or run.node_input == ""
-        request = first_message(run.engine.ctx) if is_empty else as_content(run.node_input)
+        if is_empty:
+            request = first_message(run.engine.ctx)
+        else:
+            request = as_content(run.node_input)
+
         ctx.request = request
         if self.is_task:
             ctx.user_content = request
@@ -274,9 +310,11 @@ class AgentNode(BaseNode):
             return
         if event.get_function_calls() or event.get_function_responses():
             return
+
         text = text_of(event)
         if not text or not (event.partial or event.is_final_response()):
             return
+
         event.node_info = info = NodeInfo(output_for=run.output_for)
         if agent.output_type is None:
             info.message_as_output = True
@@ -292,14 +330,21 @@ def build_node(item: Any) -> BaseNode:
     if isinstance(item, Node) and item.parallel_worker:
         inner = item.model_copy(update={"parallel_worker": False, "max_parallel_workers": None})
         return _parallel(inner, item.max_parallel_workers)
+
     if isinstance(item, BaseAgent) and not item.is_graph:
         return _agent_node(item)
     if isinstance(item, BaseNode):
         return item
     if isinstance(item, BaseTool):
-        return ToolNode(name=item.name, description=item.description, tool=item, on_interrupt=item.on_interrupt)
+        return ToolNode(
+            name=item.name,
+            description=item.description,
+            tool=item,
+            on_interrupt=item.on_interrupt,
+        )
     if callable(item) and not isinstance(item, type):
         return FunctionNode(func=item)
+
     raise WorkflowConfigurationError(
         f"{item!r} can't be a node; nodes are functions, agents, tools, workflows, other nodes and START"
     )
@@ -315,7 +360,12 @@ def _agent_node(agent: BaseAgent) -> BaseNode:
 
 
 def _parallel(inner: BaseNode, max_workers: int | None) -> ParallelWorker:
-    return ParallelWorker(name=inner.name, description=inner.description, node=inner, max_workers=max_workers)
+    return ParallelWorker(
+        name=inner.name,
+        description=inner.description,
+        node=inner,
+        max_workers=max_workers,
+    )
 
 
 def node(
@@ -332,7 +382,8 @@ def node(
     parameter_binding: ParameterBinding = "state",
     on_interrupt: OnInterrupt | None = None,
 ) -> Any:
-    """A node of a function, or a copy of a node or tool with other options; also a decorator, `@node` or `@node(…)`.
+    """A node of a function, or a copy of a node or tool with other options; also a decorator,
+    `@node` or `@node(…)`.
 
     require_confirmation turns `rerun_on_resume` on. parallel_worker: see `Node`. The rest: see `BaseNode`, and
     `FunctionNode`.
@@ -344,6 +395,7 @@ def node(
 
         options = {key: value for key, value in locals().items() if key not in ("item", "decorate")}
         return decorate
+
     given: dict[str, Any] = {
         "name": name, "rerun_on_resume": rerun_on_resume, "retry_config": retry_config, "timeout": timeout,
         "on_interrupt": on_interrupt,
@@ -351,7 +403,9 @@ def node(
     given = {key: value for key, value in given.items() if value is not None}
     if require_confirmation and rerun_on_resume is None:
         given["rerun_on_resume"] = True
+
     check_workers(str(name or getattr(item, "name", item)), parallel_worker, max_parallel_workers)
+
     if isinstance(item, BaseNode | BaseTool):
         made = build_node(item)
         for option, value in (("require_confirmation", require_confirmation), ("auth_config", auth_config)):
@@ -365,7 +419,11 @@ def node(
             func=item, auth_config=auth_config, require_confirmation=require_confirmation,
             parameter_binding=parameter_binding, **given,
         )  # fmt: skip
-    return _parallel(made, max_parallel_workers) if parallel_worker else made
+
+    if parallel_worker:
+        return _parallel(made, max_parallel_workers)
+
+    return made
 
 
 def _updated(made: BaseNode, given: dict[str, Any]) -> BaseNode:

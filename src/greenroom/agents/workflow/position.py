@@ -1,4 +1,5 @@
-"""The position of a workflow, folded from its events: what became of every run of a node, by path. A small log:
+"""The position of a workflow, folded from its events: what became of every run of a node, by path.
+A small log:
 
     1  user  "Book for 10"
     2  wf    agentState {check: running}     path wf@1/check@1: it has begun, and its effect is unknown from here on
@@ -8,8 +9,9 @@
     6  wf    errorCode TimeoutError          path wf@1/book@1: its first attempt has failed
     7  wf    agentState {book: pending, 2}   path wf@1/book@1: a second attempt follows; stored in one step with line 6
 
-Lines 2 and 7 are checkpoints, which ADK does not send. A node whose run is one event needs none to be complete or to
-wait; others have a checkpoint that says so, since an output or a request may come before the end.
+Lines 2 and 7 are checkpoints, which ADK does not send. A node whose run is one event needs none to
+be complete or to wait; others have a checkpoint that says so, since an output or a request may come
+before the end.
 
 Source of paths, statuses and the order of events: ADK's workflows.
 """
@@ -40,31 +42,46 @@ class NodeStatus(IntEnum):
 
 @dataclass(slots=True)
 class NodeRecord:
-    """One run of a node.
-
-    attempt: the newest, from 1. began_at: index in the log of the attempt's first event; None when it is not known.
-    attempt_at: when the newest repeated attempt was stored. settled_at: when it last stored something that is neither a
-    failure nor a request. completed_at, failed_at: of the checkpoints that say so. These four count events of the fold.
-    output: of the node, or of the node that replaces it; gave_output: the node's own event has it. asked: it has made
-    requests since it began. requests: open ones, by id. answers: by id of the request. is_answered: one of them came
-    since it last asked.
-    """
+    """One run of a node. The times `…_at` count the events of the fold."""
 
     status: NodeStatus = NodeStatus.INACTIVE
     attempt: int = 1
+    """The newest, from 1."""
+
     began_at: int | None = None
+    """Index in the log of the attempt's first event; None when it is not known."""
+
     attempt_at: int = 0
+    """When the newest repeated attempt was stored."""
+
     failed_at: int = 0
+    """When it stored its newest failure."""
+
     settled_at: int | None = None
+    """When it last stored something that is neither a failure nor a request."""
+
     completed_at: int | None = None
+    """When it stored the checkpoint that says so."""
+
     output: JsonValue = None
+    """Of the node, or of the node that replaces it."""
+
     gave_output: bool = False
+    """The node's own event has it."""
+
     route: JsonValue = None
     error: tuple[str, str] | None = None
     asked: bool = False
+    """It has made requests since it began."""
+
     requests: dict[str, FunctionCall] = field(default_factory=dict[str, FunctionCall])
+    """Open ones, by id."""
+
     answers: JsonObject = field(default_factory=dict[str, JsonValue])
+    """By id of the request."""
+
     is_answered: bool = False
+    """One of them came since it last asked."""
 
     @property
     def has_result(self) -> bool:
@@ -73,7 +90,9 @@ class NodeRecord:
     @property
     def answer(self) -> JsonValue:
         """The answer that is the node's output; of several requests a map."""
-        return next(iter(self.answers.values())) if len(self.answers) == 1 else dict(self.answers)
+        if len(self.answers) == 1:
+            return next(iter(self.answers.values()))
+        return dict(self.answers)
 
     def completion(self, *, is_one_event: bool) -> int | None:
         """Returns when it was complete, as a number of events of the fold; None while it is not."""
@@ -108,6 +127,7 @@ class Position:
         """Adds stored events, each with its index in the log."""
         for index, event in events:
             self.add(event, index)
+
         if self._failed is not None:  # the last one ended the run: what ran the failed node has failed with it
             path = self._failed
             while path := path.rpartition("/")[0]:
@@ -118,25 +138,32 @@ class Position:
     def add(self, event: Event, index: int | None = None) -> None:
         self._count += 1
         self._failed = None
+
         if event.author == "user":
             for response in event.get_function_responses():
                 self._add_answer(response)
             return
+
         path = event.node_path
         if not path or event.partial:
             return
+
         record = self.at(path)
         actions = event.actions
         if actions.agent_state is not None and event.content is None:
             self._add_checkpoint(record, actions.agent_state)
             return
+
         if record.began_at is None:
             record.began_at = index
+
         if actions.route is not None:
             record.route = actions.route
+
         for output_of in (event.node_info and event.node_info.output_for) or ():
             self._add_output(self.at(output_of), event)
             record.gave_output = record.gave_output or output_of == path
+
         if is_failure(event):
             record.status = NodeStatus.FAILED
             record.error = (event.error_code or "", event.error_message or "")
@@ -144,7 +171,10 @@ class Position:
         elif event.long_running_tool_ids:
             if record.is_answered:  # it runs again since then, and has not ended
                 record.status = NodeStatus.RUNNING
-            record.asked, record.is_answered = True, False
+
+            record.asked = True
+            record.is_answered = False
+
             calls = {call.id: call for call in event.get_function_calls()}
             for call_id in event.long_running_tool_ids:
                 record.requests[call_id] = calls.get(call_id) or FunctionCall(id=call_id)
@@ -156,18 +186,23 @@ class Position:
         for entry in cast("dict[str, JsonObject]", state.get("nodes") or {}).values():
             record.status = NodeStatus(entry["status"])
             record.attempt = entry.get("attempt", record.attempt)
+
             if record.status is NodeStatus.COMPLETED:
                 record.completed_at = self._count
                 if entry.get("isAnswered"):
                     record.output = record.answer
                 continue
+
             record.settled_at = None
             if record.status is not NodeStatus.WAITING:
                 record.asked = False
+
             if record.status is NodeStatus.FAILED:
                 record.failed_at = self._count
             elif record.status is NodeStatus.PENDING:
-                record.attempt_at, record.began_at, record.error = self._count, None, None
+                record.attempt_at = self._count
+                record.began_at = None
+                record.error = None
 
     def _add_output(self, record: NodeRecord, event: Event) -> None:
         record.output = event.output
@@ -183,6 +218,7 @@ class Position:
                     answer = read_input(call, response)
                 except InvalidRequest:  # in a log that a client brought along
                     pass
+
             record.answers[response.id or ""] = answer
             record.is_answered = True
 
@@ -210,16 +246,23 @@ def checkpoint(
     is_answered: bool = False,
     interrupts: Sequence[str] = (),
 ) -> Event:
-    """An event that says how far a run of a node got. is_answered: its output is the answer to its request.
-    interrupts: ids of the requests that have no answer."""
+    """An event that says how far a run of a node got.
+
+    is_answered: its output is the answer to its request.
+    interrupts: ids of the requests that have no answer.
+    """
     entry: JsonObject = {"status": int(status)}
     if interrupts:
         entry["interrupts"] = [*interrupts]
+
     if is_answered:
         entry["isAnswered"] = True
+
     if attempt > 1:
         entry["attempt"] = attempt
+
     name = path.rpartition("/")[2].partition("@")[0]
+
     return Event(
         author=author,
         branch=branch,

@@ -35,6 +35,7 @@ def request_event(request: RequestInput) -> Event:
         schema = FunctionDeclaration(parameters=schema).json_schema()
     elif schema is not None and is_type(schema):
         schema = type_schema(schema).json_schema()
+
     arguments: JsonObject = {
         "interruptId": request.interrupt_id,
         "payload": to_plain(request.payload),
@@ -42,6 +43,7 @@ def request_event(request: RequestInput) -> Event:
         "response_schema": schema,
     }
     call = FunctionCall(id=request.interrupt_id, name=REQUEST_INPUT, args=arguments)
+
     return Event(
         author="",
         content=Content(role="model", parts=[Part(function_call=call)]),
@@ -53,11 +55,17 @@ def confirmation_id(path: str) -> str:
     return f"wf_tool_confirmation:{path}"
 
 
-def confirmation_request(path: str, name: str, args: JsonObject, confirmation: ToolConfirmation | None) -> RequestInput:
+def confirmation_request(
+    path: str,
+    name: str,
+    args: JsonObject,
+    confirmation: ToolConfirmation | None,
+) -> RequestInput:
     """Asks whether a function or a tool may be called with these arguments."""
     payload: JsonObject = {"tool_name": name, "args": args}
     if confirmation is not None and confirmation.payload is not None:
         payload["confirmation_payload"] = confirmation.payload
+
     hint = confirmation.hint if confirmation is not None else ""
     return RequestInput(
         interrupt_id=confirmation_id(path),
@@ -68,9 +76,18 @@ def confirmation_request(path: str, name: str, args: JsonObject, confirmation: T
 
 
 def read_decision(answer: JsonValue) -> ToolConfirmation:
-    given: JsonObject = cast("JsonObject", answer) if isinstance(answer, dict) else {"confirmed": answer is True}
+    given: JsonObject
+    if isinstance(answer, dict):
+        given = cast("JsonObject", answer)
+    else:
+        given = {"confirmed": answer is True}
+
     confirmed = given.get("confirmed") is True
-    return ToolConfirmation(hint=str(given.get("hint") or ""), confirmed=confirmed, payload=given.get("payload"))
+    return ToolConfirmation(
+        hint=str(given.get("hint") or ""),
+        confirmed=confirmed,
+        payload=given.get("payload"),
+    )
 
 
 def _credential_id(path: str) -> str:
@@ -86,14 +103,19 @@ async def ask_for_credential(execution: NodeExecution, request: CredentialReques
 
 
 async def has_granted(execution: NodeExecution) -> bool:
-    """Reads the answer, if the user was asked for a credential. When the user refuses, that is the output."""
+    """Reads the answer, if the user was asked for a credential. When the user refuses, that is the
+    output.
+    """
     ctx = execution.ctx
+
     answer = ctx.resume_inputs.get(_credential_id(ctx.node_path))
     if answer == DECLINED:
         await execution.emit({"error": REJECTED})
         return False
+
     if answer is not None:
         from greenroom.agents.human_input.answers import load_granted
 
         await load_granted(ctx.invocation_context)
+
     return True

@@ -19,15 +19,18 @@ async def retried(
 ) -> None:
     """Calls `attempt` until it succeeds, or the policy is used up; then raises the last NodeFailure.
 
-    first: the number of the first attempt here, when a process before this one has made others. on_retry: called before
-    each pause, with the failure and the number of the next attempt.
+    first: the number of the first attempt here, when a process before this one has made others.
+    on_retry: called before each pause, with the failure and the number of the next attempt.
     """
 
     def number(state: tenacity.RetryCallState) -> int:
         return state.attempt_number + first - 1
 
     async def before_sleep(state: tenacity.RetryCallState) -> None:
-        failure = state.outcome.exception() if state.outcome is not None else None
+        if state.outcome is not None:
+            failure = state.outcome.exception()
+        else:
+            failure = None
         assert isinstance(failure, NodeFailure)
         await on_retry(failure, number(state) + 1)
 

@@ -21,11 +21,22 @@ async def run_as_root(node: BaseNode, ctx: InvocationContext) -> AsyncGenerator[
     """The events of the node, which runs on the path `NAME@1` with the user's message as its input."""
     channel = EventChannel()
     engine = Engine(ctx, channel.send, build_node)
+
     stored = list(_stored_events(ctx))
     if stored and stored[-1][1].actions.end_of_agent and stored[-1][1].author == node.name:
         return
+
     engine.position.read(stored)
-    run = NodeRun(engine, node, f"{node.name}@1", first_message(ctx), branch=ctx.branch, author=node.name, parent=None)
+
+    run = NodeRun(
+        engine,
+        node,
+        f"{node.name}@1",
+        first_message(ctx),
+        branch=ctx.branch,
+        author=node.name,
+        parent=None,
+    )
     try:
         async with aclosing(channel.run(run.run())) as events:
             async for event in events:

@@ -18,7 +18,9 @@ _PLAIN = (str, int, bool, type(None))
 
 
 def output_value(value: Any, schema: Any) -> JsonValue:
-    """An output as it is stored. schema: a type to which it is converted; a JSON Schema is not enforced.
+    """An output as it is stored.
+
+    schema: a type to which it is converted; a JSON Schema is not enforced.
 
     Raises InvalidValue, and ToolError for what JSON can't hold.
     """
@@ -29,7 +31,8 @@ def output_value(value: Any, schema: Any) -> JsonValue:
 
 
 def input_value(value: Any, schema: Any) -> Any:
-    """The input of a node with an input schema: converted to it, and plain again. A content is taken by its text.
+    """The input of a node with an input schema: converted to it, and plain again. A content is
+    taken by its text.
 
     Raises InvalidValue.
     """
@@ -68,24 +71,31 @@ def as_text(value: Any) -> str | None:
     if not isinstance(value, Content):
         return None
     texts = [part.text for part in value.parts or ()]
-    return "".join(text or "" for text in texts) if all(text is not None for text in texts) else None
+    if all(text is not None for text in texts):
+        return "".join(text or "" for text in texts)
+    return None
 
 
 def converted(value: Any, schema: TypeSchema, hint: Any) -> Any:
-    """A node's input, or a value of the state, as the type that a parameter has. A content is taken by its text: as it
-    is for a string, as JSON for other types. Raises InvalidValue."""
+    """A node's input, or a value of the state, as the type that a parameter has. A content is taken
+    by its text: as it is for a string, as JSON for other types. Raises InvalidValue.
+    """
     if value is None or hint in (Any, object):
         return value
     if isinstance(hint, type) and not hasattr(hint, "__args__") and isinstance(value, hint):
         return value
+
     value = _content_as(hint, value)
     if hint is str and isinstance(value, str):
         return value
+
     return schema.convert(value if type(value) in _PLAIN else to_plain(value))
 
 
 def _content_as(hint: Any, value: Any) -> Any:
-    """A content's text for a string, its JSON for other types; other values, and media, stay as they are."""
+    """A content's text for a string, its JSON for other types; other values, and media, stay as
+    they are.
+    """
     text = as_text(value)
     if text is None or hint is str:
         return value if text is None else text
@@ -99,9 +109,11 @@ def as_content(value: Any) -> Content:
     """A node's input as a user's message, for an agent."""
     if isinstance(value, Content):
         return value
+
     plain = to_plain(value)
     if isinstance(plain, (dict, list)):
         text = json.dumps(plain, ensure_ascii=False)  # with blanks, as ADK writes it
     else:
         text = "" if plain is None else str(plain)
+
     return Content(role="user", parts=[Part(text=text)])

@@ -1,8 +1,9 @@
 """Workflows: which nodes run when, and with what.
 
-A run walks its graph from START. Each completed node triggers the nodes behind the edges that are followed from it.
-To resume, the walk is repeated: runs that are complete in the log are taken from it in the order of their completion,
-which gives every run the number and the input that it had; what is left then runs.
+A run walks its graph from START. Each completed node triggers the nodes behind the edges that are
+followed from it. To resume, the walk is repeated: runs that are complete in the log are taken from
+it in the order of their completion, which gives every run the number and the input that it had;
+what is left then runs.
 """
 
 from __future__ import annotations
@@ -35,17 +36,21 @@ _log = logging.getLogger("greenroom.workflows")
 
 
 class Workflow(BaseAgent):
-    """An agent that runs a graph of nodes. Its output is that of the node behind which nothing follows.
+    """An agent that runs a graph of nodes. Its output is that of the last node, the one without
+    successors.
 
-    edges: chains of nodes, such as `("START", a, (b, c), d)`, and `Edge`s. max_concurrency: how many of its nodes run
-    at a time; None, zero or less means no limit. graph: made of the edges. Raises GraphValidationError, which names all
-    that is wrong with the edges.
+    Raises GraphValidationError, which names all that is wrong with the edges.
     """
 
     edges: Sequence[EdgeItem] = field(default_factory=list[EdgeItem])
+    """Chains of nodes, such as `("START", a, (b, c), d)`, and `Edge`s."""
+
     max_concurrency: int | None = None
+    """How many of its nodes run at a time; None, zero or less means no limit."""
+
     rerun_on_resume: bool = True
     graph: Graph = field(init=False, repr=False)
+    """Made of the edges."""
 
     is_graph = True
 
@@ -74,7 +79,12 @@ class Workflow(BaseAgent):
                 yield from agent.walk()
 
     def begin_span(self, parent: Span) -> Span:
-        return operation_span(parent, names.INVOKE_WORKFLOW, self.name, {names.WORKFLOW_NAME: self.name})
+        return operation_span(
+            parent,
+            names.INVOKE_WORKFLOW,
+            self.name,
+            {names.WORKFLOW_NAME: self.name},
+        )
 
     async def execute(self, execution: NodeExecution) -> None:
         """Runs it as a node of another workflow, or as the root."""
@@ -87,13 +97,16 @@ class Workflow(BaseAgent):
 class _Walk:
     """One walk through a workflow's graph: triggers, numbers and starts the runs of its nodes.
 
-    numbers: of each node's newest run. joins: by node, what has reached it since it ran: outputs and branches, by the
-    node before it. ready: runs that may start; behind: by node, those that wait for an earlier run of theirs. is_held:
-    a task waits for the user's next message, and nothing else may start before.
+    numbers: of each node's newest run. joins: by node, what has reached it since it ran: outputs
+    and branches, by the node before it. ready: runs that may start; behind: by node, those that
+    wait for an earlier run of theirs. is_held: a task waits for the user's next message, and
+    nothing else may start before.
     """
 
     def __init__(self, workflow: Workflow, run: NodeRun) -> None:
-        self._workflow, self._run, self._engine = workflow, run, run.engine
+        self._workflow = workflow
+        self._run = run
+        self._engine = run.engine
         self._graph = workflow.graph
         limit = workflow.max_concurrency
         self._limit = limit if limit is not None and limit > 0 else None
@@ -108,23 +121,28 @@ class _Walk:
     async def run(self) -> None:
         if not self._graph.edges:
             return
+
         self._replay()
         first, starts = self._start_ready()
         if "/" not in self._run.path and self._run.record.status is NodeStatus.INACTIVE:
             starts.insert(0, self._run.mark(NodeStatus.RUNNING))  # marks the run as a workflow's
+
         if starts:
             await self._engine.send(*starts)
+
         try:
             async with asyncio.TaskGroup() as self._group:
                 self._launch(first)
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
+
         if len(self._ended) > 1:
             raise WorkflowConfigurationError(
                 f"Workflow {self._workflow.name!r}: {' and '.join(self._ended)} both ended it with an output; join them"
             )
         if self._are_waiting:
             raise NodeWaiting
+
         await self._report_joins()
 
     def _replay(self) -> None:
@@ -139,8 +157,10 @@ class _Walk:
                     self._ready.append(run)
                 else:
                     heapq.heappush(recorded, (completed_at, next(counter), run))
+
             if not recorded:
                 return
+
             run = heapq.heappop(recorded)[2]
             triggered = self._follow(run)
 
@@ -151,13 +171,17 @@ class _Walk:
             self._group.create_task(self._run_chain(run))
 
     async def _run_chain(self, run: NodeRun | None) -> None:
-        """Runs a node, and then the first of those that its end lets start; the others get tasks of their own."""
+        """Runs a node, and then the first of those that its end lets start; the others get tasks of
+        their own.
+        """
         while run is not None:
             if not await run.run():
-                self._are_waiting, self._is_held = True, self._is_held or run.node.is_task
+                self._are_waiting = True
+                self._is_held = self._is_held or run.node.is_task
                 run.followers, starts = self._release(run)
                 if starts:
                     await self._engine.send(*starts)
+
             self._launch(run.followers[1:])
             run = run.followers[0] if run.followers else None
 
@@ -165,18 +189,36 @@ class _Walk:
         triggered = self._follow(run)
         self._ready.extend(triggered)
         run.followers, starts = self._release(run)
-        record, name = run.record, run.node.name
+
+        record = run.record
+        name = run.node.name
         routed = [edge for edge in self._graph.after.get(name, ()) if edge.routes]
         if not routed or triggered or self._graph.followed(name, record.route) or self._waits_for_output(run):
             return starts
+
         if record.route is None:
-            _log.warning("workflow %s: node %s gave no route, and has routed edges only", self._run.path, name)
+            _log.warning(
+                "workflow %s: node %s gave no route, and has routed edges only",
+                self._run.path,
+                name,
+            )
             return starts
+
         message = f"Node {name!r} gave the route {record.route!r}, which none of its edges has"
-        return [self._error(run.path, "RouteNotFound", message), run.mark(NodeStatus.COMPLETED), *starts]
+
+        return [
+            self._error(run.path, "RouteNotFound", message),
+            run.mark(NodeStatus.COMPLETED),
+            *starts,
+        ]
 
     def _error(self, path: str, code: str, message: str) -> Event:
-        return Event(author=self._workflow.name, error_code=code, error_message=message, node_info=NodeInfo(path=path))
+        return Event(
+            author=self._workflow.name,
+            error_code=code,
+            error_message=message,
+            node_info=NodeInfo(path=path),
+        )
 
     def _release(self, run: NodeRun) -> tuple[list[NodeRun], list[Event]]:
         name = run.node.name
@@ -195,6 +237,7 @@ class _Walk:
                 continue
             self._busy.add(run.node.name)
             runs.append(run)
+
         return runs, [start for run in runs if (start := run.start_event()) is not None]
 
     # triggers
@@ -204,16 +247,25 @@ class _Walk:
 
     def _follow(self, run: NodeRun) -> list[NodeRun]:
         """The runs that a completed one triggers."""
-        name, record = run.node.name, run.record
+        name = run.node.name
+        record = run.record
         if self._graph.is_terminal(name):
             if record.output is not None and name not in self._ended:
                 self._ended.append(name)
             return []
+
         if self._waits_for_output(run):
             return []
+
         return self._triggered_by(name, record.output, record.route, run.branch)
 
-    def _triggered_by(self, name: str, output: Any, route: JsonValue, branch: str | None) -> list[NodeRun]:
+    def _triggered_by(
+        self,
+        name: str,
+        output: Any,
+        route: JsonValue,
+        branch: str | None,
+    ) -> list[NodeRun]:
         targets = self._graph.followed(name, route)
         runs: list[NodeRun] = []
         for target in targets:
@@ -223,16 +275,20 @@ class _Walk:
                     runs.append(joined)
             else:
                 runs.append(self._new_run(target, output, branch, is_one_of_several=len(targets) > 1))
+
         return runs
 
     def _joined(self, join: JoinNode, name: str, output: Any, branch: str | None) -> NodeRun | None:
         reached = self._joins.setdefault(join.name, {})
         reached[name] = (output, branch)
+
         before = self._graph.before[join.name]
         if len(reached) < len(before):
             return None
+
         del self._joins[join.name]
         common = _common_branch([reached[source][1] for source in before])
+
         return self._new_run(join, {source: reached[source][0] for source in before}, common)
 
     def _new_run(
@@ -259,11 +315,15 @@ class _Walk:
             path = f"{self._run.path}/{name}@{self._numbers.get(name, 0) + 1}"
             if path in self._engine.position:
                 continue
+
             missing = [source for source in self._graph.before[name] if source not in reached]
             message = f"Node {name!r} never ran: it joins {', '.join(missing)}, which did not run"
+
             if not self._ended:
                 raise WorkflowDataError(message)
-            error, after = self._error(path, "JoinNotReached", message), self._run.mark(NodeStatus.RUNNING)
+
+            error = self._error(path, "JoinNotReached", message)
+            after = self._run.mark(NodeStatus.RUNNING)
             await self._engine.send(error, after)
 
 

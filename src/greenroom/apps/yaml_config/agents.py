@@ -62,8 +62,12 @@ _FILES = (".yaml", ".yml", ".json")
 
 
 class AgentBuilder(Reader):
-    """folder: the app's; no file outside it is read. edited: contents in place of those on disk. files: those that were
-    read, for hot reload."""
+    """Builds the agents of one app from its files.
+
+    folder: the app's; no file outside it is read.
+    edited: contents in place of those on disk.
+    files: those that were read, for hot reload.
+    """
 
     def __init__(
         self,
@@ -96,41 +100,64 @@ class AgentBuilder(Reader):
         return self._references.find(node)
 
     def tool(self, node: Node) -> object:
-        return self._tools.build(node) if isinstance(node.value, dict) else self._tools.named(node)
+        if isinstance(node.value, dict):
+            return self._tools.build(node)
+        return self._tools.named(node)
 
     def agent(self, node: Node) -> BaseAgent:
         """From `{config_path: …}`, `{code: …}`, or, for classes of one's own, the text of either."""
         if isinstance(node.value, str):
-            return self._from_file(node) if node.text.endswith(_FILES) else self._from_code(node)
-        known = entries_of(node, fields_of(records.AgentReference), what="of a reference to an agent")
+            if node.text.endswith(_FILES):
+                return self._from_file(node)
+            return self._from_code(node)
+
+        known = entries_of(
+            node,
+            fields_of(records.AgentReference),
+            what="of a reference to an agent",
+        )
+
         given = [name for name, entry in known.items() if entry.value is not None]
         if len(given) != 1:
             count = "both" if given else "neither"
             raise node.error(f"a reference to an agent has either config_path or code; here are {count}")
+
         entry = known[given[0]]
-        return self._from_file(entry) if given == ["config_path"] else self._from_code(entry)
+
+        if given == ["config_path"]:
+            return self._from_file(entry)
+
+        return self._from_code(entry)
 
     def _from_file(self, node: Node) -> BaseAgent:
         given = Path(node.text)
         if given.is_absolute() or given.drive:
             raise node.error(f"{node.text!r} must be a path from this file on")
+
         path = Path(os.path.normpath(node.file.path.parent / given))
         if not path.resolve().is_relative_to(self._folder.resolve()):
             raise node.error(f"{node.text!r} leads out of the app's folder")
+
         if path not in self._edited and not path.is_file():
             beside = node.file.path.parent
             there = [str(other.relative_to(beside)) for other in beside.rglob("*") if other.suffix in _FILES]
             raise node.error(f"there is no file {node.text!r}{did_you_mean(node.text, there)}")
+
         if path in self._open:
             circle = " → ".join(self._shown(one) for one in [*self._open[self._open.index(path) :], path])
             raise node.error(f"the files refer to each other in a circle: {circle}")
+
         return self.build(path)
 
     def _from_code(self, node: Node) -> BaseAgent:
         found = self._references.find(node)
         if not isinstance(found, BaseAgent):
-            kind = "a class" if isinstance(found, type) else f"of type {type(found).__name__}"
+            if isinstance(found, type):
+                kind = "a class"
+            else:
+                kind = f"of type {type(found).__name__}"
             raise node.error(f"{node.text!r} is {kind}, not an agent")
+
         # An agent has one parent; another app, or this one before it was changed, may have put it to use already.
         return _copy_of(found) if found.parent_agent is not None else found
 
@@ -138,65 +165,105 @@ class AgentBuilder(Reader):
 
     def _build(self, node: Node) -> BaseAgent:
         cls = self._class_of(node)
-        article = "an" if cls.__name__[:1].lower() in "aeiou" or cls.__name__.startswith("Llm") else "a"
+        if cls.__name__[:1].lower() in "aeiou" or cls.__name__.startswith("Llm"):
+            article = "an"
+        else:
+            article = "a"
+
         what = f"of {article} {cls.__name__}"
+
         hook: Any = getattr(cls, "from_config", None)
         if hook is not None:
-            agent = construct(node, cls.__name__, lambda: call_hook(hook, node.plain_map(), node.file.path))
+            agent = construct(
+                node,
+                cls.__name__,
+                lambda: call_hook(hook, node.plain_map(), node.file.path),
+            )
             if not isinstance(agent, BaseAgent):
                 raise node.error(f"{cls.__name__}.from_config made {type(agent).__name__}, which is no agent")
+
             return agent
+
         config = next(_KINDS[base] for base in cls.__mro__ if base in _KINDS)
         config = records.WorkflowConfig if cls.is_graph else config
         declared = fields_of(config)
         is_ours = cls in _KINDS or (cls.is_graph and cls.__module__.startswith("greenroom."))
         if is_ours:
             entries_of(node, declared, what=what)
+
         known, unknown = known_entries(node, declared, what=what)
         given = {name: entry for name, entry in known.items() if entry.value is not None}
         required = declared if is_ours else {"name": declared["name"]}
         check_required(node, required, given, what=what)
         values = self._values(cls, declared, given) | self._own_values(cls, unknown, what)
+
         return construct(known.get("edges") or known["name"], cls.__name__, lambda: cls(**values))
 
     def _class_of(self, node: Node) -> type[BaseAgent]:
         known, _ = known_entries(node, ["agent_class"], what="of an agent")
+
         entry = known.get("agent_class")
         if entry is None or entry.value is None:
             return LlmAgent
+
         found = self._references.registered(entry, entry.text)
         if found is None and "." not in entry.text:
             classes = [*(cls.__name__ for cls in _KINDS if cls is not BaseAgent), "Workflow"]
             own = [name for name in self._references.registry.names() if name[:1].isupper() and name.endswith("Agent")]
             raise entry.error(f"there is no agent class {entry.text!r}{did_you_mean(entry.text, [*classes, *own])}")
-        named: object = found if found is not None else self._references.find(entry)
+
+        named: object
+        if found is not None:
+            named = found
+        else:
+            named = self._references.find(entry)
+
         if not isinstance(named, type) or not issubclass(named, BaseAgent):
             raise entry.error(f"{entry.text!r} is no class of agents")
         if inspect.isabstract(named):
             raise entry.error(f"{entry.text!r} is an abstract class; it has no _run_async_impl")
+
         return named
 
-    def _values(self, cls: type[BaseAgent], declared: Mapping[str, Field], known: Mapping[str, Node]) -> dict[str, Any]:
+    def _values(
+        self,
+        cls: type[BaseAgent],
+        declared: Mapping[str, Field],
+        known: Mapping[str, Node],
+    ) -> dict[str, Any]:
         if "model" in known and "model_code" in known:
             raise known["model_code"].error("give either model or model_code")
+
         values: dict[str, Any] = {}
         taken = _fields(cls)
         for key, entry in known.items():
             if key == "agent_class":
                 continue
+
             if key == "sub_agents":
-                name, value = key, [self._sub_agent(item, may_be_text=cls not in _KINDS) for item in entry.items]
+                name = key
+                value = [self._sub_agent(item, may_be_text=cls not in _KINDS) for item in entry.items]
             else:
                 name, value = self._read_key(key, entry, declared[key])
+
             if name not in taken:
                 raise entry.error("is not available in this version of greenroom")
             if name in values:
                 raise entry.error(f"gives the {name} a second time")
+
             values[name] = value
+
         return values
 
-    def _own_values(self, cls: type[BaseAgent], extra: Mapping[str, Node], what: str) -> dict[str, Any]:
-        """The keys that only this class knows. Those that it doesn't know either are left out, as ADK does."""
+    def _own_values(
+        self,
+        cls: type[BaseAgent],
+        extra: Mapping[str, Node],
+        what: str,
+    ) -> dict[str, Any]:
+        """The keys that only this class knows. Those that it doesn't know either are left out, as
+        ADK does.
+        """
         fields = _fields(cls)
         values: dict[str, Any] = {}
         for key, entry in extra.items():
@@ -211,16 +278,22 @@ class AgentBuilder(Reader):
             elif name.endswith("_callbacks") and name[:-1] in fields:
                 values[name[:-1]] = [self._callback(item) for item in entry.items]
             else:
-                _log.warning("%s", entry.error(f"left out: no such key {what}{did_you_mean(key, fields)}").detail)
+                _log.warning(
+                    "%s",
+                    entry.error(f"left out: no such key {what}{did_you_mean(key, fields)}").detail,
+                )
+
         return values
 
     def _read_key(self, key: str, entry: Node, declared: Field) -> tuple[str, Any]:
         """The name of the class's field, and its value; for all keys but `sub_agents`."""
         if key.endswith("_callbacks"):
             return key[:-1], [self._callback(item) for item in entry.items]
+
         if key.endswith("_code") or key in ("planner", "code_executor"):
             field = key.removesuffix("_code")
             return field, self._object(entry, _CODE_TYPES[field])
+
         match key:
             case "edges":
                 from greenroom.apps.yaml_config.workflows import EdgeReader  # workflows, which most files don't need
@@ -238,7 +311,11 @@ class AgentBuilder(Reader):
                 return key, {name: self._reducer(item) for name, item in entry.entries.items()}
             case "generate_content_config":
                 records.check_generation_keys(entry)
-                read = self.read_record(entry, records.GenerationSettings, what="of generate_content_config")
+                read = self.read_record(
+                    entry,
+                    records.GenerationSettings,
+                    what="of generate_content_config",
+                )
                 return key, records.generation_config(read)
             case _:
                 return key, self.read(entry, declared.type)
@@ -257,6 +334,7 @@ class AgentBuilder(Reader):
         name, args = name_and_args(node)
         if args is not None and not self._allow_args:
             raise args.error("arguments are refused in files that are not trusted")
+
         found: Any = self._references.find(name)
         if isinstance(found, type) or args is not None:
             if not callable(found):
@@ -264,8 +342,10 @@ class AgentBuilder(Reader):
             given = args if args is not None else name.with_entries({})
             values = self.read_arguments(given, found, what=f"of {name.text}")
             found = construct(name, name.text, lambda: found(**values))
+
         if not isinstance(found, kind):
             raise name.error(f"{name.text!r} is of type {type(found).__name__}, not a {kind.__name__}")
+
         return found
 
     def _schema(self, node: Node) -> object:
@@ -293,7 +373,9 @@ class AgentBuilder(Reader):
         if isinstance(node.value, str) and not may_be_text:
             key = "config_path" if node.value.endswith(_FILES) else "code"
             raise node.error(f"must be a map: {{{key}: {node.value}}}")
-        return self._from_file(node) if isinstance(node.value, str) else self.agent(node)
+        if isinstance(node.value, str):
+            return self._from_file(node)
+        return self.agent(node)
 
     def _shown(self, path: Path) -> str:
         return str(path.relative_to(self._references.root))

@@ -19,35 +19,48 @@ _LISTED = 12
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """shown: how messages name it. data: its content, where that isn't the one on disk."""
+    """A configuration file, on disk or as it is being edited."""
 
     path: Path
     shown: str
+    """How messages name it."""
+
     data: bytes | None = None
+    """Its content, where that isn't the one on disk."""
 
     def error(self, problem: str, *, line: int | None = None, key: str = "") -> ConfigFileError:
         return ConfigFileError(self, problem, line=line, key=key)
 
 
 class ConfigFileError(AgentConfigError):
-    """line: from 1; None when the file as a whole is meant. key: the path to it, as in `tools[0].args.agent`."""
+    """A mistake in a configuration file, with its location.
+
+    line: from 1; None when the file as a whole is meant.
+    key: the path to it, as in `tools[0].args.agent`.
+    """
 
     def __init__(self, file: ConfigFile, problem: str, *, line: int | None, key: str) -> None:
         location = file.shown if line is None else f"{file.shown}:{line}"
         super().__init__(": ".join(part for part in (location, key, problem) if part))
-        self.file, self.line, self.key, self.problem = file.path, line, key, problem
+        self.file = file.path
+        self.line = line
+        self.key = key
+        self.problem = problem
 
 
 def did_you_mean(given: str, valid: Iterable[str], *, otherwise: str | None = None) -> str:
     """The end of a sentence: what was probably meant, else all that would be right, or `otherwise`."""
     names = sorted(set(valid))
+
     lowered = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), lowered, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {lowered[close[0]]!r}?"
     if otherwise is not None or not names:
         return otherwise or ""
+
     more = f", … ({len(names)} in all)" if len(names) > _LISTED else ""
+
     return f"; known: {', '.join(names[:_LISTED])}{more}"
 
 
@@ -55,7 +68,8 @@ MAX_NODES = 100_000
 """Anchors can make a short text unfold into a huge one."""
 
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
-_MAPPING, _SEQUENCE = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
+_MAPPING = "tag:yaml.org,2002:map"
+_SEQUENCE = "tag:yaml.org,2002:seq"
 
 Scalar: TypeAlias = "str | int | float | bool | bytes | None"
 
@@ -66,12 +80,24 @@ KINDS: dict[type, str] = {
 
 
 class Node:
-    """line: of the key that it is the value of, else its own. key: its path in the file."""
+    """A value in a configuration file, with its location.
+
+    line: of the key that it is the value of, else its own. key: its path in the file.
+    """
 
     __slots__ = ("file", "key", "line", "value")
 
-    def __init__(self, value: Scalar | list[Node] | dict[str, Node], line: int, key: str, file: ConfigFile) -> None:
-        self.value, self.line, self.key, self.file = value, line, key, file
+    def __init__(
+        self,
+        value: Scalar | list[Node] | dict[str, Node],
+        line: int,
+        key: str,
+        file: ConfigFile,
+    ) -> None:
+        self.value = value
+        self.line = line
+        self.key = key
+        self.file = file
 
     def error(self, problem: str) -> ConfigFileError:
         return self.file.error(problem, line=self.line, key=self.key)
@@ -80,10 +106,15 @@ class Node:
     def text(self) -> str:
         """Raises ConfigFileError when it is anything but a text with something in it."""
         if not isinstance(self.value, str):
-            hint = " (put it in quotes)" if isinstance(self.value, (int, float, bool)) else ""
+            if isinstance(self.value, (int, float, bool)):
+                hint = " (put it in quotes)"
+            else:
+                hint = ""
             raise self.error(f"must be a text, not {self.kind}{hint}")
+
         if not self.value.strip():
             raise self.error("must not be empty")
+
         return self.value
 
     @property
@@ -127,10 +158,14 @@ def read_document(file: ConfigFile) -> Node:
         raise file.error(f"can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise file.error("is not written in UTF-8", line=error.object.count(b"\n", 0, error.start) + 1) from None
+
     try:
         loader = _loader(text)
         root = loader.get_single_node()
-        node = None if root is None else _Composer(loader, file).node(root, line=1, key="", above=())
+        if root is None:
+            node = None
+        else:
+            node = _Composer(loader, file).node(root, line=1, key="", above=())
     except yaml.MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
         said = " ".join(str(part) for part in (error.problem, error.context) if part)
@@ -140,10 +175,12 @@ def read_document(file: ConfigFile) -> Node:
         raise file.error(problem, line=text.count("\n", 0, error.position) + 1) from None
     except RecursionError:
         raise file.error("is nested too deeply") from None
+
     if node is None or node.value is None:
         raise file.error("is empty")
     if not isinstance(node.value, dict):
         raise node.error(f"the file must hold a map of keys, not {node.kind}")
+
     return node
 
 
@@ -157,7 +194,9 @@ def _loader(text: str) -> Any:
     exponent = ("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+\Z"))
     for first in "-+0123456789":
         resolvers[first] = [exponent, *resolvers.get(first, [])]
+
     loader.yaml_implicit_resolvers = resolvers
+
     return loader
 
 
@@ -178,13 +217,17 @@ class _Composer:
             return Node(self._loader.construct_object(raw), line, key, self._file)
         if raw.tag not in (_MAPPING, _SEQUENCE):
             raise self._file.error(f"the tag {raw.tag} is not allowed here", line=line, key=key)
+
         inside = (*above, id(raw))
+
         if isinstance(raw, yaml.MappingNode):
             return Node(dict(self._entries(raw, key, inside)), line, key, self._file)
+
         items = [
             self.node(item, line=item.start_mark.line + 1, key=f"{key}[{index}]", above=inside)
             for index, item in enumerate(cast("list[Any]", raw.value))
         ]
+
         return Node(items, line, key, self._file)
 
     def _entries(self, raw: Any, key: str, above: tuple[int, ...]) -> Iterator[tuple[str, Node]]:
@@ -197,14 +240,26 @@ class _Composer:
                         line = name.start_mark.line + 1
                         raise self._file.error("stands here twice", line=line, key=inside + name.value)
                     seen.add(name.value)
+
             self._loader.flatten_mapping(raw)  # resolves `<<`
             self._flattened.add(id(raw))
+
         for name, value in raw.value:
             line = name.start_mark.line + 1
-            spelled: Any = self._loader.construct_object(name) if isinstance(name, yaml.ScalarNode) else None
+
+            spelled: Any
+            if isinstance(name, yaml.ScalarNode):
+                spelled = self._loader.construct_object(name)
+            else:
+                spelled = None
+
             if not isinstance(spelled, str):
-                shown = f"{name.value!r} " if isinstance(name, yaml.ScalarNode) else ""
+                if isinstance(name, yaml.ScalarNode):
+                    shown = f"{name.value!r} "
+                else:
+                    shown = ""
                 raise self._file.error(f"a key {shown}that is no text; put it in quotes", line=line, key=key)
+
             yield spelled, self.node(value, line=line, key=inside + spelled, above=above)
 
 
@@ -222,7 +277,12 @@ def by_either_spelling(names: Iterable[str]) -> dict[str, str]:
     return {spelling: name for name in names for spelling in (name, camel(name))}
 
 
-def known_entries(node: Node, names: Iterable[str], *, what: str) -> tuple[dict[str, Node], dict[str, Node]]:
+def known_entries(
+    node: Node,
+    names: Iterable[str],
+    *,
+    what: str,
+) -> tuple[dict[str, Node], dict[str, Node]]:
     """The map's entries by their names, and the unknown ones. what: as in "of a LoopAgent"."""
     spellings = by_either_spelling(names)
     known: dict[str, Node] = {}
@@ -235,11 +295,15 @@ def known_entries(node: Node, names: Iterable[str], *, what: str) -> tuple[dict[
             raise entry.error(f"{name} {what} is given twice, in both spellings")
         else:
             known[name] = entry
+
     return known, unknown
 
 
 def entries_of(node: Node, names: Iterable[str], *, what: str) -> dict[str, Node]:
-    """The map's entries by their names. Raises ConfigFileError for other keys. what: as in "of a LoopAgent"."""
+    """The map's entries by their names. Raises ConfigFileError for other keys.
+
+    what: as in "of a LoopAgent".
+    """
     known, unknown = known_entries(node, names, what=what)
     for key, entry in unknown.items():
         raise entry.error(f"there is no such key {what}{did_you_mean(key, names)}")

@@ -1,4 +1,6 @@
-"""From nodes to values of a type: every key known, every value of its kind, or an error with its location."""
+"""From nodes to values of a type: every key known, every value of its kind, or an error with its
+location.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +55,7 @@ def fields_of(record: type[Any]) -> Mapping[str, Field]:
     hints = _hints(record, *record.__mro__)
     if issubclass(record, msgspec.Struct):
         return {field.name: Field(hints[field.name], field.required) for field in msgspec.structs.fields(record)}
+
     missing = dataclasses.MISSING
     return {
         field.name: Field(hints.get(field.name, Any), field.default is missing and field.default_factory is missing)
@@ -63,14 +66,23 @@ def fields_of(record: type[Any]) -> Mapping[str, Field]:
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
     """Those that can be given by name; under `**` whether all others can."""
-    called: Any = function.__init__ if isinstance(function, type) else function
+    called: Any
+    if isinstance(function, type):
+        called = function.__init__
+    else:
+        called = function
+
     hints = _hints(called, inspect.unwrap(called))
     found: dict[str, Field] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             found["**"] = Field(Any, is_required=False)
         elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            found[parameter.name] = Field(hints.get(parameter.name, Any), parameter.default is parameter.empty)
+            found[parameter.name] = Field(
+                hints.get(parameter.name, Any),
+                parameter.default is parameter.empty,
+            )
+
     return found
 
 
@@ -80,6 +92,7 @@ def _hints(annotated: Any, *holders: Any) -> dict[str, Any]:
         return get_type_hints(annotated, include_extras=True)
     except (NameError, TypeError, AttributeError):
         pass
+
     hints: dict[str, Any] = {}
     for holder in reversed(holders):
         names = vars(sys.modules.get(getattr(holder, "__module__", ""), object))
@@ -89,6 +102,7 @@ def _hints(annotated: Any, *holders: Any) -> dict[str, Any]:
                 hints |= get_type_hints(stand_in, dict(names), include_extras=True)
             except (NameError, TypeError, AttributeError):
                 hints.pop(name, None)
+
     return hints
 
 
@@ -103,6 +117,7 @@ _MAPS = (dict, abc.Mapping, abc.MutableMapping)
 def fits(node: Node, tp: Any) -> bool:
     """Whether the value is of a kind that the type can be read from."""
     value = node.value
+
     kind = _kind(tp)
     if kind in (Any, object, Node):
         return True
@@ -114,6 +129,7 @@ def fits(node: Node, tp: Any) -> bool:
         return str(value).lower() in [str(choice).lower() for choice in get_args(_bare(tp))]
     if kind in _MAPS or (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return isinstance(value, dict)
+
     return isinstance(value, (str, dict))
 
 
@@ -123,7 +139,10 @@ def described(tp: Any) -> str:
         return KINDS[kind]
     if kind in _LISTS:
         return "a list"
-    return "a map" if kind in _MAPS or isinstance(kind, type) else "the name of something in code"
+    if kind in _MAPS or isinstance(kind, type):
+        return "a map"
+
+    return "the name of something in code"
 
 
 def _bare(tp: Any) -> Any:
@@ -165,7 +184,10 @@ def construct(node: Node, what: str, make: Callable[[], Any]) -> Any:
     except ConfigFileError:
         raise
     except (TypeError, ValueError, OSError, GreenroomError) as error:
-        text = error.detail if isinstance(error, GreenroomError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, GreenroomError):
+            text = error.detail
+        else:
+            text = f"{type(error).__name__}: {error}"
         raise node.error(f"{what} can't be made: {text}") from error
 
 
@@ -197,26 +219,38 @@ class Reader(ABC):
             return self._read_one_of(node, get_args(tp))
         if kind is Literal:
             return _read_choice(node, {str(choice): choice for choice in get_args(tp)})
+
         if kind in _SCALARS:
             if not fits(node, kind):
                 is_unquoted = kind is str and isinstance(node.value, (int, float))
                 raise node.error(
                     f"must be {KINDS[kind]}, not {node.kind}{' (put it in quotes)' if is_unquoted else ''}"
                 )
-            return float(cast("float", node.value)) if kind is float else node.value
+
+            if kind is float:
+                return float(cast("float", node.value))
+
+            return node.value
+
         if kind in _LISTS:
             return self._read_list(node, tp)
+
         if kind in _MAPS:
             value = (get_args(tp) or (str, Any))[1]
             return {key: self.read(entry, value) for key, entry in node.entries.items()}
+
         if kind is Callable:
             return self._read_callable(node)
         if isinstance(tp, type):
             return self._read_class(node, cast("type[Any]", tp))
+
         return self._convert(node, tp)
 
     def read_record(self, node: Node, record: type[Any], *, what: str) -> Any:
-        """record: a Struct or a dataclass."""
+        """Reads a map as a record, whose fields are its keys.
+
+        record: a Struct or a dataclass.
+        """
         declared = fields_of(record)
         values = {
             name: self.read(entry, ENUMS.get((record, name), declared[name].type))
@@ -231,21 +265,27 @@ class Reader(ABC):
     ) -> dict[str, Any]:
         """The arguments of a class or function, each argument read by its annotation.
 
-        given: arguments that are there already. An argument whose type has no form in a file is dropped, and that is
-        logged, as ADK does.
+        given: arguments that are there already. An argument whose type has no form in a file is
+        dropped, and that is logged, as ADK does.
         """
         parameters = parameters_of(function)
         takes_any = parameters.pop("**", None) is not None
         known, unknown = known_entries(node, parameters, what=what)
         if not takes_any:
             entries_of(node, parameters, what=what)
+
         values: dict[str, Any] = {**(given or {}), **{key: entry.plain() for key, entry in unknown.items()}}
         for name, entry in known.items():
             try:
                 values[name] = self.read(entry, parameters[name].type)
             except UnsupportedType as error:
-                _log.warning("%s", entry.error(f"left out: no value of type {error} can be written here").detail)
+                _log.warning(
+                    "%s",
+                    entry.error(f"left out: no value of type {error} can be written here").detail,
+                )
+
         check_required(node, parameters, values, what=what)
+
         return values
 
     def _read_class(self, node: Node, tp: type[Any]) -> Any:
@@ -253,30 +293,40 @@ class Reader(ABC):
             return self.agent(node)
         if issubclass(tp, (BaseTool, BaseToolset)):
             return self.tool(node)
+
         if issubclass(tp, Enum):
             names = {str(member.value): member for member in tp} | {member.name: member for member in tp}
             return _read_choice(node, names)
+
         if issubclass(tp, Path):
             return node.file.path.parent / node.text
+
         if issubclass(tp, bytes):
-            return node.value if isinstance(node.value, bytes) else _from_base64(node)
+            if isinstance(node.value, bytes):
+                return node.value
+            return _from_base64(node)
+
         is_record = issubclass(tp, msgspec.Struct) or (dataclasses.is_dataclass(tp) and isinstance(node.value, dict))
         if is_record and (not _is_code_reference(node) or "name" in fields_of(tp)):
             return self.read_record(node, tp, what=f"of {tp.__name__}")
+
         if issubclass(tp, BaseLlm) or _is_code_reference(node) or (isinstance(node.value, str) and "." in node.value):
             found = self.code(code_name(node))
             if not isinstance(found, tp):
                 raise node.error(f"{code_name(node).text!r} is {_article(type(found).__name__)}, not a {tp.__name__}")
             return found
+
         return self._convert(node, tp)
 
     def _convert(self, node: Node, tp: Any) -> Any:
         if get_origin(tp) is type or tp is type:
             return self.code(code_name(node))
+
         try:
             schema = type_schema(tp)
         except AgentConfigError as error:
             raise UnsupportedType(str(tp)) from error
+
         try:
             return schema.convert(node.plain())
         except InvalidValue as error:
@@ -285,20 +335,24 @@ class Reader(ABC):
     def _read_one_of(self, node: Node, options: tuple[Any, ...]) -> Any:
         if node.value is None and type(None) in options:
             return None
+
         options = tuple(option for option in options if option is not type(None))
         if Path in options:  # before a text, so that it is a path from this file on
             options = (Path, *(option for option in options if option is not Path))
+
         fitting = [option for option in options if fits(node, option)]
         if not fitting:
             if len(options) == 1:
                 return self.read(node, options[0])
             raise node.error(f"must be {' or '.join(dict.fromkeys(described(o) for o in options))}, not {node.kind}")
+
         first: ConfigFileError | UnsupportedType | None = None
         for option in fitting:
             try:
                 return self.read(node, option)
             except (ConfigFileError, UnsupportedType) as error:
                 first = first or error
+
         assert first is not None
         raise first
 
@@ -309,8 +363,13 @@ class Reader(ABC):
             if len(node.items) != len(arguments):
                 raise node.error(f"must have {len(arguments)} items, not {len(node.items)}")
             return tuple(self.read(item, argument) for item, argument in zip(node.items, arguments, strict=True))
+
         values = [self.read(item, arguments[0] if arguments else Any) for item in node.items]
-        return cast("Any", kind(values)) if kind in (tuple, set, frozenset) else values
+
+        if kind in (tuple, set, frozenset):
+            return cast("Any", kind(values))
+
+        return values
 
     def _read_callable(self, node: Node) -> Callable[..., Any]:
         found = self.code(code_name(node))
@@ -321,7 +380,13 @@ class Reader(ABC):
         return cast("Callable[..., Any]", found)
 
 
-def check_required(node: Node, fields: Mapping[str, Field], values: Collection[str], *, what: str) -> None:
+def check_required(
+    node: Node,
+    fields: Mapping[str, Field],
+    values: Collection[str],
+    *,
+    what: str,
+) -> None:
     for name, field in fields.items():
         if field.is_required and name not in values:
             raise node.error(f"{name!r} is missing {what}")

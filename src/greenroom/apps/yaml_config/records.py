@@ -203,6 +203,7 @@ def check_generation_keys(node: Node) -> None:
             raise entry.error(f"is set by the agent's {OWNED[name]}")
         if name == "model_armor_config":
             raise entry.error("is not supported: no model takes it")
+
         if isinstance(entry.value, dict):
             inside, _ = known_entries(entry, ["base_url"], what="")
             if "base_url" in inside:

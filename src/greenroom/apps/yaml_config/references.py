@@ -8,8 +8,8 @@
 3. among the installed packages,
 4. beside the app's folder, where modules for all apps are; of the app `team.shop` in `team`, then beside that.
 
-Source of what is refused: ADK, which keeps the standard library out of configuration files, so that `os.system` can
-never be a tool. Here that also holds for what a module has imported from there.
+Source of what is refused: ADK, which keeps the standard library out of configuration files, so that
+`os.system` can never be a tool. Here that also holds for what a module has imported from there.
 """
 
 from __future__ import annotations
@@ -40,10 +40,16 @@ REFUSED_MODULES = frozenset(
 class References:
     """For the files of one app.
 
-    package: the private package that the app's folder is in, at any depth. folder: the app's folder.
+    package: the private package that the app's folder is in, at any depth.
+    folder: the app's folder.
     """
 
-    def __init__(self, package: PrivatePackage, folder: Path, registry: ComponentRegistry | None = None) -> None:
+    def __init__(
+        self,
+        package: PrivatePackage,
+        folder: Path,
+        registry: ComponentRegistry | None = None,
+    ) -> None:
         self._package = package
         self._app = list(folder.relative_to(package.folder).parts)
         self._folder = folder
@@ -56,21 +62,26 @@ class References:
         parts = name.removeprefix(".").split(".")
         if len(parts) == 1 and not name.startswith("."):
             return self._by_bare_name(node, name)
+
         if any(not part.isidentifier() for part in parts):
             found = self.registered(node, name)
             if found is not None:
                 return found
             raise node.error(f"{name!r} is no dotted name, such as {self._app[-1]}.tools.lookup")
+
         if any(part.startswith("__") for part in parts):
             raise node.error(f"{name!r}: names that begin with '__' are refused")
         if name.startswith("."):
             return self._relative(node, name, parts)
+
         own = self._own(parts)
         if own is not None:
             return self._attribute(node, *own)
+
         found = self.registered(node, name)
         if found is not None:
             return found
+
         return self._installed(node, name, parts)
 
     def _by_bare_name(self, node: Node, name: str) -> object:
@@ -100,7 +111,9 @@ class References:
         return self._longest(self._app, parts)
 
     def _after_own_name(self, parts: list[str]) -> list[str] | None:
-        """The name without the app's own name in front (`shop`, or `team.shop` for an app in `team`), or None."""
+        """The name without the app's own name in front (`shop`, or `team.shop` for an app in
+        `team`), or None.
+        """
         for start in range(len(self._app) - 1, -1, -1):
             own = self._app[start:]
             if parts[: len(own)] == own:
@@ -115,7 +128,11 @@ class References:
                 return importlib.import_module(f"{self._package.name}.{dotted}"), parts[end:]
         return None
 
-    def _in_package(self, above: list[str], parts: list[str]) -> tuple[ModuleType, list[str]] | None:
+    def _in_package(
+        self,
+        above: list[str],
+        parts: list[str],
+    ) -> tuple[ModuleType, list[str]] | None:
         """Attributes defined in a folder's `__init__.py` itself."""
         if not self.root.joinpath(*above, "__init__.py").is_file():
             return None
@@ -134,19 +151,29 @@ class References:
     def _installed(self, node: Node, name: str, parts: list[str]) -> object:
         if parts[0] in sys.stdlib_module_names or parts[0] in REFUSED_MODULES:
             raise node.error(f"{name!r}: configuration files may not name anything in {parts[0]!r}")
+
         if not is_installed(parts[0], apart_from=[self.root / self._app[0]]):
-            around = range(len(self._app) - 1, -1, -1) if self._after_own_name(parts) is None else ()
+            if self._after_own_name(parts) is None:
+                around = range(len(self._app) - 1, -1, -1)
+            else:
+                around = ()
+
             for end in around:
                 beside = self._longest(self._app[:end], parts)
                 if beside is not None:
                     return self._attribute(node, *beside)
+
             raise node.error(f"{name!r}: {self._missing_module(parts)}")
-        module, rest = importlib.import_module(parts[0]), parts[1:]
+
+        module = importlib.import_module(parts[0])
+        rest = parts[1:]
         while rest:
             longer = f"{module.__name__}.{rest[0]}"
             if hasattr(module, rest[0]) or _spec(longer) is None:
                 break
-            module, rest = importlib.import_module(longer), rest[1:]
+            module = importlib.import_module(longer)
+            rest = rest[1:]
+
         return self._attribute(node, module, rest)
 
     def _attribute(self, node: Node, module: ModuleType, rest: list[str]) -> object:
@@ -160,15 +187,19 @@ class References:
                 public = [one for one in dir(holder) if not one.startswith("_")]
                 shown = getattr(holder, "__name__", type(holder).__name__).removeprefix(self._package.name + ".")
                 raise node.error(f"{name!r}: {shown} has no {part!r}{did_you_mean(part, public)}") from None
+
             if isinstance(value, ModuleType) and not value.__name__.startswith(f"{getattr(holder, '__name__', '')}."):
                 raise node.error(f"{name!r}: {part!r} is a module from elsewhere")
+
         if isinstance(value, ModuleType):
             raise node.error(f"{name!r} is a module; name something in it")
+
         home = getattr(value, "__module__", None)
         if isinstance(home, str) and (inspect.isroutine(value) or isinstance(value, type)):
             top = home.partition(".")[0]
             if top in sys.stdlib_module_names or top in REFUSED_MODULES:
                 raise node.error(f"{name!r}: configuration files may not name anything in {top!r}")
+
         return value
 
     def _missing_module(self, parts: list[str]) -> str:
@@ -176,6 +207,7 @@ class References:
         rest = self._after_own_name(parts)
         if rest:
             return f"the app has no module {rest[0]!r}{did_you_mean(rest[0], own)}"
+
         return (
             f"there is no module {parts[0]!r}, neither in the app nor in the registry nor among the installed "
             f"packages{did_you_mean(parts[0], [self._app[-1], *own])}"

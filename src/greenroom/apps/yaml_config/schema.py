@@ -1,4 +1,6 @@
-"""A JSON Schema of the files, from the records that they are read by, so that editors can complete and check them."""
+"""A JSON Schema of the files, from the records that they are read by, so that editors can complete
+and check them.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +25,29 @@ _CLASS_KEYS = ("agent_class", "agentClass")
 
 
 def config_schema() -> JsonObject:
-    """Of one file: an agent of any kind. Keys are described in snake_case; the camelCase ones are allowed, too."""
+    """Of one file: an agent of any kind. Keys are described in snake_case; the camelCase ones are
+    allowed, too.
+    """
     _, definitions = msgspec.json.schema_components(
         [*_KINDS.values(), records.AgentConfig], schema_hook=_of_other, ref_template=_DEFS + "{name}"
     )
     definitions = cast("dict[str, JsonObject]", definitions)
     for kind, config in _KINDS.items():
         _name_the_kind(definitions[config.__name__], kind)
+
     _open_for_other_keys(definitions["AgentConfig"])
     _add_words(definitions)
     definitions["AgentReference"]["oneOf"] = [
         {"anyOf": [{"required": ["config_path"]}, {"required": ["configPath"]}]},
         {"required": ["code"]},
     ]
+
     for definition in definitions.values():
         if "properties" in definition:
             definition["properties"] = _in_both_spellings(definition["properties"])
+
     roots: list[JsonObject] = [{"$ref": _DEFS + c.__name__} for c in (*_KINDS.values(), records.AgentConfig)]
+
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A greenroom agent",
@@ -62,6 +70,7 @@ def _reached_from(value: Any, definitions: dict[str, JsonObject]) -> dict[str, J
             if name in definitions and name not in reached:
                 reached[name] = definitions[name]
                 waiting.append(definitions[name])
+
     return {name: definitions[name] for name in definitions if name in reached}
 
 
@@ -101,6 +110,7 @@ def _add_words(definitions: dict[str, JsonObject]) -> None:
     settings = definitions["GenerationSettings"]["properties"]
     for key in OWNED:
         settings.pop(camel(key))
+
     for (record, name), kind in ENUMS.items():
         schema = msgspec.json.schema(kind)
         for option in schema["anyOf"]:
@@ -108,6 +118,7 @@ def _add_words(definitions: dict[str, JsonObject]) -> None:
             if words := listed.pop("enum", None):
                 listed |= _in_any_case([*words, *([False] if "OFF" in words else [])])  # `OFF` is false in YAML
         definitions[record.__name__]["properties"][camel(name)] = schema
+
     for name in ("GenerationSettings", "SafetySetting", "ThinkingConfig", "ToolConfig", "FunctionCallingConfig"):
         definitions[name]["additionalProperties"] = False
 
@@ -126,4 +137,6 @@ def _in_both_spellings(properties: dict[str, Any]) -> dict[str, Any]:
 def _described(schema: JsonObject) -> JsonObject:
     """With the description outside, where editors look for it."""
     descriptions = [option["description"] for option in schema.get("anyOf", []) if "description" in option]
-    return {"description": descriptions[0], **schema} if descriptions else schema
+    if descriptions:
+        return {"description": descriptions[0], **schema}
+    return schema

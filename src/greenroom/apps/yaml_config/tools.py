@@ -53,25 +53,34 @@ def mcp_toolset(cls: type[McpToolset], args: Node, reader: Reader) -> McpToolset
     if len(connections) != 1:
         given = f", not {' and '.join(connections)}" if connections else ""
         raise args.error(f"McpToolset needs exactly one of {', '.join(_CONNECTIONS)}{given}")
+
     ((key, entry),) = connections.items()
     if key.startswith("stdio") and os.environ.get(ALLOW_STDIO, "").lower() not in ("1", "true"):
         raise entry.error(f"would start a process on this machine; set {ALLOW_STDIO}=1 where files may do that")
+
     rest = args.with_entries(others)
     given_already = {"connection_params": _connection(key, entry, reader)}
+
     return cls(**reader.read_arguments(rest, cls, what="of McpToolset", given=given_already))
 
 
 def _connection(key: str, entry: Node, reader: Reader) -> ConnectionParams | StdioServerParameters:
-    record, what = _CONNECTIONS[key], f"of {key}"
+    record = _CONNECTIONS[key]
+    what = f"of {key}"
     apart, others = known_entries(entry, _READ_APART.get(key, ()), what=what)
     given = {
         name: reader.read_record(server, StdioServerParameters, what=f"of {name}")
         for name, server in apart.items()
         if name == "server_params"
     }
+
     connection = record(**reader.read_arguments(entry.with_entries(others), record, what=what, given=given))
     if key == "sse_server_params":
-        connection.url = urljoin(connection.url, apart["sse_endpoint"].text if apart else _JAVA_SSE_PATH)
+        connection.url = urljoin(
+            connection.url,
+            apart["sse_endpoint"].text if apart else _JAVA_SSE_PATH,
+        )
+
     return connection
 
 
@@ -79,7 +88,11 @@ _IMPLICIT_TOOLS = frozenset({"transfer_to_agent", "google.adk.tools.transfer_to_
 
 
 class ToolBuilder:
-    """allow_args: False refuses the arguments of all tools but MCP toolsets, as for files that strangers write."""
+    """Builds the tools of an agent from their entries.
+
+    allow_args: False refuses the arguments of all tools but MCP toolsets, as for files that
+    strangers write.
+    """
 
     def __init__(self, references: References, reader: Reader, *, allow_args: bool) -> None:
         self._references = references
@@ -99,55 +112,92 @@ class ToolBuilder:
         """The tool of a dotted or registered name, without arguments."""
         return self._from(name, self._references.find(name), None)
 
-    def _from(self, name: Node, found: object, args: Node | None) -> BaseTool | BaseToolset | Callable[..., Any]:
+    def _from(
+        self,
+        name: Node,
+        found: object,
+        args: Node | None,
+    ) -> BaseTool | BaseToolset | Callable[..., Any]:
         if args is not None and not self._allow_args and not is_mcp_toolset(found):
             raise args.error("arguments are refused in files that are not trusted")
+
         if isinstance(found, (BaseTool, BaseToolset)):
             if args is not None:
                 raise args.error(f"{name.text!r} is a finished tool, which takes no arguments")
             return found
+
         if isinstance(found, type):
             return self._of_class(name, cast("type[Any]", found), args)
+
         if isinstance(found, BaseAgent):
             hint = "use the tool AgentTool, with args: {agent: {code: …}}"
             raise name.error(f"{name.text!r} is an agent, not a tool; {hint}")
+
         if not callable(found):
             raise name.error(f"{name.text!r} is of type {type(found).__name__}, which is no tool")
-        return found if args is None else self._of_factory(name, found, args)
+        if args is None:
+            return found
+
+        return self._of_factory(name, found, args)
 
     def _of_class(self, name: Node, cls: type[Any], args: Node | None) -> BaseTool | BaseToolset:
         if not issubclass(cls, (BaseTool, BaseToolset)):
             raise name.error(f"{name.text!r} is a class, but not of tools or toolsets")
         if inspect.isabstract(cls):
             raise name.error(f"{name.text!r} is an abstract class")
+
         inherited = (BaseTool.from_config.__func__, BaseToolset.from_config.__func__)
+
         has_hook = getattr(cls.from_config, "__func__", None) not in inherited
         given = args if args is not None else name.with_entries({})
         if has_hook:
-            make: Callable[[], Any] = partial(call_hook, cls.from_config, given.plain_map(), name.file.path)
+            make: Callable[[], Any] = partial(
+                call_hook,
+                cls.from_config,
+                given.plain_map(),
+                name.file.path,
+            )
         elif is_mcp_toolset(cls):
             make = partial(mcp_toolset, cls, given, self._reader)
         else:
-            make = partial(cls, **self._reader.read_arguments(given, cls, what=f"of {cls.__name__}"))
+            make = partial(
+                cls,
+                **self._reader.read_arguments(given, cls, what=f"of {cls.__name__}"),
+            )
+
         tool = construct(name, repr(name.text), make)
         if not isinstance(tool, (BaseTool, BaseToolset)):
             raise name.error(f"{name.text!r} made {type(tool).__name__}, which is no tool")
+
         return tool
 
-    def _of_factory(self, name: Node, function: Callable[..., Any], args: Node) -> BaseTool | BaseToolset:
-        """Called with the arguments by name, or, as ADK does, with one map if its only parameter is none of them."""
+    def _of_factory(
+        self,
+        name: Node,
+        function: Callable[..., Any],
+        args: Node,
+    ) -> BaseTool | BaseToolset:
+        """Called with the arguments by name, or, as ADK does, with one map if its only parameter is
+        none of them.
+        """
         parameters = parameters_of(function)
         if "tool_context" in parameters:
             raise args.error(f"{name.text!r} is a tool itself, which has no args")
+
         only = next(iter(parameters)) if len(parameters) == 1 else None
         if only is not None and only != "**" and only not in known_entries(args, [only], what="")[0]:
             make = partial(function, Args(args.plain_map()))
         else:
-            make = partial(function, **self._reader.read_arguments(args, function, what=f"of {name.text}"))
+            make = partial(
+                function,
+                **self._reader.read_arguments(args, function, what=f"of {name.text}"),
+            )
+
         tool = construct(name, repr(name.text), make)
         if not isinstance(tool, (BaseTool, BaseToolset)):
             raise name.error(
                 f"{name.text!r} was called with args and made {type(tool).__name__}, which is no tool; a function that "
                 "is a tool itself has no args"
             )
+
         return tool

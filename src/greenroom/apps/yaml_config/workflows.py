@@ -36,12 +36,19 @@ class EdgeReader:
     def _edge(self, node: Node) -> EdgeItem:
         if not isinstance(node.value, dict):
             return tuple(self._element(item) for item in node.items)
+
         known = entries_of(node, ("from_node", "to_node", "route"), what="of an edge")
         for name in ("from_node", "to_node"):
             if name not in known:
                 raise node.error(f"an edge needs {name!r}")
+
         route: Any = known["route"].plain() if "route" in known else None
-        return Edge(from_node=self._node(known["from_node"]), to_node=self._node(known["to_node"]), route=route)
+
+        return Edge(
+            from_node=self._node(known["from_node"]),
+            to_node=self._node(known["to_node"]),
+            route=route,
+        )
 
     def _element(self, node: Node) -> EdgeItem:
         """A node, a list of nodes, or a map from routes to these."""
@@ -54,48 +61,80 @@ class EdgeReader:
     def _node(self, node: Node) -> Any:
         if not isinstance(node.value, dict):
             return self._named(node)
+
         if "agent_class" in node.value or "agentClass" in node.value:
             made = self._inline(node)
         else:
-            known = entries_of(node, fields_of(records.AgentReference), what="of a reference to a node")
-            made = self._referred(known["code"]) if "code" in known else self._reader.agent(node)
+            known = entries_of(
+                node,
+                fields_of(records.AgentReference),
+                what="of a reference to a node",
+            )
+            if "code" in known:
+                made = self._referred(known["code"])
+            else:
+                made = self._reader.agent(node)
+
         return self._remember(made, node)
 
     def _named(self, node: Node) -> Any:
         text = node.text.strip()
         if text == "START":
             return START
+
         if "." not in text:
             if text not in self._by_name:
-                hint = did_you_mean(text, self._by_name, otherwise="; code of the app is named as in '.nodes.check'")
+                hint = did_you_mean(
+                    text,
+                    self._by_name,
+                    otherwise="; code of the app is named as in '.nodes.check'",
+                )
                 raise node.error(f"no edge before this one has a node {text!r}{hint}")
+
             return self._by_name[text]
+
         if text not in self._by_reference:
             is_file = text.endswith((".yaml", ".yml", ".json"))
-            self._by_reference[text] = self._reader.agent(node) if is_file else self._referred(node)
+            if is_file:
+                self._by_reference[text] = self._reader.agent(node)
+            else:
+                self._by_reference[text] = self._referred(node)
+
         return self._remember(self._by_reference[text], node)
 
     def _referred(self, node: Node) -> Any:
         found: Any = self._reader.code(node)
-        return self._reader.agent(node) if isinstance(found, BaseAgent) else found
+        if isinstance(found, BaseAgent):
+            return self._reader.agent(node)
+        return found
 
     def _inline(self, node: Node) -> Any:
         kind = node.entries.get("agent_class") or node.entries["agentClass"]
+
         cls: type[BaseNode] | None = {"FunctionNode": FunctionNode, "JoinNode": JoinNode}.get(
             kind.text.rpartition(".")[2]
         )
         if cls is None:
             return self._build(node)
-        known = entries_of(node, ("agent_class", "func_code", *fields_of(cls)), what=f"of a {cls.__name__}")
+
+        known = entries_of(
+            node,
+            ("agent_class", "func_code", *fields_of(cls)),
+            what=f"of a {cls.__name__}",
+        )
         declared = fields_of(cls)
         values: dict[str, Any] = {}
         for name, entry in known.items():
             if name == "func_code":
                 values["func"] = self._reader.code(entry)
             elif name in ("input_schema", "output_schema", "state_schema"):
-                values[name] = self._reader.code(entry) if isinstance(entry.value, str) else entry.plain()
+                if isinstance(entry.value, str):
+                    values[name] = self._reader.code(entry)
+                else:
+                    values[name] = entry.plain()
             elif name != "agent_class":
                 values[name] = self._reader.read(entry, declared[name].type)
+
         return construct(node, cls.__name__, lambda: cls(**values))
 
     def _remember(self, item: Any, node: Node) -> Any:

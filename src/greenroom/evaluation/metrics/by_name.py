@@ -17,8 +17,9 @@ from greenroom.evaluation.records import EvalMetric, MetricInfo
 _CLASSES: dict[str, type[Metric]] = {kind.info.metric_name: kind for kind in (ToolTrajectory, ResponseMatch, *JUDGED)}
 
 MetricFunction = Callable[..., Any]
-"""Of the metric, the actual invocations, the expected ones or None, and the scenario or None: an EvaluationResult, or
-an awaitable of one."""
+"""Of the metric, the actual invocations, the expected ones or None, and the scenario or None: an
+EvaluationResult, or an awaitable of one.
+"""
 
 
 def metric_infos() -> list[MetricInfo]:
@@ -28,7 +29,9 @@ def metric_infos() -> list[MetricInfo]:
 
 
 def metrics_of(wanted: Sequence[EvalMetric]) -> list[Metric]:
-    """The wanted metrics, and those that only inform. Raises InvalidRequest for unknown names and wrong options."""
+    """The wanted metrics, and those that only inform. Raises InvalidRequest for unknown names and
+    wrong options.
+    """
     names = {metric.metric_name for metric in wanted}
     extra = [EvalMetric(metric_name=name) for name in COUNTS if name not in names]
     return [_metric(metric) for metric in (*wanted, *extra)]
@@ -39,10 +42,12 @@ def _metric(metric: EvalMetric) -> Metric:
         return CustomMetric(metric, _function(metric.custom_function_path))
     if metric.metric_name in COUNTS:
         return Count(metric, *COUNTS[metric.metric_name])
+
     kind = _CLASSES.get(metric.metric_name)
     if kind is None:
         known = ", ".join(info.metric_name for info in metric_infos())
         raise InvalidRequest(f"There is no metric {metric.metric_name!r}. Known: {known}")
+
     return kind(metric)
 
 
@@ -52,15 +57,23 @@ class CustomMetric(Metric):
     def __init__(self, metric: EvalMetric, function: MetricFunction) -> None:
         self.info = metric_info(metric.metric_name, inspect.getdoc(function) or metric.metric_name)
         super().__init__(metric)
-        self._metric, self._function = metric, function
+        self._metric = metric
+        self._function = function
 
     async def evaluate(self, conversation: Conversation) -> EvaluationResult:
         actual, expected, scenario = conversation
-        result = self._function(self._metric, list(actual), None if expected is None else list(expected), scenario)
+        result = self._function(
+            self._metric,
+            list(actual),
+            None if expected is None else list(expected),
+            scenario,
+        )
         if inspect.isawaitable(result):
             result = await result
+
         if not isinstance(result, EvaluationResult):
             raise InvalidRequest(f"{self._metric.custom_function_path} returned no EvaluationResult")
+
         return result
 
 

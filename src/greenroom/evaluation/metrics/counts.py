@@ -26,7 +26,12 @@ _TOKENS = {
 class Count(Metric):
     """A number for each turn."""
 
-    def __init__(self, metric: EvalMetric, info: MetricInfo, count: Callable[[Invocation], float | None]) -> None:
+    def __init__(
+        self,
+        metric: EvalMetric,
+        info: MetricInfo,
+        count: Callable[[Invocation], float | None],
+    ) -> None:
         self.info = info
         super().__init__(metric)
         self._count = count
@@ -38,9 +43,11 @@ class Count(Metric):
             turn.score = self._count(turn.actual_invocation)
             if detail is not None:
                 turn.details = detail([turn.actual_invocation])
+
         result = self.result(turns)
         if detail is not None:
             result.details = detail(conversation.actual)
+
         return result
 
 
@@ -74,16 +81,21 @@ def _token_details(invocations: Sequence[Invocation]) -> EvalMetricResultDetails
 def _duration_details(invocations: Sequence[Invocation]) -> EvalMetricResultDetails:
     seconds: list[JsonObject] = []
     for one in invocations:
-        total, model, tool = one.duration or 0.0, one.model_duration or 0.0, one.tool_duration or 0.0
+        total = one.duration or 0.0
+        model = one.model_duration or 0.0
+        tool = one.tool_duration or 0.0
         framework = max(0.0, total - model - tool)
         seconds.append(
             {"total_seconds": total, "model_seconds": model, "tool_seconds": tool, "framework_seconds": framework}
         )
+
     return EvalMetricResultDetails(duration_details=_means(seconds))
 
 
 def _means(rows: list[JsonObject]) -> JsonObject:
-    return {name: mean([row[name] for row in rows]) for name in rows[0]} if rows else {}
+    if rows:
+        return {name: mean([row[name] for row in rows]) for name in rows[0]}
+    return {}
 
 
 _DETAILS: dict[str, Callable[[Sequence[Invocation]], EvalMetricResultDetails]] = {

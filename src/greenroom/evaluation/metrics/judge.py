@@ -27,7 +27,9 @@ T = TypeVar("T")
 DEFAULT_MODEL = "gemini-2.5-flash"
 
 replies_asked: ContextVar[list[LlmResponse]] = ContextVar("replies_asked")
-"""Collects the replies to `ask` of judges, simulated users and simulated tools, which an evaluation's budget counts."""
+"""Collects the replies to `ask` of judges, simulated users and simulated tools, which an
+evaluation's budget counts.
+"""
 
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
@@ -36,7 +38,8 @@ class Judge:
     """Asks a model for verdicts. Models are called `parallel` at a time."""
 
     def __init__(self, options: JsonObject) -> None:
-        """options: `judge_model` (a name, or a model), `judge_model_config`, `num_samples`, `parallelism_limit`.
+        """options: `judge_model` (a name, or a model), `judge_model_config`, `num_samples`,
+        `parallelism_limit`.
 
         Raises InvalidRequest for wrong options.
         """
@@ -44,10 +47,12 @@ class Judge:
         self._model: str | BaseLlm = given.get("judge_model") or DEFAULT_MODEL
         self._config = wire.from_plain(given.get("judge_model_config") or {}, GenerateContentConfig)
         self.samples = given.get("num_samples", 5)
+
         parallel = given.get("parallelism_limit", 1)
         for name, number, most in (("num_samples", self.samples, 100), ("parallelism_limit", parallel, 100)):
             if not isinstance(number, int) or not 1 <= number <= most:
                 raise InvalidRequest(f"{name} of a judge is from 1 to {most}, not {number!r}")
+
         self._parallel = asyncio.Semaphore(parallel)
 
     async def ask(self, instruction: str, question: str, read: Callable[[str], T]) -> list[T]:
@@ -62,8 +67,10 @@ class Judge:
                 raise answer
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
                 answers.append(read(answer))
+
         if not answers:
             raise ModelError("No answer of the judge has the form that was asked for", model=str(self._model))
+
         return answers
 
     async def _one(self, instruction: str, question: str) -> str:
@@ -74,7 +81,11 @@ class Judge:
 
 async def ask(named: str | BaseLlm, question: str, config: GenerateContentConfig) -> str:
     """A model's answer, without thoughts; empty when it has no text. Raises ModelError."""
-    model = named if isinstance(named, BaseLlm) else LLMRegistry.resolve(named)
+    if isinstance(named, BaseLlm):
+        model = named
+    else:
+        model = LLMRegistry.resolve(named)
+
     request = LlmRequest(model=model.model, contents=[UserContent(question)], config=config)
     async with aclosing(cast("AsyncGenerator[LlmResponse]", model.generate_content_async(request))) as replies:
         async for reply in replies:
@@ -82,6 +93,7 @@ async def ask(named: str | BaseLlm, question: str, config: GenerateContentConfig
             if reply.error_code:
                 raise ModelError(reply.error_message or reply.error_code, model=model.model)
             return text_of(reply.content) or ""
+
     raise ModelError("The model did not answer", model=model.model)
 
 

@@ -1,4 +1,6 @@
-"""Metrics whose scores a model gives. The judge answers with a JSON object, whose form each instruction names."""
+"""Metrics whose scores a model gives. The judge answers with a JSON object, whose form each
+instruction names.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,13 @@ class JudgedMetric(Metric):
         )
         return float(majority(verdicts))
 
-    async def _grade(self, question: str, material: str, least: float = 0.0, most: float = 1.0) -> float | None:
+    async def _grade(
+        self,
+        question: str,
+        material: str,
+        least: float = 0.0,
+        most: float = 1.0,
+    ) -> float | None:
         """The mean of the judge's scores."""
         grades = await self.judge.ask(
             f"{question} Give a score from {least:g} (not at all) to {most:g} (fully). {_QUOTED}\n"
@@ -82,12 +90,20 @@ class _PerTurn(JudgedMetric):
 
 
 class FinalResponseMatch(_PerTurn):
-    info = metric_info("final_response_match_v2", "The share of turns whose final response says what was expected.")
+    info = metric_info(
+        "final_response_match_v2",
+        "The share of turns whose final response says what was expected.",
+    )
 
     async def _score(self, conversation: Conversation) -> float | None:
-        reference = conversation.expected[-1].text() if conversation.expected is not None else None
+        if conversation.expected is not None:
+            reference = conversation.expected[-1].text()
+        else:
+            reference = None
+
         if reference is None:
             return None
+
         turn = conversation.actual[-1]
         return await self._vote(
             "Compare an assistant's answer with a reference answer. The answer is valid if it gives the same facts as "
@@ -103,7 +119,8 @@ class _Graded(_PerTurn):
     """Scores each turn on a scale."""
 
     property: str
-    least, most = 0.0, 1.0
+    least = 0.0
+    most = 1.0
 
     async def _score(self, conversation: Conversation) -> float | None:
         turn = conversation.actual[-1]
@@ -125,7 +142,8 @@ class Coherence(_Graded):
         Interval(min_value=1, max_value=5),
     )
     property = "Judge how coherent an assistant's answer to the user is: clear, logical and to the point."
-    least, most = 1.0, 5.0
+    least = 1.0
+    most = 5.0
 
 
 class SimulatorQuality(_PerTurn):
@@ -139,7 +157,9 @@ class SimulatorQuality(_PerTurn):
             return None
         if len(actual) == 1:
             return float((text_of(actual[0].user_content) or "").strip() == scenario.starting_prompt.strip())
+
         dialogue = "\n".join(f"{author}: {text}" for author, text in transcript(actual[:-1]))
+
         return await self._vote(
             "A person talks with an assistant by a plan. Judge whether the person's last message fits the plan and the "
             "conversation so far.",
@@ -162,13 +182,22 @@ class _WholeConversation(JudgedMetric):
                 f"user: {text_of(one.user_content) or ''}\n{_trajectory(one)}\nagent: {one.text() or ''}"
                 for one in actual
             )
-            plan = quoted("The user's plan", scenario.conversation_plan) if scenario is not None else ""
+
+            if scenario is not None:
+                plan = quoted("The user's plan", scenario.conversation_plan)
+            else:
+                plan = ""
+
             turns[-1].score = await self._grade(self.question, plan + quoted("Conversation", steps))
+
         return self.result(turns)
 
 
 class TaskSuccess(_WholeConversation):
-    info = metric_info("multi_turn_task_success_v1", "Whether the conversation reached what the user wanted.")
+    info = metric_info(
+        "multi_turn_task_success_v1",
+        "Whether the conversation reached what the user wanted.",
+    )
     question = "Judge whether the user got what they wanted by the end of this conversation with an assistant."
 
 
@@ -206,24 +235,30 @@ class RubricBased(JudgedMetric):
         turns = conversation.turns()
         scores: dict[str, list[float]] = {}
         for turn in turns[-1:] if self.is_whole else turns:
-            one, wanted = turn.actual_invocation, turn.expected_invocation
+            one = turn.actual_invocation
+            wanted = turn.expected_invocation
             judged = conversation.actual if self.is_whole else [one]
             own = [*(one.rubrics or ()), *((wanted.rubrics if wanted else None) or ())]
+
             rubrics = [*self._rubrics, *(rubric for rubric in own if rubric.type == self.rubric_type)]
             try:
                 found = [await self._verdict(judged, rubric) for rubric in rubrics]
             except GreenroomError:
                 continue
+
             turn.details = EvalMetricResultDetails(rubric_scores=found)
             for score in found:
                 scores.setdefault(score.rubric_id, []).append(score.score or 0.0)
+
             turn.score = mean([score.score or 0.0 for score in found])
+
         whole = self.result(turns)
         whole.overall_score = mean([score for values in scores.values() for score in values])
         whole.overall_eval_status = self.status(whole.overall_score)
         whole.details = EvalMetricResultDetails(
             rubric_scores=[RubricScore(rubric_id=name, score=mean(values)) for name, values in scores.items()]
         )
+
         return whole
 
     async def _verdict(self, conversation: Sequence[Invocation], rubric: Rubric) -> RubricScore:
@@ -254,19 +289,25 @@ class ResponseRubrics(RubricBased):
     info = metric_info(
         "rubric_based_final_response_quality_v1", "The share of rubrics that the final responses fulfil."
     )
-    subject, rubric_type = "an assistant's answer", "FINAL_RESPONSE_QUALITY"
+    subject = "an assistant's answer"
+    rubric_type = "FINAL_RESPONSE_QUALITY"
 
 
 class ToolUseRubrics(RubricBased):
-    info = metric_info("rubric_based_tool_use_quality_v1", "The share of rubrics that the tool calls fulfil.")
-    subject, rubric_type = "an assistant's tool calls", "TOOL_USE_QUALITY"
+    info = metric_info(
+        "rubric_based_tool_use_quality_v1",
+        "The share of rubrics that the tool calls fulfil.",
+    )
+    subject = "an assistant's tool calls"
+    rubric_type = "TOOL_USE_QUALITY"
 
 
 class ConversationRubrics(RubricBased):
     info = metric_info(
         "rubric_based_multi_turn_trajectory_quality_v1", "The share of rubrics that the conversation fulfils."
     )
-    subject, rubric_type = "a whole conversation with an assistant", "TRAJECTORY_QUALITY"
+    subject = "a whole conversation with an assistant"
+    rubric_type = "TRAJECTORY_QUALITY"
     is_whole = True
 
 
@@ -274,9 +315,14 @@ _LABELS = ("supported", "unsupported", "contradictory", "disputed", "not_applica
 
 
 class Hallucinations(_PerTurn):
-    """The judge labels each sentence against the instructions, the user's text, and what the tools returned."""
+    """The judge labels each sentence against the instructions, the user's text, and what the tools
+    returned.
+    """
 
-    info = metric_info("hallucinations_v1", "The share of sentences that are supported by what the agent knew.")
+    info = metric_info(
+        "hallucinations_v1",
+        "The share of sentences that are supported by what the agent knew.",
+    )
 
     async def _score(self, conversation: Conversation) -> float | None:
         turn = conversation.actual[-1]
@@ -287,7 +333,11 @@ class Hallucinations(_PerTurn):
         return mean([score for score in scores if score is not None])
 
     async def _share(self, text: str, turn: Invocation) -> float | None:
-        details = turn.app_details.agent_details.values() if turn.app_details is not None else ()
+        if turn.app_details is not None:
+            details = turn.app_details.agent_details.values()
+        else:
+            details = ()
+
         labels = await self.judge.ask(
             "Cut an assistant's answer into its sentences, and label each by what the assistant knew: `supported` by "
             "it, `unsupported`, `contradictory` to it, `disputed` where what it knew contradicts itself, or "

@@ -16,20 +16,34 @@ _MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")
 
 
 class ToolTrajectory(Metric):
-    """match_type: EXACT: the same calls in the same order; IN_ORDER: the expected calls in their order, maybe with
-    others between them; ANY_ORDER: in any order. ignore_args: whether only names are compared.
+    """Compares the tool calls of each turn with the expected ones.
+
+    match_type: how strictly.
+        EXACT: the same calls in the same order.
+        IN_ORDER: the expected calls in their order, maybe with others between them.
+        ANY_ORDER: the expected calls in any order.
+    ignore_args: whether only names are compared.
 
     Expected a, b; actual a, x, b: 0 by EXACT and 1 by the others. Actual b, a: 1 by ANY_ORDER only.
     """
 
-    info = metric_info("tool_trajectory_avg_score", "The share of turns whose tool calls are those that were expected.")
+    info = metric_info(
+        "tool_trajectory_avg_score",
+        "The share of turns whose tool calls are those that were expected.",
+    )
 
     def __init__(self, metric: EvalMetric) -> None:
         super().__init__(metric)
+
         given: Any = self.options.get("match_type", "EXACT")
-        self._match_type = _MATCH_TYPES[given] if given in (0, 1, 2) else str(given).upper()
+        if given in (0, 1, 2):
+            self._match_type = _MATCH_TYPES[given]
+        else:
+            self._match_type = str(given).upper()
+
         if self._match_type not in _MATCH_TYPES:
             raise InvalidRequest(f"match_type is one of {', '.join(_MATCH_TYPES)}, not {given!r}")
+
         self._ignores_args = bool(self.options.get("ignore_args", False))
 
     async def evaluate(self, conversation: Conversation) -> EvaluationResult:
@@ -40,12 +54,16 @@ class ToolTrajectory(Metric):
         return self.result(turns)
 
     def _matches(self, actual: list[FunctionCall], expected: list[FunctionCall]) -> bool:
-        found, wanted = [self._key(call) for call in actual], [self._key(call) for call in expected]
+        found = [self._key(call) for call in actual]
+        wanted = [self._key(call) for call in expected]
+
         if self._match_type == "EXACT":
             return found == wanted
+
         if self._match_type == "IN_ORDER":
             rest = iter(found)
             return all(key in rest for key in wanted)
+
         return Counter(wanted) <= Counter(found)
 
     def _key(self, call: FunctionCall) -> tuple[str | None, str]:
@@ -55,7 +73,8 @@ class ToolTrajectory(Metric):
 class ResponseMatch(Metric):
     """The F-measure of ROUGE-1 with stemming.
 
-    Source: C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries" (2004), by `rouge-score`.
+    Source: C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries" (2004), by
+    `rouge-score`.
     """
 
     info = metric_info(
@@ -74,16 +93,21 @@ class ResponseMatch(Metric):
     async def evaluate(self, conversation: Conversation) -> EvaluationResult:
         turns = conversation.turns()
         for turn in turns:
-            reference = turn.expected_invocation.text() if turn.expected_invocation is not None else None
+            if turn.expected_invocation is not None:
+                reference = turn.expected_invocation.text()
+            else:
+                reference = None
             if reference is not None:
                 scores = self._scorer.score(reference, turn.actual_invocation.text() or "")
                 turn.score = float(scores["rouge1"].fmeasure)
+
         return self.result(turns)
 
 
 class _Words:
-    """Runs of Unicode letters and digits, lower-cased; long ASCII words are stemmed. rouge-score's own tokenizer knows
-    ASCII only."""
+    """Runs of Unicode letters and digits, lower-cased; long ASCII words are stemmed. rouge-score's
+    own tokenizer knows ASCII only.
+    """
 
     def __init__(self) -> None:
         from nltk.stem.porter import PorterStemmer

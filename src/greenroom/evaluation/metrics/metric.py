@@ -37,19 +37,23 @@ def metric_info(
 
 
 class PerInvocationResult(Record, kw_only=True):
-    """score: None when it could not be computed."""
+    """A metric's result for one invocation."""
 
     actual_invocation: Invocation
     expected_invocation: Invocation | None = None
     score: float | None = None
+    """None when it could not be computed."""
+
     eval_status: EvalStatus = EvalStatus.NOT_EVALUATED
     details: EvalMetricResultDetails = msgspec.field(default_factory=EvalMetricResultDetails)
 
 
 class EvaluationResult(Record, kw_only=True):
-    """overall_score: None when no invocation has a score."""
+    """A metric's result for a whole case."""
 
     overall_score: float | None = None
+    """None when no invocation has a score."""
+
     overall_eval_status: EvalStatus = EvalStatus.NOT_EVALUATED
     per_invocation_results: list[PerInvocationResult] = msgspec.field(default_factory=list[PerInvocationResult])
     details: EvalMetricResultDetails = msgspec.field(default_factory=EvalMetricResultDetails)
@@ -99,7 +103,9 @@ class Metric(ABC):
             return EvalStatus.NOT_EVALUATED
         if self.threshold is None:
             return EvalStatus.INFORMATIONAL
-        return EvalStatus.PASSED if score >= self.threshold else EvalStatus.FAILED
+        if score >= self.threshold:
+            return EvalStatus.PASSED
+        return EvalStatus.FAILED
 
     def result(self, turns: list[PerInvocationResult]) -> EvaluationResult:
         """The mean over the invocations that have a score."""

@@ -32,11 +32,15 @@ _PROMPT = ("model", "messages", "system", "tools", "tool_choice", "thinking", "e
 
 
 class AnthropicLlm(ProviderLlm):
-    """Claude at Anthropic. model: `anthropic/<name>` or the service's own name.
+    """Claude at Anthropic.
 
-    max_tokens: of an answer, unless the request says otherwise. api_key, base_url: as in the SDK, which otherwise reads
-    ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. headers: sent with each request. client: an `AsyncAnthropic` to use
-    instead of these; the caller closes it.
+    model: `anthropic/<name>` or the service's own name.
+
+    max_tokens: of an answer, unless the request says otherwise.
+    api_key, base_url: as in the SDK, which otherwise reads ANTHROPIC_API_KEY and
+        ANTHROPIC_BASE_URL.
+    headers: sent with each request.
+    client: an `AsyncAnthropic` to use instead of these; the caller closes it.
     """
 
     extra: ClassVar[str] = "anthropic"
@@ -57,17 +61,27 @@ class AnthropicLlm(ProviderLlm):
     ) -> None:
         super().__init__(model, client=client)
         self.max_tokens = max_tokens
-        self._api_key, self._base_url, self._headers = api_key, base_url, headers
+        self._api_key = api_key
+        self._base_url = base_url
+        self._headers = headers
 
     def make_client(self) -> Any:
         import anthropic
 
-        key, url = self._api_key, self._base_url
-        client = anthropic.AsyncAnthropic(api_key=key, base_url=url, default_headers=self._headers, max_retries=0)
+        key = self._api_key
+
+        url = self._base_url
+        client = anthropic.AsyncAnthropic(
+            api_key=key,
+            base_url=url,
+            default_headers=self._headers,
+            max_retries=0,
+        )
         if client.api_key is None and client.auth_token is None and client.credentials is None:
             if url is None:
                 raise missing_variable("ANTHROPIC_API_KEY", model=self.model)
             return client.copy(api_key="none")  # servers of one's own need no key
+
         return client
 
     def secrets(self) -> Sequence[str | None]:
@@ -86,7 +100,13 @@ class AnthropicLlm(ProviderLlm):
         prompt = {name: arguments[name] for name in _PROMPT if name in arguments}
         return (await post(client, "/v1/messages/count_tokens", prompt)).get("input_tokens")
 
-    async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+    async def send(
+        self,
+        client: Any,
+        arguments: JsonObject,
+        *,
+        stream: bool,
+    ) -> AsyncGenerator[LlmResponse]:
         """Sends a message that the service paused back as often as it does, within the limits of a call.
 
         Source: https://docs.anthropic.com/en/api/handling-stop-reasons (pause_turn)
@@ -104,9 +124,14 @@ class AnthropicLlm(ProviderLlm):
                         response.error_code = response.finish_reason = FinishReason.OTHER
                         response.error_message = f"The service paused the message {self.max_continuations + 1} times"
                         yield response
+
             if not reply.is_paused:
                 return
-            blocks = assistant_blocks(Content(role="model", parts=reply.parts), model=arguments["model"])
+
+            blocks = assistant_blocks(
+                Content(role="model", parts=reply.parts),
+                model=arguments["model"],
+            )
             sent = {**arguments, "messages": [*arguments["messages"], {"role": "assistant", "content": blocks}]}
             reply.continue_turn()
 
@@ -114,8 +139,9 @@ class AnthropicLlm(ProviderLlm):
 class Claude(AnthropicLlm):
     """Claude on Vertex AI.
 
-    project, location: else from GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION. credentials: of `google.auth`, else the
-    environment's default ones. headers, client: as in `AnthropicLlm`; client is an `AsyncAnthropicVertex`.
+    project, location: else from GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION.
+    credentials: of `google.auth`, else the environment's default ones.
+    headers, client: as in `AnthropicLlm`; client is an `AsyncAnthropicVertex`.
     """
 
     def __init__(
@@ -130,8 +156,16 @@ class Claude(AnthropicLlm):
         headers: Mapping[str, str] | None = None,
         client: AsyncAnthropicVertex | None = None,
     ) -> None:
-        super().__init__(model, max_tokens=max_tokens, base_url=base_url, headers=headers, client=client)
-        self._project, self._location, self._credentials = project, location, credentials
+        super().__init__(
+            model,
+            max_tokens=max_tokens,
+            base_url=base_url,
+            headers=headers,
+            client=client,
+        )
+        self._project = project
+        self._location = location
+        self._credentials = credentials
 
     def make_client(self) -> Any:
         from anthropic.lib.vertex import AsyncAnthropicVertex
@@ -139,9 +173,13 @@ class Claude(AnthropicLlm):
         project = self._project or _variable(CLAUDE_PROJECTS)
         location = self._location or _variable(CLAUDE_LOCATIONS)
         if not project or not location:
-            variable = "GOOGLE_CLOUD_LOCATION" if project else "GOOGLE_CLOUD_PROJECT"
+            if project:
+                variable = "GOOGLE_CLOUD_LOCATION"
+            else:
+                variable = "GOOGLE_CLOUD_PROJECT"
             detail = f"The model {self.model!r} needs the environment variable {variable}"
             raise MissingProject(detail, model=self.model, category="AUTH_ERROR")
+
         return AsyncAnthropicVertex(
             project_id=project,
             region=location,
@@ -157,9 +195,11 @@ def _variable(names: Sequence[str]) -> str | None:
 
 
 class MessageReply(Reply):
-    """A message as plain JSON, in stream events or whole: Anthropic's, and those of servers compatible with it.
+    """A message as plain JSON, in stream events or whole: Anthropic's, and those of servers
+    compatible with it.
 
-    is_paused: the service has stopped amid its own tools, and wants the message back to continue it.
+    is_paused: the service has stopped amid its own tools, and wants the message back to continue
+    it.
     """
 
     def __init__(self) -> None:
@@ -210,7 +250,9 @@ class MessageReply(Reply):
         self._usage = {}
 
     def _add_message(self, message: JsonObject) -> Iterator[LlmResponse]:
-        """Adds a message with the blocks that it has; in a stream, most services send none with its start."""
+        """Adds a message with the blocks that it has; in a stream, most services send none with its
+        start.
+        """
         self.response.model_version = message.get("model")
         self._note_usage(message.get("usage"))
         content: str | list[JsonObject] = message.get("content") or []
@@ -249,16 +291,21 @@ class MessageReply(Reply):
                 for streamed in [one for one in self._calls if one.call is call]:
                     self._calls.remove(streamed)
                     self.parts[index] = Part(text=_unwrapped(streamed.text))
+
         if self._usage:
             self.response.usage_metadata = _token_usage([*self._earlier_usage, self._usage])
+
         return super().whole()
 
     def _begin(self, block: JsonObject) -> Iterator[LlmResponse]:
-        """Begins a block; what it has already is its first piece, but for a call's input, which may come in deltas."""
+        """Begins a block; what it has already is its first piece, but for a call's input, which may
+        come in deltas.
+        """
         yield from self._end()
         kind: str = block["type"]
         self._block = dict(block)
         self._signature = block.get("signature") or ""
+
         if kind == "tool_use":
             extra = {name: block[name] for name in block if name not in ("type", "id", "name", "input")}
             metadata = {PROVIDER: extra} if extra else None
@@ -276,12 +323,16 @@ class MessageReply(Reply):
         self._block = {}
         self._call = None
         self._json.clear()
+
         if call is not None:
             given = block.get("input")
             if given and not call.pieces:
                 yield from self._shown(call, self.add_arguments(call, arguments_text(given)))
         elif kind == "thinking":
-            self.end_text(signature=self._signature.encode() or None, metadata={PROVIDER: {"type": "thinking"}})
+            self.end_text(
+                signature=self._signature.encode() or None,
+                metadata={PROVIDER: {"type": "thinking"}},
+            )
         elif kind == "redacted_thinking":
             self.end_text()
             self.end_text(signature=block["data"].encode(), metadata={PROVIDER: {"type": kind}})
@@ -300,7 +351,12 @@ class MessageReply(Reply):
         self.is_complete = True
         reason: str | None = end.get("stop_reason")
         self.is_paused = reason == "pause_turn"
-        self.response.finish_reason = finish_reason(reason) if reason is not None else None
+
+        if reason is not None:
+            self.response.finish_reason = finish_reason(reason)
+        else:
+            self.response.finish_reason = None
+
         if reason == "refusal":
             details = nested(end, "stop_details")
             self.response.error_message = details.get("explanation") or details.get("category")
@@ -313,6 +369,7 @@ class MessageReply(Reply):
 def _token_usage(messages: Iterable[JsonObject]) -> GenerateContentResponseUsageMetadata:
     """The sum of the usage of a message and of the paused ones that it continues."""
     prompt = 0
+
     output = 0
     cached = 0
     thoughts = 0
@@ -323,23 +380,39 @@ def _token_usage(messages: Iterable[JsonObject]) -> GenerateContentResponseUsage
         prompt += usage.get("input_tokens", 0) + read + written
         output += usage.get("output_tokens", 0)
         thoughts += nested(usage, "output_tokens_details").get("thinking_tokens") or 0
+
     return token_usage(prompt, output, thoughts=thoughts or None, cached=cached)
 
 
 def _part_of(block: JsonObject) -> Part:
-    """A block of a tool that the service ran by itself, or of a kind that we don't know: kept to be sent back."""
-    kind, content = str(block.get("type")), block.get("content")
-    result = cast("JsonObject", content) if isinstance(content, dict) else {}
+    """A block of a tool that the service ran by itself, or of a kind that we don't know: kept to be
+    sent back.
+    """
+    kind = str(block.get("type"))
+
+    content = block.get("content")
+    if isinstance(content, dict):
+        result = cast("JsonObject", content)
+    else:
+        result = {}
+
     metadata = {PROVIDER: block}
     if kind == "server_tool_use":
-        call_id, name = block.get("id"), block.get("name")
+        call_id = block.get("id")
+        name = block.get("name")
         args: JsonObject = block.get("input") or {}
         if name == "code_execution" and isinstance(args.get("code"), str):
             code = ExecutableCode(id=call_id, code=args["code"], language="PYTHON")
             return Part(executable_code=code, part_metadata=metadata)
-        return Part(tool_call=ToolCall(id=call_id, tool_type=name, args=args), part_metadata=metadata)
+
+        return Part(
+            tool_call=ToolCall(id=call_id, tool_type=name, args=args),
+            part_metadata=metadata,
+        )
+
     if not kind.endswith("_tool_result"):
         return Part(part_metadata=metadata)
+
     if "return_code" in result:
         executed = CodeExecutionResult(
             id=block.get("tool_use_id"),
@@ -347,13 +420,17 @@ def _part_of(block: JsonObject) -> Part:
             output=(result.get("stdout") or "") + (result.get("stderr") or ""),
         )
         return Part(code_execution_result=executed, part_metadata=metadata)
+
     response = ToolResponse(
         id=block.get("tool_use_id"), tool_type=kind.removesuffix("_tool_result"), response={"content": content}
     )
     rest = {key: value for key, value in block.items() if key != "content"}
+
     return Part(tool_response=response, part_metadata={PROVIDER: rest})
 
 
 def _unwrapped(arguments: str) -> str:
     answer = msgspec.json.decode(arguments or "{}", type=JsonObject)
-    return json_text(answer[STRUCTURED_OUTPUT]) if list(answer) == [STRUCTURED_OUTPUT] else arguments
+    if list(answer) == [STRUCTURED_OUTPUT]:
+        return json_text(answer[STRUCTURED_OUTPUT])
+    return arguments

@@ -36,7 +36,9 @@ from greenroom.records.model_exchange import LlmRequest
 
 PROVIDER = "anthropic"
 STRUCTURED_OUTPUT = "structured_output"
-"""The tool by which models without JSON schemas give their answer, and the field of one that is no object."""
+"""The tool by which models without JSON schemas give their answer, and the field of one that is no
+object.
+"""
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _BUILT_IN: dict[str, JsonObject] = {
@@ -46,7 +48,12 @@ _BUILT_IN: dict[str, JsonObject] = {
     "url_context": {"type": "web_fetch_20250910", "name": "web_fetch"},
     "code_execution": {"type": "code_execution_20250825", "name": "code_execution"},
 }
-_TIERS = {"auto": "auto", "priority": "auto", "standard": "standard_only", "standard_only": "standard_only"}
+_TIERS = {
+    "auto": "auto",
+    "priority": "auto",
+    "standard": "standard_only",
+    "standard_only": "standard_only",
+}
 _EFFORTS = {"MINIMAL": "low", "LOW": "low", "MEDIUM": "medium", "HIGH": "high"}
 _MIN_THINKING_TOKENS = 1024
 _TAKEN = frozenset({
@@ -63,12 +70,18 @@ _JSON_ONLY = "Answer with JSON only, without any other text."
 def message_arguments(
     request: LlmRequest, *, model: str, max_tokens: int, transform_schema: Callable[[JsonObject], JsonObject]
 ) -> JsonObject:
-    """The keyword arguments of `messages.create`. model: the service's own name. transform_schema: the SDK's."""
+    """The keyword arguments of `messages.create`.
+
+    model: the service's own name.
+    transform_schema: the SDK's.
+    """
     config = request.config
     check_settings(config, taken=_TAKEN, model=model)
-    system, schema = config.system_text(), output_schema(config)
+    system = config.system_text()
+    schema = output_schema(config)
     if schema is None and config.response_mime_type == "application/json":
         system = f"{system}\n\n{_JSON_ONLY}".lstrip()
+
     arguments: JsonObject = {
         "model": model,
         "messages": messages(request, model=model),
@@ -81,33 +94,46 @@ def message_arguments(
         **request_options(config),
     }
     _add_thinking(arguments, config)
+
     if schema is not None:
         if _WITHOUT_SCHEMAS.fullmatch(model):
             _answer_by_tool(arguments, schema, model=model)
         else:
             output = {"format": {"type": "json_schema", "schema": transform_schema(schema)}}
             arguments["output_config"] = {**arguments.get("output_config", {}), **output}
-    cache, prompt_tokens = request.cache_config, request.cacheable_contents_token_count or 0
+
+    cache = request.cache_config
+    prompt_tokens = request.cacheable_contents_token_count or 0
     if cache is not None and prompt_tokens >= cache.min_tokens:
-        _mark_prefix(arguments, {"type": "ephemeral"} | ({"ttl": "1h"} if cache.ttl_seconds >= 3600 else {}))
+        _mark_prefix(
+            arguments,
+            {"type": "ephemeral"} | ({"ttl": "1h"} if cache.ttl_seconds >= 3600 else {}),
+        )
+
     return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _mark_prefix(arguments: JsonObject, mark: JsonObject) -> None:
-    """Ends the prefixes to cache: after the tools, the system text, and the newest message that may be marked."""
+    """Ends the prefixes to cache: after the tools, the system text, and the newest message that may
+    be marked.
+    """
     control = {"cache_control": mark}
     if arguments.get("tools"):
         *others, last = arguments["tools"]
         arguments["tools"] = [*others, {**last, **control}]
+
     if arguments["system"]:
         arguments["system"] = [{"type": "text", "text": arguments["system"], **control}]
+
     blocks: list[JsonObject] = arguments["messages"][-1]["content"]
     if blocks[-1]["type"] not in ("thinking", "redacted_thinking"):
         blocks[-1] = {**blocks[-1], **control}
 
 
 def messages(request: LlmRequest, *, model: str) -> list[JsonObject]:
-    """Consecutive contents of one role are one message, with tool results first. Begins and ends with the user's."""
+    """Consecutive contents of one role are one message, with tool results first. Begins and ends
+    with the user's.
+    """
     given: list[JsonObject] = []
     for content, is_new in with_newness(request.contents):
         if is_model(content):
@@ -118,13 +144,18 @@ def messages(request: LlmRequest, *, model: str) -> list[JsonObject]:
     out: list[JsonObject] = []
     for message in _without_cut_off_tools(given):
         _append(out, message["role"], message["content"])
+
     _end_assistant(out)
+
     if not out:
         return [_user_text(NO_CONTENTS)]
+
     if out[0]["role"] != "user":
         out.insert(0, _user_text(BEGINNING))
+
     if out[-1]["role"] != "user":
         out.append(_user_text(CONTINUE))
+
     return out
 
 
@@ -141,23 +172,30 @@ def _append(out: list[JsonObject], role: str, blocks: list[JsonObject]) -> None:
     """Adds blocks, to the last message if that has their role."""
     if not blocks:
         return
+
     if role == "user":
         _end_assistant(out)
+
     if out and out[-1]["role"] == role:
         blocks = out.pop()["content"] + blocks
+
     if role == "user":
         blocks = sorted(blocks, key=lambda block: block["type"] != "tool_result")
+
     out.append({"role": role, "content": blocks})
 
 
 def _end_assistant(out: list[JsonObject]) -> None:
-    """Leaves out thoughts at the end of the assistant's message, which the API refuses, as of a reply that was cut
-    off."""
+    """Leaves out thoughts at the end of the assistant's message, which the API refuses, as of a
+    reply that was cut off.
+    """
     if not out or out[-1]["role"] != "assistant":
         return
+
     blocks: list[JsonObject] = out[-1]["content"]
     while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
         blocks = blocks[:-1]
+
     if blocks:
         out[-1]["content"] = blocks
     else:
@@ -165,8 +203,10 @@ def _end_assistant(out: list[JsonObject]) -> None:
 
 
 def _without_cut_off_tools(sent: list[JsonObject]) -> list[JsonObject]:
-    """Leaves out calls of the service's own tools without result, of replies that were cut off, and results without
-    call: the API refuses both. Code that waits for the client's tools has its result later."""
+    """Leaves out calls of the service's own tools without result, of replies that were cut off, and
+    results without call: the API refuses both. Code that waits for the client's tools has its
+    result later.
+    """
     begun: set[str | None] = set()
     paired: set[str | None] = set()
     for block in (block for message in sent for block in message["content"]):
@@ -179,6 +219,7 @@ def _without_cut_off_tools(sent: list[JsonObject]) -> list[JsonObject]:
             paired.add(block.get("tool_use_id") if block.get("tool_use_id") in begun else None)
 
     paired &= begun
+
     out: list[JsonObject] = []
     shown: set[str | None] = set()
     for message in sent:
@@ -191,7 +232,9 @@ def _without_cut_off_tools(sent: list[JsonObject]) -> list[JsonObject]:
             elif block["type"].endswith("_tool_result") and block.get("tool_use_id") not in shown:
                 continue
             kept.append(block)
+
         out.append({**message, "content": kept})
+
     return out
 
 
@@ -206,7 +249,12 @@ def _assistant(content: Content, *, model: str) -> Iterable[JsonObject]:
             continue  # its signature is another provider's, or missing: the API would refuse it
         elif part.function_call is not None:
             call = part.function_call
-            block = {"type": "tool_use", "id": call.id, "name": call.name or "", "input": call.args or {}}
+            block = {
+                "type": "tool_use",
+                "id": call.id,
+                "name": call.name or "",
+                "input": call.args or {},
+            }
             yield {**(known or {}), **block}
         elif text := _as_text(part):
             yield {"type": "text", "text": text}
@@ -219,13 +267,23 @@ def _own_block(part: Part, known: JsonObject) -> JsonObject | None:
     """The block as the API sent it; None for a thought without its signature, and for blank text."""
     signature = (part.thought_signature or b"").decode()
     if known.get("type") == "thinking":
-        return {"type": "thinking", "thinking": part.text or "", "signature": signature} if signature else None
+        if signature:
+            return {"type": "thinking", "thinking": part.text or "", "signature": signature}
+        return None
+
     if known.get("type") == "redacted_thinking":
-        return {"type": "redacted_thinking", "data": signature} if signature else None
+        if signature:
+            return {"type": "redacted_thinking", "data": signature}
+        return None
+
     if part.text is not None:
-        return {"type": "text", "text": part.text, **known} if part.text.strip() else None
+        if part.text.strip():
+            return {"type": "text", "text": part.text, **known}
+        return None
+
     if part.tool_response is not None:
         return {**known, "content": (part.tool_response.response or {}).get("content")}
+
     return known
 
 
@@ -241,13 +299,19 @@ def _user(content: Content, *, is_new: bool, model: str) -> Iterable[JsonObject]
 
 def _tool_result(response: FunctionResponse, *, is_new: bool, model: str) -> JsonObject:
     answer = response.response or {}
+
     text = _result_text(answer)
     content: JsonValue = text
     if response.parts:
         media = [_media(one.inline_data, one.file_data, is_new=is_new, model=model) for one in response.parts]
         content = [*([{"type": "text", "text": text}] if text.strip() else []), *media]
+
     block: JsonObject = {"type": "tool_result", "tool_use_id": response.id, "content": content}
-    return {**block, "is_error": True} if list(answer) == ["error"] else block
+
+    if list(answer) == ["error"]:
+        return {**block, "is_error": True}
+
+    return block
 
 
 def _result_text(answer: JsonObject) -> str:
@@ -258,9 +322,11 @@ def _result_text(answer: JsonObject) -> str:
         ]
         if texts and len(texts) == len(answer["content"]):
             return "\n".join(map(str, texts))
+
     if list(answer) in (["result"], ["content"]):
         value: JsonValue = next(iter(answer.values()))
         return value if isinstance(value, str) else json_text(value)
+
     return json_text(answer)
 
 
@@ -276,7 +342,11 @@ def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str
     source: JsonObject | None = None
     if blob is not None:
         if mime_type.startswith("text/"):
-            source = {"type": "text", "media_type": "text/plain", "data": (blob.data or b"").decode(errors="replace")}
+            source = {
+                "type": "text",
+                "media_type": "text/plain",
+                "data": (blob.data or b"").decode(errors="replace"),
+            }
         elif mime_type in (*_IMAGES, "application/pdf"):
             source = {"type": "base64", "media_type": mime_type, "data": base64_of(blob)}
     elif uri.startswith(("https://", "http://")):
@@ -284,38 +354,52 @@ def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str
             source = {"type": "url", "url": uri}
     elif uri.startswith("file_"):
         source = {"type": "file", "file_id": uri}
+
     if source is None:
         return {"type": "text", "text": unsupported_media(blob, file, is_new=is_new, model=model)}
+
     is_document = mime_type.startswith(("text/", "application/")) or uri.endswith(".pdf")
+
     return {"type": "document" if is_document else "image", "source": source}
 
 
 def _tools(request: LlmRequest, *, model: str) -> JsonObject:
     declarations, mode = tool_choice(request)
+
     tools = functions(declarations, schema="input_schema")
     for tool in built_in_of(request, _BUILT_IN, provider=PROVIDER, model=model, excluded_domains="blocked_domains"):
         if tool not in tools:
             tools.append(tool)
+
     if not tools:
         return {}
+
     choice: JsonObject = {"type": {"ANY": "any", "NONE": "none"}.get(mode, "auto")}
     if mode == "ANY" and len(declarations) == 1:
         choice = {"type": "tool", "name": declarations[0].name}
+
     return {"tools": tools, "tool_choice": choice}
 
 
 def _add_thinking(arguments: JsonObject, config: GenerateContentConfig) -> None:
-    """While thinking, the API takes no sampling settings and no forced tools. A budget that isn't allowed is moved to
-    the nearest one that is."""
-    thinking, effort = config.thinking_config, effort_of(config)
+    """While thinking, the API takes no sampling settings and no forced tools. A budget that isn't
+    allowed is moved to the nearest one that is.
+    """
+    thinking = config.thinking_config
+    effort = effort_of(config)
     if effort is not None:
         arguments["output_config"] = {"effort": effort}
+
     if thinking is None:
         return
-    budget, level = thinking.thinking_budget, (thinking.thinking_level or "").upper()
+
+    budget = thinking.thinking_budget
+    level = (thinking.thinking_level or "").upper()
+
     if budget == 0:
         arguments["thinking"] = {"type": "disabled"}
         return
+
     if budget is not None and budget > 0:
         budget = max(budget, _MIN_THINKING_TOKENS)
         arguments["thinking"] = {"type": "enabled", "budget_tokens": budget}
@@ -327,18 +411,23 @@ def _add_thinking(arguments: JsonObject, config: GenerateContentConfig) -> None:
             arguments["thinking"]["display"] = "omitted"
         if level:
             arguments["output_config"] = {"effort": _EFFORTS.get(level, level.lower())}
+
     if _is_amid_calls_without_thoughts(arguments["messages"]):
         del arguments["thinking"]
         return
+
     for name in ("temperature", "top_p", "top_k"):
         if arguments.pop(name, None) is not None:
             warn_once(f"{arguments['model']} while thinking", name)
+
     if arguments.get("tool_choice", {}).get("type") in ("any", "tool"):
         arguments["tool_choice"] = {"type": "auto"}
 
 
 def _is_amid_calls_without_thoughts(sent: list[JsonObject]) -> bool:
-    """Whether another model made the calls that are being answered: the API wants its own thoughts before them."""
+    """Whether another model made the calls that are being answered: the API wants its own thoughts
+    before them.
+    """
     if len(sent) < 2 or not any(block["type"] == "tool_result" for block in sent[-1]["content"]):
         return False
     return not any(block["type"] in ("thinking", "redacted_thinking") for block in sent[-2]["content"])
@@ -347,26 +436,39 @@ def _is_amid_calls_without_thoughts(sent: list[JsonObject]) -> bool:
 def _answer_by_tool(arguments: JsonObject, schema: JsonObject, *, model: str) -> None:
     if arguments.get("tools") and arguments["tool_choice"]["type"] != "none":
         raise refused(f"{model} takes no output schema together with tools", model=model)
+
     if schema.get("type") != "object":
         inner = {key: value for key, value in schema.items() if key != "$defs"}
         schema = {"type": "object", "properties": {STRUCTURED_OUTPUT: inner}, "required": [STRUCTURED_OUTPUT]} | {
             key: value for key, value in schema.items() if key == "$defs"
         }
+
     description = "Gives the answer in the form that is asked for."
-    answer: JsonObject = {"name": STRUCTURED_OUTPUT, "description": description, "input_schema": schema}
+    answer: JsonObject = {
+        "name": STRUCTURED_OUTPUT,
+        "description": description,
+        "input_schema": schema,
+    }
     arguments["tools"] = [*arguments.get("tools", ()), answer]
+
     is_thinking = arguments.get("thinking", {}).get("type") in ("enabled", "adaptive")
-    arguments["tool_choice"] = {"type": "auto"} if is_thinking else {"type": "tool", "name": STRUCTURED_OUTPUT}
+    if is_thinking:
+        arguments["tool_choice"] = {"type": "auto"}
+    else:
+        arguments["tool_choice"] = {"type": "tool", "name": STRUCTURED_OUTPUT}
 
 
 def _sampling(config: GenerateContentConfig, *, model: str) -> JsonObject:
     top_k = None if config.top_k is None else int(config.top_k)
     settings = {"temperature": config.temperature, "top_p": config.top_p, "top_k": top_k}
     given = {name: value for name, value in settings.items() if value is not None}
+
     if _SAMPLED.fullmatch(model):
         return given
+
     for name in given:
         warn_once(model, name)
+
     return {}
 
 

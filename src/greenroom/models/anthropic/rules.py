@@ -1,6 +1,7 @@
 """Rules of Anthropic's Messages API for names, ids and schemas.
 
-Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use, and the errors that the API answers with.
+Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use, and the errors that the API
+answers with.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Gemini's context cache: makes, reuses and deletes cached contents, as ADK does it.
 
-Its action is in the reply's `cache_metadata`, and thus in the session's log, from which the next request continues:
-first only the fingerprint of the stable prefix (system instruction, tools, and the contents before the newest messages
-of the user); once the same prefix comes again, the name of a cache. Each holds all that is stable when it is made:
+Its action is in the reply's `cache_metadata`, and thus in the session's log, from which the next
+request continues: first only the fingerprint of the stable prefix (system instruction, tools, and
+the contents before the newest messages of the user); once the same prefix comes again, the name of
+a cache. Each holds all that is stable when it is made:
 
     request  contents        known prefix   what is done
     1        u1              none           remember the prefix of 0 contents
@@ -65,14 +66,22 @@ async def send_with_cache(
             metadata = {name: metadata[name] for name in ("fingerprint", "contents_count")}
 
 
-async def _apply_cache(client: Any, arguments: JsonObject, request: LlmRequest, scope: Sequence[Any]) -> JsonObject:
-    """Replaces the prefix in the arguments of `generate_content` by a cache, if there is one or it is time for one.
-    Returns the reply's `cache_metadata`."""
-    config, contents = request.cache_config, arguments["contents"]
+async def _apply_cache(
+    client: Any,
+    arguments: JsonObject,
+    request: LlmRequest,
+    scope: Sequence[Any],
+) -> JsonObject:
+    """Replaces the prefix in the arguments of `generate_content` by a cache, if there is one or it
+    is time for one. Returns the reply's `cache_metadata`.
+    """
+    config = request.cache_config
+    contents = arguments["contents"]
     assert config is not None
     known = request.cache_metadata or {}
     count = known.get("contents_count", 0)
     prefix = _prefix(arguments, count, scope)
+
     is_same = "fingerprint" in known and known["fingerprint"] == _digest(prefix) and count < len(contents)
     now = time.time()
     if known.get("cache_name"):
@@ -80,31 +89,49 @@ async def _apply_cache(client: Any, arguments: JsonObject, request: LlmRequest, 
             _use(arguments, known["cache_name"], count)
             return known
         await _delete(client, known["cache_name"])
+
     if not is_same:
         count = _stable_count(contents)
         return {"fingerprint": _digest(_prefix(arguments, count, scope)), "contents_count": count}
+
     count = max(count, _stable_count(contents))
+
     prefix = _prefix(arguments, count, scope)
     metadata: JsonObject = {"fingerprint": _digest(prefix), "contents_count": count}
     rest = _json([_dumped(content) for content in contents[count:]])
     if not _is_worth_it(arguments["model"], request, config, len(prefix) / (len(prefix) + len(rest))):
         return metadata
+
     try:
         name = await _create(client, arguments, config, count, now=now)
     except Exception as error:  # the service may refuse a cache for any reason; the request works without
         _log.warning("no context cache could be made for %s: %s", arguments["model"], error)
         return metadata
+
     _use(arguments, name, count)
     expires = now + config.ttl_seconds
-    return {**metadata, "cache_name": name, "expire_time": expires, "invocations_used": 1, "created_at": now}
+
+    return {
+        **metadata,
+        "cache_name": name,
+        "expire_time": expires,
+        "invocations_used": 1,
+        "created_at": now,
+    }
 
 
 def _prefix(arguments: JsonObject, count: int, scope: Sequence[Any]) -> str:
-    config: JsonObject = arguments["config"].model_dump(mode="json", include=set(_PREFIX), exclude_none=True)
+    config: JsonObject = arguments["config"].model_dump(
+        mode="json",
+        include=set(_PREFIX),
+        exclude_none=True,
+    )
     for tool in config.get("tools", ()):
         tool.get("function_declarations", []).sort(key=itemgetter("name"))
+
     config["tools"] = sorted(map(_json, config.get("tools", ())))
     config["contents"] = [_dumped(content) for content in arguments["contents"][:count]]
+
     return _json([arguments["model"], *scope, config])
 
 
@@ -129,14 +156,22 @@ def _stable_count(contents: Sequence[Any]) -> int:
 
 
 def _is_worth_it(model: str, request: LlmRequest, config: ContextCacheConfig, share: float) -> bool:
-    """True for a prompt as large as the app wants, with a prefix (its share of the prompt) as large as the service
-    demands."""
+    """True for a prompt as large as the app wants, with a prefix (its share of the prompt) as large
+    as the service demands.
+    """
     tokens = request.cacheable_contents_token_count or 0
     least = 4096 if (gemini_version(model) or 0) >= 3 else 2048
     return tokens >= config.min_tokens and tokens * share >= least
 
 
-async def _create(client: Any, arguments: JsonObject, config: ContextCacheConfig, count: int, *, now: float) -> str:
+async def _create(
+    client: Any,
+    arguments: JsonObject,
+    config: ContextCacheConfig,
+    count: int,
+    *,
+    now: float,
+) -> str:
     from google.genai import types
 
     made = types.CreateCachedContentConfig(

@@ -1,4 +1,5 @@
-"""Converts requests to the arguments of Gemini's `generateContent`, as the SDK's constructors take them; no SDK.
+"""Converts requests to the arguments of Gemini's `generateContent`, as the SDK's constructors take
+them; no SDK.
 
 Source: https://ai.google.dev/api/generate-content
 """
@@ -23,7 +24,9 @@ _OTHERS = frozenset({"anthropic", "openai", "openai_chat", "langchain"})
 """Keys of `part_metadata` that mark parts of other providers."""
 
 _NO_SIGNATURE = b"skip_thought_signature_validator"
-"""Taken by Gemini 3 in place of the signature of a call that another model made. Source: Gemini's documentation."""
+"""Taken by Gemini 3 in place of the signature of a call that another model made. Source: Gemini's
+documentation.
+"""
 
 _CONVERTED = {"response_schema", "response_json_schema", "tools", "system_instruction"}
 """Settings that are not sent as they are."""
@@ -38,15 +41,18 @@ _LATEST = 1_000_000
 
 
 def gemini_version(model: str | None) -> int | None:
-    """Major version of a Gemini model: 2 for `gemini-2.5-flash`, also with a path before it; None for other models.
+    """Major version of a Gemini model: 2 for `gemini-2.5-flash`, also with a path before it; None
+    for other models.
 
-    Names without a number, as `gemini-flash-latest`, count as newest. With `ADK_DISABLE_GEMINI_MODEL_ID_CHECK` set,
-    so does every name.
+    Names without a number, as `gemini-flash-latest`, count as newest. With
+    `ADK_DISABLE_GEMINI_MODEL_ID_CHECK` set, so does every name.
     """
     match = _GEMINI.fullmatch((model or "").rsplit("/", 1)[-1])
     if match is not None:
         return int(match[1]) if match[1] else _LATEST
-    return _LATEST if os.environ.get(UNCHECKED, "").lower() in ("1", "true") else None
+    if os.environ.get(UNCHECKED, "").lower() in ("1", "true"):
+        return _LATEST
+    return None
 
 
 def generate_arguments(request: LlmRequest, *, model: str, is_vertex: bool) -> JsonObject:
@@ -69,22 +75,26 @@ def contents(request: LlmRequest, *, model: str, is_vertex: bool) -> list[JsonOb
 
 
 def turns(given: Iterable[Content], *, model: str, is_vertex: bool) -> list[JsonObject]:
-    """Contents as plain dicts, without those of which nothing is sent. Those of the model that follow each other are
-    one: the service refuses calls right after the model's own words."""
+    """Contents as plain dicts, without those of which nothing is sent. Those of the model that
+    follow each other are one: the service refuses calls right after the model's own words.
+    """
     needs_signatures = (gemini_version(model) or 0) >= 3
     out: list[JsonObject] = []
     for content in given:
         parts = [made for part in content.parts or () if (made := _part(part, is_vertex=is_vertex))]
         if not parts:
             continue
+
         if is_model(content) and needs_signatures:
             first = next((part for part in parts if "function_call" in part), None)
             if first is not None and "thought_signature" not in first:
                 first["thought_signature"] = _NO_SIGNATURE
+
         if is_model(content) and out and out[-1]["role"] == "model":
             out[-1]["parts"] += parts
         else:
             out.append({"role": "model" if is_model(content) else "user", "parts": parts})
+
     return out
 
 
@@ -92,12 +102,15 @@ def _part(part: Part, *, is_vertex: bool) -> JsonObject:
     """Empty for what isn't sent: thoughts of other providers, and what only they understand."""
     if part.part_metadata is not None and not _OTHERS.isdisjoint(part.part_metadata):
         return _foreign(part)
+
     out = {name: value for name, value in part.model_dump(exclude_none=True).items() if value != ""}
     if part.text == "" and part.thought_signature is not None:
         out["text"] = ""
+
     for name in ("function_call", "function_response"):
         if str(out.get(name, {}).get("id") or "").startswith(OWN_IDS):
             del out[name]["id"]
+
     if is_vertex:
         for name in _NOT_ON_VERTEX:
             out.pop(name, None)
@@ -105,6 +118,7 @@ def _part(part: Part, *, is_vertex: bool) -> JsonObject:
         for holder in (out, *out.get("function_response", {}).get("parts", ())):
             for name in ("inline_data", "file_data"):
                 holder.get(name, {}).pop("display_name", None)
+
     return {} if set(out) <= {"thought", "part_metadata"} else out
 
 
@@ -115,7 +129,9 @@ def _foreign(part: Part) -> JsonObject:
         return {"function_call": part.function_call.model_dump(include={"id", "name", "args"}, exclude_none=True)}
     if part.inline_data is not None or part.file_data is not None:
         return {name: value for name, value in part.model_dump(exclude_none=True).items() if name.endswith("_data")}
+
     text = as_text(part)
+
     return {"text": text} if text else {}
 
 
@@ -125,13 +141,17 @@ def _config(config: GenerateContentConfig, *, model: str, is_vertex: bool) -> Js
     if schema is not None:
         out["response_json_schema"] = fitted_value(SCHEMAS, schema)
         out.setdefault("response_mime_type", "application/json")
+
     if config.http_options:  # retries are ours
         out["http_options"] = {name: value for name, value in config.http_options.items() if name != "retry_options"}
+
     for name in ("effort",) if is_vertex else ("effort", "labels"):
         if out.pop(name, None):
             warn_once(model, name)
+
     if config.tools:
         out["automatic_function_calling"] = {"disable": True}
+
     return out
 
 
@@ -142,6 +162,8 @@ def system_and_tools(config: GenerateContentConfig, *, is_vertex: bool) -> JsonO
         out["system_instruction"] = {"role": "system", "parts": parts}
     elif config.system_instruction:
         out["system_instruction"] = config.system_instruction
+
     if config.tools:
         out["tools"] = [tool.model_dump(exclude_none=True) for tool in config.tools]
+
     return out

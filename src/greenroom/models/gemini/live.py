@@ -41,7 +41,13 @@ def takes_text_as_speech(model: str) -> bool:
     return (gemini_version(model) or 0) >= 3
 
 
-def live_config(request: LlmRequest, *, model: str, is_vertex: bool, api_version: str | None) -> JsonObject:
+def live_config(
+    request: LlmRequest,
+    *,
+    model: str,
+    is_vertex: bool,
+    api_version: str | None,
+) -> JsonObject:
     """The settings of `live.connect`, of plain dicts."""
     check_settings(request.config, taken=_TAKEN, model=model)
     live = request.live_connect_config or LiveConnectConfig()
@@ -54,26 +60,41 @@ def live_config(request: LlmRequest, *, model: str, is_vertex: bool, api_version
     http = {name: value for name, value in (("headers", headers), ("api_version", version)) if value}
     if http:
         config["http_options"] = http
+
     if not is_vertex:
         for name in _ONLY_ON_VERTEX:
             if config.pop(name, None):
                 warn_once(model, name)
+
     if request.contents and takes_text_as_speech(model) and not config.get("session_resumption", {}).get("handle"):
         config.setdefault("history_config", {"initial_history_in_client_content": True})
+
     return config
 
 
 class GeminiLiveConnection(LiveConnection):
-    """session: an `AsyncSession` of the SDK."""
+    """A connection to Gemini's Live API.
 
-    def __init__(self, session: Any, *, model: str, is_vertex: bool, secrets: Sequence[str | None]) -> None:
+    session: an `AsyncSession` of the SDK.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        *,
+        model: str,
+        is_vertex: bool,
+        secrets: Sequence[str | None],
+    ) -> None:
         super().__init__(model=model, secrets=secrets)
-        self._session, self._is_vertex = session, is_vertex
+        self._session = session
+        self._is_vertex = is_vertex
         self._takes_text_as_speech = takes_text_as_speech(model)
         self._unfinished: list[Part] = []
         self._cancelled = set[str]()
         self._text = ContentReply()
-        self._heard, self._spoken = heard(), spoken()
+        self._heard = heard()
+        self._spoken = spoken()
         self._grounding: GroundingMetadata | None = None
         self._more: JsonObject = {}
 
@@ -87,10 +108,12 @@ class GeminiLiveConnection(LiveConnection):
         is_text = asks and all(part.text for part in contents[-1].parts or ())
         if self._takes_text_as_speech and is_text:  # history is silent there: what is to be answered goes apart
             contents.pop()
+
         sent = turns(contents, model=self._model, is_vertex=self._is_vertex)
         if sent:
             complete = asks or self._takes_text_as_speech
             await self.sent(self._session.send_client_content(turns=sent, turn_complete=complete))
+
         if self._takes_text_as_speech and asks:
             await self._send_realtime(text=last if is_text and last else CONTINUE)
 
@@ -115,13 +138,16 @@ class GeminiLiveConnection(LiveConnection):
     async def _respond(self, responses: Sequence[FunctionResponse]) -> None:
         if not responses:
             return
+
         made = [one.model_dump(exclude_none=True) for one in responses]
         if self._names is not None:
             for one in made:
                 one["name"] = self._names.sent(one.get("name") or "")
+
         for one in made:
             if self._is_vertex and str(one.get("id") or "").startswith(OWN_IDS):
                 del one["id"]
+
         await self.sent(self._session.send_tool_response(function_responses=made))
 
     async def _say(self, parts: Sequence[Part], *, partial: bool) -> None:
@@ -129,12 +155,16 @@ class GeminiLiveConnection(LiveConnection):
         self._unfinished += parts
         if partial:
             return
-        said, self._unfinished = self._unfinished, []
+
+        said = self._unfinished
+        self._unfinished = []
+
         for part in said:
             if part.inline_data is not None:
                 await self.send_realtime(part.inline_data)
             elif part.text is None:
                 raise refused(f"{self._model} takes text and inline media while it is live", model=self._model)
+
         text = "".join(part.text or "" for part in said)
         if text:
             await self._send_realtime(text=text)
@@ -165,55 +195,73 @@ class GeminiLiveConnection(LiveConnection):
         await self._session.close()
 
     def _replies_of(self, message: Any) -> Iterator[LlmResponse]:
-        usage = _usage(message.usage_metadata) if message.usage_metadata is not None else None
+        if message.usage_metadata is not None:
+            usage = _usage(message.usage_metadata)
+        else:
+            usage = None
+
         if message.server_content is not None:
             for reply in self._content(message.server_content):
                 if reply.turn_complete:
-                    reply.usage_metadata, usage = usage, None
+                    reply.usage_metadata = usage
+                    usage = None
                 yield reply
+
         if message.tool_call is not None:
             yield from self._whole()
             calls = [to_record(call, FunctionCall) for call in message.tool_call.function_calls or ()]
             content = Content(role="model", parts=[Part(function_call=call) for call in calls])
             yield LlmResponse(content=content, usage_metadata=usage)
             usage = None
+
         if message.tool_call_cancellation is not None:
             self._cancelled.update(message.tool_call_cancellation.ids or ())
             cancelled = {"toolCallCancellation": plain(message.tool_call_cancellation)}
             yield LlmResponse(custom_metadata={"gemini": cancelled})
+
         if message.session_resumption_update is not None:
             yield LlmResponse(live_session_resumption_update=plain(message.session_resumption_update))
+
         activity = message.voice_activity or message.voice_activity_detection_signal
         if activity is not None:
             yield LlmResponse(voice_activity=plain(activity))
+
         if usage is not None:
             yield LlmResponse(usage_metadata=usage)
+
         if message.go_away is not None:
             yield LlmResponse(go_away=plain(message.go_away))
 
     def _content(self, content: Any) -> Iterator[LlmResponse]:
         if content.grounding_metadata is not None:
             self._grounding = GroundingMetadata(plain(content.grounding_metadata))
+
         self._more |= {name: value for name, value in plain(content).items() if name in _MORE}
+
         if content.input_transcription is not None:
             said = content.input_transcription
             yield from self._heard.add(said.text or "", language_code=said.language_code)
             if said.finished:
                 yield from self._heard.end(language_code=said.language_code)
+
         for part in (content.model_turn.parts if content.model_turn is not None else None) or ():
             if part.inline_data is not None:
                 yield LlmResponse(content=Content(role="model", parts=[to_record(part, Part)]))
             elif (shown := self._text.take_part(plain(part))) is not None:
                 yield shown
+
         if content.output_transcription is not None:
             said = content.output_transcription
             yield from self._spoken.add(said.text or "", language_code=said.language_code)
             if said.finished:
                 yield from self._spoken.end(language_code=said.language_code)
+
         if content.generation_complete or content.interrupted or content.turn_complete:
             yield from self._whole()
+
         if content.interrupted or content.turn_complete:
-            reason, status = content.turn_complete_reason, content.interaction_status
+            reason = content.turn_complete_reason
+            status = content.interaction_status
             yield LlmResponse(
                 interrupted=content.interrupted or None,
                 turn_complete=content.turn_complete or None,
@@ -223,14 +271,16 @@ class GeminiLiveConnection(LiveConnection):
                 custom_metadata={"gemini": self._more} if self._more else None,
                 live_session_id=self._session.session_id,
             )
-            self._grounding, self._more = None, {}
+            self._grounding = None
+            self._more = {}
 
     def _whole(self) -> Iterator[LlmResponse]:
         """Transcripts and text that have arrived in pieces."""
         yield from self._heard.end()
         yield from self._spoken.end()
         if not self._text.is_empty:
-            reply, self._text = self._text, ContentReply()
+            reply = self._text
+            self._text = ContentReply()
             yield reply.whole()
 
 

@@ -31,7 +31,9 @@ KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 
 
 class Gemini(ProviderLlm):
-    """model: the service's own name, `models/…`, or the path of a model or endpoint on Vertex.
+    """Gemini, over the Gemini API or Vertex AI.
+
+    model: the service's own name, `models/…`, or the path of a model or endpoint on Vertex.
 
     api_key: else GOOGLE_API_KEY, else GEMINI_API_KEY. vertexai, project, location, credentials (of `google.auth`): else
     GOOGLE_GENAI_USE_ENTERPRISE or GOOGLE_GENAI_USE_VERTEXAI, GOOGLE_CLOUD_PROJECT, GOOGLE_CLOUD_LOCATION and the
@@ -68,15 +70,23 @@ class Gemini(ProviderLlm):
                 "Gemini(use_interactions_api=True) is not offered: leave it out. Sessions keep the conversation, and "
                 "GoogleSearchTool(bypass_multi_tools_limit=True) works beside other tools without it"
             )
-        self._api_key, self._speech_config = api_key, speech_config
+
+        self._api_key = api_key
+        self._speech_config = speech_config
         self._backend: JsonObject = {
             "vertexai": vertexai, "project": project, "location": location, "credentials": credentials
         }  # fmt: skip
         if hasattr(retry_options, "model_dump"):
             retry_options = retry_options.model_dump(exclude_none=True)
+
         if retry_options:
             self.retry_policy = RetryPolicy.of(retry_options)
-        self._http: JsonObject = {"base_url": base_url, "api_version": api_version, "headers": headers}
+
+        self._http: JsonObject = {
+            "base_url": base_url,
+            "api_version": api_version,
+            "headers": headers,
+        }
         self._client_kwargs = client_kwargs or {}
 
     def make_client(self) -> genai.Client:
@@ -99,7 +109,11 @@ class Gemini(ProviderLlm):
     @property
     def is_on_vertex(self) -> bool:
         client: Any = self._made_client or self._given_client
-        is_vertex: bool | None = client.vertexai if client is not None else self._backend["vertexai"]
+        is_vertex: bool | None
+        if client is not None:
+            is_vertex = client.vertexai
+        else:
+            is_vertex = self._backend["vertexai"]
         return wants_vertex() if is_vertex is None else is_vertex
 
     async def close_client(self, client: Any) -> None:
@@ -116,17 +130,25 @@ class Gemini(ProviderLlm):
         config: JsonObject = arguments["config"]
         if self._speech_config is not None:
             config.setdefault("speech_config", self._speech_config)
+
         if request.cache_config is not None and request.config.cached_content is None:
             arguments["cached"] = request
+
         return arguments
 
     def _typed(self, arguments: JsonObject) -> JsonObject:
-        """The arguments as the SDK's records; it is faster with plain ones. Raises MessageConversionError."""
+        """The arguments as the SDK's records; it is faster with plain ones. Raises
+        MessageConversionError.
+        """
         from google.genai import types
 
         try:
             config = types.GenerateContentConfig(**arguments["config"])
-            return {**arguments, "config": config, "contents": [types.Content(**c) for c in arguments["contents"]]}
+            return {
+                **arguments,
+                "config": config,
+                "contents": [types.Content(**c) for c in arguments["contents"]],
+            }
         except ValueError as error:
             raise refused(f"{self.model}: {error}", model=self.model) from error
 
@@ -145,6 +167,7 @@ class Gemini(ProviderLlm):
         config = live_config(prepared, model=name, is_vertex=client.vertexai, api_version=version)
         if self._speech_config is not None:
             config.setdefault("speech_config", self._speech_config)
+
         async with AsyncExitStack() as stack:
             try:
                 settings = types.LiveConnectConfig(**config)
@@ -153,7 +176,13 @@ class Gemini(ProviderLlm):
                 raise refused(f"{self.model}: {error}", model=self.model) from error
             except Exception as error:
                 raise connection_error(error, model=self.model, secrets=self.secrets()) from error
-            connection = GeminiLiveConnection(session, model=name, is_vertex=client.vertexai, secrets=self.secrets())
+
+            connection = GeminiLiveConnection(
+                session,
+                model=name,
+                is_vertex=client.vertexai,
+                secrets=self.secrets(),
+            )
             connection.use(RULES, names)
             yield connection
 
@@ -161,28 +190,54 @@ class Gemini(ProviderLlm):
         from google.genai import types
 
         typed = self._typed(arguments)
-        config, contents = typed["config"], typed["contents"]
-        counted: Any = types.CountTokensConfig(system_instruction=config.system_instruction, tools=config.tools)
+
+        config = typed["config"]
+        contents = typed["contents"]
+        counted: Any = types.CountTokensConfig(
+            system_instruction=config.system_instruction,
+            tools=config.tools,
+        )
         if not client.vertexai:  # counts contents only
             given = [one for one in (config.system_instruction, *(config.tools or ())) if one is not None]
             texts = [one if isinstance(one, str) else one.model_dump_json(exclude_none=True) for one in given]
-            contents, counted = [types.Content(role="user", parts=[types.Part(text=t) for t in texts]), *contents], None
-        found = await client.aio.models.count_tokens(model=arguments["model"], contents=contents, config=counted)
+            contents = [types.Content(role="user", parts=[types.Part(text=t) for t in texts]), *contents]
+            counted = None
+
+        found = await client.aio.models.count_tokens(
+            model=arguments["model"],
+            contents=contents,
+            config=counted,
+        )
+
         return found.total_tokens
 
-    def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+    def send(
+        self,
+        client: Any,
+        arguments: JsonObject,
+        *,
+        stream: bool,
+    ) -> AsyncGenerator[LlmResponse]:
         request: LlmRequest | None = arguments.get("cached")
         if request is None:
             return self._send(client, arguments, stream=stream)
+
         arguments = self._typed(arguments)
         del arguments["cached"]
         from greenroom.models.gemini.cache import send_with_cache
 
         scope = self._backend["project"], self._backend["location"]
         send = partial(self._send, client, stream=stream)
+
         return send_with_cache(client, arguments, request, scope=scope, send=send)
 
-    async def _send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+    async def _send(
+        self,
+        client: Any,
+        arguments: JsonObject,
+        *,
+        stream: bool,
+    ) -> AsyncGenerator[LlmResponse]:
         reply = ContentReply()
         try:
             if not stream:
@@ -204,6 +259,7 @@ class Gemini(ProviderLlm):
             if isinstance(arguments["config"], dict):
                 self._typed(arguments)  # says what the SDK could not read, if it was the request
             raise
+
         if reply.is_complete or not stream:
             yield reply.whole()
 
@@ -226,7 +282,9 @@ class _Unsent:
 
 
 async def _request_of(client: Any, arguments: JsonObject, *, token: str) -> tuple[Any, ...]:
-    """The request of `generate_content_stream`, converted by the SDK. token: of the stream that it continues, or empty.
+    """The request of `generate_content_stream`, converted by the SDK.
+
+    token: of the stream that it continues, or empty.
 
     The SDK would convert each chunk of the reply by its type, which costs more than all else here.
     """
@@ -239,4 +297,5 @@ async def _request_of(client: Any, arguments: JsonObject, *, token: str) -> tupl
     except _Request as request:
         method, path, body, *options = request.args
         return method, path, {**body, **({"continuationToken": token} if token else {})}, *options
+
     raise AssertionError("the SDK sent no request")

@@ -37,6 +37,7 @@ class ContentReply(Reply):
         response = self.response
         response.model_version = chunk.get("modelVersion") or response.model_version
         self._usage = chunk.get("usageMetadata") or self._usage
+
         if not chunk.get("candidates"):
             feedback: JsonObject = chunk.get("promptFeedback") or {}
             if feedback.get("blockReason"):
@@ -45,11 +46,13 @@ class ContentReply(Reply):
                 said = feedback.get("blockReasonMessage")
                 response.error_message = said or f"The prompt was blocked: {response.error_code}"
             return
+
         candidate: JsonObject = chunk["candidates"][0]
         for part in nested(candidate, "content").get("parts") or ():
             shown = self.take_part(part)
             if shown is not None:
                 yield shown
+
         self._note(candidate)
 
     def whole(self) -> LlmResponse:
@@ -65,16 +68,21 @@ class ContentReply(Reply):
             self.is_complete = True
             response.finish_reason = candidate["finishReason"]
             response.error_message = candidate.get("finishMessage") or response.error_message
+
         if candidate.get("groundingMetadata") is not None:
             response.grounding_metadata = GroundingMetadata(candidate["groundingMetadata"])
+
         if citations := candidate.get("citationMetadata"):
             if "citationSources" in citations:  # the Gemini API's name
                 citations = {"citations": citations["citationSources"]}
             response.citation_metadata = CitationMetadata(citations)
+
         if candidate.get("logprobsResult") is not None:
             response.logprobs_result = LogprobsResult(candidate["logprobsResult"])
+
         if candidate.get("avgLogprobs") is not None:
             response.avg_logprobs = candidate["avgLogprobs"]
+
         more = {name: candidate[name] for name in ("urlContextMetadata", "safetyRatings") if candidate.get(name)}
         if more:
             response.custom_metadata = {"gemini": more}
@@ -83,27 +91,42 @@ class ContentReply(Reply):
         text: str | None = part.get("text")
         if text is not None and part.keys() <= _TEXT_FIELDS:
             is_thought = bool(part.get("thought"))
-            shown = self.add_text(text, thought=is_thought) if text else None
+            if text:
+                shown = self.add_text(text, thought=is_thought)
+            else:
+                shown = None
+
             if part.get("thoughtSignature") is not None:
-                self.end_text(signature=Part.model_validate(part).thought_signature, thought=is_thought)
+                self.end_text(
+                    signature=Part.model_validate(part).thought_signature,
+                    thought=is_thought,
+                )
+
             return shown
+
         made = Part.model_validate(part)
         call = made.function_call
         if call is None:
             return self.add_part(made)
         if self._open is not None and not call.name:
             return self._go_on_with(self._open, call)
+
         self._open = None
+
         if call.partial_args is None and not call.will_continue:
             return self.add_part(made)
+
         call.id = call.id or new_function_call_id()
         shown = msgspec.structs.replace(made, function_call=msgspec.structs.replace(call))
-        pieces, call.partial_args, call.will_continue = call.partial_args, None, None
+        pieces = call.partial_args
+        call.partial_args = None
+        call.will_continue = None
         args: JsonObject = call.args or {}
         write_partial_args(args, pieces or ())
         call.args = args
         self._open = call
         self.add_part(made)
+
         return partial(shown)
 
     def _go_on_with(self, opened: FunctionCall, piece: FunctionCall) -> LlmResponse | None:
@@ -111,7 +134,8 @@ class ContentReply(Reply):
         write_partial_args(opened.args, piece.partial_args or ())
         if not piece.will_continue:
             self._open = None
-        piece.id, piece.name = opened.id, opened.name
+        piece.id = opened.id
+        piece.name = opened.name
         return partial(Part(function_call=piece))
 
 

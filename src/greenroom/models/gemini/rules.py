@@ -1,6 +1,7 @@
 """Rules of Gemini for names, ids and schemas.
 
-Source: https://ai.google.dev/api/caching#FunctionDeclaration, https://ai.google.dev/gemini-api/docs/structured-output
+Source: https://ai.google.dev/api/caching#FunctionDeclaration,
+https://ai.google.dev/gemini-api/docs/structured-output
 """
 
 from __future__ import annotations

@@ -17,15 +17,19 @@ from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionRespon
 
 @dataclass
 class OpenQuestion:
-    """text: the user's latest own words. earlier: their words before that. results: tool results since then.
-
-    retold: actions of other agents since then, as text.
-    """
+    """The part of a conversation that the model has yet to answer."""
 
     text: str = ""
+    """The user's latest own words."""
+
     earlier: str = ""
+    """Their words before that."""
+
     results: list[FunctionResponse] = field(default_factory=list[FunctionResponse])
+    """Tool results since then."""
+
     retold: str = ""
+    """Actions of other agents since then, as text."""
 
 
 def open_question(contents: Sequence[Content]) -> OpenQuestion:
@@ -33,7 +37,9 @@ def open_question(contents: Sequence[Content]) -> OpenQuestion:
     for content in reversed(contents):
         if content.role in ("model", "assistant"):
             continue
+
         responses = [p.function_response for p in content.parts or () if p.function_response is not None]
+
         text = content.text().strip()
         if text.startswith(FROM_OTHER_AGENTS):
             if not question.text:
@@ -43,14 +49,17 @@ def open_question(contents: Sequence[Content]) -> OpenQuestion:
         elif text:
             question.earlier = text
             break
+
         if not question.text:
             question.results[:0] = responses
+
     return question
 
 
 def without_media(contents: Sequence[Content], *, model: str) -> list[Content]:
-    """Contents with a placeholder for each image or file of earlier turns. Raises MessageConversionError for those that
-    the model is to answer now, also in results of tools."""
+    """Contents with a placeholder for each image or file of earlier turns. Raises
+    MessageConversionError for those that the model is to answer now, also in results of tools.
+    """
     out: list[Content] = []
     for content, is_new in with_newness(contents):
         parts: list[Part] = []
@@ -63,27 +72,42 @@ def without_media(contents: Sequence[Content], *, model: str) -> list[Content]:
             ]
             is_media = part.inline_data is not None or part.file_data is not None
             parts.append(Part(text=f" {notes[0]} ") if is_media else part)
+
         out.append(Content(role=content.role, parts=parts))
+
     return out
 
 
 def chat_messages(system: str, contents: Iterable[Content]) -> list[JsonObject]:
-    """Texts only, with alternating roles. Calls and results are left out: the answers after them hold the results."""
+    """Texts only, with alternating roles. Calls and results are left out: the answers after them
+    hold the results.
+    """
     messages: list[JsonObject] = []
     for content in contents:
         text = content.text().strip()
         if not text:
             continue
-        role = "assistant" if content.role in ("model", "assistant") else "user"
+
+        if content.role in ("model", "assistant"):
+            role = "assistant"
+        else:
+            role = "user"
+
         if messages and messages[-1]["role"] == role:
             messages[-1]["content"] += f"\n{text}"
         else:
             messages.append({"role": role, "content": text})
-    return [{"role": "system", "content": system}, *messages] if system else messages
+
+    if system:
+        return [{"role": "system", "content": system}, *messages]
+
+    return messages
 
 
 def without_oldest_turn(messages: list[JsonObject]) -> list[JsonObject] | None:
-    """The messages without the first user message and what was said up to the next; None when one turn is left."""
+    """The messages without the first user message and what was said up to the next; None when one
+    turn is left.
+    """
     kept = 1 if messages[0]["role"] == "system" else 0
     start = next((i for i in range(kept + 1, len(messages)) if messages[i]["role"] == "user"), None)
     return None if start is None else [*messages[:kept], *messages[start:]]
@@ -119,7 +143,11 @@ _DENIALS = re.compile(r"\b(?:not?|never|none|\w+n't|sorry|unable)\b")
 Facts = list[tuple[str, str]]
 
 
-async def answer_from(engine: Engine, question: str, results: Sequence[FunctionResponse]) -> tuple[str, int, int]:
+async def answer_from(
+    engine: Engine,
+    question: str,
+    results: Sequence[FunctionResponse],
+) -> tuple[str, int, int]:
     """The answer, and how many tokens of prompt and of text it took."""
     sentences: list[str] = []
     prompt_tokens = tokens = 0
@@ -129,15 +157,18 @@ async def answer_from(engine: Engine, question: str, results: Sequence[FunctionR
         if response.get("error"):
             sentences.append(f"Sorry, that didn't work: {_text(response['error']).rstrip('.')}.")
             continue
+
         facts = list(_flattened("", response))[:_MOST_FACTS]
         if len(facts) <= 1:
             sentences.append(_alone(facts, result))
             continue
+
         messages = [*_MESSAGES, {"role": "user", "content": _listed(facts)}]
         answer = await engine.complete(messages=messages, max_tokens=_DRAFT_TOKENS, stop=["\n"])
         prompt_tokens += answer["usage"]["prompt_tokens"]
         tokens += answer["usage"]["completion_tokens"]
         sentences.append(grounded((answer["choices"][0]["message"]["content"] or "").strip(), asked, facts))
+
     return " ".join(sentences), prompt_tokens, tokens
 
 
@@ -145,21 +176,29 @@ def grounded(draft: str, question: str, facts: Facts) -> str:
     """The draft, with the facts it omits appended, if it is consistent with the facts; else the facts."""
     known = " ".join(value for _, value in facts)
     unfounded = set(_numbers(draft)) - set(_numbers(f"{known} {question}"))
+
     news = [fact for fact in facts if not _mentions(question, fact[1])]
     missing = [fact for fact in news if not _mentions(draft, fact[1])]
     denials = set(_DENIALS.findall(draft.lower())) - set(_DENIALS.findall(known.lower()))
     if unfounded or denials or not draft.endswith(".") or len(missing) * 2 > len(news):
         return f"Here is what I found: {_listed(facts)}."
+
     return f"{draft[:-1]} ({_listed(missing)})." if missing else draft
 
 
 def _alone(facts: Facts, result: FunctionResponse) -> str:
     if not facts:
         return f"Done: {readable(result.name or 'the tool')}."
+
     label, value = facts[0]
     if label in ("result", "output", "message", "text", "answer"):
         is_sentence = len(value) > _LONG_TEXT_CHARS or value.endswith((".", "!", "?"))
-        return value if is_sentence else f"The answer is {value}." if _numbers(value) else f"Done: {value}."
+        if is_sentence:
+            return value
+        if _numbers(value):
+            return f"The answer is {value}."
+        return f"Done: {value}."
+
     return f"The {label} is {value}."
 
 
@@ -174,7 +213,9 @@ def _flattened(label: str, value: JsonValue) -> Iterable[tuple[str, str]]:
 def _text(value: JsonValue) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return " ".join(value.split()) if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        return " ".join(value.split())
+    return msgspec.json.encode(value).decode()
 
 
 def _listed(facts: Facts) -> str:

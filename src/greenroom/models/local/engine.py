@@ -58,6 +58,7 @@ class Engine:
         options = {**request, "stream": True, "stream_options": {"include_usage": True}}
         job = self._pool.submit(library.handle_chat_completions, options, deliver)
         job.add_done_callback(lambda _: deliver(None))
+
         try:
             while (chunk := await chunks.get()) is not None:
                 yield self._checked(chunk)
@@ -67,22 +68,33 @@ class Engine:
             job.cancel()
 
     async def complete(self, **request: Any) -> JsonObject:
-        """A whole completion of a `prompt` or of `messages`, temperature 0; a short one, since it can't be stopped."""
+        """A whole completion of a `prompt` or of `messages`, temperature 0; a short one, since it
+        can't be stopped.
+        """
         library = await self._loaded()
-        handle = library.handle_chat_completions if "messages" in request else library.handle_completions
+        if "messages" in request:
+            handle = library.handle_chat_completions
+        else:
+            handle = library.handle_completions
         return await self._run(handle, {"temperature": 0, "cache_prompt": True, **request})
 
     async def log_probabilities(self, prompts: Sequence[str], text: str) -> tuple[list[float], int]:
         """Log-probability of the text after each prompt, and the number of tokens used.
 
-        The text's own tokens are forced by a grammar. Forcing characters instead would let the model cut them into
-        other tokens than it has ever read, and the sums would mean nothing.
+        The text's own tokens are forced by a grammar. Forcing characters instead would let the
+        model cut them into other tokens than it has ever read, and the sums would mean nothing.
         """
         tokens: list[int] = (await self._post("/tokenize", {"content": text, "add_special": False}))["tokens"]
         grammar = "root ::= " + " ".join(f"<[{token}]>" for token in tokens)
-        answer = await self.complete(prompt=list(prompts), max_tokens=len(tokens), logprobs=1, grammar=grammar)
+        answer = await self.complete(
+            prompt=list(prompts),
+            max_tokens=len(tokens),
+            logprobs=1,
+            grammar=grammar,
+        )
         choices = sorted(answer["choices"], key=lambda choice: choice["index"])
         sums: list[float] = [sum(token["logprob"] for token in choice["logprobs"]["content"]) for choice in choices]
+
         return sums, answer["usage"]["total_tokens"]
 
     async def count_tokens(self, messages: Sequence[JsonObject]) -> int:
@@ -116,6 +128,7 @@ class Engine:
         params.api_keys = [self._key]
         if self._threads:
             params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads
+
         return start_server(library, params, self._find(), model=self._model)
 
     async def _post(self, path: str, body: JsonObject) -> JsonObject:

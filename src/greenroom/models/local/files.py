@@ -1,7 +1,7 @@
 """GGUF files: the catalogue of known models, their folder, and their download.
 
-Known files lie inside wheels on the Python package index: the user's own pip or uv fetches them, with the indexes,
-proxies and certificates it is configured for.
+Known files lie inside wheels on the Python package index: the user's own pip or uv fetches them,
+with the indexes, proxies and certificates it is configured for.
 """
 
 from __future__ import annotations
@@ -30,11 +30,15 @@ _REPORTED_CHARS = 600
 
 
 class KnownModel(msgspec.Struct, kw_only=True, frozen=True):
-    """A GGUF file inside a wheel. requirement: the wheel, pinned. member: the file's path in it."""
+    """A GGUF file inside a wheel."""
 
     name: str
     requirement: str
+    """The wheel, pinned."""
+
     member: str
+    """The file's path in it."""
+
     sha256: str
     size_bytes: int
     download_bytes: int
@@ -43,11 +47,13 @@ class KnownModel(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class LocalModel(msgspec.Struct, kw_only=True, frozen=True):
-    """A model that `local/<name>` may name. path: None as long as the file isn't there whole."""
+    """A model that `local/<name>` may name."""
 
     name: str
     size_bytes: int
     path: Path | None = None
+    """None as long as the file isn't there whole."""
+
     known: KnownModel | None = None
 
 
@@ -75,9 +81,11 @@ def models_dir() -> Path:
 
 
 def find_model_file(model: str) -> Path:
-    """The file of the model `local/<name>`: a known name, a file in `models_dir()`, or the path of a GGUF file.
+    """The file of the model `local/<name>`: a known name, a file in `models_dir()`, or the path of
+    a GGUF file.
 
-    Raises ModelNotFound for any other name, and ModelError for a file that isn't there. Doesn't read the file.
+    Raises ModelNotFound for any other name, and ModelError for a file that isn't there. Doesn't
+    read the file.
     """
     name = model.removeprefix("local/")
     known = CATALOGUE.get(name)
@@ -87,12 +95,15 @@ def find_model_file(model: str) -> Path:
             detail = f"The model {name!r} isn't on this machine; get it with: greenroom models pull {name}"
             raise ModelError(detail, model=model)
         return path
+
     path = Path(name).expanduser()
     for candidate in (path, models_dir() / name, models_dir() / f"{name}.gguf"):
         if candidate.is_file():
             return candidate.resolve()
+
     if path.suffix == ".gguf":
         raise ModelError(f"There is no model file at {path.absolute()}", model=model)
+
     raise ModelNotFound(model, [*(f"local/{each}" for each in CATALOGUE), "local/path/to/file.gguf"])
 
 
@@ -114,9 +125,11 @@ def list_models() -> list[LocalModel]:
         found.append(
             LocalModel(name=known.name, size_bytes=known.size_bytes, path=path if is_present else None, known=known)
         )
+
     for path in sorted(models_dir().glob("*.gguf")):
         if path.stem not in CATALOGUE:
             found.append(LocalModel(name=path.stem, size_bytes=path.stat().st_size, path=path))
+
     return found
 
 
@@ -129,14 +142,19 @@ def pull(name: str, progress: Progress = lambda done, total: None) -> Path:
     known = CATALOGUE.get(name.removeprefix("local/"))
     if known is None:
         raise ModelNotFound(name, list(CATALOGUE))
+
     path = _kept_at(known)
     if path.is_file() and is_intact(path, known):
         return path
+
     path.parent.mkdir(parents=True, exist_ok=True)
+
     with tempfile.TemporaryDirectory(prefix=".pull-", dir=path.parent) as scratch:
         whole = _fetch(known, Path(scratch), progress)
         whole.replace(path)
+
     progress(known.download_bytes, known.download_bytes)
+
     return path
 
 
@@ -156,10 +174,12 @@ def _fetch(known: KnownModel, scratch: Path, progress: Progress) -> Path:
     for number, (label, command) in enumerate(_installers()):
         target = scratch / str(number)
         target.mkdir()
+
         output = _run([*command, str(target), known.requirement], scratch, known, progress)
         if output is not None:
             complaints.append(f"{label} said: {output}")
             continue
+
         path = _unpacked(known, target)
         if path is None:
             complaints.append(f"{label} fetched {known.requirement}, but {known.member} isn't in it")
@@ -167,24 +187,44 @@ def _fetch(known: KnownModel, scratch: Path, progress: Progress) -> Path:
             complaints.append(f"{label} fetched a {known.member} that isn't the expected file (its hash differs)")
         else:
             return path
+
     if not complaints:
         complaints.append("neither pip nor uv is installed. Install one of them, or put the file there by hand")
+
     raise CallerError(f"Can't get {known.name} ({known.requirement}) to {models_dir()}: " + "; ".join(complaints))
 
 
 def _installers() -> Iterable[tuple[str, list[str]]]:
-    """Commands that want a target folder and a requirement after them; this environment's own installer first.
+    """Commands that want a target folder and a requirement after them; this environment's own
+    installer first.
 
     `uv` can't download without unpacking, hence `install --target`. Environments that uv makes have no pip.
     """
-    pip_download = ["download", "--no-deps", "--only-binary=:all:", "--no-input", "--progress-bar=off", "--dest"]
-    uv_install = ["pip", "install", "--no-deps", "--only-binary=:all:", "--python", sys.executable, "--target"]
+    pip_download = [
+        "download",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-input",
+        "--progress-bar=off",
+        "--dest",
+    ]
+    uv_install = [
+        "pip",
+        "install",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--python",
+        sys.executable,
+        "--target",
+    ]
     if importlib.util.find_spec("pip") is not None:
         yield "pip", [sys.executable, "-m", "pip", *pip_download]
+
     if uv := shutil.which("uv"):
         yield "uv", [uv, *uv_install]
     elif importlib.util.find_spec("uv") is not None:
         yield "uv", [sys.executable, "-m", "uv", *uv_install]
+
     if other := shutil.which("pip3") or shutil.which("pip"):
         yield other, [other, *pip_download]
 
@@ -193,7 +233,8 @@ def _run(command: list[str], scratch: Path, known: KnownModel, progress: Progres
     """The command's output if it fails; None if it succeeds."""
     # pip writes what it downloads to TMPDIR, so that the folder's size is the progress.
     environment = {**os.environ, "TMPDIR": str(scratch)}
-    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    pipe = subprocess.PIPE
+    nothing = subprocess.DEVNULL
     with subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, stdin=nothing, env=environment) as process:
         try:
             while True:
@@ -205,8 +246,10 @@ def _run(command: list[str], scratch: Path, known: KnownModel, progress: Progres
         except BaseException:
             process.kill()
             raise
+
     if process.returncode == 0:
         return None
+
     return output.decode(errors="replace").strip()[-_REPORTED_CHARS:] or f"exit code {process.returncode}"
 
 
@@ -224,8 +267,10 @@ def _unpacked(known: KnownModel, target: Path) -> Path | None:
     installed = target / known.member
     if installed.is_file():
         return installed
+
     for wheel in target.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             if known.member in archive.namelist():
                 return Path(archive.extract(known.member, target))
+
     return None

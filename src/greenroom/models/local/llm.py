@@ -37,13 +37,18 @@ _lock = threading.Lock()
 
 
 class LocalLlm(BaseLlm):
-    """model: `local/` and a known name (`greenroom models list`), or the path of any GGUF file.
+    """A model in a GGUF file, run in this process.
 
-    The file is loaded with the first request, once for all models of the same name. Text is generated at temperature 0
-    unless the request says otherwise. Tools are chosen by comparing how well their descriptions explain the user's
-    words, and called with arguments copied from these words; the calls come without ids.
-    Images, files and built-in tools raise MessageConversionError.
-    context_tokens: for prompt and answer together; the oldest turns of longer conversations are dropped.
+    model: `local/` and a known name (`greenroom models list`), or the path of any GGUF file.
+
+    The file is loaded with the first request, once for all models of the same name. Text is
+    generated at temperature 0 unless the request says otherwise. Tools are chosen by comparing how
+    well their descriptions explain the user's words, and called with arguments copied from these
+    words; the calls come without ids. Images, files and built-in tools raise
+    MessageConversionError.
+
+    context_tokens: for prompt and answer together; the oldest turns of longer conversations are
+        dropped.
     threads: by default half the processors.
     """
 
@@ -54,9 +59,14 @@ class LocalLlm(BaseLlm):
         self._key = model, context_tokens, threads
         self._engine: Engine | None = None
 
-    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+    async def generate_content_async(
+        self,
+        llm_request: LlmRequest,
+        stream: bool = False,
+    ) -> AsyncIterator[LlmResponse]:
         for name, _ in built_in_tools(llm_request):
             raise refused(f"{self.model} has no built-in tool {name!r}", model=self.model)
+
         contents = without_media(llm_request.contents, model=self.model)
         engine = self._shared_engine()
         question = open_question(contents)
@@ -67,6 +77,7 @@ class LocalLlm(BaseLlm):
             return
         else:
             responses = self._text(engine, llm_request.config, contents)
+
         async for response in responses:
             if stream or not response.partial:
                 yield response
@@ -74,37 +85,72 @@ class LocalLlm(BaseLlm):
     async def close(self) -> None:
         """Frees the model when no other LocalLlm uses it."""
         with _lock:
-            engine, self._engine = self._engine, None
+            engine = self._engine
+            self._engine = None
+
             if engine is None:
                 return
+
             engine.users -= 1
+
             if engine.users:
                 return
+
             del _engines[self._key]
+
         await engine.close()
 
     def _shared_engine(self) -> Engine:
         with _lock:
             if self._engine is None:
                 model, context_tokens, threads = self._key
-                made = Engine(lambda: resolve(model), context_tokens=context_tokens, model=model, threads=threads)
+                made = Engine(
+                    lambda: resolve(model),
+                    context_tokens=context_tokens,
+                    model=model,
+                    threads=threads,
+                )
                 self._engine = _engines.setdefault(self._key, made)
                 self._engine.users += 1
+
             return self._engine
 
-    async def _call(self, engine: Engine, request: LlmRequest, question: OpenQuestion) -> LlmResponse | None:
+    async def _call(
+        self,
+        engine: Engine,
+        request: LlmRequest,
+        question: OpenQuestion,
+    ) -> LlmResponse | None:
         declarations, is_required = _callable(request, question)
         if not declarations or not question.text:
             return None
-        options = candidates(declarations, system=request.config.system_text(), is_tool_required=is_required)
+
+        options = candidates(
+            declarations,
+            system=request.config.system_text(),
+            is_tool_required=is_required,
+        )
+
         chosen, tokens = await choose(engine, question.text, options)
         if chosen.declaration is None:
             return None
-        decoder = ArgumentsDecoder(engine, question=question.text, earlier=question.earlier)
-        call = FunctionCall(name=chosen.declaration.name, args=await decoder.decode(chosen.declaration, chosen.args))
-        return self._whole(Part(function_call=call), usage=token_usage(tokens + decoder.prompt_tokens, decoder.tokens))
 
-    async def _from_results(self, engine: Engine, question: OpenQuestion) -> AsyncIterator[LlmResponse]:
+        decoder = ArgumentsDecoder(engine, question=question.text, earlier=question.earlier)
+        call = FunctionCall(
+            name=chosen.declaration.name,
+            args=await decoder.decode(chosen.declaration, chosen.args),
+        )
+
+        return self._whole(
+            Part(function_call=call),
+            usage=token_usage(tokens + decoder.prompt_tokens, decoder.tokens),
+        )
+
+    async def _from_results(
+        self,
+        engine: Engine,
+        question: OpenQuestion,
+    ) -> AsyncIterator[LlmResponse]:
         text, prompt_tokens, tokens = await answer_from(engine, question.text, question.results)
         for word in re.findall(r"\S+\s*", text):
             yield partial(Part(text=word))
@@ -116,7 +162,10 @@ class LocalLlm(BaseLlm):
         options = _options(config)
         messages = chat_messages(config.system_text(), contents)
         messages = await self._fitting(engine, messages, int(options["max_tokens"]))
-        text, finish, usage = "", None, None
+
+        text = ""
+        finish = None
+        usage = None
         async for chunk in engine.stream({**options, "messages": messages}):
             choices: list[JsonObject] = chunk.get("choices") or []
             for choice in choices:
@@ -126,14 +175,29 @@ class LocalLlm(BaseLlm):
                 if piece:
                     text += piece
                     yield partial(Part(text=piece))
+
             if chunk.get("usage"):
-                usage = token_usage(chunk["usage"]["prompt_tokens"], chunk["usage"]["completion_tokens"])
+                usage = token_usage(
+                    chunk["usage"]["prompt_tokens"],
+                    chunk["usage"]["completion_tokens"],
+                )
+
         if finish is None:
             raise ModelError(f"{self.model} ended its stream without a finish reason", model=self.model, retryable=True)
-        reason = FinishReason.MAX_TOKENS if finish == "length" else FinishReason.STOP
+
+        if finish == "length":
+            reason = FinishReason.MAX_TOKENS
+        else:
+            reason = FinishReason.STOP
+
         yield self._whole(*([Part(text=text)] if text else []), finish_reason=reason, usage=usage)
 
-    async def _fitting(self, engine: Engine, messages: list[JsonObject], answer_tokens: int) -> list[JsonObject]:
+    async def _fitting(
+        self,
+        engine: Engine,
+        messages: list[JsonObject],
+        answer_tokens: int,
+    ) -> list[JsonObject]:
         """The messages without the oldest turns that leave no room for an answer."""
         room = engine.context_tokens - min(answer_tokens, engine.context_tokens // 2)
         # A token is at least a byte, so that most conversations needn't be counted.
@@ -145,6 +209,7 @@ class LocalLlm(BaseLlm):
             if shorter is None:
                 raise ModelError(f"The prompt has {count} tokens; {self.model} has room for {room}", model=self.model)
             messages = shorter
+
         return messages
 
     def _whole(
@@ -154,14 +219,22 @@ class LocalLlm(BaseLlm):
         finish_reason: FinishReason = FinishReason.STOP,
     ) -> LlmResponse:
         content = Content(role="model", parts=list(parts))
-        return LlmResponse(content=content, finish_reason=finish_reason, usage_metadata=usage, model_version=self.model)
+        return LlmResponse(
+            content=content,
+            finish_reason=finish_reason,
+            usage_metadata=usage,
+            model_version=self.model,
+        )
 
 
-def _callable(request: LlmRequest, question: OpenQuestion) -> tuple[list[FunctionDeclaration], bool]:
+def _callable(
+    request: LlmRequest,
+    question: OpenQuestion,
+) -> tuple[list[FunctionDeclaration], bool]:
     """The tools that may be called now, and whether one must be.
 
-    A tool that another agent has used on this very question isn't called again: small models would transfer the user
-    in circles.
+    A tool that another agent has used on this very question isn't called again: small models would
+    transfer the user in circles.
     """
     declarations, mode = tool_choice(request)
     if mode == "NONE" or output_schema(request.config) is not None:
@@ -187,4 +260,5 @@ def _options(config: GenerateContentConfig) -> JsonObject:
         options["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
     elif config.response_mime_type == "application/json":
         options["response_format"] = {"type": "json_object"}
+
     return {name: value for name, value in options.items() if value is not None}

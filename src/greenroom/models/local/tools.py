@@ -62,14 +62,21 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class Candidate:
-    """declaration: None for no tool. args: the arguments that the choice already determines."""
+    """A tool, or no tool, that a question may be meant for."""
 
     task: str
     declaration: FunctionDeclaration | None = None
+    """None for no tool."""
+
     args: JsonObject = field(default_factory=dict[str, object])
+    """The arguments that the choice already determines."""
 
 
-async def choose(engine: Engine, question: str, candidates: Sequence[Candidate]) -> tuple[Candidate, int]:
+async def choose(
+    engine: Engine,
+    question: str,
+    candidates: Sequence[Candidate],
+) -> tuple[Candidate, int]:
     """The candidate whose task makes the question most likely, and the number of tokens used."""
     # The end of a long message is where its question is.
     words = " ".join(question.split())[-_QUESTION_CHARS:]
@@ -83,8 +90,8 @@ def candidates(
 ) -> list[Candidate]:
     """One per tool, and some for no tool.
 
-    A tool whose only argument is one of a few names that the system text describes (an agent to hand over to) gives
-    one candidate per name instead.
+    A tool whose only argument is one of a few names that the system text describes (an agent to
+    hand over to) gives one candidate per name instead.
     """
     found: list[Candidate] = []
     for declaration in declarations:
@@ -93,8 +100,10 @@ def candidates(
             Candidate(_task(value, description), declaration, {name: value})
             for value, description in _described(values, system).items()
         ] or [Candidate(_task(declaration.name or "", declaration.description or ""), declaration)]
+
     if not is_tool_required:
         found.extend(Candidate(task) for task in _NO_TOOL)
+
     return found
 
 
@@ -107,7 +116,9 @@ def readable(name: str) -> str:
 def _task(name: str, description: str) -> str:
     paragraph = re.split(r"\n\s*\n|\n\s*Args:", description.strip())[0]
     text = " ".join(paragraph.split())[:_DESCRIPTION_CHARS]
-    return f"{readable(name).capitalize()}: {text}" if text else f"{readable(name).capitalize()}."
+    if text:
+        return f"{readable(name).capitalize()}: {text}"
+    return f"{readable(name).capitalize()}."
 
 
 def _only_choice(declaration: FunctionDeclaration) -> tuple[str, list[str]]:
@@ -120,8 +131,11 @@ def _only_choice(declaration: FunctionDeclaration) -> tuple[str, list[str]]:
 
 
 def _described(values: Sequence[str], system: str) -> dict[str, str]:
-    """Each value with the lines of the system text from where it is first named to the next value or empty line."""
+    """Each value with the lines of the system text from where it is first named to the next value
+    or empty line.
+    """
     name = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, values))})(?![\w-])")
+
     lines = system.splitlines() if values else []
     named = [set(name.findall(line)) for line in lines]
     found: dict[str, str] = {}
@@ -130,11 +144,13 @@ def _described(values: Sequence[str], system: str) -> dict[str, str]:
             end = number + 1
             while end < len(lines) and lines[end].strip() and named[end] <= {value}:
                 end += 1
+
             text = " ".join([name.sub("", lines[number]), *lines[number + 1 : end]])
             text = re.sub(r"(?i)\b(agent|name|description)\b\s*:?|[`*#\"]", " ", text)
             if text := " ".join(text.split()).strip(" :-–—"):
                 found[value] = text
                 break
+
     return found
 
 
@@ -146,6 +162,7 @@ class ArgumentsDecoder:
         text = " ".join(question.split())
         if earlier and not _names_something(text):  # "And the time there?" means what was spoken of before
             text = f"{' '.join(earlier.split())} {text}"
+
         self._text = " ".join(text.split(" ")[-_WORDS:])
         self._unused = self._text
         self._lines: list[str] = []
@@ -153,41 +170,79 @@ class ArgumentsDecoder:
 
     async def decode(self, declaration: FunctionDeclaration, settled: JsonObject) -> JsonObject:
         schema = declaration.json_schema()
+
         definitions = schema.get("$defs", {})
         required = cast("list[str]", schema.get("required") or [])
         args = dict(settled)
         for name, given in cast("JsonObject", schema.get("properties") or {}).items():
             if name not in args:
                 parameter = _resolved(given, definitions)
-                value = await self._value(name, parameter, definitions, is_required=name in required)
+                value = await self._value(
+                    name,
+                    parameter,
+                    definitions,
+                    is_required=name in required,
+                )
                 if value is not None:
                     args[name] = value
+
         return args
 
-    async def _value(self, name: str, schema: JsonObject, definitions: JsonObject, *, is_required: bool) -> JsonValue:
-        label, kind = _label(name, schema), schema.get("type")
+    async def _value(
+        self,
+        name: str,
+        schema: JsonObject,
+        definitions: JsonObject,
+        *,
+        is_required: bool,
+    ) -> JsonValue:
+        label = _label(name, schema)
+        kind = schema.get("type")
+
         if "const" in schema:
             return schema["const"] if is_required else None
-        options = [True, False] if kind == "boolean" else [o for o in schema.get("enum") or () if o is not None]
+
+        if kind == "boolean":
+            options = [True, False]
+        else:
+            options = [o for o in schema.get("enum") or () if o is not None]
+
         if options:
             return await self._option(label, name, options, is_required=is_required)
         if not is_required and not _is_mentioned(name, self._text):
             return None
         if kind in ("integer", "number"):
             return await self._number(label, is_integer=kind == "integer", is_required=is_required)
+
         if kind == "string" or kind is None:
             text = await self._string(label)
             return text if text or is_required else None
-        return await self._json(label, schema, definitions) if is_required else None
 
-    async def _option(self, label: str, name: str, options: list[Any], *, is_required: bool) -> JsonValue:
+        if is_required:
+            return await self._json(label, schema, definitions)
+
+        return None
+
+    async def _option(
+        self,
+        label: str,
+        name: str,
+        options: list[Any],
+        *,
+        is_required: bool,
+    ) -> JsonValue:
         words = set(re.findall(r"\w+", self._text.lower()))
         for option in options:
             if isinstance(option, str) and all(_said(word, words) for word in re.findall(r"\w+", option.lower())):
                 return option
+
         if not is_required:
-            return True if options[0] is True and _is_mentioned(name, self._text) else None
+            if options[0] is True and _is_mentioned(name, self._text):
+                return True
+            return None
+
         by_text = {str(option): option for option in options}
+
         return by_text[await self._decoded(label, _alternatives(by_text))]
 
     async def _number(self, label: str, *, is_integer: bool, is_required: bool) -> float | None:
@@ -232,21 +287,34 @@ class ArgumentsDecoder:
 
 
 def runs_of_words(text: str) -> str:
-    """A GBNF grammar of all runs of words in the lines of the text, without the punctuation around them."""
+    """A GBNF grammar of all runs of words in the lines of the text, without the punctuation around
+    them.
+    """
     rules: list[str] = []
     for line in text.split("\n"):
         words = line.split()
         while words and not _may_end(words[-1]):
             words.pop()
+
         for position, word in enumerate(words):
             bare = _bare(word)
-            ends = {bare, bare.removesuffix("'s").removesuffix("’s")} if _may_end(word) else set[str]()
+            if _may_end(word):
+                ends = {bare, bare.removesuffix("'s").removesuffix("’s")}
+            else:
+                ends = set[str]()
+
             choices = [_quoted(end) for end in sorted(ends)]
             if position + 1 < len(words):
                 choices.append(f"{_quoted(word + ' ')} w{len(rules) + 1}")
+
             rules.append(" | ".join(choices))
+
     starts = " | ".join(f"w{number}" for number in range(len(rules)))
-    return "\n".join([starts, *(f"w{number} ::= {rule}" for number, rule in enumerate(rules))]) if rules else ""
+
+    if rules:
+        return "\n".join([starts, *(f"w{number} ::= {rule}" for number, rule in enumerate(rules))])
+
+    return ""
 
 
 def _may_end(word: str) -> bool:
@@ -277,7 +345,9 @@ def _bare(word: str) -> str:
 def _label(name: str, schema: JsonObject) -> str:
     description = " ".join(str(schema.get("description") or "").split()).rstrip(".")[:80]
     label = readable(name)
-    return f"{label}, {description[0].lower()}{description[1:]}" if description else label
+    if description:
+        return f"{label}, {description[0].lower()}{description[1:]}"
+    return label
 
 
 def _said(word: str, words: set[str]) -> bool:
@@ -298,13 +368,19 @@ def _resolved(schema: JsonObject, definitions: JsonObject) -> JsonObject:
     """A parameter's schema without references, and without the null of an optional one."""
     if "$ref" in schema:
         target = definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
-        return _resolved({**target, **{k: v for k, v in schema.items() if k != "$ref"}}, definitions)
+        return _resolved(
+            {**target, **{k: v for k, v in schema.items() if k != "$ref"}},
+            definitions,
+        )
+
     choices = cast("Sequence[JsonObject]", schema.get("anyOf") or schema.get("oneOf") or ())
     for choice in choices:
         if choice.get("type") != "null":
             outer = {k: v for k, v in schema.items() if k not in ("anyOf", "oneOf")}
             return _resolved({**outer, **choice}, definitions)
+
     kinds = schema.get("type")
     if isinstance(kinds, list):
         return {**schema, "type": next((kind for kind in cast("list[str]", kinds) if kind != "null"), "string")}
+
     return schema

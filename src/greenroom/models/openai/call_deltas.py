@@ -35,9 +35,10 @@ class _Known(msgspec.Struct):
 class CallDeltas:
     """The calls of one completion, by the deltas that began them.
 
-    OpenAI gives each call an index, and its id and name in the first delta only. Compatible servers leave out the
-    index, the id or both, give every call the same ones (TGI), give every delta a new id (vLLM), repeat the name in
-    every delta (TGI), or send whole calls (llama.cpp, Mistral, Ollama). So the name counts, and the arguments so far:
+    OpenAI gives each call an index, and its id and name in the first delta only. Compatible servers
+    leave out the index, the id or both, give every call the same ones (TGI), give every delta a new
+    id (vLLM), repeat the name in every delta (TGI), or send whole calls (llama.cpp, Mistral,
+    Ollama). So the name counts, and the arguments so far:
 
         {"name": "f", "arguments": ""}            begins a call
         {"arguments": "{\\"a\\":"}                  continues it: no name
@@ -65,11 +66,17 @@ class CallDeltas:
         """The call that a delta continues; None if it begins one."""
         index: int | None = delta.get("index")
         call_id = given_id(delta)
-        found = self._named(name, arguments, index, call_id) if name else self._nameless(index, call_id)
+        if name:
+            found = self._named(name, arguments, index, call_id)
+        else:
+            found = self._nameless(index, call_id)
+
         if found is None:
             return None
+
         found.id = found.id or call_id
         self._in_chunk.append(found)
+
         return found.call
 
     def _nameless(self, index: int | None, call_id: str | None) -> _Known | None:
@@ -78,10 +85,17 @@ class CallDeltas:
         unnumbered = (one for one in self._newest_first() if index is None or one.index is None)
         return next(by_id, None) or next(by_index, None) or next(unnumbered, None)
 
-    def _named(self, name: str, arguments: str, index: int | None, call_id: str | None) -> _Known | None:
+    def _named(
+        self,
+        name: str,
+        arguments: str,
+        index: int | None,
+        call_id: str | None,
+    ) -> _Known | None:
         known = next((one for one in self._newest_first() if one.may_have(index, call_id)), None)
         if known is None or any(known is one for one in self._in_chunk):
             return None
+
         call = known.call
         if call.call.name and call.call.name != name:
             return None
@@ -95,6 +109,7 @@ class CallDeltas:
             continues = is_identified  # else it is another call, whose arguments follow or are none
         else:
             continues = True
+
         return known if continues else None
 
     def _newest_first(self) -> Iterator[_Known]:

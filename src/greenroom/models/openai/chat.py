@@ -1,4 +1,6 @@
-"""Models behind OpenAI's chat completions: OpenAI itself, Ollama, vLLM, or any server that speaks the same."""
+"""Models behind OpenAI's chat completions: OpenAI itself, Ollama, vLLM, or any server that speaks
+the same.
+"""
 
 from __future__ import annotations
 
@@ -68,18 +70,33 @@ class OpenAIClientLlm(ProviderLlm):
         client: openai.AsyncOpenAI | None = None,
     ) -> None:
         super().__init__(model, client=client)
-        self._base_url, self._api_key, self._headers = base_url, api_key, headers
+        self._base_url = base_url
+        self._api_key = api_key
+        self._headers = headers
 
     def make_client(self) -> openai.AsyncOpenAI:
         import openai
 
-        key, url, headers = self.key(), self._base_url, self._headers
+        key = self.key()
+        url = self._base_url
+        headers = self._headers
         try:
-            return openai.AsyncOpenAI(api_key=key, base_url=url, default_headers=headers, max_retries=0)
+            return openai.AsyncOpenAI(
+                api_key=key,
+                base_url=url,
+                default_headers=headers,
+                max_retries=0,
+            )
         except openai.OpenAIError:
             if url is None:
                 raise
-            return openai.AsyncOpenAI(api_key="none", base_url=url, default_headers=headers, max_retries=0)
+
+            return openai.AsyncOpenAI(
+                api_key="none",
+                base_url=url,
+                default_headers=headers,
+                max_retries=0,
+            )
 
     def secrets(self) -> Sequence[str | None]:
         client = self._made_client or self._given_client
@@ -100,7 +117,9 @@ class OpenAIClientLlm(ProviderLlm):
 
     @asynccontextmanager
     async def connect(self, llm_request: LlmRequest) -> AsyncGenerator[BaseLlmConnection]:
-        """Opens a connection to the Realtime API; `live_connect_config` of the request has its settings."""
+        """Opens a connection to the Realtime API; `live_connect_config` of the request has its
+        settings.
+        """
         client = await self.load()
         from greenroom.models.live import connection_error
         from greenroom.models.openai.realtime import RealtimeConnection
@@ -119,6 +138,7 @@ class OpenAIClientLlm(ProviderLlm):
                 raise
             except Exception as error:
                 raise connection_error(error, model=self.model, secrets=self.secrets()) from error
+
             yield connection
 
     def service_name(self, request: LlmRequest) -> str:
@@ -129,7 +149,9 @@ class OpenAIClientLlm(ProviderLlm):
 
 
 class OpenAILlm(OpenAIClientLlm):
-    """Chat completions. model: `openai/<name>` or the service's own name.
+    """Chat completions.
+
+    model: `openai/<name>` or the service's own name.
 
     max_tokens: for requests that don't say otherwise; by default the service's own limit.
     """
@@ -156,14 +178,30 @@ class OpenAILlm(OpenAIClientLlm):
             request = msgspec.structs.replace(request, config=config)
         return completion_arguments(request, model=self.service_name(request))
 
-    def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+    def send(
+        self,
+        client: Any,
+        arguments: JsonObject,
+        *,
+        stream: bool,
+    ) -> AsyncGenerator[LlmResponse]:
         if stream:
             arguments = {**arguments, "stream_options": {"include_usage": True}}
-        return exchange(client, "/chat/completions", arguments, CompletionReply(), stream=stream, sdk=self.package)
+
+        return exchange(
+            client,
+            "/chat/completions",
+            arguments,
+            CompletionReply(),
+            stream=stream,
+            sdk=self.package,
+        )
 
 
 class CompletionReply(Reply):
-    """A completion as plain JSON, in chunks or whole: OpenAI's, and those of servers compatible with it."""
+    """A completion as plain JSON, in chunks or whole: OpenAI's, and those of servers compatible
+    with it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,9 +220,11 @@ class CompletionReply(Reply):
         """Only the first choice is read."""
         if chunk.get("model"):
             self.response.model_version = chunk["model"]
+
         usage: JsonObject | None = chunk.get("usage")
         if usage:
             self.response.usage_metadata = _usage(usage)
+
         choices: list[JsonObject] = chunk.get("choices") or []
         if choices:
             yield from self._add_choice(choices[0])
@@ -199,24 +239,31 @@ class CompletionReply(Reply):
         delta: JsonObject | None = choice.get("delta")
         if delta:
             yield from self.add_message(delta)
+
         message: JsonObject | None = choice.get("message")
         if message:
             yield from self._add_whole_message(message)
+
         self._logprobs += nested(choice, "logprobs").get("content") or ()
+
         reason: str | None = choice.get("finish_reason")
         if choice.get("error") or reason in _FAILURES:
             raise _failure(choice)
+
         if reason:
             self._finish(reason)
 
     def _add_whole_message(self, message: JsonObject) -> Iterator[LlmResponse]:
-        """Adds a message that isn't in pieces. In a stream, where some servers repeat it in the last chunk, only what
-        its deltas left out."""
+        """Adds a message that isn't in pieces. In a stream, where some servers repeat it in the
+        last chunk, only what its deltas left out.
+        """
         if self.is_empty:
             yield from self.add_message(message)
             return
+
         if not self.has_text:
             yield from self._add_content(message.get("content"))
+
         for position, call in enumerate(_calls_of(message)):
             if position >= len(self._calls):
                 yield from self._add_calls([call])
@@ -231,21 +278,28 @@ class CompletionReply(Reply):
                 self._thought = {"name": name}
                 yield self.add_text(said, thought=True)
                 break
+
         for detail in message.get("reasoning_details") or ():
             self._add_reasoning_detail(detail)
+
         yield from self._add_content(message.get("content"))
         yield from self._add_content(message.get("refusal"))
         for note in message.get("annotations") or ():
             self._citations.append(citation(nested(note, "url_citation")))
+
         yield from self._add_calls(_calls_of(message))
 
-    def _add_content(self, content: str | JsonObject | list[str | JsonObject] | None) -> Iterator[LlmResponse]:
+    def _add_content(
+        self,
+        content: str | JsonObject | list[str | JsonObject] | None,
+    ) -> Iterator[LlmResponse]:
         """Adds a text, or a list of parts, such as Mistral's: texts, thoughts and references."""
         parts = content if isinstance(content, list) else [content or ""]
         for part in parts:
             if isinstance(part, str):
                 yield from self._add_answer(part)
                 continue
+
             kind: str = part.get("type") or "text"
             if kind in ("thinking", "reasoning"):
                 text = _text_of(part.get(kind) or part.get("text"))
@@ -277,31 +331,44 @@ class CompletionReply(Reply):
         if known and detail.get("index") is not None and known[-1].get("index") == detail["index"]:
             for name, value in detail.items():
                 is_text = name in ("text", "summary", "data") and known[-1].get(name) and value
-                known[-1][name] = known[-1][name] + value if is_text else value or known[-1].get(name)
+                if is_text:
+                    known[-1][name] = known[-1][name] + value
+                else:
+                    known[-1][name] = value or known[-1].get(name)
         else:
             known.append(detail)
 
     def _end_thought(self) -> None:
         thought = self._thought
+
         details = self._reasoning_details
-        beside: JsonObject = {"beside": {"reasoning_details": details}} if details else {}
+        beside: JsonObject
+        if details:
+            beside = {"beside": {"reasoning_details": details}}
+        else:
+            beside = {}
+
         if thought is not None:
             self.end_text(metadata={PROVIDER: {**thought, **beside}})
         elif details:  # only encrypted ones
             self.add_part(Part(text="", thought=True, part_metadata={PROVIDER: beside}))
+
         self._thought = None
         self._reasoning_details = []
 
     def _add_calls(self, deltas: Iterable[JsonObject]) -> Iterator[LlmResponse]:
         """Adds the calls of a message, or of one chunk."""
         self._deltas.begin_chunk()
+
         for delta in deltas:
             function: JsonObject | None = delta.get("function")
             if function is None and delta.get("type") != "function" and delta.get("id"):
                 continue  # a custom tool's call: none was declared
+
             self._end_thought()
             name: str = nested(delta, "function").get("name") or ""
             arguments = arguments_text(nested(delta, "function").get("arguments"))
+
             call = self._deltas.call_of(delta, name, arguments)
             if call is None:
                 extra = {key: value for key, value in delta.items() if value is not None and key not in _CALL_FIELDS}
@@ -311,6 +378,7 @@ class CompletionReply(Reply):
                 yield shown
             elif name:
                 call.call.name = call.call.name or name
+
             is_repeated = bool(name) and call.is_whole
             if arguments and not is_repeated:
                 yield self.add_arguments(call, arguments)

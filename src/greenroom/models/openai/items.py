@@ -58,10 +58,12 @@ def response_arguments(request: LlmRequest, *, model: str) -> JsonObject:
     config = request.config
     check_settings(config, taken=_TAKEN, model=model)
     is_reasoning = is_reasoning_model(model)
+
     contents: Sequence[Content] = request.contents
     if request.previous_interaction_id:
         newest = next((at for at in range(len(contents) - 1, -1, -1) if is_model(contents[at])), -1)
         contents = contents[newest + 1 :]
+
     arguments: JsonObject = {
         "model": model,
         "input": items(contents, model=model),
@@ -78,6 +80,7 @@ def response_arguments(request: LlmRequest, *, model: str) -> JsonObject:
         **request_options(config),
         **sampling(config, model=model),
     }
+
     return {name: value for name, value in arguments.items() if value is not None}
 
 
@@ -93,11 +96,14 @@ def items(contents: Sequence[Content], *, model: str) -> list[JsonObject]:
     if not out or not (out[-1]["type"] == "function_call_output" or out[-1].get("role") == "user"):
         text = CONTINUE if out else NO_CONTENTS
         out.append({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]})
+
     return out
 
 
 def _with_followed_reasoning(items: Iterable[JsonObject]) -> list[JsonObject]:
-    """Without reasoning at the end, as of a reply that was cut off: the API refuses it without what it led to."""
+    """Without reasoning at the end, as of a reply that was cut off: the API refuses it without what
+    it led to.
+    """
     out = list(items)
     while out and out[-1]["type"] == "reasoning":
         out.pop()
@@ -141,6 +147,7 @@ def _user(content: Content, *, is_new: bool, model: str) -> Iterable[JsonObject]
             pieces.append(_media(part.inline_data, part.file_data, is_new=is_new, model=model))
         elif text := part.text or code_as_text(part):
             pieces.append({"type": "input_text", "text": text})
+
     if pieces:
         yield {"type": "message", "role": "user", "content": pieces}
 
@@ -160,7 +167,10 @@ def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str
         is_image = mime_type.startswith("image/")
         if uri.startswith(("https://", "http://")) and not mime_type.startswith(("video/", "audio/")):
             image = {"type": "input_image", "image_url": uri, "detail": "auto"}
-            return image if is_image or not mime_type else {"type": "input_file", "file_url": uri}
+            if is_image or not mime_type:
+                return image
+            return {"type": "input_file", "file_url": uri}
+
         if uri.startswith("file-"):
             return {"type": "input_image" if is_image else "input_file", "file_id": uri}
     elif mime_type.startswith("image/"):
@@ -173,26 +183,38 @@ def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str
     elif mime_type.startswith("application/"):
         name = blob.display_name or f"file.{mime_type.rpartition('/')[2]}"
         return {"type": "input_file", "filename": name, "file_data": data_uri(blob)}
+
     return {"type": "input_text", "text": unsupported_media(blob, file, is_new=is_new, model=model)}
 
 
 def _tools(request: LlmRequest, *, model: str) -> JsonObject:
     declarations, mode = tool_choice(request)
+
     tools: list[JsonObject] = [{"type": "function", **one, "strict": False} for one in functions(declarations)]
     for tool in built_in_of(request, _BUILT_IN, provider=PROVIDER, model=model):
         if tool not in tools:
             tools.append(tool)
-    return {"tools": tools, "tool_choice": TOOL_CHOICES[mode]} if tools else {}
+
+    if tools:
+        return {"tools": tools, "tool_choice": TOOL_CHOICES[mode]}
+
+    return {}
 
 
 def _text_format(config: GenerateContentConfig) -> JsonObject | None:
     schema = answer_schema(config)
     if schema is not None:
         return {"format": {"type": "json_schema", **schema}}
-    return {"format": {"type": "json_object"}} if config.response_mime_type == "application/json" else None
+    if config.response_mime_type == "application/json":
+        return {"format": {"type": "json_object"}}
+    return None
 
 
 def _reasoning(config: GenerateContentConfig) -> JsonObject | None:
-    thinking, effort = config.thinking_config, reasoning_effort(config)
-    summary = {} if thinking is None or thinking.include_thoughts is False else {"summary": "auto"}
+    thinking = config.thinking_config
+    effort = reasoning_effort(config)
+    if thinking is None or thinking.include_thoughts is False:
+        summary = {}
+    else:
+        summary = {"summary": "auto"}
     return {**({"effort": effort} if effort else {}), **summary} or None

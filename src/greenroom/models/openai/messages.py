@@ -55,35 +55,50 @@ def is_reasoning_model(name: str) -> bool:
 
 def reasoning_effort(config: GenerateContentConfig) -> str | None:
     """The thinking level, or the level that a budget of tokens comes to."""
-    thinking, effort = config.thinking_config, effort_of(config)
+    thinking = config.thinking_config
+    effort = effort_of(config)
     if effort is not None or thinking is None:
         return effort
     if thinking.thinking_level:
         return thinking.thinking_level.lower()
+
     budget = thinking.thinking_budget
     if budget is None or budget < 0:
         return None
-    return "none" if budget == 0 else "low" if budget <= 1024 else "medium" if budget <= 2048 else "high"
+    if budget == 0:
+        return "none"
+    if budget <= 1024:
+        return "low"
+    if budget <= 2048:
+        return "medium"
+
+    return "high"
 
 
 def sampling(config: GenerateContentConfig, *, model: str) -> JsonObject:
-    """Temperature and top-p, which reasoning models don't take. Warns of them, and of thinking for other models."""
+    """Temperature and top-p, which reasoning models don't take. Warns of them, and of thinking for
+    other models.
+    """
     settings = {"temperature": config.temperature, "top_p": config.top_p}
     if not is_reasoning_model(model):
         for name in ("thinking_config", "effort"):
             if getattr(config, name, None) is not None:
                 warn_once(model, name)
         return settings
+
     for name, value in settings.items():
         if value not in (None, 1):
             warn_once(model, name)
+
     return {name: value for name, value in settings.items() if value == 1}
 
 
 def service_tier(config: GenerateContentConfig, *, model: str) -> str | None:
     if config.service_tier == ServiceTier.DEFERRED:
         raise refused(f"{model} has no service tier {config.service_tier!r}", model=model)
-    return "default" if config.service_tier == ServiceTier.STANDARD else config.service_tier
+    if config.service_tier == ServiceTier.STANDARD:
+        return "default"
+    return config.service_tier
 
 
 def completion_arguments(request: LlmRequest, *, model: str) -> JsonObject:
@@ -102,6 +117,7 @@ def completion_arguments(request: LlmRequest, *, model: str) -> JsonObject:
         **sampling(config, model=model),
         "reasoning_effort": reasoning_effort(config) if is_reasoning else None,
     }
+
     return {name: value for name, value in arguments.items() if value is not None}
 
 
@@ -123,16 +139,27 @@ def common_arguments(request: LlmRequest, *, model: str) -> JsonObject:
     }
 
 
-def messages(request: LlmRequest, *, system_role: str = "system", is_mistral: bool = False) -> list[JsonObject]:
-    """Begins with the user's message, after the system's, and ends with it or with results of tools. Users' messages
-    alternate with assistants', since templates of many servers refuse others.
+def messages(
+    request: LlmRequest,
+    *,
+    system_role: str = "system",
+    is_mistral: bool = False,
+) -> list[JsonObject]:
+    """Begins with the user's message, after the system's, and ends with it or with results of
+    tools. Users' messages alternate with assistants', since templates of many servers refuse
+    others.
 
-    is_mistral: Mistral takes a user's message after results of tools only with an assistant's between them.
+    is_mistral: Mistral takes a user's message after results of tools only with an assistant's
+    between them.
     """
     out: list[JsonObject] = []
     for content, is_new in with_newness(request.contents):
         model = request.model or ""
-        made = _assistant(content) if is_model(content) else _user(content, is_new=is_new, model=model)
+        if is_model(content):
+            made = _assistant(content)
+        else:
+            made = _user(content, is_new=is_new, model=model)
+
         for message in made:
             if is_mistral and message["role"] == "user" and out and out[-1]["role"] == "tool":
                 out.append({"role": "assistant", "content": ACKNOWLEDGED})
@@ -140,13 +167,17 @@ def messages(request: LlmRequest, *, system_role: str = "system", is_mistral: bo
 
     if not out:
         out.append({"role": "user", "content": NO_CONTENTS})
+
     if out[0]["role"] != "user":
         out.insert(0, {"role": "user", "content": BEGINNING})
+
     if out[-1]["role"] == "assistant":
         out.append({"role": "user", "content": CONTINUE})
+
     system = request.config.system_text()
     if system:
         out.insert(0, {"role": system_role, "content": system})
+
     return out
 
 
@@ -156,9 +187,11 @@ def _append(out: list[JsonObject], message: JsonObject) -> None:
     if not out or message["role"] == "tool" or before["role"] != message["role"]:
         out.append(message)
         return
+
     joined: JsonObject = {**before, **message}
     for name in before.keys() & message.keys() - {"role"}:
         joined[name] = _joined(before[name], message[name])
+
     out[-1] = joined
 
 
@@ -172,7 +205,9 @@ def _joined(first: JsonValue, second: JsonValue) -> JsonValue:
 
 
 def _pieces(content: JsonValue) -> list[JsonValue]:
-    return cast("list[JsonValue]", content) if isinstance(content, list) else [{"type": "text", "text": content}]
+    if isinstance(content, list):
+        return cast("list[JsonValue]", content)
+    return [{"type": "text", "text": content}]
 
 
 def _assistant(content: Content) -> Iterable[JsonObject]:
@@ -193,6 +228,7 @@ def _assistant(content: Content) -> Iterable[JsonObject]:
             texts.append(f"[thought] {part.text}\n")
         else:
             texts.append(_as_text(part))
+
     text = "".join(texts)
     if calls:
         yield {"role": "assistant", "content": text or None, **extra, "tool_calls": calls}
@@ -217,6 +253,7 @@ def _user(content: Content, *, is_new: bool, model: str) -> Iterable[JsonObject]
             pieces.append(_media(part.inline_data, part.file_data, is_new=is_new, model=model))
         elif text := _as_text(part):
             pieces.append({"type": "text", "text": text})
+
     if pieces and all(piece["type"] == "text" for piece in pieces):
         yield {"role": "user", "content": "\n".join(piece["text"] for piece in pieces)}
     elif pieces:
@@ -226,12 +263,16 @@ def _user(content: Content, *, is_new: bool, model: str) -> Iterable[JsonObject]
 def _as_text(part: Part) -> str:
     if part.text:
         return part.text
+
     code = code_as_text(part)
     if code is not None:
         return code
     if part.file_data is not None:
         return f"[file {part.file_data.file_uri}]"
-    return f"[{part.inline_data.mime_type}]" if part.inline_data is not None else ""
+    if part.inline_data is not None:
+        return f"[{part.inline_data.mime_type}]"
+
+    return ""
 
 
 def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str) -> JsonObject:
@@ -246,23 +287,29 @@ def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str
         mime_type = blob.mime_type or "application/octet-stream"
         if mime_type.startswith("image/"):
             return {"type": "image_url", "image_url": {"url": data_uri(blob)}}
+
         if mime_type in AUDIO_FORMATS:
             audio = {"data": base64_of(blob), "format": AUDIO_FORMATS[mime_type]}
             return {"type": "input_audio", "input_audio": audio}
+
         if mime_type.startswith("text/"):
             return {"type": "text", "text": (blob.data or b"").decode(errors="replace")}
+
         if not mime_type.startswith(("video/", "audio/")):
             name = blob.display_name or f"file.{mime_type.rpartition('/')[2]}"
             return {"type": "file", "file": {"filename": name, "file_data": data_uri(blob)}}
+
     return {"type": "text", "text": unsupported_media(blob, file, is_new=is_new, model=model)}
 
 
 def _tools(request: LlmRequest, *, model: str) -> JsonObject:
     for name, _ in built_in_tools(request):
         raise refused(f"{model} has no built-in tool {name!r} in chat completions", model=model)
+
     declarations, mode = tool_choice(request)
     if not declarations:
         return {}
+
     return {
         "tools": [{"type": "function", "function": function} for function in functions(declarations)],
         "tool_choice": TOOL_CHOICES[mode],

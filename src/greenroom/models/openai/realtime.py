@@ -1,7 +1,8 @@
 """A connection to OpenAI's Realtime API.
 
-The service says once what was said: a response's audio comes faster than it is played, so an interruption also cuts off
-what the user has not heard yet. It has no handles to resume a session: another connection is sent the history.
+The service says once what was said: a response's audio comes faster than it is played, so an
+interruption also cuts off what the user has not heard yet. It has no handles to resume a session:
+another connection is sent the history.
 
 Source: https://platform.openai.com/docs/api-reference/realtime
 """
@@ -59,7 +60,8 @@ class CallIds:
     """
 
     def __init__(self, allowed: str = r".+", *, prefix: str = "call_") -> None:
-        self._allowed, self._prefix = re.compile(allowed), prefix
+        self._allowed = re.compile(allowed)
+        self._prefix = prefix
         self._made = 0
         self._replaced: dict[str, str] = {}
         self._unanswered: defaultdict[str, deque[str]] = defaultdict(deque)
@@ -76,7 +78,11 @@ class CallIds:
             if call_id in waiting:
                 waiting.remove(call_id)
             return call_id
-        return waiting.popleft() if waiting else f"{self._prefix}{response.name}"
+
+        if waiting:
+            return waiting.popleft()
+
+        return f"{self._prefix}{response.name}"
 
     def _new(self) -> str:
         self._made += 1
@@ -91,7 +97,11 @@ class CallIds:
 
 
 class RealtimeConnection(LiveConnection):
-    """connection: an `AsyncRealtimeConnection` of the SDK, whose session is still to be configured by `begin`."""
+    """A connection to OpenAI's Realtime API.
+
+    connection: an `AsyncRealtimeConnection` of the SDK, whose session is still to be configured
+    by `begin`.
+    """
 
     def __init__(self, connection: Any, *, model: str, secrets: Sequence[str | None]) -> None:
         super().__init__(model=model, secrets=secrets)
@@ -103,7 +113,8 @@ class RealtimeConnection(LiveConnection):
         self._resampler = Resampler()
         self._ids = CallIds(r"[\w-]{1,64}")
         self._answered = set[str]()
-        self._heard, self._spoken = heard(), spoken()
+        self._heard = heard()
+        self._spoken = spoken()
         self._calls: list[Part] = []
         self._is_answering = False
         self._wants_answer = False
@@ -111,7 +122,8 @@ class RealtimeConnection(LiveConnection):
         self._cut_off: str | None = None  # the response that was interrupted
         self._was_told = True  # the interruption
         self._playing: JsonObject | None = None  # the item that the user hears
-        self._played_from, self._bytes = 0.0, 0
+        self._played_from = 0.0
+        self._bytes = 0
 
     async def begin(self, request: LlmRequest) -> None:
         """Configures the session. Raises ModelError if the service refuses."""
@@ -121,6 +133,7 @@ class RealtimeConnection(LiveConnection):
         self._tells_activity = bool(live.explicit_vad_signal)
         self._tells_transcript = live.output_audio_transcription is not None
         await self._send("session.update", session=settings)
+
         while (event := await self._next())["type"] != "session.updated":
             if event["type"] == "error":
                 raise self._failure(event["error"])
@@ -139,7 +152,9 @@ class RealtimeConnection(LiveConnection):
         responses = [part.function_response for part in content.parts or () if part.function_response is not None]
         if not responses:
             await self._interrupt()
+
         await self._add(content, is_new=True)
+
         if not responses or any(one.scheduling != "SILENT" for one in responses):
             if any(one.scheduling == "INTERRUPT" for one in responses):
                 await self._interrupt()
@@ -164,10 +179,13 @@ class RealtimeConnection(LiveConnection):
             replies: list[LlmResponse] = []
             if event["type"] == "input_audio_buffer.speech_started" and await self._truncate():
                 replies += self._interrupted()
+
             replies += self._replies_to(event)
+
             if event["type"] == "response.done" and self._wants_answer:
                 self._wants_answer = False
                 await self._answer()
+
             for reply in replies:
                 yield reply
 
@@ -195,31 +213,42 @@ class RealtimeConnection(LiveConnection):
 
     async def _truncate(self) -> bool:
         """Has the service forget what the user has not heard; false if nothing is being said."""
-        item, self._playing = self._playing, None
+        item = self._playing
+        self._playing = None
         heard_ms = int((time.monotonic() - self._played_from) * 1000)
         is_playing = item is not None and heard_ms < self._bytes // _BYTES_PER_MS
         if item is not None and is_playing:
             await self._send("conversation.item.truncate", **item, audio_end_ms=heard_ms)
+
         self._cut_off = self._response if self._is_answering else None
         self._was_told = not is_playing and self._cut_off is None
+
         return not self._was_told
 
     async def _hear(self, blob: Blob) -> None:
         mime_type = blob.mime_type or ""
+
         kind = mime_type.partition(";")[0]
         if kind.startswith("image/"):
             content = [{"type": "input_image", "image_url": data_uri(blob)}]
             await self._create({"type": "message", "role": "user", "content": content})
             return
+
         if kind != "audio/pcm" and kind not in _TELEPHONE:
             raise refused(f"{self._model} takes no {mime_type} while it is live", model=self._model)
+
         if kind != self._format:
             self._format = kind
             form = PCM if kind == "audio/pcm" else {"type": kind}
-            await self._send("session.update", session={"type": "realtime", "audio": {"input": {"format": form}}})
+            await self._send(
+                "session.update",
+                session={"type": "realtime", "audio": {"input": {"format": form}}},
+            )
+
         data = blob.data or b""
         if kind == "audio/pcm":
             data = self._resampler.convert(data, rate_of(mime_type))
+
         await self._send("input_audio_buffer.append", audio=base64_of(Blob(data=data)))
 
     async def _add(self, content: Content, *, is_new: bool) -> None:
@@ -228,7 +257,11 @@ class RealtimeConnection(LiveConnection):
         for part in content.parts or ():
             if part.function_call is not None:
                 call = part.function_call
-                item = {"name": call.name, "arguments": json_text(call.args or {}), "call_id": self._ids.of_call(call)}
+                item = {
+                    "name": call.name,
+                    "arguments": json_text(call.args or {}),
+                    "call_id": self._ids.of_call(call),
+                }
                 await self._create({"type": "function_call", **item})
             elif part.function_response is not None:
                 said += await self._add_response(part.function_response, is_new=is_new)
@@ -236,17 +269,26 @@ class RealtimeConnection(LiveConnection):
                 if not is_model(content):
                     said.append({"type": "input_image", "image_url": data_uri(part.inline_data)})
             elif part.inline_data is not None or part.file_data is not None:
-                name = unsupported_media(part.inline_data, part.file_data, is_new=is_new, model=self._model)
+                name = unsupported_media(
+                    part.inline_data,
+                    part.file_data,
+                    is_new=is_new,
+                    model=self._model,
+                )
                 said.append({"type": kind, "text": name})
             elif (text := (part.text if not part.thought else None) or code_as_text(part)) is not None:
                 said.append({"type": kind, "text": text})
+
         if said:
             role = "assistant" if is_model(content) else "user"
             await self._create({"type": "message", "role": role, "content": said})
 
     async def _add_response(self, response: FunctionResponse, *, is_new: bool) -> list[JsonObject]:
-        """Returns its images, which an output can't hold. A call has one output: what follows is sent as text."""
-        call_id, output = self._ids.of_response(response), json_text(response.response or {})
+        """Returns its images, which an output can't hold. A call has one output: what follows is
+        sent as text.
+        """
+        call_id = self._ids.of_response(response)
+        output = json_text(response.response or {})
         if call_id not in self._answered:
             self._answered.add(call_id)
             await self._create({"type": "function_call_output", "call_id": call_id, "output": output})
@@ -254,6 +296,7 @@ class RealtimeConnection(LiveConnection):
             text = f"The function {response.name} has returned more: {output}"
             content = [{"type": "input_text", "text": text}]
             await self._create({"type": "message", "role": "system", "content": content})
+
         media: list[JsonObject] = []
         for part in response.parts or ():
             blob = part.inline_data
@@ -262,6 +305,7 @@ class RealtimeConnection(LiveConnection):
             else:
                 text = unsupported_media(blob, part.file_data, is_new=is_new, model=self._model)
                 media.append({"type": "input_text", "text": text})
+
         return media
 
     async def _create(self, item: JsonObject) -> None:
@@ -277,7 +321,11 @@ class RealtimeConnection(LiveConnection):
         elif kind == "conversation.item.input_audio_transcription.completed":
             yield from self._heard.end(event["transcript"])
         elif kind == "conversation.item.input_audio_transcription.failed":
-            _log.warning("%s: the user's words could not be transcribed: %s", self._model, event.get("error"))
+            _log.warning(
+                "%s: the user's words could not be transcribed: %s",
+                self._model,
+                event.get("error"),
+            )
         elif kind == "input_audio_buffer.speech_started":
             yield from self._activity("ACTIVITY_START", event.get("audio_start_ms"))
         elif kind == "input_audio_buffer.speech_stopped":
@@ -295,7 +343,9 @@ class RealtimeConnection(LiveConnection):
 
     def _response_event(self, kind: str, event: JsonObject) -> Iterator[LlmResponse]:
         if kind == "created":
-            self._is_answering, self._response, self._calls = True, event["response"].get("id"), []
+            self._is_answering = True
+            self._response = event["response"].get("id")
+            self._calls = []
         elif kind == "output_audio.delta":
             data = base64_bytes(event["delta"])
             self._note_audio(event, len(data))
@@ -324,12 +374,15 @@ class RealtimeConnection(LiveConnection):
                 model=self._model,
                 category=ModelErrorCategory.MODEL_ERROR,
             ) from None
+
         return FunctionCall(id=item["call_id"], name=item["name"], args=args)
 
     def _note_audio(self, event: JsonObject, size: int) -> None:
         item: JsonObject = {"item_id": event["item_id"], "content_index": event["content_index"]}
         if self._playing != item:
-            self._playing, self._played_from, self._bytes = item, time.monotonic(), 0
+            self._playing = item
+            self._played_from = time.monotonic()
+            self._bytes = 0
         self._bytes += size
 
     def _activity(self, kind: str, offset_ms: int | None) -> Iterator[LlmResponse]:
@@ -342,10 +395,13 @@ class RealtimeConnection(LiveConnection):
         status: str | None = response.get("status")
         details: JsonObject = response.get("status_details") or {}
         usage = _usage(response.get("usage"))
-        calls, self._calls = self._calls, []
+        calls = self._calls
+        self._calls = []
+
         if calls and status == "completed":
             yield LlmResponse(content=_said(*calls), usage_metadata=usage)
             return
+
         end = LlmResponse(turn_complete=True, usage_metadata=usage)
         if status == "cancelled":
             yield from self._interrupted()
@@ -355,7 +411,9 @@ class RealtimeConnection(LiveConnection):
             end.error_message = f"The model stopped with {end.finish_reason}"
         elif status == "failed":
             failure = self._failure(details.get("error") or {})
-            end.error_code, end.error_message = failure.category, failure.detail
+            end.error_code = failure.category
+            end.error_message = failure.detail
+
         yield end
 
     def _error(self, error: JsonObject) -> Iterator[LlmResponse]:
@@ -367,10 +425,12 @@ class RealtimeConnection(LiveConnection):
                 model=self._model,
                 category=ModelErrorCategory.NETWORK_ERROR,
             )
+
         if code == "conversation_already_has_active_response":
             self._wants_answer = True
         else:
             self._is_answering = False
+
         if code in _PASSING:
             _log.debug("%s: %s", self._model, error.get("message"))
         else:
@@ -378,7 +438,8 @@ class RealtimeConnection(LiveConnection):
             yield LlmResponse(error_code=failure.category, error_message=failure.detail)
 
     def _failure(self, error: JsonObject) -> ModelError:
-        code, kind = error.get("code"), error.get("type")
+        code = error.get("code")
+        kind = error.get("type")
         category = category_of_type(code) or category_of_type(kind) or ModelErrorCategory.MODEL_ERROR
         return new_model_error(
             f"{self._model}: {error.get('message') or code or kind}", model=self._model, category=category
@@ -392,6 +453,7 @@ def _said(*parts: Part) -> Content:
 def _usage(usage: JsonObject | None) -> GenerateContentResponseUsageMetadata | None:
     if not usage:
         return None
+
     details: JsonObject = usage.get("input_token_details") or {}
     return GenerateContentResponseUsageMetadata(
         prompt_token_count=usage.get("input_tokens"),

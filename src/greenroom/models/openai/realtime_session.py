@@ -1,4 +1,5 @@
-"""The session of a Realtime connection: its settings, and audio at the rate that it takes; no SDK, no network.
+"""The session of a Realtime connection: its settings, and audio at the rate that it takes; no SDK,
+no network.
 
 Source: https://platform.openai.com/docs/api-reference/realtime
 """
@@ -32,27 +33,39 @@ _TAKEN_LIVE = frozenset({
 
 
 def session_settings(request: LlmRequest, *, model: str) -> JsonObject:
-    """The `session` of `session.update`. Raises MessageConversionError for what the service doesn't have."""
+    """The `session` of `session.update`. Raises MessageConversionError for what the service doesn't
+    have.
+    """
     for name, _ in built_in_tools(request):
         raise refused(f"{model} has no built-in tool {name!r} while it is live", model=model)
+
     live = _in_snake_case((request.live_connect_config or LiveConnectConfig()).model_dump(exclude_none=True))
     check_settings(request.config, taken=_TAKEN, model=model)
+
     for name in live.keys() - _TAKEN_LIVE:
         if live[name] not in (None, [], {}):
             warn_once(model, name)
+
     modalities = [str(modality).lower() for modality in live.get("response_modalities") or ["audio"]]
     for modality in set(modalities) - {"text", "audio"}:
         raise refused(f"{model} does not answer with {modality}", model=model)
+
     config = request.config
     speech = live.get("speech_config") or _in_snake_case(config.model_dump(include={"speech_config"}))["speech_config"]
+
     heard_by: JsonObject = {"format": PCM, "turn_detection": _turn_detection(live.get("realtime_input_config") or {})}
     transcription = live.get("input_audio_transcription")
     if transcription is not None:
         languages = transcription.get("language_codes") or [None]
-        language = str(languages[0]).partition("-")[0] if languages[0] else None
+        if languages[0]:
+            language = str(languages[0]).partition("-")[0]
+        else:
+            language = None
         heard_by["transcription"] = _given({"model": TRANSCRIBER, "language": language})
+
     declarations, mode = tool_choice(request)
     effort = reasoning_effort(config)
+
     return _given({
         "type": "realtime",
         "instructions": config.system_text() or None,
@@ -70,6 +83,7 @@ def _turn_detection(config: JsonObject) -> JsonObject | None:
     detection: JsonObject = config.get("automatic_activity_detection") or {}
     if detection.get("disabled"):
         return None
+
     return _given({
         "type": "server_vad",
         "prefix_padding_ms": detection.get("prefix_padding_ms"),
@@ -100,26 +114,37 @@ def _given(settings: JsonObject) -> JsonObject:
 
 
 class Resampler:
-    """Turns 16-bit mono PCM of another rate into that of the service, by linear interpolation, piece by piece."""
+    """Turns 16-bit mono PCM of another rate into that of the service, by linear interpolation,
+    piece by piece.
+    """
 
     def __init__(self) -> None:
-        self._last, self._at, self._rest = 0, 1.0, b""
+        self._last = 0
+        self._at = 1.0
+        self._rest = b""
 
     def convert(self, data: bytes, rate: int) -> bytes:
         if rate == RATE:
             return data
+
         data = self._rest + data
         self._rest = data[len(data) & ~1 :]
         samples = array("h", data[: len(data) & ~1])
         samples.insert(0, self._last)
-        at, step, end = self._at, rate / RATE, len(samples) - 1
+        at = self._at
+
+        step = rate / RATE
+        end = len(samples) - 1
         out = array("h")
         while at <= end:
             index = int(at)
             left = samples[index]
             out.append(left + int((samples[min(index + 1, end)] - left) * (at - index)))
             at += step
-        self._last, self._at = samples[end], at - end
+
+        self._last = samples[end]
+        self._at = at - end
+
         return out.tobytes()
 
 

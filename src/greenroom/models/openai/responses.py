@@ -27,11 +27,15 @@ _COUNTED = ("model", "input", "instructions", "previous_response_id", "tools", "
 
 
 class OpenAIResponsesLlm(OpenAIClientLlm):
-    """model, api_key, base_url, headers, client: as in `OpenAILlm`.
+    """OpenAI's models over the Responses API.
 
-    store, include, reasoning, parallel_tool_calls, truncation, service_tier: of the API, for requests that don't say
-    otherwise. extra_request_args: further arguments of the SDK's `responses.create`. include_response_metadata: id,
-    status and service tier of the response, under `openai_response` in the custom metadata.
+    model, api_key, base_url, headers, client: as in `OpenAILlm`.
+
+    store, include, reasoning, parallel_tool_calls, truncation, service_tier: of the API, for
+        requests that don't say otherwise.
+    extra_request_args: further arguments of the SDK's `responses.create`.
+    include_response_metadata: id, status and service tier of the response, under `openai_response`
+        in the custom metadata.
     """
 
     rules: ClassVar[RequestRules] = RESPONSES
@@ -56,6 +60,7 @@ class OpenAIResponsesLlm(OpenAIClientLlm):
         super().__init__(model, base_url=base_url, api_key=api_key, headers=headers, client=client)
         if store is False and include is None:
             include = ["reasoning.encrypted_content"]  # thoughts must be sent back
+
         self._defaults: JsonObject = {
             "store": store, "include": include, "reasoning": reasoning, "parallel_tool_calls": parallel_tool_calls,
             "truncation": truncation, "service_tier": service_tier, **(extra_request_args or {}),
@@ -69,7 +74,13 @@ class OpenAIResponsesLlm(OpenAIClientLlm):
             given["include"] = arguments["include"] = [*given["include"], *arguments["include"]]
         return {**given, **arguments}
 
-    def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+    def send(
+        self,
+        client: Any,
+        arguments: JsonObject,
+        *,
+        stream: bool,
+    ) -> AsyncGenerator[LlmResponse]:
         reply = ResponseReply(include_metadata=self._include_metadata)
         return exchange(client, "/responses", arguments, reply, stream=stream, sdk=self.package)
 
@@ -79,9 +90,19 @@ class OpenAIResponsesLlm(OpenAIClientLlm):
 
 
 class AzureOpenAIResponsesLlm(OpenAIResponsesLlm):
-    """azure_endpoint: else AZURE_OPENAI_ENDPOINT. api_key: else AZURE_OPENAI_API_KEY. model: the deployment's name."""
+    """OpenAI's models on Azure, over the Responses API.
 
-    def __init__(self, model: str = "gpt-5", *, azure_endpoint: str | None = None, **arguments: Any) -> None:
+    azure_endpoint: else AZURE_OPENAI_ENDPOINT. api_key: else AZURE_OPENAI_API_KEY.
+    model: the deployment's name.
+    """
+
+    def __init__(
+        self,
+        model: str = "gpt-5",
+        *,
+        azure_endpoint: str | None = None,
+        **arguments: Any,
+    ) -> None:
         super().__init__(model, **arguments)
         self._endpoint = azure_endpoint
 
@@ -89,19 +110,31 @@ class AzureOpenAIResponsesLlm(OpenAIResponsesLlm):
         endpoint = self._endpoint or os.environ.get("AZURE_OPENAI_ENDPOINT")
         key = self.key() or os.environ.get("AZURE_OPENAI_API_KEY")
         if (not self._base_url and not endpoint) or not key:
-            missing = "AZURE_OPENAI_API_KEY" if endpoint or self._base_url else "AZURE_OPENAI_ENDPOINT"
+            if endpoint or self._base_url:
+                missing = "AZURE_OPENAI_API_KEY"
+            else:
+                missing = "AZURE_OPENAI_ENDPOINT"
             raise missing_variable(missing, model=self.model)
+
         import openai
 
         url = self._base_url or f"{endpoint}".rstrip("/") + "/openai/v1/"
-        return openai.AsyncOpenAI(api_key=key, base_url=url, default_headers=self._headers, max_retries=0)
+
+        return openai.AsyncOpenAI(
+            api_key=key,
+            base_url=url,
+            default_headers=self._headers,
+            max_retries=0,
+        )
 
 
 class ResponseReply(Reply):
-    """A response as plain JSON, in stream events or whole: OpenAI's, and those of servers compatible with it.
+    """A response as plain JSON, in stream events or whole: OpenAI's, and those of servers
+    compatible with it.
 
-    An item may come whole at its beginning, in deltas, with the `done` event of its arguments or its own, or only in
-    the last event, with the whole response. Each event adds what those before it didn't bring.
+    An item may come whole at its beginning, in deltas, with the `done` event of its arguments or
+    its own, or only in the last event, with the whole response. Each event adds what those before
+    it didn't bring.
     """
 
     def __init__(self, *, include_metadata: bool) -> None:
@@ -149,13 +182,17 @@ class ResponseReply(Reply):
         self._shown |= _keys(event.get("output_index"), event.get("item_id")) or {kind}
 
     def _add_event_of_call(self, event: JsonObject) -> Iterator[LlmResponse]:
-        """Adds a piece of arguments, or all of them if there were no pieces; without a key to the newest call."""
+        """Adds a piece of arguments, or all of them if there were no pieces; without a key to the
+        newest call.
+        """
         keys = _keys(event.get("output_index"), event.get("item_id"), event.get("call_id"))
         call = next((self._calls_at[key] for key in keys if key in self._calls_at), None)
         if call is None and not keys and self._calls:
             call = self._calls[-1]
+
         if call is None:
             return
+
         if "delta" in event:
             piece = arguments_text(event["delta"])
             if piece:
@@ -169,7 +206,11 @@ class ResponseReply(Reply):
             self._calls_at.setdefault(key, call)
         return shown
 
-    def _add_missing_arguments(self, call: StreamedCall, given: JsonObject) -> Iterator[LlmResponse]:
+    def _add_missing_arguments(
+        self,
+        call: StreamedCall,
+        given: JsonObject,
+    ) -> Iterator[LlmResponse]:
         arguments = arguments_text(given.get("arguments"))
         if arguments and not call.pieces:
             yield self.add_arguments(call, arguments)
@@ -180,6 +221,7 @@ class ResponseReply(Reply):
         self._done |= keys
         if index is None:
             self._unnumbered_done += 1
+
         kind: str = item.setdefault("type", "message")
         if kind == "function_call":
             yield from self._add_call(item, index)
@@ -187,6 +229,7 @@ class ResponseReply(Reply):
 
         is_shown = bool(self._shown & keys) or kind in self._shown
         self._shown.discard(kind)
+
         if kind == "reasoning":
             yield from self._add_reasoning(item, is_shown=is_shown)
         elif kind == "message":
@@ -197,10 +240,12 @@ class ResponseReply(Reply):
 
     def _add_call(self, item: JsonObject, index: int | None) -> Iterator[LlmResponse]:
         keys = _keys(index, item.get("id"), item.get("call_id"))
+
         call = next((self._calls_at[key] for key in keys if key in self._calls_at), None)
         if call is None:
             yield self._begin_call(item, index)
             call = self._calls[-1]
+
         self._calls_at = {key: known for key, known in self._calls_at.items() if known is not call}
         rest = {name: item[name] for name in item if name not in ("type", "call_id", "name", "arguments")}
         next(part for part in self.parts if part.function_call is call.call).part_metadata = {PROVIDER: rest}
@@ -211,6 +256,7 @@ class ResponseReply(Reply):
         status: str | None = response.get("status")
         if status in ("failed", "cancelled"):
             raise ErrorReply.of(response.get("error") or f"The response was {status}")
+
         output: list[JsonObject] | None = response.get("output")
         text: str | None = response.get("output_text")
         if output is None and not text and self.is_empty:
@@ -220,8 +266,10 @@ class ResponseReply(Reply):
         for index, item in enumerate(output or ()):
             if index >= unnumbered_done and not self._done & _keys(index, item.get("id")):
                 yield from self._add_item(item, index)
+
         if text and self.is_empty:
             yield self.add_text(text)
+
         self._finish(response)
 
     def _finish(self, response: JsonObject) -> None:
@@ -231,6 +279,7 @@ class ResponseReply(Reply):
         out.interaction_id = response.get("id")
         reason: str | None = nested(response, "incomplete_details").get("reason")
         out.finish_reason = finish_reason(reason or response.get("status") or "completed")
+
         usage: JsonObject | None = response.get("usage")
         if usage:
             out.usage_metadata = token_usage(
@@ -240,7 +289,9 @@ class ResponseReply(Reply):
                 thoughts=nested(usage, "output_tokens_details").get("reasoning_tokens"),
                 cached=nested(usage, "input_tokens_details").get("cached_tokens"),
             )
+
         out.logprobs_result, out.avg_logprobs = logprobs_result(self._logprobs)
+
         if self._include_metadata:
             facts = {name: response[name] for name in ("id", "status", "service_tier") if response.get(name)}
             out.custom_metadata = {"openai_response": facts}
@@ -248,10 +299,12 @@ class ResponseReply(Reply):
     def _add_reasoning(self, item: JsonObject, *, is_shown: bool) -> Iterator[LlmResponse]:
         self._has_reasoned = True
         contents = _contents(item.get("summary") or item.get("content"))
+
         text = "\n\n".join(filter(None, map(_text_of, contents)))
         if text and not is_shown and text != self.open_text:
             self.end_text()
             yield self.add_text(text, thought=True)
+
         encrypted: str = item.pop("encrypted_content", None) or ""
         if encrypted:
             self.end_text(signature=encrypted.encode(), metadata={PROVIDER: item})
@@ -260,16 +313,20 @@ class ResponseReply(Reply):
 
     def _add_message(self, item: JsonObject, *, is_shown: bool) -> Iterator[LlmResponse]:
         contents = _contents(item.get("content"))
+
         text = "".join(map(_text_of, contents))
         if text and not is_shown and text != self.open_text:
             self.end_text()
             yield self.add_text(text)
+
         annotations: list[JsonObject] = [note for one in contents for note in one.get("annotations") or ()]
         self._citations += [citation(note) for note in annotations]
         for one in contents:
             self._logprobs += one.get("logprobs") or ()
+
         if not annotations:
             item.pop("content", None)
+
         is_needed = annotations or self._has_reasoned or item.get("phase")
         self.end_text(metadata={PROVIDER: item} if is_needed else None)
 
@@ -289,19 +346,37 @@ def _text_of(content: JsonObject) -> str:
 
 
 def _parts_of(item: JsonObject) -> list[Part]:
-    """An item of a tool that the service ran by itself, or of a kind that we don't know: kept to be sent back."""
+    """An item of a tool that the service ran by itself, or of a kind that we don't know: kept to be
+    sent back.
+    """
     kind: str = item["type"]
     if kind == "code_interpreter_call":
         code = Part(executable_code=ExecutableCode(id=item["id"], code=item.get("code"), language="PYTHON"))
         code.part_metadata = {PROVIDER: item}
         logs = "".join(one["logs"] for one in item.get("outputs") or () if one["type"] == "logs")
-        outcome = "OUTCOME_OK" if item.get("status") == "completed" else "OUTCOME_FAILED"
+
+        if item.get("status") == "completed":
+            outcome = "OUTCOME_OK"
+        else:
+            outcome = "OUTCOME_FAILED"
+
         result = CodeExecutionResult(id=item["id"], outcome=outcome, output=logs)
+
         return [code, Part(code_execution_result=result, part_metadata={PROVIDER: {}})]
+
     if kind == "image_generation_call" and item.get("result"):
-        image = Blob(data=base64_bytes(item.pop("result")), mime_type=f"image/{item.get('output_format') or 'png'}")
+        image = Blob(
+            data=base64_bytes(item.pop("result")),
+            mime_type=f"image/{item.get('output_format') or 'png'}",
+        )
         return [Part(inline_data=image, part_metadata={PROVIDER: item})]
+
     if kind.endswith("_call"):
-        call = ToolCall(id=item.get("id"), tool_type=kind.removesuffix("_call"), args=item.get("action") or {})
+        call = ToolCall(
+            id=item.get("id"),
+            tool_type=kind.removesuffix("_call"),
+            args=item.get("action") or {},
+        )
         return [Part(tool_call=call, part_metadata={PROVIDER: item})]
+
     return [Part(part_metadata={PROVIDER: item})]

@@ -1,7 +1,7 @@
 """Rules of OpenAI's APIs, and of servers that are compatible with them, for names, ids and schemas.
 
-Source: https://platform.openai.com/docs/guides/function-calling, https://docs.mistral.ai/api, and the errors that the
-services answer with.
+Source: https://platform.openai.com/docs/guides/function-calling, https://docs.mistral.ai/api, and
+the errors that the services answer with.
 """
 
 from __future__ import annotations

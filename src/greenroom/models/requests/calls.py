@@ -1,8 +1,8 @@
 """Function calls beside their responses, whatever a history holds.
 
-Vendors want each call followed at once by exactly one response, ids that no other call has, and no response without its
-call. An agent's prompt is like that, so that it is only checked. Histories that callbacks, clients and other frameworks
-made may not be; an example, and what is sent of it:
+Vendors want each call followed at once by exactly one response, ids that no other call has, and no
+response without its call. An agent's prompt is like that, so that it is only checked. Histories
+that callbacks, clients and other frameworks made may not be; an example, and what is sent of it:
 
     user   "What time is it in Oslo and Rome?"      the same
     model  call time(Oslo) c1, call time(Rome) c1   the second gets an id of its own
@@ -27,14 +27,23 @@ from greenroom.records.content import Content, FunctionCall, FunctionResponse, P
 
 @dataclass(frozen=True)
 class IdRule:
-    """Rule for ids of calls. accepts: whether the vendor takes one. make: the n-th id of those that replace others."""
+    """Rule for ids of calls."""
 
     accepts: Callable[[str], object]
+    """Whether the vendor takes one."""
+
     make: Callable[[int], str]
+    """The n-th id of those that replace others."""
 
 
-def are_paired(contents: Iterable[Content], ids: IdRule, accepts_name: Callable[[str], bool]) -> bool:
-    """Whether every call is followed at once by its one response, and all ids and names are valid and ids unique."""
+def are_paired(
+    contents: Iterable[Content],
+    ids: IdRule,
+    accepts_name: Callable[[str], bool],
+) -> bool:
+    """Whether every call is followed at once by its one response, and all ids and names are valid
+    and ids unique.
+    """
     open_calls: list[tuple[str, str]] = []
     seen: set[str] = set()
     valid_names: set[str] = set()
@@ -46,12 +55,15 @@ def are_paired(contents: Iterable[Content], ids: IdRule, accepts_name: Callable[
             if call is not None:
                 call_id = call.id or ""
                 name = call.name or ""
+
                 if call_id in seen or not ids.accepts(call_id):
                     return False
+
                 if name not in valid_names:
                     if not accepts_name(name):
                         return False
                     valid_names.add(name)
+
                 seen.add(call_id)
                 made.append((call_id, name))
             elif part.function_response is not None:
@@ -64,6 +76,7 @@ def are_paired(contents: Iterable[Content], ids: IdRule, accepts_name: Callable[
             if (made and answered) or is_model(content) != bool(made):
                 return False
             open_calls = made
+
     return not open_calls
 
 
@@ -78,7 +91,10 @@ class _Call:
     def call_part(self, part: Part) -> Part:
         if self.call.id == self.id:
             return part
-        return msgspec.structs.replace(part, function_call=msgspec.structs.replace(self.call, id=self.id))
+        return msgspec.structs.replace(
+            part,
+            function_call=msgspec.structs.replace(self.call, id=self.id),
+        )
 
     def response_part(self) -> Part:
         part = self.response
@@ -86,9 +102,12 @@ class _Call:
         if part is None or given is None:
             made = FunctionResponse(id=self.id, name=self.call.name, response=dict(INTERRUPTED))
             return Part(function_response=made)
+
         if given.id == self.id and given.name == self.call.name:
             return part
+
         renamed = msgspec.structs.replace(given, id=self.id, name=self.call.name)
+
         return msgspec.structs.replace(part, function_response=renamed)
 
 
@@ -97,14 +116,16 @@ Position = tuple[int, int]
 
 
 def paired(contents: Sequence[Content], ids: IdRule) -> list[Content]:
-    """The contents with each call followed by its response, made up where there is none, under ids that are valid.
+    """The contents with each call followed by its response, made up where there is none, under ids
+    that are valid.
 
-    A response without a call becomes text, and so does a call that is no model's. Of several responses to a call, the
-    newest counts.
+    A response without a call becomes text, and so does a call that is no model's. Of several
+    responses to a call, the newest counts.
     """
     ledger = _Ledger()
     for at, content in enumerate(contents):
         ledger.read(at, content)
+
     ledger.name_calls(ids)
 
     out: list[Content] = []
@@ -119,6 +140,7 @@ def paired(contents: Sequence[Content], ids: IdRule) -> list[Content]:
         made = [ledger.calls[at, index] for index in range(len(given)) if (at, index) in ledger.calls]
         if made:
             out.append(Content(role="user", parts=[call.response_part() for call in made]))
+
     return out
 
 
@@ -138,10 +160,12 @@ class _Ledger:
         for index, part in enumerate(content.parts or ()):
             if part.function_call is not None and is_model(content):
                 call = self.calls[at, index] = _Call(part.function_call)
+
                 call_id = part.function_call.id or ""
                 if call_id not in reused:  # responses from here on are to the new call
                     self._unanswered[call_id].clear()
                     reused.add(call_id)
+
                 self._newest[call_id] = call
                 self._unanswered[call_id].append(call)
                 self._unanswered_by_name[part.function_call.name or ""].append(call)
@@ -155,15 +179,20 @@ class _Ledger:
     def _called(self, response: FunctionResponse) -> _Call | None:
         """The call that a response answers."""
         name = response.name or ""
+
         if response.id and response.id in self._newest:
             open_calls = self._unanswered[response.id]
-            return open_calls.popleft() if open_calls else self._newest[response.id]
+            if open_calls:
+                return open_calls.popleft()
+            return self._newest[response.id]
 
         named = self._unanswered_by_name[name]
         while named and named[0].response is not None:
             named.popleft()
+
         if named and (not response.id or not named[0].call.id):
             return named.popleft()
+
         return None
 
     def name_calls(self, ids: IdRule) -> None:
@@ -182,14 +211,18 @@ class _Ledger:
         """Returns the parts that stay in the place of one: a response is moved to its call."""
         if position in self._answering:
             return ()
+
         call = self.calls.get(position)
         if call is not None:
             return (call.call_part(part),)
+
         if part.function_call is not None:
             said = f"[{part.function_call.name} was called with {json_text(part.function_call.args or {})}]"
             return (Part(text=said),)
+
         if part.function_response is not None:
             return _as_text(part.function_response)
+
         return (part,)
 
 

@@ -26,37 +26,56 @@ _log = logging.getLogger("greenroom.models")
 
 
 class Prepared(NamedTuple):
-    """A request as the vendor takes it. names: how to read its replies; None if every name is sent as it is."""
+    """A request as the vendor takes it."""
 
     request: LlmRequest
     names: ToolNames | None
+    """How to read its replies; None if every name is sent as it is."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RequestRules:
-    """Rules of a vendor.
-
-    vendor: as messages name it. names: of tools. ids: of calls. dialect: of schemas. max_description: characters of a
-    tool's description; a longer one is continued in the system instruction. keeps_gemini_schemas: whether parameters in
-    Gemini's own form are sent as they are. declares_used_tools: whether a history with calls is refused without tools.
-    """
+    """Rules of a vendor."""
 
     vendor: str
+    """As messages name it."""
+
     names: NameRule
+    """Of tools."""
+
     ids: IdRule
+    """Of calls."""
+
     dialect: Dialect
+    """Of schemas."""
+
     max_description: int | None = None
+    """Characters of a tool's description; a longer one is continued in the system instruction."""
+
     keeps_gemini_schemas: bool = False
+    """Whether parameters in Gemini's own form are sent as they are."""
+
     declares_used_tools: bool = False
-    _fitting: set[tuple[str, bytes]] = field(default_factory=set[tuple[str, bytes]], init=False, repr=False)
-    """Names with schemas that are sent as they are, so that the tools of most requests need one look-up each."""
+    """Whether a history with calls is refused without tools."""
+
+    _fitting: set[tuple[str, bytes]] = field(
+        default_factory=set[tuple[str, bytes]],
+        init=False,
+        repr=False,
+    )
+    """Names with schemas that are sent as they are, so that the tools of most requests need one
+    look-up each.
+    """
 
     def prepare(self, request: LlmRequest) -> Prepared:
-        """The request with names, ids, schemas and the order of calls that the vendor takes; itself if it fits."""
+        """The request with names, ids, schemas and the order of calls that the vendor takes; itself
+        if it fits.
+        """
         names: ToolNames | None = None
         config = request.config
         if self.declares_used_tools and not config.tools:
             config = _with_used_tools(config, request.contents)
+
         if config.tools and not self._takes_as_they_are(config.tools):
             tools = _FittedTools(self, config)
             names = tools.names
@@ -66,13 +85,18 @@ class RequestRules:
         if names is not None or not are_paired(contents, self.ids, self.names.accepts):
             names = names or ToolNames(self.names, [d.name for d in request.function_declarations() if d.name])
             contents = self.fit_contents(contents, names)
+
         if config is request.config and contents is request.contents:
             return Prepared(request, None)
+
         return Prepared(msgspec.structs.replace(request, config=config, contents=contents), names)
 
     def fit_contents(self, contents: Sequence[Content], names: ToolNames | None) -> MutableSequence[Content]:
         """A history, in which `names` are what tools are called."""
-        fitted = list(contents) if are_paired(contents, self.ids, self.names.accepts) else paired(contents, self.ids)
+        if are_paired(contents, self.ids, self.names.accepts):
+            fitted = list(contents)
+        else:
+            fitted = paired(contents, self.ids)
         naming = names or ToolNames(self.names, ())
         return [_with_names(content, naming) for content in fitted]
 
@@ -89,8 +113,10 @@ class RequestRules:
                     return False
                 if (one.name, msgspec.json.encode(one.parameters_json_schema)) not in self._fitting:
                     return False
+
                 names.add(one.name)
                 count += 1
+
         return len(names) == count
 
     def note_fitting(self, declaration: FunctionDeclaration) -> None:
@@ -101,7 +127,10 @@ class RequestRules:
 
     def check(self, declarations: Sequence[FunctionDeclaration]) -> None:
         """Logs what the vendor can't express of the tools."""
-        _FittedTools(self, GenerateContentConfig(tools=[Tool(function_declarations=list(declarations))]))
+        _FittedTools(
+            self,
+            GenerateContentConfig(tools=[Tool(function_declarations=list(declarations))]),
+        )
 
 
 class _FittedTools:
@@ -115,6 +144,7 @@ class _FittedTools:
         self._properties: dict[str, Fitted] = {}
 
         given = [d for entry in config.tools or () for d in entry.function_declarations or ()]
+
         fitted = [self._fitted(declaration) for declaration in given]
         declared = [d.name for d in given if d.name]
         if self._properties or not all(map(rules.names.accepts, declared)):
@@ -122,9 +152,11 @@ class _FittedTools:
             for name, schema in self._properties.items():
                 self.names.rename_properties(name, schema.properties)
             fitted = [_renamed(declaration, self.names) for declaration in fitted]
+
         for one, other in zip(given, fitted, strict=True):
             if one is other and one.parameters_json_schema is not None:
                 rules.note_fitting(one)
+
         is_same = all(one is other for one, other in zip(given, fitted, strict=True))
         if not is_same or len(set(declared)) < len(declared):
             self._replace(fitted)
@@ -141,15 +173,20 @@ class _FittedTools:
         schema = declaration.parameters_json_schema
         if schema is None and declaration.parameters is None:
             return declaration
+
         given = declaration.json_schema()
         fitted = _fitted_schema(rules.dialect, msgspec.json.encode(given))
         for path, problem in fitted.notes:
             _warn(rules.vendor, name, path, problem)
+
         if fitted.properties:
             self._properties[name] = fitted
+
         if fitted.is_same and (schema is not None or rules.keeps_gemini_schemas):
             return declaration
+
         sent = given if fitted.is_same else fitted.schema
+
         return msgspec.structs.replace(declaration, parameters=None, parameters_json_schema=sent)
 
     def _replace(self, declarations: Sequence[FunctionDeclaration]) -> None:
@@ -167,19 +204,26 @@ class _FittedTools:
         self.config = msgspec.structs.replace(self.config, tools=tools)
         for text in self._continued:
             self.config.append_system_text(text)
+
         if self.names is not None:
             _rename_allowed(self.config, self.names)
 
 
-def _with_used_tools(config: GenerateContentConfig, contents: Sequence[Content]) -> GenerateContentConfig:
+def _with_used_tools(
+    config: GenerateContentConfig,
+    contents: Sequence[Content],
+) -> GenerateContentConfig:
     """Declares the functions that were called, and that none may be called now."""
     calls = [part.function_call for content in contents for part in content.parts or () if part.function_call]
+
     used = dict.fromkeys(call.name for call in calls if call.name)
     if not used:
         return config
+
     declarations = [FunctionDeclaration(name=name, description="Not available any more.") for name in used]
     none = ToolConfig(function_calling_config=FunctionCallingConfig(mode="NONE"))
     tools = [Tool(function_declarations=declarations)]
+
     return msgspec.structs.replace(config, tools=tools, tool_config=none)
 
 
@@ -207,14 +251,21 @@ def fitted_value(dialect: Dialect, schema: JsonObject) -> JsonObject:
 def _renamed(declaration: FunctionDeclaration, names: ToolNames) -> FunctionDeclaration:
     own = declaration.name or ""
     sent = names.sent(own) if own else own
-    return declaration if sent == own else msgspec.structs.replace(declaration, name=sent)
+    if sent == own:
+        return declaration
+    return msgspec.structs.replace(declaration, name=sent)
 
 
 def _rename_allowed(config: GenerateContentConfig, names: ToolNames) -> None:
     tool_config = config.tool_config
-    calling = tool_config.function_calling_config if tool_config is not None else None
+    if tool_config is not None:
+        calling = tool_config.function_calling_config
+    else:
+        calling = None
+
     if tool_config is None or calling is None or not calling.allowed_function_names:
         return
+
     allowed = [names.sent(name) for name in calling.allowed_function_names]
     calling = msgspec.structs.replace(calling, allowed_function_names=allowed)
     config.tool_config = msgspec.structs.replace(tool_config, function_calling_config=calling)
@@ -235,12 +286,21 @@ def _part_with_names(part: Part, names: ToolNames) -> Part:
         args = names.sent_arguments(call.name or "", call.args)
         if sent == call.name and args is call.args:
             return part
-        return msgspec.structs.replace(part, function_call=msgspec.structs.replace(call, name=sent, args=args))
+
+        return msgspec.structs.replace(
+            part,
+            function_call=msgspec.structs.replace(call, name=sent, args=args),
+        )
+
     response = part.function_response
     if response is not None:
         sent = names.sent(response.name or "")
         if sent != response.name:
-            return msgspec.structs.replace(part, function_response=msgspec.structs.replace(response, name=sent))
+            return msgspec.structs.replace(
+                part,
+                function_response=msgspec.structs.replace(response, name=sent),
+            )
+
     return part
 
 

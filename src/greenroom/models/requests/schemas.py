@@ -1,10 +1,12 @@
 """Schemas of parameters as a vendor takes them.
 
-Schemas come from MCP servers, OpenAPI documents, pydantic and by hand, in every draft of JSON Schema and with its
-mistakes. What is sent has the same meaning where the vendor can express it; where not, the nearest one that takes more,
-with a note for the developer. A tool checks its arguments by itself, so that a wider schema is safe.
+Schemas come from MCP servers, OpenAPI documents, pydantic and by hand, in every draft of JSON
+Schema and with its mistakes. What is sent has the same meaning where the vendor can express it;
+where not, the nearest one that takes more, with a note for the developer. A tool checks its
+arguments by itself, so that a wider schema is safe.
 
-Whatever the vendor, the result is an object at its root, is valid as JSON Schema 2020-12, and refers to `$defs` only:
+Whatever the vendor, the result is an object at its root, is valid as JSON Schema 2020-12, and
+refers to `$defs` only:
 
     {"$ref": "#/definitions/A", "definitions": {...}}          A itself, with what it refers to under `$defs`
     {"anyOf": [{"properties": {"a": ...}}, {"properties": {"b": ...}}]}     one object with a and b, both optional
@@ -61,42 +63,49 @@ _ARRAY_ONLY = frozenset({"items", "prefixItems", "minItems", "maxItems", "unique
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dialect:
-    """The part of JSON Schema that a vendor takes.
-
-    keywords: those that it takes, None if all. has_tuples: `prefixItems`. bare_references: nothing may stand beside a
-    `$ref`. acyclic_when_required: a property that is required may not lead back to its own schema. property_name: what
-    names of properties must look like.
-    """
+    """The part of JSON Schema that a vendor takes."""
 
     keywords: frozenset[str] | None = None
+    """Those that it takes, None if all."""
+
     has_tuples: bool = False
+    """`prefixItems`."""
+
     bare_references: bool = False
+    """Nothing may stand beside a `$ref`."""
+
     acyclic_when_required: bool = False
+    """A property that is required may not lead back to its own schema."""
+
     property_name: str | None = None
+    """What names of properties must look like."""
 
     def takes(self, keyword: str) -> bool:
         return self.keywords is None or keyword in self.keywords
 
 
 class Note(NamedTuple):
-    """A demand of a schema that a vendor can't express. path: as `parameters.city.items`."""
+    """A demand of a schema that a vendor can't express."""
 
     path: str
+    """As `parameters.city.items`."""
+
     problem: str
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A schema as it is sent.
-
-    is_same: whether it is equal to the given one. notes: what it does not say any more. properties: by the names that
-    are sent, the own names of properties that were renamed.
-    """
+    """A schema as it is sent."""
 
     schema: JsonObject
     is_same: bool
+    """Whether it is equal to the given one."""
+
     notes: tuple[Note, ...] = ()
+    """What it does not say any more."""
+
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By the names that are sent, the own names of properties that were renamed."""
 
 
 def fit_parameters(schema: JsonObject, dialect: Dialect) -> Fitted:
@@ -113,7 +122,11 @@ def fit_value(schema: JsonObject, dialect: Dialect) -> Fitted:
     reader = _Reader(schema, dialect)
     root = schema
     if isinstance(schema.get("$ref"), str):
-        root = reader.as_object(schema, "schema") if reader.is_object(schema) else reader.followed(schema, "schema")
+        if reader.is_object(schema):
+            root = reader.as_object(schema, "schema")
+        else:
+            root = reader.followed(schema, "schema")
+
     return reader.fitted(reader.read(root, "schema"))
 
 
@@ -167,10 +180,14 @@ class _Reader:
             if target is None or id(node) in seen:
                 self._note(path, f"the reference {reference!r} leads nowhere")
                 return {}
+
             seen.add(id(node))
+
             if len(node) > 1 and "$ref" in target:
                 return target
+
             node = target
+
         return node
 
     def _target(self, reference: str) -> JsonObject | None:
@@ -178,14 +195,20 @@ class _Reader:
         start: JsonValue = self._root
         if base and base != self._root.get("$id", self._root.get("id")):
             start = self._identified().get(base)
+
         if fragment and not fragment.startswith("/"):
             start = self._identified().get(f"#{fragment}")
             fragment = ""
+
         for step in fragment.split("/")[1:]:
             start = _child(start, unquote(step).replace("~1", "/").replace("~0", "~"))
+
         if start is True:
             return {}
-        return cast("JsonObject", start) if isinstance(start, dict) else None
+        if isinstance(start, dict):
+            return cast("JsonObject", start)
+
+        return None
 
     def _identified(self) -> dict[str, JsonObject]:
         """Schemas by their `$id`, and by their `$anchor` after a `#`."""
@@ -196,6 +219,7 @@ class _Reader:
                     name = node.get(keyword)
                     if isinstance(name, str):
                         self._by_id.setdefault(f"{prefix}{name}", node)
+
         return self._by_id
 
     def _reference(self, node: JsonObject, path: str, depth: int) -> JsonObject:
@@ -205,32 +229,48 @@ class _Reader:
         if "$ref" in target:
             beside = {**{key: value for key, value in target.items() if key != "$ref"}, **beside}
             target = self.followed(target, path)
+
         if not target:
             return self.read(beside, path, depth)
 
         inlines = self._dialect.bare_references and beside and id(target) not in self._open
         if inlines and self._nodes < _MAX_INLINED:
-            merged = {**target, **beside} if beside.keys() <= _ANNOTATIONS else {"allOf": [target, beside]}
+            if beside.keys() <= _ANNOTATIONS:
+                merged = {**target, **beside}
+            else:
+                merged = {"allOf": [target, beside]}
+
             self._open.append(id(target))
             inlined = self.read(merged, path, depth)
             self._open.pop()
+
             return inlined
 
         name = self._define(target, str(node["$ref"]), path)
         bare: JsonObject = {"$ref": f"#/$defs/{name}"}
+
         if self._dialect.bare_references:
             return bare
-        return {**bare, **self.read(beside, path, depth)} if beside else bare
+        if beside:
+            return {**bare, **self.read(beside, path, depth)}
+
+        return bare
 
     def _define(self, target: JsonObject, reference: str, path: str) -> str:
         """The name of a schema among `$defs`, where it is read when it is first referred to."""
         name = self._names.get(id(target))
         if name is None:
             name = self._names[id(target)] = self._free_name(reference)
-            outside, self._led_back_to = self._led_back_to, _NOWHERE
+            outside = self._led_back_to
+            self._led_back_to = _NOWHERE
             self._definitions[name] = {}
             self._open.append(id(target))
-            body = self.as_object(target, path) if target is self._root else target
+
+            if target is self._root:
+                body = self.as_object(target, path)
+            else:
+                body = target
+
             self._definitions[name] = self.read(body, f"$defs.{name}")
             self._open.pop()
             self._leads_back[name] = set(self._open[self._led_back_to :])
@@ -239,6 +279,7 @@ class _Reader:
         for back in (id(target), *self._leads_back.get(name, ())):
             if back in self._open:
                 self._led_back_to = min(self._led_back_to, self._open.index(back))
+
         return name
 
     def _free_name(self, reference: str) -> str:
@@ -256,23 +297,29 @@ class _Reader:
         """Whether objects are what a schema takes, among other values or alone."""
         if not isinstance(node, dict) or depth > _MAX_DEPTH:
             return False
+
         schema = cast("JsonObject", node)
         if isinstance(schema.get("$ref"), str):
             return self.is_object(self.followed(schema, ""), depth + 1)
         if "type" in schema:
             return "object" in _type_names(schema["type"])
+
         options = [one for keyword in ("anyOf", "oneOf") for one in _list(schema.get(keyword))]
+
         return not options or any(self.is_object(one, depth + 1) for one in options)
 
     def as_object(self, node: JsonObject, path: str, depth: int = 0) -> JsonObject:
         """The schema with what its references, `allOf`, `anyOf` and `oneOf` say merged into one object."""
         if not any(keyword in node for keyword in ("$ref", "allOf", "anyOf", "oneOf", *_NOT_AT_ROOT)):
             return node
+
         if depth > _MAX_DEPTH:
             self._note(path, "it is nested too deeply")
             return {}
+
         left_out = ("$ref", "allOf", "anyOf", "oneOf", "$defs", "definitions", *_NOT_AT_ROOT)
         merged = {key: value for key, value in node.items() if key not in left_out}
+
         for keyword in _NOT_AT_ROOT:
             if keyword in node:
                 self._note(path, f"{keyword!r} is left out")
@@ -280,9 +327,11 @@ class _Reader:
         parts = _list(node.get("allOf"))
         if isinstance(node.get("$ref"), str):
             parts = [self.followed(node, path), *parts]
+
         for part in parts:
             if isinstance(part, dict):
                 _add_all(merged, self.as_object(cast("JsonObject", part), path, depth + 1))
+
         for keyword in ("anyOf", "oneOf"):
             given = _list(node.get(keyword))
             options = [self.as_object(cast("JsonObject", one), path, depth + 1) for one in given if self.is_object(one)]
@@ -290,20 +339,30 @@ class _Reader:
                 self._add_options(merged, options, keyword, path)
             elif given:
                 self._note(path, f"{keyword!r} without an object is left out")
+
         return merged
 
-    def _add_options(self, merged: JsonObject, options: list[JsonObject], keyword: str, path: str) -> None:
+    def _add_options(
+        self,
+        merged: JsonObject,
+        options: list[JsonObject],
+        keyword: str,
+        path: str,
+    ) -> None:
         """Each option's properties; those are required that every option requires."""
         if len(options) == 1:
             _add_all(merged, options[0])
             return
+
         self._note(path, f"the options of {keyword!r} are merged to one object")
+
         properties: dict[str, list[JsonValue]] = {}
         for option in options:
             for name, schema in _map(option.get("properties")).items():
                 known = properties.setdefault(name, [])
                 if schema not in known:
                     known.append(schema)
+
         united = {name: known[0] if len(known) == 1 else {"anyOf": known} for name, known in properties.items()}
         required = [_names(option.get("required")) for option in options]
         common = [name for name in required[0] if all(name in names for names in required)]
@@ -312,23 +371,31 @@ class _Reader:
         choices = [
             ", ".join(names or _map(option.get("properties"))) for names, option in zip(required, options, strict=True)
         ]
+
         said = f"Give one of these sets of arguments: {'; or '.join(filter(None, choices))}."
-        merged["description"] = f"{merged['description']}\n{said}" if merged.get("description") else said
+        if merged.get("description"):
+            merged["description"] = f"{merged['description']}\n{said}"
+        else:
+            merged["description"] = said
 
     # Any schema
 
     def read(self, node: JsonValue, path: str, depth: int = 0) -> JsonObject:
         self._nodes += 1
+
         if not isinstance(node, dict):
             if node is False:
                 self._note(path, "that nothing is allowed here is left out")
             return {}
+
         if depth > _MAX_DEPTH or self._nodes > _MAX_NODES:
             self._note(path, "it is nested too deeply, or too large")
             return {}
+
         schema = cast("JsonObject", node)
         if isinstance(schema.get("$ref"), str):
             return self._reference(schema, path, depth)
+
         if "allOf" in schema and (not self._dialect.takes("allOf") or len(_list(schema["allOf"])) == 1):
             schema = self._without_all_of(schema, path)
             if isinstance(schema.get("$ref"), str):
@@ -339,7 +406,9 @@ class _Reader:
             found = self._keyword(keyword, value, path, depth)
             if found is not None:
                 out[keyword] = found
+
         self._amend(out, schema, path, depth)
+
         return out
 
     def _without_all_of(self, schema: JsonObject, path: str) -> JsonObject:
@@ -347,6 +416,7 @@ class _Reader:
         parts = [cast("JsonObject", part) for part in _list(schema["allOf"]) if isinstance(part, dict)]
         if len(parts) == 1 and not rest.keys() & parts[0].keys():
             return {**parts[0], **rest}
+
         for part in parts:
             opened = part
             if isinstance(part.get("$ref"), str):
@@ -355,9 +425,15 @@ class _Reader:
                     self._note(path, "a part of 'allOf' that leads back here is left out")
                     continue
                 opened = target
+
             if "allOf" in opened:
-                opened = self._without_all_of(opened, path) if opened is not schema else {}
+                if opened is not schema:
+                    opened = self._without_all_of(opened, path)
+                else:
+                    opened = {}
+
             _add_all(rest, opened)
+
         return rest
 
     def _keyword(self, keyword: str, value: JsonValue, path: str, depth: int) -> JsonValue:
@@ -365,13 +441,16 @@ class _Reader:
         below = f"{path}.{keyword}"
         if keyword == "type":
             return self._type(value, path)
+
         if keyword in _SCHEMA_MAPS:
             if not self._dialect.takes(keyword):
                 self._note(below, f"{keyword!r} is left out")
                 return None
             return self._map(keyword, _map(value), path, depth)
+
         if keyword in _SCHEMA_LISTS:
             return self._list(keyword, _list(value), path, depth)
+
         if keyword in _ONE_SCHEMA:
             if keyword == "items" and isinstance(value, list):
                 return None
@@ -380,6 +459,7 @@ class _Reader:
                 return None
             is_open = keyword in ("additionalProperties", "unevaluatedProperties") and isinstance(value, bool)
             return value if is_open else self.read(value, below, depth + 1)
+
         return self._plain(keyword, value, path)
 
     def _map(self, keyword: str, schemas: JsonObject, path: str, depth: int) -> JsonObject:
@@ -387,12 +467,20 @@ class _Reader:
         for name, schema in schemas.items():
             if schema is False:  # it can't be given
                 continue
-            sent = self._property(name) if keyword == "properties" else name
-            outside, self._led_back_to = self._led_back_to, _NOWHERE
+
+            if keyword == "properties":
+                sent = self._property(name)
+            else:
+                sent = name
+
+            outside = self._led_back_to
+            self._led_back_to = _NOWHERE
             out[sent] = self.read(schema, f"{path}.{name}", depth + 1)
             if self._led_back_to < len(self._open):
                 self._cyclic.add((path, name))
+
             self._led_back_to = min(outside, self._led_back_to)
+
         return out
 
     def _property(self, name: str) -> str:
@@ -400,15 +488,22 @@ class _Reader:
         pattern = self._dialect.property_name
         if pattern is None:
             return name
+
         if name not in self._sent:
-            wanted = name if re.fullmatch(pattern, name) else re.sub(r"[^a-zA-Z0-9_.-]", "_", name)[:56] or "_"
+            if re.fullmatch(pattern, name):
+                wanted = name
+            else:
+                wanted = re.sub(r"[^a-zA-Z0-9_.-]", "_", name)[:56] or "_"
+
             sent = wanted
             number = 2
             while sent in self._own or (sent != name and sent in self._property_names()):
                 sent = f"{wanted}_{number}"
                 number += 1
+
             self._sent[name] = sent
             self._own[sent] = name
+
         return self._sent[name]
 
     def _property_names(self) -> set[str]:
@@ -430,18 +525,22 @@ class _Reader:
         for name in names:
             if name not in _TYPES and name not in _ANYTHING:
                 self._note(path, f"the type {name!r} is none of JSON Schema's")
+
         known = [name for name in names if name in _TYPES]
         if not known or len(known) < len(names):
             return None
+
         return known[0] if len(known) == 1 else known
 
     def _plain(self, keyword: str, value: JsonValue, path: str) -> JsonValue:
         """The value of a keyword that holds no schemas, if it is of the keyword's type."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
+
         if keyword.startswith("$") or keyword in ("definitions", "id", "dependencies", "nullable"):
             if keyword == "dependencies":
                 self._note(path, "'dependencies' is left out")
             return None
+
         if keyword in _NUMBERS:
             valid = is_number and (keyword != "multipleOf" or cast("float", value) > 0)
         elif keyword in _COUNTS:
@@ -460,29 +559,36 @@ class _Reader:
             valid = isinstance(value, dict) and all(isinstance(one, list) for one in _map(value).values())
         else:
             valid = True
+
         if not self._dialect.takes(keyword):
             return None
         if valid and keyword == "enum":
             return _unique(cast("list[JsonValue]", value))
+
         return cast("JsonValue", value) if valid else None
 
     def _amend(self, out: JsonObject, schema: JsonObject, path: str, depth: int) -> None:
         """Adds what follows from several keywords."""
         self._amend_bounds(out, schema)
+
         if not self._dialect.takes("oneOf") and "oneOf" in schema and "anyOf" not in out:
             options = [one for one in _list(schema["oneOf"]) if one is not False]
             out["anyOf"] = [self.read(one, f"{path}.oneOf[{at}]", depth + 1) for at, one in enumerate(options)]
             if not options:
                 del out["anyOf"]
+
         if "const" in schema and not self._dialect.takes("const"):
             out["enum"] = [schema["const"]]
+
         for keyword in ("not", "if", "contains", "propertyNames", "patternProperties", "dependentSchemas"):
             if keyword in schema and keyword not in out:
                 out.pop("then" if keyword == "if" else keyword, None)
+
         self._amend_array(out, schema, path, depth)
         self._amend_object(out, schema, path)
         if schema.get("nullable") is True:
             _allow_null(out)
+
         if self._dialect.keywords is not None:
             _simplify(out)
 
@@ -499,55 +605,75 @@ class _Reader:
                     out[limit] = value + step if is_whole else value
 
     def _amend_array(self, out: JsonObject, schema: JsonObject, path: str, depth: int) -> None:
-        """Every array has `items`, which is one schema; without tuples, one that takes each of a tuple's."""
+        """Every array has `items`, which is one schema; without tuples, one that takes each of a
+        tuple's.
+        """
         is_array = "array" in _type_names(out.get("type")) or "items" in schema or "prefixItems" in schema
         if not is_array or ("prefixItems" in out and "items" not in out):
             return
+
         given = schema.get("items")
         tuple_of = _list(schema.get("prefixItems")) or (_list(given) if isinstance(given, list) else [])
+
         if "prefixItems" in out:
             if given is False:
                 out["items"] = False
             return
+
         if not tuple_of:
             out.setdefault("items", {})
             return
+
         if self._dialect.has_tuples and isinstance(given, list):
             out["prefixItems"] = [self.read(one, f"{path}.items[{at}]", depth + 1) for at, one in enumerate(tuple_of)]
             return
+
         read = _unique([self.read(one, f"{path}.items[{at}]", depth + 1) for at, one in enumerate(tuple_of)])
         if isinstance(given, dict):
             read = _unique([*read, out.get("items", {})])
+
         out["items"] = read[0] if len(read) == 1 else {"anyOf": read}
 
     def _amend_object(self, out: JsonObject, schema: JsonObject, path: str) -> None:
         """Each required property has a schema, and by draft 3 may say so itself."""
         declared = _map(schema.get("properties"))
         itself = [name for name, one in declared.items() if _map(one).get("required") is True]
+
         required = [*cast("list[str]", out.get("required") or []), *itself]
         if not required:
             if "required" in out and schema.get("required") != []:
                 del out["required"]
             return
+
         kept: list[str] = []
         for name in dict.fromkeys(required):
             if declared.get(name) is False:
                 continue
+
             if self._dialect.acyclic_when_required and (path, name) in self._cyclic:
-                self._note(f"{path}.{name}", "that it is required is left out, as it leads back to its own schema")
+                self._note(
+                    f"{path}.{name}",
+                    "that it is required is left out, as it leads back to its own schema",
+                )
                 continue
+
             sent = self._property(name)
             if self._dialect.keywords is not None and sent not in out.get("properties", {}):
                 out["properties"] = {**out.get("properties", {}), sent: {}}
+
             kept.append(sent)
+
         out["required"] = kept
         if not kept:
             del out["required"]
 
 
 def _simplify(out: JsonObject) -> None:
-    """Says the same with fewer kinds of keywords: alternatives without siblings, enumerations of one type."""
+    """Says the same with fewer kinds of keywords: alternatives without siblings, enumerations of
+    one type.
+    """
     _simplify_enum(out)
+
     options = _list(out.get("anyOf"))
     null = {"type": "null"}
     if null in options:
@@ -583,21 +709,25 @@ def _simplify_enum(out: JsonObject) -> None:
     """Texts alone, or numbers alone. Others only give the types of what is allowed."""
     if "enum" not in out:
         return
+
     given = cast("list[JsonValue]", out["enum"])
     values = [value for value in given if value is not None]
     is_nullable = len(values) < len(given)
     kinds = list(dict.fromkeys(map(_kind, values)))
     out["enum"] = values
+
     if not values:
         out["type"] = "null"
         del out["enum"]
         return
+
     if len(kinds) == 1 and kinds[0] in ("string", "number"):
         if not _type_names(out.get("type")):
             out["type"] = kinds[0]
     else:
         del out["enum"]
         out["type"] = kinds[0] if len(kinds) == 1 else kinds
+
     if is_nullable:
         types = _type_names(out["type"])
         out["type"] = [*types, "null"] if "null" not in types else types
@@ -612,6 +742,7 @@ def _kind(value: JsonValue) -> str:
         return "number"
     if isinstance(value, str):
         return "string"
+
     return "array" if isinstance(value, list) else "object"
 
 
@@ -632,7 +763,11 @@ def _add_all(merged: JsonObject, other: JsonObject) -> None:
             properties: JsonObject = dict(_map(merged.get("properties")))
             for name, schema in _map(value).items():
                 known = properties.get(name, schema)
-                properties[name] = schema if known == schema else {"allOf": [known, schema]}
+                if known == schema:
+                    properties[name] = schema
+                else:
+                    properties[name] = {"allOf": [known, schema]}
+
             merged["properties"] = properties
         elif keyword == "required":
             required = list(dict.fromkeys([*_names(merged.get("required")), *_names(value)]))
@@ -664,7 +799,9 @@ def _nodes(root: JsonValue) -> Iterator[JsonObject]:
 
 
 def _list(value: Any) -> list[JsonValue]:
-    return cast("list[JsonValue]", value) if isinstance(value, list) else []
+    if isinstance(value, list):
+        return cast("list[JsonValue]", value)
+    return []
 
 
 def _map(value: Any) -> JsonObject:
@@ -677,7 +814,13 @@ def _names(value: Any) -> list[str]:
 
 def _type_names(value: Any) -> list[str]:
     """JSON Schema's names of the types that are meant."""
-    given = _names(value) if isinstance(value, list) else [value] if isinstance(value, str) else []
+    if isinstance(value, list):
+        given = _names(value)
+    elif isinstance(value, str):
+        given = [value]
+    else:
+        given = []
+
     lower = [name.lower() for name in given]
     return list(dict.fromkeys(_MISNAMED.get(name, name) for name in lower))
 

@@ -1,7 +1,8 @@
 """Names of tools as a vendor takes them.
 
-MCP allows `calendar.list`, `a/b` and names of any length; a vendor refuses the whole request for one such name. They
-are replaced in what is sent, and replaced back in replies, so that the rest of the program knows the tool's own names.
+MCP allows `calendar.list`, `a/b` and names of any length; a vendor refuses the whole request for
+one such name. They are replaced in what is sent, and replaced back in replies, so that the rest of
+the program knows the tool's own names.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _HASH_LENGTH = 8
 class NameRule:
     """Rule of a vendor for names.
 
-    allowed: the characters, as in a class of a regular expression. first: those that a name may begin with.
+    allowed: the characters, as in a class of a regular expression.
+    first: those that a name may begin with.
     """
 
     def __init__(self, allowed: str, *, max_length: int, first: str | None = None) -> None:
@@ -38,7 +40,9 @@ class NameRule:
         readable = self._invalid.sub("_", name)
         if not self._first.match(readable):
             readable = f"_{readable}"
-        return readable if len(readable) <= self._max_length else self.marked(readable, name)
+        if len(readable) <= self._max_length:
+            return readable
+        return self.marked(readable, name)
 
     def marked(self, readable: str, name: str) -> str:
         """The readable name with a mark at its end that tells it from others of the same beginning."""
@@ -70,7 +74,11 @@ class ToolNames:
         if known is not None:
             return known
 
-        sent = name if self._rule.accepts(name) else self._rule.fitted(name)
+        if self._rule.accepts(name):
+            sent = name
+        else:
+            sent = self._rule.fitted(name)
+
         number = 0
         while sent in self._own:
             sent = self._rule.marked(sent, f"{name}{number or ''}")
@@ -78,6 +86,7 @@ class ToolNames:
 
         self._sent[name] = sent
         self._own[sent] = name
+
         return sent
 
     def own(self, sent: str) -> str:
@@ -87,7 +96,9 @@ class ToolNames:
     def sent_arguments(self, name: str, args: JsonObject | None) -> JsonObject | None:
         """Arguments of a tool's call, as the vendor knows its parameters."""
         renamed = self._sent_properties.get(name)
-        return cast("JsonObject", renamed_keys(args, renamed)) if renamed and args else args
+        if renamed and args:
+            return cast("JsonObject", renamed_keys(args, renamed))
+        return args
 
     def restore(self, reply: LlmResponse) -> None:
         """Gives calls of a reply, and their arguments, the tools' own names."""

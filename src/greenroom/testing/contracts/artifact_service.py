@@ -1,7 +1,7 @@
 """Contract of artifact stores.
 
-Star-import these tests into a test file that has a fixture `artifact_service`: a new, empty store for each test. Needs
-pytest with pytest-asyncio in auto mode.
+Star-import these tests into a test file that has a fixture `artifact_service`: a new, empty store
+for each test. Needs pytest with pytest-asyncio in auto mode.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ async def test_newest_version_is_loaded_when_none_is_named(artifact_service: Bas
 
 
 @pytest.mark.parametrize("part", _PARTS, ids=range(len(_PARTS)))
-async def test_part_comes_back_as_it_was_saved(artifact_service: BaseArtifactService, part: Part) -> None:
+async def test_part_comes_back_as_it_was_saved(
+    artifact_service: BaseArtifactService,
+    part: Part,
+) -> None:
     saved = msgspec.json.decode(msgspec.json.encode(part), type=Part)
     version = await artifact_service.save_artifact(**_HERE, filename="a", artifact=part)
     assert part == saved
@@ -96,7 +99,10 @@ async def test_other_parts_are_refused(artifact_service: BaseArtifactService, pa
 
 
 @pytest.mark.parametrize("too_large", [Part(text="\u00e4" * 3 + "."), Part.from_bytes(data=b"x" * 7, mime_type="x/y")])
-async def test_what_is_over_the_limit_is_refused(artifact_service: BaseArtifactService, too_large: Part) -> None:
+async def test_what_is_over_the_limit_is_refused(
+    artifact_service: BaseArtifactService,
+    too_large: Part,
+) -> None:
     artifact_service.limit_bytes = 6
     await artifact_service.save_artifact(**_HERE, filename="a", artifact=Part(text="\u00e4" * 3))
     with pytest.raises(TooLarge) as refused:
@@ -108,11 +114,18 @@ async def test_what_is_over_the_limit_is_refused(artifact_service: BaseArtifactS
 async def test_changes_to_a_saved_or_loaded_part_stay_outside(artifact_service: BaseArtifactService) -> None:
     part = Part.from_bytes(data=b"first", mime_type="text/plain")
     metadata: JsonObject = {"tags": ["first"]}
-    await artifact_service.save_artifact(**_HERE, filename="a", artifact=part, custom_metadata=metadata)
+    await artifact_service.save_artifact(
+        **_HERE,
+        filename="a",
+        artifact=part,
+        custom_metadata=metadata,
+    )
+
     for mine in (part, await artifact_service.load_artifact(**_HERE, filename="a")):
         assert mine is not None
         assert mine.inline_data is not None
         mine.inline_data.data = b"changed"
+
     metadata["tags"].append("changed")
     (await _version(artifact_service, "a")).custom_metadata["tags"].append("changed")
     assert await artifact_service.load_artifact(**_HERE, filename="a") == Part.from_bytes(
@@ -136,7 +149,12 @@ async def test_what_is_known_of_a_version(artifact_service: BaseArtifactService)
     metadata = {"deep": {"list": [1, 2.5, None, True, "ü\n"]}, "long": "x" * 20_000}
     image = Part.from_bytes(data=b"png", mime_type="image/png")
     await _save(artifact_service, "a.png", "older")
-    await artifact_service.save_artifact(**_HERE, filename="a.png", artifact=image, custom_metadata=metadata)
+    await artifact_service.save_artifact(
+        **_HERE,
+        filename="a.png",
+        artifact=image,
+        custom_metadata=metadata,
+    )
     known = await _version(artifact_service, "a.png")
     assert (known.version, known.mime_type, known.custom_metadata) == (1, "image/png", metadata)
     assert before - 1 <= known.create_time <= time.time() + 1
@@ -155,9 +173,14 @@ async def test_user_names_are_seen_from_all_sessions_of_the_user_in_the_app(
     assert await artifact_service.list_artifact_keys(**other_session) == ["user:profile"]
     loaded = await artifact_service.load_artifact(**other_session, filename="user:profile")
     assert loaded == Part.from_text(text="of ann")
-    again = await artifact_service.save_artifact(**other_session, filename="user:profile", artifact=Part(text="new"))
+    again = await artifact_service.save_artifact(
+        **other_session,
+        filename="user:profile",
+        artifact=Part(text="new"),
+    )
     assert again == 1
     assert await _text(artifact_service, "user:profile") == "new"
+
     for other in ({"user_id": "bob"}, {"app_name": "other"}):
         assert await artifact_service.list_artifact_keys(**_at(**other)) == []
         assert await artifact_service.load_artifact(**_at(**other), filename="user:profile") is None
@@ -165,11 +188,17 @@ async def test_user_names_are_seen_from_all_sessions_of_the_user_in_the_app(
 
 async def test_user_names_are_apart_from_a_session_called_user(artifact_service: BaseArtifactService) -> None:
     await _save(artifact_service, "user:profile", "of ann")
+
     called_user = _at(session_id="user")
     try:
-        await artifact_service.save_artifact(**called_user, filename="a", artifact=Part(text="of the session"))
+        await artifact_service.save_artifact(
+            **called_user,
+            filename="a",
+            artifact=Part(text="of the session"),
+        )
     except InvalidRequest:
         return
+
     assert await artifact_service.list_artifact_keys(**_HERE) == ["user:profile"]
 
 
@@ -177,17 +206,23 @@ async def test_no_two_names_collide(artifact_service: BaseArtifactService) -> No
     for repeat in range(2):
         for name in _NAMES:
             assert await _save(artifact_service, name, f"{name} {repeat}") == repeat
+
     assert await artifact_service.list_artifact_keys(**_HERE) == sorted(_NAMES)
+
     for name in _NAMES:
         assert await artifact_service.list_versions(**_HERE, filename=name) == [0, 1]
         for version in (0, 1):
             assert await _text(artifact_service, name, version=version) == f"{name} {version}"
+
     uris = {(await _version(artifact_service, name)).canonical_uri for name in _NAMES}
     assert len(uris) == len(_NAMES)
 
 
 @pytest.mark.parametrize("name", _BAD_NAMES, ids=ascii)
-async def test_names_that_would_leave_their_scope_are_refused(artifact_service: BaseArtifactService, name: str) -> None:
+async def test_names_that_would_leave_their_scope_are_refused(
+    artifact_service: BaseArtifactService,
+    name: str,
+) -> None:
     await _refused(artifact_service, _at(filename=name))
 
 
@@ -203,7 +238,10 @@ async def test_ids_that_would_leave_their_scope_are_refused(
 
 
 @pytest.mark.parametrize("field", list(_HERE))
-async def test_odd_ids_are_refused_or_kept_apart(artifact_service: BaseArtifactService, field: str) -> None:
+async def test_odd_ids_are_refused_or_kept_apart(
+    artifact_service: BaseArtifactService,
+    field: str,
+) -> None:
     taken: list[str] = []
     for value in _ODD_IDS:
         try:
@@ -212,17 +250,25 @@ async def test_odd_ids_are_refused_or_kept_apart(artifact_service: BaseArtifactS
             )
         except InvalidRequest:
             continue
+
         taken.append(value)
         assert version == 0
+
     for value in taken:
         where = _at(**{field: value})
         assert await artifact_service.list_artifact_keys(**where) == ["a"]
         assert await artifact_service.load_artifact(**where, filename="a") == Part(text=value)
+
     assert await artifact_service.list_artifact_keys(**_HERE) == []
 
 
 async def test_ids_and_names_do_not_run_into_each_other(artifact_service: BaseArtifactService) -> None:
-    keys = [("a", "b", "c", "d/e"), ("a", "b", "c/d", "e"), ("a", "b/c", "d", "e"), ("a/b", "c", "d", "e")]
+    keys = [
+        ("a", "b", "c", "d/e"),
+        ("a", "b", "c/d", "e"),
+        ("a", "b/c", "d", "e"),
+        ("a/b", "c", "d", "e"),
+    ]
     for app_name, user_id, session_id, filename in keys:
         version = await artifact_service.save_artifact(
             app_name=app_name, user_id=user_id, session_id=session_id, filename=filename, artifact=Part(text=app_name)
@@ -231,7 +277,10 @@ async def test_ids_and_names_do_not_run_into_each_other(artifact_service: BaseAr
 
 
 @pytest.mark.parametrize("filename", ["a", "user:a"])
-async def test_50_savers_at_once_get_50_versions(artifact_service: BaseArtifactService, filename: str) -> None:
+async def test_50_savers_at_once_get_50_versions(
+    artifact_service: BaseArtifactService,
+    filename: str,
+) -> None:
     async with asyncio.timeout(60):
         versions = await asyncio.gather(*(_save(artifact_service, filename, f"saver {n}") for n in range(50)))
     assert sorted(versions) == list(range(50))
@@ -243,6 +292,7 @@ async def test_50_savers_at_once_get_50_versions(artifact_service: BaseArtifactS
 async def test_deleting_removes_all_versions_of_that_name_alone(artifact_service: BaseArtifactService) -> None:
     for name in ("a", "a", "a", "a/1", "ab", "user:a"):
         await _save(artifact_service, name, name)
+
     await artifact_service.delete_artifact(**_HERE, filename="a")
     assert await artifact_service.list_artifact_keys(**_HERE) == ["a/1", "ab", "user:a"]
     assert await artifact_service.list_versions(**_HERE, filename="a") == []
@@ -251,6 +301,7 @@ async def test_deleting_removes_all_versions_of_that_name_alone(artifact_service
     await artifact_service.delete_artifact(**_at(session_id="s-8"), filename="user:a")
     for missing in ("a", "nothing"):
         await artifact_service.delete_artifact(**_HERE, filename=missing)
+
     assert await artifact_service.list_artifact_keys(**_HERE) == ["a/1", "ab"]
     version = await _save(artifact_service, "a", "new")
     assert await artifact_service.list_versions(**_HERE, filename="a") == [version]
@@ -266,8 +317,10 @@ async def test_saving_and_deleting_at_once_fails_for_nobody(artifact_service: Ba
 
     async with asyncio.timeout(60):
         await asyncio.gather(*(save(number) if number % 3 else delete() for number in range(60)))
+
     for version in await artifact_service.list_versions(**_HERE, filename="deep/er/a"):
         assert (await _text(artifact_service, "deep/er/a", version=version)).startswith("saver ")
+
     await delete()
     assert await artifact_service.list_artifact_keys(**_HERE) == []
 
@@ -277,17 +330,29 @@ def _at(**changed: str) -> JsonObject:
 
 
 async def _save(artifact_service: BaseArtifactService, filename: str, text: str) -> int:
-    return await artifact_service.save_artifact(**_HERE, filename=filename, artifact=Part.from_text(text=text))
+    return await artifact_service.save_artifact(
+        **_HERE,
+        filename=filename,
+        artifact=Part.from_text(text=text),
+    )
 
 
-async def _text(artifact_service: BaseArtifactService, filename: str, version: int | None = None) -> str:
+async def _text(
+    artifact_service: BaseArtifactService,
+    filename: str,
+    version: int | None = None,
+) -> str:
     part = await artifact_service.load_artifact(**_HERE, filename=filename, version=version)
     assert part is not None
     assert part.text is not None
     return part.text
 
 
-async def _version(artifact_service: BaseArtifactService, filename: str, version: int | None = None) -> ArtifactVersion:
+async def _version(
+    artifact_service: BaseArtifactService,
+    filename: str,
+    version: int | None = None,
+) -> ArtifactVersion:
     known = await artifact_service.get_artifact_version(**_HERE, filename=filename, version=version)
     assert known is not None
     return known
@@ -311,6 +376,7 @@ async def test_all_of_a_user_is_deleted(artifact_service: BaseArtifactService) -
         for filename in ("a/b.txt", "user:c.txt"):
             await artifact_service.save_artifact(**user, filename=filename, artifact=Part(text="x"))
             await artifact_service.save_artifact(**user, filename=filename, artifact=Part(text="y"))
+
     await artifact_service.delete_user(app_name="concierge", user_id="ann")
     await artifact_service.delete_user(app_name="concierge", user_id="nobody")
     both = ["a/b.txt", "user:c.txt"]
@@ -320,6 +386,7 @@ async def test_all_of_a_user_is_deleted(artifact_service: BaseArtifactService) -
 async def test_listings_are_lists_and_have_the_names_of_the_contract(artifact_service: BaseArtifactService) -> None:
     for text in ("one", "two"):
         await _save(artifact_service, "a.txt", text)
+
     names = await artifact_service.list_artifact_keys(**_HERE)
     assert isinstance(names, ListArtifactsResponse)
     assert names.filenames == names == ["a.txt"]

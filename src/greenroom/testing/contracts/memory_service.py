@@ -1,7 +1,7 @@
 """Contract of memory stores.
 
-Star-import these tests into a test file that has a fixture `memory_service`: a new, empty store for each test. Needs
-pytest with pytest-asyncio in auto mode.
+Star-import these tests into a test file that has a fixture `memory_service`: a new, empty store for
+each test. Needs pytest with pytest-asyncio in auto mode.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ _NOON = 1_767_268_800.25
 async def test_what_was_said_is_found_by_a_word(memory_service: BaseMemoryService) -> None:
     event = _event("My bicycle is blue", author="ann")
     await _remember(memory_service, event, _event("The weather is fine"))
-    found = await memory_service.search_memory(**_HERE, query="which colour has my BICYCLE?", limit=1)
+    found = await memory_service.search_memory(
+        **_HERE,
+        query="which colour has my BICYCLE?",
+        limit=1,
+    )
     (entry,) = found.memories
     assert (entry.content, entry.author) == (event.content, "ann")
     assert entry.timestamp is not None
@@ -53,25 +57,38 @@ async def test_nothing_is_found_without_a_common_word(memory_service: BaseMemory
         ("don't use snake_case", "snake"),
     ],
 )
-async def test_words_of_any_language_are_found(memory_service: BaseMemoryService, text: str, query: str) -> None:
+async def test_words_of_any_language_are_found(
+    memory_service: BaseMemoryService,
+    text: str,
+    query: str,
+) -> None:
     await _remember(memory_service, _event(text), _event("something else"))
     assert await _found(memory_service, query) == [text]
 
 
 async def test_an_entry_with_more_of_the_words_comes_first(memory_service: BaseMemoryService) -> None:
     texts = ["blue", "the blue bicycle", "a bicycle, blue"]
-    await _remember(memory_service, *(_event(text, timestamp=_NOON - number) for number, text in enumerate(texts)))
+    await _remember(
+        memory_service,
+        *(_event(text, timestamp=_NOON - number) for number, text in enumerate(texts)),
+    )
     assert await _found(memory_service, "the blue bicycle bicycle") == [texts[1], texts[2], texts[0]]
 
 
 async def test_of_equal_matches_the_newer_comes_first(memory_service: BaseMemoryService) -> None:
     times = [3.0, 1.0, 4.0, 1.5]
-    await _remember(memory_service, *(_event(f"note {moment}", timestamp=moment) for moment in times))
+    await _remember(
+        memory_service,
+        *(_event(f"note {moment}", timestamp=moment) for moment in times),
+    )
     assert await _found(memory_service, "note") == ["note 4.0", "note 3.0", "note 1.5", "note 1.0"]
 
 
 async def test_limit_keeps_the_best(memory_service: BaseMemoryService) -> None:
-    await _remember(memory_service, *(_event(f"note {number}", timestamp=number) for number in range(30)))
+    await _remember(
+        memory_service,
+        *(_event(f"note {number}", timestamp=number) for number in range(30)),
+    )
     assert len(await _found(memory_service, "note")) == 10
     assert await _found(memory_service, "note", limit=2) == ["note 29", "note 28"]
     assert len(await _found(memory_service, "note", limit=100)) == 30
@@ -81,17 +98,28 @@ async def test_adding_a_session_again_replaces_what_was_remembered_of_it(memory_
     kept = _event("the kept note")
     await _remember(memory_service, _event("another session's note"), session_id="s-8")
     await _remember(memory_service, kept, _event("the dropped note"))
-    await memory_service.add_events_to_memory(**_HERE, session_id="s-7", events=[_event("an added note")])
+    await memory_service.add_events_to_memory(
+        **_HERE,
+        session_id="s-7",
+        events=[_event("an added note")],
+    )
     await _remember(memory_service, kept, _event("the new note", timestamp=_NOON + 1))
     assert sorted(await _found(memory_service, "note")) == ["another session's note", "the kept note", "the new note"]
     assert await _found(memory_service, "dropped added") == []
 
 
 async def test_an_event_known_by_id_is_not_taken_twice(memory_service: BaseMemoryService) -> None:
-    first, second = _event("first note", timestamp=2), _event("second note", timestamp=1)
+    first = _event("first note", timestamp=2)
+    second = _event("second note", timestamp=1)
     await memory_service.add_events_to_memory(**_HERE, session_id="s-7", events=[first])
+
     for _ in range(2):
-        await memory_service.add_events_to_memory(**_HERE, session_id="s-7", events=[first, second, second])
+        await memory_service.add_events_to_memory(
+            **_HERE,
+            session_id="s-7",
+            events=[first, second, second],
+        )
+
     assert await _found(memory_service, "note") == ["first note", "second note"]
 
 
@@ -119,11 +147,14 @@ async def test_a_deleted_entry_is_not_found_any_more(memory_service: BaseMemoryS
     said = _event("a blue bicycle")
     bob: JsonObject = {**_HERE, "user_id": "bob"}
     await _remember(memory_service, said, _event("a green bicycle"))
+
     for user in (_HERE, bob):
         memory = MemoryEntry(id="m-1", content=Content(parts=[Part(text="a red bicycle")]))
         await memory_service.add_memories(**user, memories=[memory])
+
     for gone in ("m-1", said.id, "unknown", None):
         await memory_service.delete_memory(**_HERE, memory_id=gone)
+
     assert await _found(memory_service, "bicycle") == ["a green bicycle"]
     assert await _found(memory_service, "red blue") == []
     assert len((await memory_service.search_memory(**bob, query="bicycle")).memories) == 1
@@ -131,7 +162,10 @@ async def test_a_deleted_entry_is_not_found_any_more(memory_service: BaseMemoryS
 
 async def test_parts_and_events_without_text_do_no_harm(memory_service: BaseMemoryService) -> None:
     picture = Part(inline_data=Blob(data=b"png", mime_type="image/png"))
-    mixed = Content(role="user", parts=[picture, Part(text="my"), Part(text="bicycle"), Part(text="")])
+    mixed = Content(
+        role="user",
+        parts=[picture, Part(text="my"), Part(text="bicycle"), Part(text="")],
+    )
     await _remember(
         memory_service,
         Event(author="ann"),
@@ -147,21 +181,34 @@ async def test_parts_and_events_without_text_do_no_harm(memory_service: BaseMemo
 
 async def test_users_and_apps_are_apart(memory_service: BaseMemoryService) -> None:
     await _remember(memory_service, _event("ann's secret"))
-    await memory_service.add_memories(**_HERE, memories=[MemoryEntry(content=Content(parts=[Part(text="secret")]))])
+    await memory_service.add_memories(
+        **_HERE,
+        memories=[MemoryEntry(content=Content(parts=[Part(text="secret")]))],
+    )
+
     for other in ({"user_id": "bob"}, {"app_name": "other"}, {"app_name": "concierge/ann", "user_id": ""}):
         elsewhere: JsonObject = {**_HERE, **other}
         found = await memory_service.search_memory(**elsewhere, query="secret")
         assert found.memories == []
+
     bobs = Session(id="s-7", app_name="concierge", user_id="bob")
     await memory_service.add_session_to_memory(bobs)
     assert len(await _found(memory_service, "secret")) == 2
 
 
 def _event(text: str, *, author: str = "ann", timestamp: float = _NOON) -> Event:
-    return Event(author=author, timestamp=timestamp, content=Content(role="user", parts=[Part(text=text)]))
+    return Event(
+        author=author,
+        timestamp=timestamp,
+        content=Content(role="user", parts=[Part(text=text)]),
+    )
 
 
-async def _remember(memory_service: BaseMemoryService, *events: Event, session_id: str = "s-7") -> None:
+async def _remember(
+    memory_service: BaseMemoryService,
+    *events: Event,
+    session_id: str = "s-7",
+) -> None:
     session = Session(**_HERE, id=session_id)
     session.events.extend(events)
     await memory_service.add_session_to_memory(session)
@@ -175,9 +222,14 @@ async def _found(memory_service: BaseMemoryService, query: str, *, limit: int = 
 async def test_all_of_a_user_is_deleted(memory_service: BaseMemoryService) -> None:
     bob: JsonObject = {**_HERE, "user_id": "bob"}
     for user in (_HERE, bob):
-        await memory_service.add_events_to_memory(**user, session_id="s-1", events=[_event("My bicycle is blue")])
+        await memory_service.add_events_to_memory(
+            **user,
+            session_id="s-1",
+            events=[_event("My bicycle is blue")],
+        )
         memory = MemoryEntry(content=Content(parts=[Part(text="a red bicycle")]))
         await memory_service.add_memories(**user, memories=[memory])
+
     await memory_service.delete_user(**_HERE)
     assert await _found(memory_service, "bicycle") == []
     assert len((await memory_service.search_memory(**bob, query="bicycle")).memories) == 2

@@ -1,1 +1,3 @@
-"""Tools made of Google's Application Integration: an integration's triggers, or a connector's entities and actions."""
+"""Tools made of Google's Application Integration: an integration's triggers, or a connector's
+entities and actions.
+"""

@@ -1,6 +1,8 @@
-"""Clients of Google's Integration Connectors and Application Integration: descriptions of connections and triggers.
+"""Clients of Google's Integration Connectors and Application Integration: descriptions of
+connections and triggers.
 
-Source of the wire format: the REST references of connectors.googleapis.com and integrations.googleapis.com.
+Source of the wire format: the REST references of connectors.googleapis.com and
+integrations.googleapis.com.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class IntegrationError(ToolError, ValueError):
 
 @dataclass(kw_only=True)
 class ConnectorApi:
-    """connectors_url, integrations_url: base URLs, without a path.
+    """Reads the schemas of a connection of Integration Connectors.
+
+    connectors_url, integrations_url: base URLs, without a path.
 
     Raises IntegrationError, ConnectorAccessRefused and GoogleCredentialsRefused.
     """
@@ -52,7 +56,12 @@ class ConnectorApi:
             "apiTriggerResources": [{"integrationResource": integration, "triggerId": triggers}],
             "fileFormat": "JSON",
         }
-        answer = await self._ask("POST", f"{self.integrations_url}/v1/{self.parent}:generateOpenApiSpec", body)
+
+        answer = await self._ask(
+            "POST",
+            f"{self.integrations_url}/v1/{self.parent}:generateOpenApiSpec",
+            body,
+        )
         try:
             return msgspec.json.decode(answer.get("openApiSpec", ""), type=dict[str, Any])
         except (msgspec.DecodeError, TypeError):
@@ -60,8 +69,9 @@ class ConnectorApi:
             raise IntegrationError(reason) from None
 
     async def connection(self, name: str) -> tuple[JsonObject, bool]:
-        """The fields of a call that name the connection and its service, and whether calls in the name of the app's
-        users are allowed."""
+        """The fields of a call that name the connection and its service, and whether calls in the
+        name of the app's users are allowed.
+        """
         answer = await self._ask("GET", f"{self._connection_url(name)}?view=BASIC")
         host: str = answer.get("host") or ""
         fields: JsonObject = {
@@ -80,18 +90,24 @@ class ConnectorApi:
         return await self._described(connection, f"getAction?actionId={quote(action, safe='')}")
 
     async def _described(self, connection: str, what: str) -> JsonObject:
-        operation = await self._ask("GET", f"{self._connection_url(connection)}/connectionSchemaMetadata:{what}")
+        operation = await self._ask(
+            "GET",
+            f"{self._connection_url(connection)}/connectionSchemaMetadata:{what}",
+        )
         name = operation.get("name")
         if not name and not operation.get("done"):
             raise IntegrationError(f"Google does not describe {what!r} of connection {connection!r}")
+
         deadline = time.monotonic() + OPERATION_SECONDS
         while not operation.get("done"):
             if time.monotonic() > deadline:
                 raise IntegrationError(f"Google took too long to describe {what!r} of connection {connection!r}")
             await asyncio.sleep(self.poll_seconds)
             operation = await self._ask("GET", f"{self.connectors_url}/v1/{name}")
+
         if "error" in operation:
             raise IntegrationError(f"Google can't describe {what!r} of connection {connection!r}: {operation['error']}")
+
         return operation.get("response") or {}
 
     def _connection_url(self, name: str) -> str:
@@ -104,7 +120,9 @@ class ConnectorApi:
         ]
         if self.account.use_default_credential:
             headers.append((b"x-goog-user-project", (self._credentials.quota_project or self.project).encode()))
+
         content = msgspec.json.encode(body) if body is not None else None
+
         reply = await self.client.send(method, url, headers=headers, content=content)
         if reply.status in (400, 404):
             raise IntegrationError(
@@ -113,11 +131,13 @@ class ConnectorApi:
             )
         if reply.status in (401, 403):
             raise ConnectorAccessRefused(reply.status)
+
         try:
             if reply.status == 200:
                 return msgspec.json.decode(reply.body, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass
+
         raise IntegrationError(f"Google answered with status {reply.status} and {reply.media_type or 'no type'}")
 
 

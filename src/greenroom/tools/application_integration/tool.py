@@ -1,6 +1,7 @@
 """Tools for the operations on a connector's entities and for its actions.
 
-All of them execute the same integration, with the operation in fields of the request body that the model doesn't see.
+All of them execute the same integration, with the operation in fields of the request body that the
+model doesn't see.
 """
 
 from __future__ import annotations
@@ -57,15 +58,22 @@ _ENTITY_TEXTS = {
 }
 
 
-def entity_operation(operation: str, entity: str, described: JsonObject, connection: JsonObject) -> Operation:
+def entity_operation(
+    operation: str,
+    entity: str,
+    described: JsonObject,
+    connection: JsonObject,
+) -> Operation:
     """The operation without name prefix, URL and path, which the toolset adds.
 
-    operation: LIST, GET, CREATE, UPDATE or DELETE; IntegrationError for any other. connection: its fields of a call.
+    operation: LIST, GET, CREATE, UPDATE or DELETE; IntegrationError for any other.
+    connection: its fields of a call.
     """
     kind = operation.upper()
     if kind not in _ENTITY_FIELDS:
         known = ", ".join(_ENTITY_FIELDS)
         raise IntegrationError(f"Unknown operation {operation!r} on entity {entity!r}; known: {known}")
+
     verb = "ENTITIES" if kind == "LIST" else "ENTITY"
     return _operation(
         f"{kind.lower()}_{entity}",
@@ -99,7 +107,11 @@ def _operation(
     payload: JsonValue,
     filled_in: JsonObject,
 ) -> Operation:
-    plain = cast("JsonObject", payload) if isinstance(payload, dict) else {"type": "object"}
+    if isinstance(payload, dict):
+        plain = cast("JsonObject", payload)
+    else:
+        plain = {"type": "object"}
+
     schemas: JsonObject = {
         **_SCHEMAS,
         "connectorInputPayload": SchemaReader(ApiDocument({"openapi": "3.0.1", **plain})).read(plain),
@@ -129,7 +141,8 @@ def _operation(
 
 
 class IntegrationConnectorTool(RestApiTool):
-    """Calls a connector. The connection, the entity or action, and the operation are filled in, not given by the model.
+    """Calls a connector. The connection, the entity or action, and the operation are filled in, not
+    given by the model.
 
     user: the credentials of the end user, whose token is passed to the connected system.
     """
@@ -151,7 +164,11 @@ class IntegrationConnectorTool(RestApiTool):
             if parameter.name not in HIDDEN
         )
         schema = replace(self.operation, parameters=shown).arguments_schema()
-        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
+        return FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=schema,
+        )
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         given = {name: value for name, value in args.items() if name not in HIDDEN}
@@ -160,8 +177,15 @@ class IntegrationConnectorTool(RestApiTool):
                 credential = await self._user.credential(tool_context)
             except ToolError as error:
                 return {"error": f"{self.name} failed: {error.detail}."}
-            token = credential.bearer_token() if credential is not None else None
+
+            if credential is not None:
+                token = credential.bearer_token()
+            else:
+                token = None
+
             if not token:
                 return self._user.request(tool_context)
+
             given["dynamic_auth_config"] = {"oauth2_auth_code_flow.access_token": token}
+
         return await super().run_async(args=given, tool_context=tool_context)

@@ -39,13 +39,15 @@ _BEARER = AuthScheme(type="http", scheme="bearer", bearer_format="JWT")
 class ApplicationIntegrationToolset(BaseToolset):
     """Takes `integration` and `triggers`, or `connection` with `entity_operations` or `actions`.
 
-    entity_operations: LIST, GET, CREATE, UPDATE and DELETE by entity; an empty list means all supported ones.
-    connection_template_override: the integration that calls the connector; default is `ExecuteConnection`.
+    entity_operations: LIST, GET, CREATE, UPDATE and DELETE by entity; an empty list means all
+        supported ones.
+    connection_template_override: the integration that calls the connector; default is
+        `ExecuteConnection`.
     tool_name: an older name of tool_name_prefix.
     service_account_json: content of a key file; without it the machine's own credentials are used.
-    auth_scheme, auth_credential: of the end user, passed on where the connection allows it.
-    The first `get_tools` reads the descriptions, and raises IntegrationError (a ValueError) for unknown names, and
-    GoogleCredentialsRefused or ConnectorAccessRefused (PermissionErrors).
+    auth_scheme, auth_credential: of the end user, passed on where the connection allows it. The
+        first `get_tools` reads the descriptions, and raises IntegrationError (a ValueError) for
+        unknown names, and GoogleCredentialsRefused or ConnectorAccessRefused (PermissionErrors).
     """
 
     def __init__(
@@ -74,14 +76,20 @@ class ApplicationIntegrationToolset(BaseToolset):
         super().__init__(tool_filter=tool_filter)
         if not (integration and triggers) and not (connection and (entity_operations or actions)):
             raise ValueError("Give integration and triggers, or connection and (entity_operations or actions)")
+
         self._integration, self._triggers = (integration, triggers or []) if triggers else (None, [])
         self._connection = connection or ""
         self._entity_operations = dict(entity_operations or {})
         self._actions = list(actions or ())
         self._prefix = tool_name_prefix or tool_name or ""
         self._user: AuthConfig | None = None
+
         if auth_scheme is not None:
-            self._user = AuthConfig(auth_scheme=to_auth_scheme(auth_scheme), raw_auth_credential=auth_credential)
+            self._user = AuthConfig(
+                auth_scheme=to_auth_scheme(auth_scheme),
+                raw_auth_credential=auth_credential,
+            )
+
         self._client = HttpClient(allow_private_network_access=allow_private_network_access)
         account = _service_account(service_account_json)
         self._tool_options: dict[str, Any] = {
@@ -128,9 +136,11 @@ class ApplicationIntegrationToolset(BaseToolset):
             described = await self._api.entity(self._connection, entity)
             for name in wanted or described.get("operations") or ():
                 operations.append(entity_operation(name, entity, described, fields))
+
         for action in self._actions:
             described = await self._api.action(self._connection, action)
             operations.append(action_operation(action, described, fields))
+
         user: CredentialProvider | None = None
         if self._user is not None and allows_users:
             user = CredentialProvider(self._user, self._tool_options["exchange"])
@@ -139,11 +149,21 @@ class ApplicationIntegrationToolset(BaseToolset):
                 "connection %s does not allow calls in the name of its users; they are made with its own account",
                 fields["connectionName"],
             )
+
         tools: dict[str, BaseTool] = {}
         for operation in operations:
-            operation_id = f"{self._prefix}_{operation.name}" if self._prefix else operation.name
+            if self._prefix:
+                operation_id = f"{self._prefix}_{operation.name}"
+            else:
+                operation_id = operation.name
+
             # Several actions may have one display name.
-            name = free_name(tool_name(operation_id, "post", self._path), tools, first=2, longest=MAX_TOOL_NAME)
+            name = free_name(
+                tool_name(operation_id, "post", self._path),
+                tools,
+                first=2,
+                longest=MAX_TOOL_NAME,
+            )
             whole = replace(
                 operation,
                 name=name,
@@ -152,7 +172,13 @@ class ApplicationIntegrationToolset(BaseToolset):
                 base_url=self._base_url,
                 path=self._path,
             )
-            tools[name] = IntegrationConnectorTool(whole, self._client, user=user, **self._tool_options)
+            tools[name] = IntegrationConnectorTool(
+                whole,
+                self._client,
+                user=user,
+                **self._tool_options,
+            )
+
         return list(tools.values())
 
 

@@ -1,4 +1,6 @@
-"""Artifacts in a form that models read: media as they are, text, Word documents and Excel workbooks as text."""
+"""Artifacts in a form that models read: media as they are, text, Word documents and Excel workbooks
+as text.
+"""
 
 from __future__ import annotations
 
@@ -29,41 +31,51 @@ _UNKNOWN = ("", "application/octet-stream", "binary/octet-stream")
 
 
 def readable_part(name: str, part: Part) -> Part:
-    """Keeps text and file references. Content that no model can read becomes a note with its name and type."""
+    """Keeps text and file references. Content that no model can read becomes a note with its name
+    and type.
+    """
     blob = part.inline_data
     if blob is None and (part.text is not None or part.file_data is not None):
         return part
     if blob is None or not blob.data:
         return Part(text=f"[Artifact {name} holds no data.]")
+
     data = blob.data
     mime_type, _, parameters = (blob.mime_type or "").lower().partition(";")
     mime_type = mime_type.strip()
     if mime_type in _UNKNOWN:
         mime_type = mimetypes.guess_type(name)[0] or mime_type
+
     if mime_type.startswith("text/") or mime_type in _TEXT or mime_type.endswith(("+json", "+xml", "/xml")):
         return Part(text=_decoded(data, parameters))
+
     if mime_type == "application/pdf" or mime_type.startswith(_MEDIA):
         if blob.mime_type == mime_type:
             return part
         return Part(inline_data=Blob(data=data, mime_type=mime_type, display_name=blob.display_name))
+
     if mime_type in _DOCUMENTS and len(data) <= _MAX_DOCUMENT_BYTES:
         try:
             return Part(text=_DOCUMENTS[mime_type](zipfile.ZipFile(io.BytesIO(data))))
         except Exception as error:  # broken archives raise zlib's, zipfile's and the XML parser's errors
             _log.warning("artifact %s is shown by its name only: %s", name, error)
+
     kind = mime_type or "unknown type"
+
     return Part(text=f"[Artifact {name} is binary ({kind}, {len(data) / 1024:.1f} KB) and can't be shown as text.]")
 
 
 def _decoded(data: bytes, parameters: str) -> str:
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16", errors="replace")
+
     _, _, charset = parameters.replace(" ", "").partition("charset=")
     try:
         encoding = codecs.lookup(charset.partition(";")[0].strip("\"'") or "utf-8-sig").name
         text = data.decode(encoding, errors="replace")
     except LookupError:
         text = data.decode("utf-8-sig", errors="replace")
+
     return text.removeprefix("\ufeff")
 
 
@@ -84,7 +96,9 @@ def docx_text(archive: zipfile.ZipFile) -> str:
 
 
 def _run_text(node: ElementTree.Element) -> str:
-    return (node.text or "") if node.tag == f"{_WORD}t" else _BREAKS.get(node.tag, "")
+    if node.tag == f"{_WORD}t":
+        return node.text or ""
+    return _BREAKS.get(node.tag, "")
 
 
 def xlsx_tables(archive: zipfile.ZipFile) -> str:
@@ -103,6 +117,7 @@ def xlsx_tables(archive: zipfile.ZipFile) -> str:
         if target:
             rows = _xml(archive, f"xl/{target}").iter(f"{_SHEET}row")
             tables.append(_table(sheet.get("name") or "", _rows(rows, strings)))
+
     return "\n\n".join(tables)
 
 
@@ -125,6 +140,7 @@ def _rows(rows: Iterator[ElementTree.Element], strings: list[str]) -> Iterator[l
                 break
             cells += [""] * (column - len(cells))
             cells.append(_value(cell, strings))
+
         yield cells
 
 
@@ -140,17 +156,23 @@ def _value(cell: ElementTree.Element, strings: list[str]) -> str:
     kind = cell.get("t")
     if kind == "inlineStr":
         return "".join(text.text or "" for text in cell.iter(f"{_SHEET}t"))
+
     value = cell.findtext(f"{_SHEET}v") or ""
     if kind == "s":
-        return strings[int(value)] if value.isdecimal() and int(value) < len(strings) else ""
+        if value.isdecimal() and int(value) < len(strings):
+            return strings[int(value)]
+        return ""
+
     if kind == "b":
         return "TRUE" if value == "1" else "FALSE"
+
     return value
 
 
 def _table(name: str, rows: Iterator[list[str]]) -> str:
     shown = list(islice(rows, _MAX_ROWS))
     left_out = sum(1 for _ in rows)
+
     width = max((len(row) for row in shown), default=0)
     lines = [f"## {name}"]
     for number, row in enumerate(shown):
@@ -158,8 +180,10 @@ def _table(name: str, rows: Iterator[list[str]]) -> str:
         lines.append("| " + " | ".join(re.sub(r"\s*\n\s*", " ", c).replace("|", "\\|") for c in cells) + " |")
         if number == 0:
             lines.append("|" + " --- |" * width)
+
     if left_out:
         lines.append(f"({left_out} more rows are not shown.)")
+
     return "\n".join(lines)
 
 

@@ -19,7 +19,9 @@ from greenroom.tools.tool import BaseTool
 
 
 class Example(Record, kw_only=True):
-    """A user's message, and the contents that should follow: calls, responses and answers in their order."""
+    """A user's message, and the contents that should follow: calls, responses and answers in their
+    order.
+    """
 
     input: Content
     output: list[Content]
@@ -32,8 +34,12 @@ class BaseExampleProvider(ABC):
 
 
 def render_examples(examples: Sequence[Example], *, model: str | None = None) -> str:
-    """model: Gemini models get plain fences, others fences that name what is in them."""
+    """The examples as the text of an instruction.
+
+    model: Gemini models get plain fences, others fences that name what is in them.
+    """
     is_plain = model is None or "gemini-" in model
+
     call_fence, response_fence = ("```", "```") if is_plain else ("```tool_code", "```tool_outputs")
     lines = [
         "<EXAMPLES>",
@@ -48,6 +54,7 @@ def render_examples(examples: Sequence[Example], *, model: str | None = None) ->
             "[user]",
             *(part.text for part in example.input.parts or () if part.text),
         ]
+
         role = "user"
         for content in example.output:
             speaker = "model" if content.role == "model" else "user"
@@ -56,16 +63,24 @@ def render_examples(examples: Sequence[Example], *, model: str | None = None) ->
                 role = speaker
             for part in content.parts or ():
                 lines += _part(part, call_fence, response_fence)
+
         lines += ["End example", ""]
+
     lines += ["End few-shot", "<EXAMPLES>"]  # the same tag again, as ADK's models are used to
+
     return "\n".join(lines)
 
 
 def _part(part: Part, call_fence: str, response_fence: str) -> list[str]:
     if part.function_call is not None:
-        return [call_fence, _call(part.function_call.name or "", part.function_call.args or {}), "```"]
+        return [
+            call_fence,
+            _call(part.function_call.name or "", part.function_call.args or {}),
+            "```",
+        ]
     if part.function_response is not None:
         return [response_fence, wire.encode(part.function_response.response or {}).decode(), "```"]
+
     return [part.text] if part.text else []
 
 
@@ -93,19 +108,36 @@ class ExampleTool(BaseTool):
     """Only for messages with text, by which a provider chooses its examples."""
 
     def __init__(self, examples: Sequence[Example] | BaseExampleProvider) -> None:
-        """examples: also maps with `input` and `output`, as in JSON. Raises AgentConfigError for other maps."""
-        super().__init__(name="example_tool", description="Shows the model examples of good answers.")
+        """examples: also maps with `input` and `output`, as in JSON. Raises AgentConfigError for
+        other maps.
+        """
+        super().__init__(
+            name="example_tool",
+            description="Shows the model examples of good answers.",
+        )
+
         if isinstance(examples, BaseExampleProvider):
             self.examples: Sequence[Example] | BaseExampleProvider = examples
         else:
             self.examples = [_example(example) for example in examples]
 
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
-        query = tool_context.user_content.text().strip() if tool_context.user_content is not None else ""
+    async def process_llm_request(
+        self,
+        *,
+        tool_context: ToolContext,
+        llm_request: LlmRequest,
+    ) -> None:
+        if tool_context.user_content is not None:
+            query = tool_context.user_content.text().strip()
+        else:
+            query = ""
+
         if not query:
             return
+
         examples = self.examples
         if isinstance(examples, BaseExampleProvider):
             examples = examples.get_examples(query)
+
         if examples:
             llm_request.append_instructions([render_examples(examples, model=llm_request.model)])

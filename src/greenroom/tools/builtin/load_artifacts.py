@@ -27,7 +27,8 @@ ProcessArtifact: TypeAlias = Callable[[str, Part], Part | Awaitable[Part | None]
 class LoadContentsTool(BaseTool):
     """Takes names of contents, which it adds to the request that follows its call.
 
-    contents: what the names are of, in the plural. status: of the response.
+    contents: what the names are of, in the plural.
+    status: of the response.
     """
 
     def __init__(self, name: str, description: str, *, contents: str, status: str) -> None:
@@ -43,7 +44,11 @@ class LoadContentsTool(BaseTool):
             "description": f"Names of the {self._contents} to look into, as they are listed in your instructions.",
         }
         schema: JsonObject = {"type": "object", "properties": {self._argument: names}}
-        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
+        return FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=schema,
+        )
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         names: JsonValue = args.get(self._argument) or []
@@ -58,10 +63,11 @@ class LoadContentsTool(BaseTool):
 
 
 class LoadArtifactsTool(LoadContentsTool):
-    """Lists the names of the session's artifacts in each request, and shows those that the model asks for.
+    """Lists the names of the session's artifacts in each request, and shows those that the model
+    asks for.
 
-    process_artifact: called with an artifact's name and part, as loaded; returns the part that the model is shown, or
-    None to leave the artifact out.
+    process_artifact: called with an artifact's name and part, as loaded; returns the part that the
+    model is shown, or None to leave the artifact out.
     """
 
     def __init__(self, *, process_artifact: ProcessArtifact | None = None) -> None:
@@ -79,11 +85,18 @@ class LoadArtifactsTool(LoadContentsTool):
         """The class, for code that takes the name for ADK's module."""
         return LoadArtifactsTool
 
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+    async def process_llm_request(
+        self,
+        *,
+        tool_context: ToolContext,
+        llm_request: LlmRequest,
+    ) -> None:
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
+
         existing = await tool_context.list_artifacts()
         if not existing:
             return
+
         llm_request.append_instructions(
             [
                 f"These artifacts exist, by name: {json.dumps(existing, ensure_ascii=False)}\n"
@@ -91,10 +104,19 @@ class LoadArtifactsTool(LoadContentsTool):
                 f"`{self.name}` with its name."
             ]
         )
+
         for name in self.requested_names(llm_request):
             found = _find(name, existing)
-            part = await tool_context.load_artifact(found) if found is not None else None
-            shown = await self._shown(name, part) if part is not None else None
+            if found is not None:
+                part = await tool_context.load_artifact(found)
+            else:
+                part = None
+
+            if part is not None:
+                shown = await self._shown(name, part)
+            else:
+                shown = None
+
             if shown is not None:
                 parts = [Part(text=f"Artifact {name} is:"), shown]
                 llm_request.contents.append(Content(role="user", parts=parts))
@@ -102,9 +124,13 @@ class LoadArtifactsTool(LoadContentsTool):
     async def _shown(self, name: str, part: Part) -> Part | None:
         if self.process_artifact is not None:
             chosen = self.process_artifact(name, part)
-            chosen = await chosen if inspect.isawaitable(chosen) else chosen
+            if inspect.isawaitable(chosen):
+                chosen = await chosen
+            else:
+                chosen = chosen
             if chosen is not part:
                 return chosen
+
         return readable_part(name, part)
 
 

@@ -18,9 +18,11 @@ _FEWEST_WORDS = 4
 
 
 class LoadWebPageTool(FunctionTool):
-    """Private addresses are refused, also behind redirects and names, unless allow_private_network_access is set.
+    """Private addresses are refused, also behind redirects and names, unless
+    allow_private_network_access is set.
 
-    Needs httpx. Pages that can't be read are answered with an error. Can also be called from other tools.
+    Needs httpx. Pages that can't be read are answered with an error. Can also be called from other
+    tools.
     """
 
     def __init__(self, *, allow_private_network_access: bool = False) -> None:
@@ -50,16 +52,29 @@ class LoadWebPageTool(FunctionTool):
             return {"error": f"The page can't be read: {error or 'it took too long'}"}
 
     async def _text_at(self, url: str) -> str:
-        client = HttpClient(allow_private_network_access=self._allows_private, read_timeout_seconds=_SECONDS)
+        client = HttpClient(
+            allow_private_network_access=self._allows_private,
+            read_timeout_seconds=_SECONDS,
+        )
         async with aclosing(client):
-            reply = await client.send("GET", url, headers=[(b"accept", b"text/html, text/*;q=0.9, */*;q=0.1")])
+            reply = await client.send(
+                "GET",
+                url,
+                headers=[(b"accept", b"text/html, text/*;q=0.9, */*;q=0.1")],
+            )
+
         if reply.status >= 400:
             raise ToolError(f"the server answered with HTTP status {reply.status}")
         if not reply.media_type.startswith("text/") and "xml" not in reply.media_type and reply.media_type:
             raise ToolError(f"it is no text but {reply.media_type}")
+
         text = reply.text()
         is_markup = reply.media_type in ("text/html", "") or "xml" in reply.media_type
-        lines = [block.text for block in visible_text(text)] if is_markup else text.splitlines()
+        if is_markup:
+            lines = [block.text for block in visible_text(text)]
+        else:
+            lines = text.splitlines()
+
         return "\n".join(line.strip() for line in lines if len(line.split()) >= _FEWEST_WORDS)
 
 

@@ -1,4 +1,6 @@
-"""Tools that search the memory of earlier conversations: when the model calls for it, or before each request."""
+"""Tools that search the memory of earlier conversations: when the model calls for it, or before
+each request.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,12 @@ class LoadMemoryTool(FunctionTool):
     async def __call__(self, query: str, tool_context: ToolContext) -> JsonObject:
         return await _load_memory(query, tool_context)
 
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+    async def process_llm_request(
+        self,
+        *,
+        tool_context: ToolContext,
+        llm_request: LlmRequest,
+    ) -> None:
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
         llm_request.append_instructions(
             [
@@ -61,14 +68,20 @@ load_memory_tool = load_memory
 
 _log = logging.getLogger("greenroom.tools")
 
-_OPEN, _CLOSE = "<PAST_CONVERSATIONS>", "</PAST_CONVERSATIONS>"
+_OPEN = "<PAST_CONVERSATIONS>"
+_CLOSE = "</PAST_CONVERSATIONS>"
 
 
 class PreloadMemoryTool(BaseTool):
-    """Adds memories that match the user's message to the request, right before that message. They are not stored."""
+    """Adds memories that match the user's message to the request, right before that message. They
+    are not stored.
+    """
 
     def __init__(self) -> None:
-        super().__init__(name="preload_memory", description="Recalls earlier conversations that fit the user's words.")
+        super().__init__(
+            name="preload_memory",
+            description="Recalls earlier conversations that fit the user's words.",
+        )
 
     @property
     def preload_memory_tool(self) -> PreloadMemoryTool:
@@ -80,16 +93,28 @@ class PreloadMemoryTool(BaseTool):
         """The class, for code that takes the name for ADK's module."""
         return PreloadMemoryTool
 
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+    async def process_llm_request(
+        self,
+        *,
+        tool_context: ToolContext,
+        llm_request: LlmRequest,
+    ) -> None:
         message = tool_context.user_content
+
         query = message.text().strip() if message is not None else ""
         if not query:
             return
+
         try:
             memories = (await tool_context.search_memory(query)).memories
         except Exception:  # a memory store may raise anything; a turn without memories is better than none
-            _log.warning("memory could not be searched for the request of %s", tool_context.agent_name, exc_info=True)
+            _log.warning(
+                "memory could not be searched for the request of %s",
+                tool_context.agent_name,
+                exc_info=True,
+            )
             return
+
         found = "\n".join(line for memory in memories for line in _lines(memory))
         if found:
             text = (

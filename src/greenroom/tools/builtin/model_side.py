@@ -17,7 +17,8 @@ from greenroom.tools.tool import BaseTool
 
 
 class ModelSideTool(BaseTool):
-    """Raises AgentConfigError, when a request is made, for models that are no Gemini or older than `since_gemini`.
+    """Raises AgentConfigError, when a request is made, for models that are no Gemini or older than
+    `since_gemini`.
 
     model: used in place of the agent's own, on the same service.
     """
@@ -30,24 +31,44 @@ class ModelSideTool(BaseTool):
         self.since_gemini = since_gemini
         self.model = model
 
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+    async def process_llm_request(
+        self,
+        *,
+        tool_context: ToolContext,
+        llm_request: LlmRequest,
+    ) -> None:
         if self.model is not None:
             llm_request.model = self.model
+
         version = gemini_version(llm_request.model)
         if version is None or version < self.since_gemini:
-            least = f" {self.since_gemini} or newer" if self.since_gemini > 1 else ""
+            if self.since_gemini > 1:
+                least = f" {self.since_gemini} or newer"
+            else:
+                least = ""
+
             raise AgentConfigError(
                 f"Tool {self.name!r} of agent {tool_context.agent_name!r} is run by Gemini{least}, which "
                 f"{llm_request.model!r} is not. Should it be one under another name, set {UNCHECKED}=1."
             )
+
         llm_request.mark(self.entry)
 
 
 class GoogleSearchTool(ModelSideTool):
-    """bypass_multi_tools_limit: a separate agent does the search, so that older models can have other tools too."""
+    """Google Search, done by the model itself.
+
+    bypass_multi_tools_limit: a separate agent does the search, so that older models can have
+    other tools too.
+    """
 
     def __init__(self, *, bypass_multi_tools_limit: bool = False, model: str | None = None) -> None:
-        super().__init__("google_search", "Searches the web with Google.", Tool(google_search={}), model=model)
+        super().__init__(
+            "google_search",
+            "Searches the web with Google.",
+            Tool(google_search={}),
+            model=model,
+        )
         self.bypass_multi_tools_limit = bypass_multi_tools_limit
 
 
@@ -77,8 +98,10 @@ class CodeExecutionTool(ModelSideTool):
 class VertexAiSearchTool(ModelSideTool):
     """Exactly one of data_store_id and search_engine_id, each a full resource name.
 
-    data_store_specs: which data stores of the engine, each `{"dataStore": …, "filter": …}`. filter: an expression in
-    the service's own syntax. Raises AgentConfigError.
+    data_store_specs: which data stores of the engine, each `{"dataStore": …, "filter": …}`.
+    filter: an expression in the service's own syntax.
+
+    Raises AgentConfigError.
     """
 
     def __init__(
@@ -97,6 +120,7 @@ class VertexAiSearchTool(ModelSideTool):
             raise AgentConfigError("VertexAiSearchTool needs either data_store_id or search_engine_id")
         if data_store_specs is not None and search_engine_id is None:
             raise AgentConfigError("VertexAiSearchTool takes data_store_specs only with search_engine_id")
+
         search: JsonObject = {
             "datastore": data_store_id,
             "dataStoreSpecs": list(data_store_specs) if data_store_specs is not None else None,

@@ -23,7 +23,11 @@ async def _get_user_choice(options: list[str], tool_context: ToolContext) -> Non
     tool_context.actions.skip_summarization = True
 
 
-get_user_choice = LongRunningFunctionTool(_get_user_choice, name="get_user_choice", on_interrupt="retry")
+get_user_choice = LongRunningFunctionTool(
+    _get_user_choice,
+    name="get_user_choice",
+    on_interrupt="retry",
+)
 get_user_choice_tool = get_user_choice
 
 
@@ -36,4 +40,8 @@ async def _request_input(message: str, response_schema: dict[str, Any] | None = 
     """
 
 
-request_input = LongRunningFunctionTool(_request_input, name="adk_request_input", on_interrupt="retry")
+request_input = LongRunningFunctionTool(
+    _request_input,
+    name="adk_request_input",
+    on_interrupt="retry",
+)

@@ -1,1 +1,3 @@
-"""Functions by which a model controls a computer: the contract of a computer, the toolset, and a browser."""
+"""Functions by which a model controls a computer: the contract of a computer, the toolset, and a
+browser.
+"""

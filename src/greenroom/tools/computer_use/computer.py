@@ -24,10 +24,13 @@ class ComputerEnvironment(StrEnum):
 
 
 class ComputerState(Record, kw_only=True):
-    """The screen after an action. screenshot: a PNG. url: of the page that a browser shows."""
+    """The screen after an action."""
 
     screenshot: bytes | None = None
+    """A PNG."""
+
     url: str | None = None
+    """Of the page that a browser shows."""
 
 
 class BaseComputer(ABC):
@@ -89,7 +92,13 @@ class BaseComputer(ABC):
     async def scroll_document(self, direction: Direction) -> ComputerState: ...
 
     @abstractmethod
-    async def scroll_at(self, x: int, y: int, direction: Direction, magnitude: int) -> ComputerState:
+    async def scroll_at(
+        self,
+        x: int,
+        y: int,
+        direction: Direction,
+        magnitude: int,
+    ) -> ComputerState:
         """magnitude: in pixels."""
 
     @abstractmethod
@@ -113,4 +122,10 @@ class BaseComputer(ABC):
         """Presses keys together, as `["control", "c"]`."""
 
     @abstractmethod
-    async def drag_and_drop(self, x: int, y: int, destination_x: int, destination_y: int) -> ComputerState: ...
+    async def drag_and_drop(
+        self,
+        x: int,
+        y: int,
+        destination_x: int,
+        destination_y: int,
+    ) -> ComputerState: ...

@@ -35,10 +35,14 @@ _KEYS = {
 class PlaywrightComputer(BaseComputer):
     """Chromium, with separate cookies and pages for each session. Raises MissingExtra without Playwright.
 
-    screen_size: of the page, in pixels. initial_url: of each session's first page. search_url: what `search` opens.
-    executable_path: of an installed Chromium, Chrome or Edge; None: the one that `playwright install chromium`
-    downloaded. browser_args: more arguments of its command line. max_sessions: beyond that number, the pages of the
-    session that was used longest ago are closed. settle_seconds: between an action and the look at its effect.
+    screen_size: of the page, in pixels.
+    initial_url: of each session's first page.
+    search_url: what `search` opens.
+    executable_path: of an installed Chromium, Chrome or Edge; None: the one that `playwright
+        install chromium` downloaded.
+    browser_args: more arguments of its command line.
+    max_sessions: beyond that number, the pages of the session that was used longest ago are closed.
+    settle_seconds: between an action and the look at its effect.
     """
 
     def __init__(
@@ -54,8 +58,11 @@ class PlaywrightComputer(BaseComputer):
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self._screen_size = screen_size
-        self._initial_url, self._search_url = initial_url, search_url
-        self._headless, self._executable_path, self._browser_args = headless, executable_path, list(browser_args)
+        self._initial_url = initial_url
+        self._search_url = search_url
+        self._headless = headless
+        self._executable_path = executable_path
+        self._browser_args = list(browser_args)
         self._max_sessions = max_sessions
         self._settle_seconds = settle_seconds
         self._playwright: Playwright | None = None
@@ -70,8 +77,10 @@ class PlaywrightComputer(BaseComputer):
             from playwright.async_api import async_playwright
         except ImportError as error:
             raise MissingExtra("browser", "playwright") from error
+
         self._loop = asyncio.get_running_loop()
         self._playwright = await async_playwright().start()
+
         try:
             self._browser = await self._playwright.chromium.launch(
                 headless=self._headless, executable_path=self._executable_path, args=self._browser_args
@@ -81,22 +90,30 @@ class PlaywrightComputer(BaseComputer):
             raise
 
     async def close(self) -> None:
-        browser, playwright = self._browser, self._playwright
+        browser = self._browser
+        playwright = self._playwright
         self._browser = self._playwright = None
         self._contexts.clear()
+
         if self._loop is not asyncio.get_running_loop():
             return  # the connection to the browser ended with its event loop
+
         if browser is not None:
             await browser.close()
+
         if playwright is not None:
             await playwright.stop()
 
     async def prepare(self, tool_context: ToolContext) -> None:
-        """Selects the pages of the call's session, and starts a browser in place of one that has crashed."""
+        """Selects the pages of the call's session, and starts a browser in place of one that has
+        crashed.
+        """
         if self._browser is None or not self._browser.is_connected() or self._loop is not asyncio.get_running_loop():
             await self.close()
             await self.initialize()
+
         assert self._browser is not None
+
         key = tool_context.session.key
         context = self._contexts.get(key)
         if context is None:
@@ -106,9 +123,11 @@ class PlaywrightComputer(BaseComputer):
             self._contexts[key] = context
             if self._initial_url is not None:
                 await (await context.new_page()).goto(self._initial_url)
+
             if len(self._contexts) > self._max_sessions:
                 _, oldest = self._contexts.popitem(last=False)
                 await oldest.close()
+
         self._contexts.move_to_end(key)
         self._context = context
 
@@ -116,9 +135,14 @@ class PlaywrightComputer(BaseComputer):
         """The newest page: links open others, and scripts close them."""
         if self._context is None:
             raise RuntimeError("PlaywrightComputer: call prepare() first")
-        return self._context.pages[-1] if self._context.pages else await self._context.new_page()
+        if self._context.pages:
+            return self._context.pages[-1]
+        return await self._context.new_page()
 
-    async def _act(self, action: Callable[[Page], Awaitable[object]] | None = None) -> ComputerState:
+    async def _act(
+        self,
+        action: Callable[[Page], Awaitable[object]] | None = None,
+    ) -> ComputerState:
         from playwright.async_api import Error
 
         try:
@@ -182,13 +206,22 @@ class PlaywrightComputer(BaseComputer):
         magnitude = (height if direction in ("up", "down") else width) // 2
         return await self.scroll_at(width // 2, height // 2, direction, magnitude)
 
-    async def scroll_at(self, x: int, y: int, direction: Direction, magnitude: int) -> ComputerState:
+    async def scroll_at(
+        self,
+        x: int,
+        y: int,
+        direction: Direction,
+        magnitude: int,
+    ) -> ComputerState:
         sign = -1 if direction in ("up", "left") else 1
 
         async def scroll(page: Page) -> None:
             await page.mouse.move(x, y)
             is_vertical = direction in ("up", "down")
-            await page.mouse.wheel(0 if is_vertical else sign * magnitude, sign * magnitude if is_vertical else 0)
+            await page.mouse.wheel(
+                0 if is_vertical else sign * magnitude,
+                sign * magnitude if is_vertical else 0,
+            )
 
         return await self._act(scroll)
 
@@ -228,7 +261,13 @@ class PlaywrightComputer(BaseComputer):
 
         return await self._act(press)
 
-    async def drag_and_drop(self, x: int, y: int, destination_x: int, destination_y: int) -> ComputerState:
+    async def drag_and_drop(
+        self,
+        x: int,
+        y: int,
+        destination_x: int,
+        destination_y: int,
+    ) -> ComputerState:
         async def drag(page: Page) -> None:
             await page.mouse.move(x, y)
             await page.mouse.down()

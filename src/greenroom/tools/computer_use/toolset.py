@@ -1,7 +1,7 @@
 """Toolset by which Gemini controls a computer.
 
-Source of names, arguments and results: ADK's computer use toolset and the Gemini API's predefined functions, some of
-which have other names from Gemini 3 on.
+Source of names, arguments and results: ADK's computer use toolset and the Gemini API's predefined
+functions, some of which have other names from Gemini 3 on.
 """
 
 from __future__ import annotations
@@ -49,19 +49,25 @@ _NEWER_NAMES = {
 }
 """Names from Gemini 3 on, by the older one."""
 
-_RENAMED_ARGUMENTS = {"start_x": "x", "start_y": "y", "end_x": "destination_x", "end_y": "destination_y"}
+_RENAMED_ARGUMENTS = {
+    "start_x": "x",
+    "start_y": "y",
+    "end_x": "destination_x",
+    "end_y": "destination_y",
+}
 _AXES = {"x": 0, "y": 1, "destination_x": 0, "destination_y": 1}
 
 
 class ComputerUseToolset(BaseToolset):
     """Offers the functions of a computer to Gemini, which knows them without declarations.
 
-    The computer is initialized before its first action, and closed with the toolset. A call that Gemini marks as
-    risky waits for a person's approval.
+    The computer is initialized before its first action, and closed with the toolset. A call that
+    Gemini marks as risky waits for a person's approval.
 
-    excluded_predefined_functions: those that the model is not offered, by their older or newer name.
-    allow_private_network_access: else `navigate` refuses addresses that aren't public. Links and redirects of pages are
-    not checked: keep the computer where it can't reach private services.
+    excluded_predefined_functions: those that the model is not offered, by their older or newer
+        name.
+    allow_private_network_access: else `navigate` refuses addresses that aren't public. Links and
+        redirects of pages are not checked: keep the computer where it can't reach private services.
     """
 
     def __init__(
@@ -84,6 +90,7 @@ class ComputerUseToolset(BaseToolset):
         functions |= {name: getattr(computer, name) for name in own if _implements(computer, name)}
         if type(computer).type_text is BaseComputer.type_text and not _implements(computer, "type"):
             del functions["type"]
+
         self._missing = [name for name in (*_OPTIONAL_FUNCTIONS, "type") if name not in functions]
         self._tools: list[BaseTool] = [
             ComputerUseTool(self, name, function) for name, function in functions.items() if name not in self._excluded
@@ -92,13 +99,20 @@ class ComputerUseToolset(BaseToolset):
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         return list(self._tools)
 
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+    async def process_llm_request(
+        self,
+        *,
+        tool_context: ToolContext,
+        llm_request: LlmRequest,
+    ) -> None:
         """Raises AgentConfigError for models that are no Gemini from 2 on."""
         is_newer = (gemini_version(llm_request.model) or 0) >= 3
-        older_names, newer_names = set(_NEWER_NAMES), {name for names in _NEWER_NAMES.values() for name in names}
+        older_names = set(_NEWER_NAMES)
+        newer_names = {name for names in _NEWER_NAMES.values() for name in names}
         excluded = self._excluded - (older_names if is_newer else newer_names)
         if is_newer:
             excluded = excluded | set(self._missing)
+
         environment = await self.computer.environment()
         options: JsonObject = {
             "environment": environment
@@ -107,7 +121,13 @@ class ComputerUseToolset(BaseToolset):
         }
         if excluded:
             options["excludedPredefinedFunctions"] = sorted(excluded)
-        entry = ModelSideTool("computer_use", "Controls a computer.", Tool(computer_use=options), since_gemini=2)
+
+        entry = ModelSideTool(
+            "computer_use",
+            "Controls a computer.",
+            Tool(computer_use=options),
+            since_gemini=2,
+        )
         await entry.process_llm_request(tool_context=tool_context, llm_request=llm_request)
 
     async def prepare(self, tool_context: ToolContext) -> None:
@@ -132,37 +152,52 @@ class ComputerUseTool(FunctionTool):
         super().__init__(function, name=name)
         self._toolset = toolset
 
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+    async def process_llm_request(
+        self,
+        *,
+        tool_context: ToolContext,
+        llm_request: LlmRequest,
+    ) -> None:
         """Declares nothing: the toolset adds one entry for all functions."""
         llm_request.tools_dict[self.name] = self
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         answer = tool_context.tool_confirmation
+
         given = args.get("safety_decision")
-        decision = cast("JsonObject", given) if isinstance(given, dict) else {}
+        if isinstance(given, dict):
+            decision = cast("JsonObject", given)
+        else:
+            decision = {}
+
         if answer is None and decision.get("decision") == "require_confirmation":
             hint = str(decision.get("explanation") or f"The model asks for an approval of {self.name}.")
             tool_context.request_confirmation(hint=hint)
             tool_context.actions.skip_summarization = True
             return awaiting_confirmation(self.name)
+
         computer = self._toolset.computer
         async with computer.lock:
             await self._toolset.prepare(tool_context)
+
             try:
                 if answer is not None and not answer.confirmed:
                     raise ToolError(f"{self.name} has not run: a person rejected the call.")
                 result = await self._act(args, tool_context)
             except ToolError as error:
                 result = {"error": error.detail}
+
             if isinstance(result, ComputerState):
                 image = {"mimetype": "image/png", "data": base64.b64encode(result.screenshot or b"").decode()}
                 response: JsonObject = {"image": image, "url": result.url}
             else:
                 response = to_response(result)
+
             if "error" in response:
                 response["url"] = (await computer.current_state()).url
             elif answer is not None:
                 response["safety_acknowledgement"] = "true"
+
         return response
 
     async def _act(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
@@ -170,11 +205,17 @@ class ComputerUseTool(FunctionTool):
         size = await self._toolset.computer.screen_size()
         for name, axis in _AXES.items():
             if isinstance(args.get(name), (int, float)):
-                args[name] = max(0, min(int(args[name] / VIRTUAL_SIZE * size[axis]), size[axis] - 1))
+                args[name] = max(
+                    0,
+                    min(int(args[name] / VIRTUAL_SIZE * size[axis]), size[axis] - 1),
+                )
+
         if isinstance(keys := args.get("keys"), str):
             args["keys"] = keys.split("+")
+
         if self.name == "navigate":
             await self._check_url(args.get("url"))
+
         return await super().run_async(args=args, tool_context=tool_context)
 
     async def _check_url(self, url: JsonValue) -> None:
@@ -183,16 +224,20 @@ class ComputerUseTool(FunctionTool):
             parts = urlsplit(url) if isinstance(url, str) else None
             port = parts.port if parts is not None else None
         except ValueError:
-            parts, port = None, None
+            parts = None
+            port = None
+
         # Browsers end the host at a backslash, where urlsplit does not.
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or "\\" in parts.netloc:
             raise ToolError("navigate takes an address that begins with http:// or https://")
         if self._toolset.allows_private:
             return
+
         try:
             from greenroom.tools.web.address_guard import public_addresses
         except ImportError as error:
             raise MissingExtra("browser", "httpx") from error
+
         try:
             await public_addresses(parts.hostname, port or (443 if parts.scheme == "https" else 80))
         except OSError as error:
@@ -238,8 +283,9 @@ class _NewerFunctions:
 
 
 def _counterparts(names: Collection[str]) -> set[str]:
-    """The same functions under the names of other versions of Gemini. An older function is excluded if all of its newer
-    ones are."""
+    """The same functions under the names of other versions of Gemini. An older function is excluded
+    if all of its newer ones are.
+    """
     newer = {name for older in names for name in _NEWER_NAMES.get(older, ())}
     return newer | {older for older, those in _NEWER_NAMES.items() if set(those) <= set(names)}
 

@@ -20,7 +20,8 @@ _PARAMETER = "credential"
 
 
 class AuthenticatedFunctionTool(FunctionTool):
-    """Requests a credential of the user the first time, and calls the function with one that has not expired.
+    """Requests a credential of the user the first time, and calls the function with one that has
+    not expired.
 
     The function receives it as its parameter `credential` (an AuthCredential), if it has one, and else reads it with
     `tool_context.get_auth_response(auth_config)`. The credential is stored for the user's later runs.
@@ -51,9 +52,12 @@ class AuthenticatedFunctionTool(FunctionTool):
     async def _call(self, values: dict[str, Any], tool_context: ToolContext) -> JsonValue:
         async with aclosing(self._credentials):
             credential = await self._credentials.credential(tool_context)
+
         if credential is None:
             return self._credentials.request(tool_context)
+
         tool_context.keep_for_this_run(self.auth_config, credential)
         if self._takes_credential:
             values[_PARAMETER] = credential
+
         return await super()._call(values, tool_context)

@@ -32,9 +32,12 @@ _WHILE_PENDING = (
 class FunctionTool(BaseTool):
     """Awaits asynchronous functions, and runs others in a thread, for which a cancelled run doesn't wait.
 
-    Events that a generator yields are stored and streamed as they come; of its other values the last is the result.
-    Exceptions of the function propagate. require_confirmation: see `ConfirmationPredicate`. is_streaming: the function
-    yields values while a live conversation continues. takes_input_stream: it receives what the client sends there.
+    Events that a generator yields are stored and streamed as they come; of its other values the
+    last is the result. Exceptions of the function propagate.
+
+    require_confirmation: see `ConfirmationPredicate`.
+    is_streaming: the function yields values while a live conversation continues.
+    takes_input_stream: it receives what the client sends there.
     """
 
     _is_always_long_running = False
@@ -66,13 +69,21 @@ class FunctionTool(BaseTool):
         is_generator = inspect.isgeneratorfunction(original) or inspect.isasyncgenfunction(original)
         self.sends_events = self._signature.context is not None or is_generator
         self._require_confirmation = require_confirmation
-        called = inner if inspect.isroutine(inner) else type(inner).__call__
+
+        if inspect.isroutine(inner):
+            called = inner
+        else:
+            called = type(inner).__call__
+
         self.is_streaming = inspect.isasyncgenfunction(called)
         self.takes_input_stream = self._signature.input_stream
         self._is_async = self.is_streaming or inspect.iscoroutinefunction(called)
 
     def _get_declaration(self) -> FunctionDeclaration:
-        description = f"{self.description}\n\n{_WHILE_PENDING}" if self.is_long_running else self.description
+        if self.is_long_running:
+            description = f"{self.description}\n\n{_WHILE_PENDING}"
+        else:
+            description = self.description
         return FunctionDeclaration(
             name=self.name, description=description, parameters_json_schema=self._parameters_schema
         )
@@ -80,26 +91,41 @@ class FunctionTool(BaseTool):
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         """Missing or invalid arguments are answered with an error that the model can correct."""
         values, refusal = await self._prepare(args, tool_context)
-        return refusal if refusal is not None else await self._call(values, tool_context)
+        if refusal is not None:
+            return refusal
+        return await self._call(values, tool_context)
 
     async def refusal(self, *, args: JsonObject, tool_context: ToolContext) -> JsonObject | None:
-        """The response in place of the function's: to invalid arguments, or while the call waits for approval."""
+        """The response in place of the function's: to invalid arguments, or while the call waits
+        for approval.
+        """
         return (await self._prepare(args, tool_context))[1]
 
-    async def _prepare(self, args: JsonObject, tool_context: ToolContext) -> tuple[dict[str, Any], JsonObject | None]:
+    async def _prepare(
+        self,
+        args: JsonObject,
+        tool_context: ToolContext,
+    ) -> tuple[dict[str, Any], JsonObject | None]:
         """The values to call with, and the response in place of the function's, if any."""
         parameters = self._signature.parameters
+
         missing = [p.name for p in parameters.values() if p.is_required and p.name not in args]
         values, faults = self._convert(args) if not missing else ({}, [])
         if missing:
-            problem = ["these mandatory arguments are missing:", *missing, "Call it again with all of them."]
+            problem = [
+                "these mandatory arguments are missing:",
+                *missing,
+                "Call it again with all of them.",
+            ]
         elif faults:
             problem = ["of these arguments:", *faults, "Call it again with valid ones."]
         elif await self.check_require_confirmation(values, tool_context):
             return values, confirmation_response(self.name, tool_context)
         else:
             return values, None
+
         listed = "\n".join(problem)
+
         return {}, {"error": f"{self.name} was not called, because {listed}"}
 
     async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool:
@@ -135,23 +161,31 @@ class FunctionTool(BaseTool):
                     if args[parameter.name] is not None or parameter.is_required:
                         faults.append(_fault(parameter, error))
                         continue
+
             # Left out, or null where the function has a default: models write both for "the default".
             if parameter.make_default is not None:
                 values[parameter.name] = parameter.make_default()
+
         return values, faults
 
     async def _call(self, values: dict[str, Any], tool_context: ToolContext) -> JsonValue:
         positional = self._arguments(values, tool_context)
         if self._is_async:
-            return await _watchdog.watch(self.name, _result(self.func(*positional, **values), tool_context))
+            return await _watchdog.watch(
+                self.name,
+                _result(self.func(*positional, **values), tool_context),
+            )
+
         sender = _EventSender(tool_context)
         try:
             result = await _threads(tool_context).run(lambda: _exhausted(self.func(*positional, **values), sender))
         finally:
             sender.stop()
+
         if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
             # The function is a synchronous wrapper around an asynchronous one.
             return await _watchdog.watch(self.name, _result(cast("Any", result), tool_context))
+
         return result
 
     def _arguments(self, values: dict[str, Any], tool_context: ToolContext) -> list[Any]:
@@ -167,7 +201,10 @@ def _threads(tool_context: ToolContext) -> ThreadPool:
     return shared_pool(_MAX_THREADS if config is None else config.max_workers)
 
 
-async def _result(outcome: Awaitable[Any] | AsyncIterable[Any], tool_context: ToolContext) -> JsonValue:
+async def _result(
+    outcome: Awaitable[Any] | AsyncIterable[Any],
+    tool_context: ToolContext,
+) -> JsonValue:
     if not isinstance(outcome, AsyncIterable):
         return await outcome
     last: JsonValue = None
@@ -177,7 +214,10 @@ async def _result(outcome: Awaitable[Any] | AsyncIterable[Any], tool_context: To
     return last
 
 
-async def _values(outcome: AsyncIterable[Any], tool_context: ToolContext) -> AsyncGenerator[JsonValue]:
+async def _values(
+    outcome: AsyncIterable[Any],
+    tool_context: ToolContext,
+) -> AsyncGenerator[JsonValue]:
     """Yields the values of a generator, and sends its events."""
     try:
         async for value in outcome:
@@ -233,6 +273,7 @@ def _exhausted(outcome: Any, sender: _EventSender) -> Any:
     """Runs a generator to its end, in the thread that it was made in."""
     if not inspect.isgenerator(outcome):
         return outcome
+
     last: JsonValue = None
     with contextlib.closing(cast("Generator[Any]", outcome)) as values:
         for value in values:
@@ -240,6 +281,7 @@ def _exhausted(outcome: Any, sender: _EventSender) -> Any:
                 sender.send(value)
             else:
                 last = value
+
     return last
 
 

@@ -24,7 +24,7 @@ _INPUT_STREAM = "input_stream"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter that the model supplies. make_default: only for defaults that the function itself can't apply."""
+    """A parameter that the model supplies."""
 
     name: str
     type: TypeSchema
@@ -32,22 +32,27 @@ class Parameter:
     is_required: bool
     is_positional_only: bool
     make_default: Callable[[], object] | None
+    """Only for defaults that the function itself can't apply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """context: the parameter that receives the tool context. input_stream: whether the function reads a live stream."""
+    """A function as a tool: its name, its description and its parameters."""
 
     name: str
     description: str
     parameters: dict[str, Parameter]
     context: str | None
+    """The parameter that receives the tool context."""
+
     input_stream: bool
+    """Whether the function reads a live stream."""
 
     def json_schema(self) -> JsonObject | None:
         """All parameters as one object; None when there are none."""
         if not self.parameters:
             return None
+
         definitions: JsonObject = {}
         schema: JsonObject = {
             "type": "object",
@@ -56,22 +61,25 @@ class Signature:
         }
         if definitions:
             schema["$defs"] = definitions
+
         return schema
 
 
 def read_signature(func: Callable[..., Any], *, name: str | None = None) -> Signature:
     """`name` replaces the function's own. Raises ToolDeclarationError for an unsupported signature.
 
-    A callable object has the name of its class, a partial that of the function it wraps. Arguments that a partial binds
-    are not declared.
+    A callable object has the name of its class, a partial that of the function it wraps. Arguments
+    that a partial binds are not declared.
     """
     inner = without_partials(func)
     name = name or _name_of(inner)
     doc = divide_docstring(_doc_of(inner))
+
     try:
         declared = inspect.signature(func).parameters
     except (TypeError, ValueError, NameError) as error:
         raise ToolDeclarationError(name, f"its signature can't be read: {error}") from None
+
     fillable = {
         parameter.name: parameter
         for parameter in declared.values()
@@ -83,15 +91,22 @@ def read_signature(func: Callable[..., Any], *, name: str | None = None) -> Sign
     context = next((p for p in fillable if hints.is_context(fillable[p])), None)
     if context is None and _CONTEXT_NAME in fillable:
         context = _CONTEXT_NAME
+
     parameters = {
         p.name: _parameter(p, hints.of(p), doc.parameters.get(p.name), name)
         for p in fillable.values()
         if p.name != context
     }
+
     return Signature(name, doc.description or name, parameters, context, input_stream)
 
 
-def _parameter(declared: inspect.Parameter, hint: Any, described: str | None, tool: str) -> Parameter:
+def _parameter(
+    declared: inspect.Parameter,
+    hint: Any,
+    described: str | None,
+    tool: str,
+) -> Parameter:
     default = declared.default
     make_default: Callable[[], object] | None = None
     is_required = default is inspect.Parameter.empty
@@ -100,20 +115,31 @@ def _parameter(declared: inspect.Parameter, hint: Any, described: str | None, to
         is_required = default.is_required()
         if not is_required:
             make_default = functools.partial(default.get_default, call_default_factory=True)
+
     try:
         tp = type_schema(hint)
     except AgentConfigError as error:
         raise ToolDeclarationError(tool, f"parameter {declared.name!r}: {error.detail}") from None
+
     schema = dict(tp.json_schema())
     description = _annotated_description(hint) or described
     if description:
         schema["description"] = description
+
     if not is_required and make_default is None:
         try:
             schema["default"] = tp.to_json(default)
         except (ToolError, ValueError, TypeError):
             pass  # a sentinel of the function, which means nothing to a model
-    return Parameter(declared.name, tp, schema, is_required, declared.kind is declared.POSITIONAL_ONLY, make_default)
+
+    return Parameter(
+        declared.name,
+        tp,
+        schema,
+        is_required,
+        declared.kind is declared.POSITIONAL_ONLY,
+        make_default,
+    )
 
 
 class _Hints:
@@ -144,10 +170,12 @@ class _Hints:
             named = annotation.replace(" ", "").replace("|None", "").removeprefix("Optional[").rstrip("]")
             if named.rpartition(".")[2].strip("'\"") in _CONTEXT_TYPES:
                 return True
+
             try:
                 annotation = self._resolve(parameter)
             except Exception:  # `of` reports it, unless it is the context
                 return False
+
         return _is_context_type(annotation)
 
     def _resolve(self, parameter: inspect.Parameter) -> Any:
@@ -161,7 +189,12 @@ class _Hints:
     def _closure(self) -> dict[str, Any]:
         if not inspect.isfunction(self._function):
             return {}
-        cells = zip(self._function.__code__.co_freevars, self._function.__closure__ or (), strict=False)
+
+        cells = zip(
+            self._function.__code__.co_freevars,
+            self._function.__closure__ or (),
+            strict=False,
+        )
         return {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
 
     def _enclosing_locals(self) -> Mapping[str, Any]:
@@ -173,6 +206,7 @@ class _Hints:
             if frame.f_globals is self._globals and f"{around}.".startswith(f"{frame.f_code.co_qualname}."):
                 names = {**frame.f_locals, **names}
             frame = frame.f_back
+
         return names
 
 
@@ -191,7 +225,9 @@ def _is_context_type(annotation: Any) -> bool:
 
 
 def _annotated_description(hint: Any) -> str | None:
-    """From `Annotated[T, "text"]`, or metadata with a `description`, as msgspec's Meta and pydantic's Field have it."""
+    """From `Annotated[T, "text"]`, or metadata with a `description`, as msgspec's Meta and
+    pydantic's Field have it.
+    """
     if get_origin(hint) is not Annotated:
         return None
     texts = [meta if isinstance(meta, str) else getattr(meta, "description", None) for meta in get_args(hint)[1:]]
@@ -211,7 +247,9 @@ def without_partials(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _bound_by_partial(func: Callable[..., Any]) -> set[str]:
-    return set(cast("functools.partial[Any]", func).keywords) if isinstance(func, functools.partial) else set()
+    if isinstance(func, functools.partial):
+        return set(cast("functools.partial[Any]", func).keywords)
+    return set()
 
 
 def _name_of(func: Callable[..., Any]) -> str:
@@ -239,14 +277,21 @@ class Docstring(NamedTuple):
 
 
 def divide_docstring(text: str) -> Docstring:
-    """`text`: as `inspect.getdoc` gives it. Google, NumPy and reST styles; text that isn't about parameters is kept."""
+    """`text`: as `inspect.getdoc` gives it. Google, NumPy and reST styles; text that isn't about
+    parameters is kept.
+    """
     remaining = _without_parameters(text)
     if remaining == text.strip():
         return Docstring(remaining, {})
+
     import docstring_parser  # takes 40 ms, which only documented parameters are worth
 
     parsed = docstring_parser.parse(text)
-    return Docstring(remaining, {p.arg_name: " ".join(p.description.split()) for p in parsed.params if p.description})
+
+    return Docstring(
+        remaining,
+        {p.arg_name: " ".join(p.description.split()) for p in parsed.params if p.description},
+    )
 
 
 def _without_parameters(text: str) -> str:
@@ -255,6 +300,7 @@ def _without_parameters(text: str) -> str:
     skips_indented = skips_to_header = False
     for number, line in enumerate(lines):
         next_line = lines[number + 1] if number + 1 < len(lines) else ""
+
         is_header = _UNDERLINE.match(next_line) is not None and bool(line.strip())
         if is_header:
             skips_to_header = _NUMPY_HEADER.match(line) is not None
@@ -263,8 +309,10 @@ def _without_parameters(text: str) -> str:
             skips_indented = True
         elif line and not line[0].isspace():
             skips_indented = False
+
         if not skips_indented and not skips_to_header:
             kept.append(line)
         elif not line.strip() and kept and kept[-1].strip():
             kept.append("")
+
     return "\n".join(kept).strip()

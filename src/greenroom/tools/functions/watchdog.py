@@ -23,29 +23,33 @@ _FUNCTION_TOOL = "greenroom.tools.functions.function_tool"
 
 @dataclass(slots=True, eq=False)
 class _Loop:
-    """An event loop with calls in progress.
-
-    has_ping: a callback is scheduled and has not run yet. running: the call that every look since `running_since` found
-    on the loop's stack, with no callback run between; 0 for none.
-    """
+    """An event loop with calls in progress."""
 
     loop: asyncio.AbstractEventLoop
     thread_id: int
     calls: int = 0
     has_ping: bool = False
+    """A callback is scheduled and has not run yet."""
+
     running: int = 0
+    """The call that every look since `running_since` found on the loop's stack, with no callback
+    run between; 0 for none.
+    """
+
     running_since: float = 0.0
     is_reported: bool = False
 
     def pong(self) -> None:
-        self.has_ping, self.running = False, 0
+        self.has_ping = False
+        self.running = 0
 
 
 class Watchdog:
     """While calls are in progress, a daemon thread pings their event loop four times per threshold.
 
-    A call costs two dictionary look-ups under a lock. Code that holds the interpreter lock all the while, such as a
-    slow regular expression, stops this thread too and is not reported, nor is a task that the tool only started.
+    A call costs two dictionary look-ups under a lock. Code that holds the interpreter lock all the
+    while, such as a slow regular expression, stops this thread too and is not reported, nor is a
+    task that the tool only started.
     """
 
     def __init__(self, *, threshold_seconds: float = 1.0, idle_seconds: float = 10.0) -> None:
@@ -56,7 +60,9 @@ class Watchdog:
         self._is_running = False
 
     async def watch(self, tool_name: str, work: Awaitable[T]) -> T:
-        """Awaits `work`, and logs a warning if it blocks the loop. The report reads `tool_name` from this frame."""
+        """Awaits `work`, and logs a warning if it blocks the loop. The report reads `tool_name`
+        from this frame.
+        """
         loop = asyncio.get_running_loop()
         with self._lock:
             watched = self._loops.get(loop)
@@ -66,6 +72,7 @@ class Watchdog:
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._patrol, name="greenroom-watchdog", daemon=True).start()
+
         try:
             return await work
         finally:
@@ -80,7 +87,9 @@ class Watchdog:
         now = busy_at = time.monotonic()
         while True:
             time.sleep(interval)
-            before, now = now, time.monotonic()
+            before = now
+
+            now = time.monotonic()
             with self._lock:
                 loops = list(self._loops.values())
                 if loops:
@@ -88,6 +97,7 @@ class Watchdog:
                 elif now - busy_at > self._idle_seconds:
                     self._is_running = False
                     return
+
             for watched in loops:
                 if now - before > 2 * interval:
                     watched.running_since = now  # the whole process was stopped, which is no tool's fault
@@ -99,16 +109,23 @@ class Watchdog:
             watched.has_ping = True
             with contextlib.suppress(RuntimeError):  # the loop was closed during a call
                 watched.loop.call_soon_threadsafe(watched.pong)
+
         found = _find_call(sys._current_frames().get(watched.thread_id))
+
         call = 0 if found is None else id(found[0])
         if call != watched.running:
-            watched.running, watched.running_since, watched.is_reported = call, now, False
+            watched.running = call
+            watched.running_since = now
+            watched.is_reported = False
+
         blocked_seconds = now - watched.running_since
         if found is None or watched.is_reported or blocked_seconds < self._threshold:
             return
+
         watched.is_reported = True
         watch, tool = found
-        path, number = tool.f_code.co_filename, tool.f_lineno
+        path = tool.f_code.co_filename
+        number = tool.f_lineno
         _log.warning(
             "Tool %r has been blocking the event loop for %.1f s, so that nothing else runs: %s:%d in %s: %s. "
             "Await something, or make the function synchronous, and it gets a thread of its own.",
@@ -122,7 +139,9 @@ class Watchdog:
 
 
 def _find_call(frame: FrameType | None) -> tuple[FrameType, FrameType] | None:
-    """The innermost `watch` on a stack, and of what it awaits the outermost frame that is not ours: the function's."""
+    """The innermost `watch` on a stack, and of what it awaits the outermost frame that is not ours:
+    the function's.
+    """
     tool_frame = frame
     while frame is not None:
         if frame.f_code is Watchdog.watch.__code__ and tool_frame is not None:
@@ -130,4 +149,5 @@ def _find_call(frame: FrameType | None) -> tuple[FrameType, FrameType] | None:
         if frame.f_globals.get("__name__") != _FUNCTION_TOOL:
             tool_frame = frame
         frame = frame.f_back
+
     return None

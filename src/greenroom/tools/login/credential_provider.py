@@ -1,4 +1,6 @@
-"""Finds the credential of a call: the user's, the app's, or one exchanged for it; else requests it from the user."""
+"""Finds the credential of a call: the user's, the app's, or one exchanged for it; else requests it
+from the user.
+"""
 
 from __future__ import annotations
 
@@ -44,33 +46,48 @@ class TokenExchange:
     ) -> AuthCredential | None:
         """The credential, or the one it was exchanged for; None when neither is usable.
 
-        refused: a credential that a service has just refused. Raises ToolError when a token service fails.
+        refused: a credential that a service has just refused. Raises ToolError when a token service
+        fails.
         """
         if credential.service_account is not None:
             return await self._google_token(credential, refused)
+
         key = wire.encode(credential)
         # A refresh token can often be used once, so concurrent calls must share its result.
         async with self._locks.setdefault((id(asyncio.get_running_loop()), key), asyncio.Lock()):
             cached = self._cache.get(key, credential)
             if cached != refused and not cached.is_expired() and credential_parts(scheme, cached) is not None:
                 return cached
+
             try:
                 refreshed = await oauth2.refresh(scheme, cached, self.client)
             except oauth2.TokenRefused:
                 return None
+
             if refreshed is not None:
                 self._cache[key] = refreshed
                 while len(self._cache) > _MAX_CACHED:
                     self._cache.popitem(last=False)
+
             return refreshed
 
-    async def _google_token(self, credential: AuthCredential, refused: AuthCredential | None) -> AuthCredential:
+    async def _google_token(
+        self,
+        credential: AuthCredential,
+        refused: AuthCredential | None,
+    ) -> AuthCredential:
         assert credential.service_account is not None
         key = wire.encode(credential)
         google = self._google.setdefault(key, GoogleCredentials(credential.service_account))
         token = await google.token(rejected=refused.bearer_token() if refused is not None else None)
-        headers = {"x-goog-user-project": google.quota_project} if google.quota_project else None
+
+        if google.quota_project:
+            headers = {"x-goog-user-project": google.quota_project}
+        else:
+            headers = None
+
         http = HttpAuth(credentials=HttpCredentials(token=token), additional_headers=headers)
+
         return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=http)
 
 
@@ -98,6 +115,7 @@ class CredentialProvider:
                 if candidate is granted and found != granted:
                     await context.save_credential(self.config, found)  # its refresh token may be usable once only
                 return found
+
         return None
 
     async def aclose(self) -> None:
@@ -106,5 +124,8 @@ class CredentialProvider:
 
     def request(self, tool_context: ToolContext) -> JsonObject:
         """Requests the credential from the user; returns the call's response until then."""
-        tool_context.request_credential(self.config, only_public_hosts=not self._exchange.client.allows_private)
+        tool_context.request_credential(
+            self.config,
+            only_public_hosts=not self._exchange.client.allows_private,
+        )
         return dict(PENDING)

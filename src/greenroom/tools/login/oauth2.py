@@ -1,7 +1,7 @@
 """An OAuth 2 and OpenID Connect client: authorization requests, code exchange and token refresh.
 
-Authlib builds the messages; `HttpClient` sends them, within its limits. Every code is bound by PKCE (S256), as RFC 9700
-requires. ID tokens are stored as the token endpoint sent them, and not read.
+Authlib builds the messages; `HttpClient` sends them, within its limits. Every code is bound by PKCE
+(S256), as RFC 9700 requires. ID tokens are stored as the token endpoint sent them, and not read.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ def interactive_flow(scheme: AuthScheme) -> OAuthFlow | None:
         return OAuthFlow(
             authorization_url=scheme.authorization_endpoint, token_url=scheme.token_endpoint, scopes=scopes
         )
+
     if scheme.flows is None:
         return None
+
     return scheme.flows.authorization_code or scheme.flows.implicit
 
 
@@ -55,11 +57,14 @@ async def discover(scheme: AuthScheme, client: HttpClient) -> AuthScheme:
     url = scheme.open_id_connect_url
     if scheme.type != "openIdConnect" or not url or (scheme.authorization_endpoint and scheme.token_endpoint):
         return scheme
+
     reply = await client.send("GET", url, headers=[(b"Accept", b"application/json")])
     found: Any = reply.json_or_text()
     if reply.status != 200 or not isinstance(found, dict):
         raise ToolError(f"the OpenID Connect provider answered with status {reply.status}")
+
     document = cast("JsonObject", found)
+
     return msgspec.structs.replace(
         scheme,
         authorization_endpoint=scheme.authorization_endpoint or document.get("authorization_endpoint"),
@@ -68,22 +73,32 @@ async def discover(scheme: AuthScheme, client: HttpClient) -> AuthScheme:
 
 
 async def with_authorization_uri(config: AuthConfig, client: HttpClient) -> AuthConfig:
-    """Adds the authorization URL to a request for a credential, with a `state` and a code verifier of its own.
+    """Adds the authorization URL to a request for a credential, with a `state` and a code verifier
+    of its own.
 
     Schemes without a login stay unchanged. Raises ToolError, AgentConfigError and MissingExtra.
     """
     raw = config.raw_auth_credential
     if raw is None or raw.oauth2 is None:
         return msgspec.structs.replace(config, exchanged_auth_credential=raw)
+
     scheme = await discover(config.auth_scheme, client)
     flow = interactive_flow(scheme)
     if flow is None or not flow.authorization_url:
         return msgspec.structs.replace(config, auth_scheme=scheme, exchanged_auth_credential=raw)
+
     given = raw.oauth2
     if not given.client_id:
         raise AgentConfigError("A login needs oauth2.client_id, the id of this app at the provider")
-    state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(_VERIFIER_BYTES)
-    extra = {"audience": given.audience, "prompt": given.prompt, "nonce": given.nonce, "resource": given.resource}
+
+    state = secrets.token_urlsafe(32)
+    verifier = secrets.token_urlsafe(_VERIFIER_BYTES)
+    extra = {
+        "audience": given.audience,
+        "prompt": given.prompt,
+        "nonce": given.nonce,
+        "resource": given.resource,
+    }
     uri: str = _authlib("rfc6749.parameters").prepare_grant_uri(
         flow.authorization_url,
         client_id=given.client_id,
@@ -98,6 +113,7 @@ async def with_authorization_uri(config: AuthConfig, client: HttpClient) -> Auth
     requested = msgspec.structs.replace(
         given, auth_uri=uri, state=state, code_verifier=verifier, code_challenge_method="S256"
     )
+
     return msgspec.structs.replace(
         config, auth_scheme=scheme, exchanged_auth_credential=msgspec.structs.replace(raw, oauth2=requested)
     )
@@ -105,62 +121,100 @@ async def with_authorization_uri(config: AuthConfig, client: HttpClient) -> Auth
 
 def _authorization_code(requested: OAuth2Auth, answer: OAuth2Auth) -> str:
     """The provider's code in an answer to this request. Raises TokenRefused."""
-    state, code = answer.state, answer.auth_code
+    state = answer.state
+    code = answer.auth_code
     if answer.auth_response_uri:
         query = parse_qs(urlsplit(answer.auth_response_uri).query)
-        state, code = query.get("state", [None])[0], query.get("code", [None])[0]
+        state = query.get("state", [None])[0]
+        code = query.get("code", [None])[0]
         issuer = query.get("iss", [requested.issuer])[0]
         if requested.issuer and issuer != requested.issuer:
             raise TokenRefused("the answer comes from another authorization server")  # RFC 9207
+
     if not requested.state or not state or not secrets.compare_digest(state.encode(), requested.state.encode()):
         raise TokenRefused("the answer belongs to another request: its state differs")
     if not code:
         raise TokenRefused("the answer holds no authorization code")
+
     return code
 
 
-async def exchange_code(config: AuthConfig, answer: OAuth2Auth, client: HttpClient) -> AuthCredential:
+async def exchange_code(
+    config: AuthConfig,
+    answer: OAuth2Auth,
+    client: HttpClient,
+) -> AuthCredential:
     """Exchanges an authorization code for a token.
 
-    config: of the request; answer: only its code, state and redirect URI are used. Raises TokenRefused when the answer
-    is invalid, and other ToolErrors when the provider fails.
+    config: of the request.
+    answer: only its code, state and redirect URI are used.
+
+    Raises TokenRefused when the answer is invalid, and other ToolErrors when the provider fails.
     """
     requested = config.exchanged_auth_credential
     if requested is None or requested.oauth2 is None:
         raise TokenRefused("no login was requested")
+
     code = _authorization_code(requested.oauth2, answer)
+
     flow = interactive_flow(config.auth_scheme)
     if flow is None or not flow.token_url:
         raise ToolError("the security scheme names no token endpoint")
+
     fields = {
         "code": code,
         "redirect_uri": answer.redirect_uri or requested.oauth2.redirect_uri,
         "code_verifier": requested.oauth2.code_verifier,
     }
+
     return await _token(client, flow.token_url, "authorization_code", fields, requested)
 
 
-async def refresh(scheme: AuthScheme, credential: AuthCredential, client: HttpClient) -> AuthCredential | None:
-    """Gets a new token with the refresh token or the app's own credentials; None when there is neither.
+async def refresh(
+    scheme: AuthScheme,
+    credential: AuthCredential,
+    client: HttpClient,
+) -> AuthCredential | None:
+    """Gets a new token with the refresh token or the app's own credentials; None when there is
+    neither.
 
-    Raises TokenRefused when the credential is no longer valid, and other ToolErrors when the provider fails.
+    Raises TokenRefused when the credential is no longer valid, and other ToolErrors when the
+    provider fails.
     """
     given = credential.oauth2
     if given is None:
         return None
+
     flows = scheme.flows
+
     code_flow = flows.authorization_code if flows is not None else None
     if given.refresh_token:
         url = scheme.token_endpoint or (code_flow and (code_flow.refresh_url or code_flow.token_url))
         if not url:
             url = (await discover(scheme, client)).token_endpoint
+
         if not url:
             return None
-        return await _token(client, url, "refresh_token", {"refresh_token": given.refresh_token}, credential)
+
+        return await _token(
+            client,
+            url,
+            "refresh_token",
+            {"refresh_token": given.refresh_token},
+            credential,
+        )
+
     own = flows.client_credentials if flows is not None else None
     if own is None or not own.token_url or not given.client_id or not given.client_secret:
         return None
-    return await _token(client, own.token_url, "client_credentials", {"scope": " ".join(own.scopes)}, credential)
+
+    return await _token(
+        client,
+        own.token_url,
+        "client_credentials",
+        {"scope": " ".join(own.scopes)},
+        credential,
+    )
 
 
 async def _token(
@@ -173,19 +227,24 @@ async def _token(
     names = [given.client_id or "", given.client_secret or ""]
     if method == "client_secret_basic":
         names = [quote(name, safe="") for name in names]
+
     body: str = _authlib("rfc6749.parameters").prepare_token_request(grant_type, **fields)
     proof: dict[str, str] = {}
     url, proof, body = _authlib("auth").ClientAuth(*names, method).prepare("POST", url, proof, body)
     headers: Headers = [(b"Content-Type", b"application/x-www-form-urlencoded"), (b"Accept", b"application/json")]
     headers += [(name.encode(), value.encode()) for name, value in proof.items()]
+
     reply = await client.send("POST", url, headers=headers, content=body.encode())
     if reply.status >= 500:
         raise ToolError(f"the token service answered with status {reply.status}")
+
     answer: Any = reply.json_or_text()
+
     token = cast("JsonObject", answer) if isinstance(answer, dict) else {}
     if reply.status != 200 or not isinstance(token.get("access_token"), str):
         reason: Any = token.get("error")
         raise TokenRefused(reason if isinstance(reason, str) else f"status {reply.status}")
+
     seconds = token.get("expires_in")
     oauth2 = msgspec.structs.replace(
         given,
@@ -199,6 +258,7 @@ async def _token(
         code_verifier=None,
         code_challenge_method=None,
     )
+
     return msgspec.structs.replace(credential, oauth2=oauth2)
 
 

@@ -1,6 +1,7 @@
 """Sessions with an MCP server: one for each caller, in each event loop, owned by a task.
 
-The SDK's context managers must be exited in the task that entered them, while the tasks of many runs call tools.
+The SDK's context managers must be exited in the task that entered them, while the tasks of many
+runs call tools.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ REPORT_SECONDS = 5.0
 
 
 class ConnectionLost(Exception):
-    """was_sent: the session ended during a request, so whether the server received it is unknown."""
+    """The session with the server has ended.
+
+    was_sent: the session ended during a request, so whether the server received it is unknown.
+    """
 
     def __init__(self, *, was_sent: bool) -> None:
         super().__init__()
@@ -60,9 +64,19 @@ class ConnectionLost(Exception):
 class McpConnection:
     """Usable after `opened`. A connection that is no longer alive is never reopened."""
 
-    def __init__(self, params: ConnectionParams, caller: Caller, callbacks: ClientCallbacks) -> None:
+    def __init__(
+        self,
+        params: ConnectionParams,
+        caller: Caller,
+        callbacks: ClientCallbacks,
+    ) -> None:
         self._params = params
-        self._idle_seconds = None if isinstance(params, StdioConnectionParams) else IDLE_SECONDS
+
+        if isinstance(params, StdioConnectionParams):
+            self._idle_seconds = None
+        else:
+            self._idle_seconds = IDLE_SECONDS
+
         self._used_at = time.monotonic()
         self._pending = 0
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -81,8 +95,8 @@ class McpConnection:
     async def opened(self) -> None:
         """Waits until the session is initialized.
 
-        Raises ToolsetInitializationError, whose cause is TimeoutError if the server has not answered in time. The
-        process is then ended in the background.
+        Raises ToolsetInitializationError, whose cause is TimeoutError if the server has not
+        answered in time. The process is then ended in the background.
         """
         waiting = asyncio.get_running_loop().call_later(REPORT_SECONDS, self._report_waiting)
         try:
@@ -112,7 +126,9 @@ class McpConnection:
         client = await self._opened
         if not self.is_alive:
             raise ConnectionLost(was_sent=False)
+
         self._pending += 1
+
         request = asyncio.ensure_future(send(client))
         try:
             await asyncio.wait((request, self._owner), return_when=asyncio.FIRST_COMPLETED)
@@ -148,7 +164,11 @@ class McpConnection:
             raise
         except BaseException as error:  # the SDK raises groups of its transports' errors
             if self._opened.done():
-                _log.debug("the session with %s ended with an error", describe(self._params), exc_info=error)
+                _log.debug(
+                    "the session with %s ended with an error",
+                    describe(self._params),
+                    exc_info=error,
+                )
             else:
                 failure = ToolsetInitializationError(describe(self._params), _reason(error))
                 failure.__cause__ = error
@@ -164,6 +184,7 @@ class McpConnection:
                 idle -= time.monotonic() - self._used_at
                 if idle <= 0:
                     return
+
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(idle):
                     await self._closing.wait()
@@ -172,25 +193,28 @@ class McpConnection:
 def _reason(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if str(error):
+        return f"{type(error).__name__}: {error}"
+    return type(error).__name__
 
 
 class Caller(NamedTuple):
-    """For whom requests are sent. login: None where the headers are all that the server needs."""
+    """For whom requests are sent."""
 
     headers: Mapping[str, str]
     login: UserLogin | None = None
+    """None where the headers are all that the server needs."""
 
 
 @dataclass(frozen=True)
 class ClientCallbacks:
-    """Callbacks for a server's requests, as the MCP SDK's `Client` takes them. errlog: receives the standard error
-    output of a server process; by default that of this process."""
+    """Callbacks for a server's requests, as the MCP SDK's `Client` takes them."""
 
     sampling: Any = None
     elicitation: Any = None
     message: Any = None
     errlog: TextIO | None = None
+    """Receives the standard error output of a server process; by default that of this process."""
 
 
 def check_installed() -> None:
@@ -218,14 +242,22 @@ async def open_client(
             from mcp.client.stdio import stdio_client
 
             given = params.server_params
-            server = StdioServerParameters(command=given.command, args=given.args, env=given.env, cwd=given.cwd)
-            transport, read_seconds = stdio_client(server, errlog=callbacks.errlog or sys.stderr), READ_SECONDS
+            server = StdioServerParameters(
+                command=given.command,
+                args=given.args,
+                env=given.env,
+                cwd=given.cwd,
+            )
+            transport = stdio_client(server, errlog=callbacks.errlog or sys.stderr)
+            read_seconds = READ_SECONDS
         else:
             import httpx2
 
             make: Any = params.httpx_client_factory or httpx2.AsyncClient
+
             read_seconds = params.sse_read_timeout
-            headers, auth = dict(caller.headers), caller.login.provider() if caller.login is not None else None
+            headers = dict(caller.headers)
+            auth = caller.login.provider() if caller.login is not None else None
             if isinstance(params, SseConnectionParams):
                 from mcp.client.sse import sse_client
 
@@ -241,6 +273,7 @@ async def open_client(
                 transport = streamable_http_client(
                     params.url, http_client=http, terminate_on_close=params.terminate_on_close
                 )
+
         client = Client(
             transport,
             read_timeout_seconds=read_seconds,
@@ -253,8 +286,9 @@ async def open_client(
 
 
 def _watched(make: Callable[..., Any], on_lost: Callable[[], None], **options: Any) -> Any:
-    """A client that reports rejected messages: the SDK's SSE transport only logs them, and keeps waiting for the
-    answer (mcp 2.3, `sse_client`)."""
+    """A client that reports rejected messages: the SDK's SSE transport only logs them, and keeps
+    waiting for the answer (mcp 2.3, `sse_client`).
+    """
     client = make(**options)
     send = client.send
 
@@ -266,19 +300,24 @@ def _watched(make: Callable[..., Any], on_lost: Callable[[], None], **options: A
             if is_message:
                 on_lost()
             raise
+
         if is_message and not response.is_success and not response.is_redirect:
             on_lost()
+
         return response
 
     client.send = send_and_report
+
     return client
 
 
 @dataclass
 class _Slot:
-    """The session for one caller in one event loop. lock: held while it is opened."""
+    """The session for one caller in one event loop."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while it is opened."""
+
     connection: McpConnection | None = None
 
     @property
@@ -294,11 +333,18 @@ class McpSessions:
         self._closing: set[McpConnection] = set()
 
     def headers(self, *more: Mapping[str, str]) -> dict[str, str]:
-        """Merges these into the connection's own headers; later ones replace earlier ones, ignoring case."""
-        own = None if isinstance(self._params, StdioConnectionParams) else self._params.headers
+        """Merges these into the connection's own headers; later ones replace earlier ones, ignoring
+        case.
+        """
+        if isinstance(self._params, StdioConnectionParams):
+            own = None
+        else:
+            own = self._params.headers
+
         merged: dict[str, tuple[str, str]] = {}
         for headers in (own or {}, *more):
             merged |= {name.lower(): (name, value) for name, value in headers.items()}
+
         return dict(merged.values())
 
     def key(self, caller: Caller) -> str:
@@ -311,17 +357,30 @@ class McpSessions:
         digest = hashlib.md5(msgspec.json.encode(whose, order="sorted"), usedforsecurity=False)
         return f"session_{digest.hexdigest()}"
 
-    async def request(self, caller: Caller, send: Callable[[Client], Awaitable[T]], *, may_repeat: bool = False) -> T:
+    async def request(
+        self,
+        caller: Caller,
+        send: Callable[[Client], Awaitable[T]],
+        *,
+        may_repeat: bool = False,
+    ) -> T:
         """Sends a request in the session for this caller, which is opened if there is none.
 
-        Opening is repeated once, unless it took too long, and so is the request if it may be repeated. Raises
-        ToolsetInitializationError, LoginRequired, ToolError when the connection is lost, and MCPError.
+        Opening is repeated once, unless it took too long, and so is the request if it may be
+        repeated. Raises ToolsetInitializationError, LoginRequired, ToolError when the connection is
+        lost, and MCPError.
         """
         if caller.login is None:
             return await self._request(caller, send, may_repeat=may_repeat)
         return await caller.login.attempt(partial(self._request, caller, send, may_repeat=may_repeat))
 
-    async def _request(self, caller: Caller, send: Callable[[Client], Awaitable[T]], *, may_repeat: bool) -> T:
+    async def _request(
+        self,
+        caller: Caller,
+        send: Callable[[Client], Awaitable[T]],
+        *,
+        may_repeat: bool,
+    ) -> T:
         for is_last in (False, True):
             connection: McpConnection | None = None
             try:
@@ -337,6 +396,7 @@ class McpSessions:
                 is_late = connection is None and isinstance(error.__cause__, TimeoutError)
                 if is_last or is_refused or is_late or not (may_repeat or connection is None):
                     raise
+
         raise AssertionError("unreachable")
 
     async def close(self) -> None:
@@ -353,11 +413,14 @@ class McpSessions:
         async with slot.lock:  # concurrent callers share one session, and one server process
             if slot.connection is not None and slot.connection.is_alive:
                 return slot.connection
+
             if slot.connection is not None and not slot.connection.is_closed:
                 self._closing.add(slot.connection)
+
             self._closing = {connection for connection in self._closing if not connection.is_closed}
             slot.connection = McpConnection(self._params, caller, self._callbacks)
             await slot.connection.opened()
+
             return slot.connection
 
     def _slot(self, key: str) -> _Slot:
@@ -374,7 +437,10 @@ def _is_end_of_session(error: Exception) -> bool:
     return error.code == _INVALID_REQUEST and "session" in error.message.lower()
 
 
-async def all_pages(list_page: Callable[..., Awaitable[Any]], items: Callable[[Any], list[T]]) -> list[T]:
+async def all_pages(
+    list_page: Callable[..., Awaitable[Any]],
+    items: Callable[[Any], list[T]],
+) -> list[T]:
     """The items of a list that the server sends in pages."""
     found: list[T] = []
     cursor: str | None = None

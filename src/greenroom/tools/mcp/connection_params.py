@@ -15,7 +15,9 @@ from typing import Any, Protocol, TypeAlias, cast
 from greenroom.errors import AgentConfigError
 
 START_SECONDS = "GREENROOM_MCP_START_SECONDS"
-"""Variable with the time that a server process has to start, where its parameters set none; 60 seconds without it."""
+"""Variable with the time that a server process has to start, where its parameters set none; 60
+seconds without it.
+"""
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 300.0
@@ -39,14 +41,15 @@ class ServerCommand(Protocol):
 
 @dataclass
 class StdioServerParameters:
-    """A server process that is started on this machine, and reached through its standard input and output.
-
-    env: in addition to the few variables (`PATH`, `HOME` …) that it inherits.
+    """A server process that is started on this machine, and reached through its standard input and
+    output.
     """
 
     command: str
     args: list[str] = field(default_factory=list[str])
     env: dict[str, str] | None = None
+    """In addition to the few variables (`PATH`, `HOME` …) that it inherits."""
+
     cwd: str | Path | None = None
 
 
@@ -57,20 +60,25 @@ def _start_seconds() -> float:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
+
     if not 0 < seconds < math.inf:
         raise AgentConfigError(f"{START_SECONDS} must be a number of seconds above 0, not {text[:100]!r}")
+
     return seconds
 
 
 @dataclass
 class StdioConnectionParams:
-    """server_params: also as a dict."""
+    """A server that is started as a process and spoken to over its standard streams."""
 
     server_params: ServerCommand
+    """Also as a dict."""
+
     timeout: float = field(default_factory=_start_seconds)
     """Seconds for starting the process and initializing the session.
 
-    ADK's default of 5 is too short for package runners such as `npx`, which download a server at its first start.
+    ADK's default of 5 is too short for package runners such as `npx`, which download a server at
+    its first start.
     """
 
     def __post_init__(self) -> None:
@@ -81,12 +89,16 @@ class StdioConnectionParams:
 
 @dataclass
 class _HttpConnectionParams:
-    """timeout: seconds for connecting and for accepting each request; sse_read_timeout: seconds for an answer."""
+    """A server that is reached over HTTP."""
 
     url: str
     headers: Mapping[str, str] | None = None
     timeout: float = CONNECT_SECONDS
+    """Seconds for connecting and for accepting each request."""
+
     sse_read_timeout: float = READ_SECONDS
+    """Seconds for an answer."""
+
     httpx_client_factory: HttpxClientFactory | None = None
 
 
@@ -97,9 +109,10 @@ class SseConnectionParams(_HttpConnectionParams):
 
 @dataclass
 class StreamableHTTPConnectionParams(_HttpConnectionParams):
-    """terminate_on_close: sends the server a request to end the session."""
+    """A server that speaks the streamable HTTP transport."""
 
     terminate_on_close: bool = True
+    """Sends the server a request to end the session."""
 
 
 StreamableHTTPServerParams = StreamableHTTPConnectionParams

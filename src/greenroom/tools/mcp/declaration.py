@@ -14,12 +14,18 @@ if TYPE_CHECKING:
 
 
 def adk_to_mcp_tool_type(tool: BaseTool) -> types.Tool:
-    """A tool as an MCP server lists it. A tool without a declaration takes no arguments. Raises MissingExtra."""
+    """A tool as an MCP server lists it. A tool without a declaration takes no arguments. Raises
+    MissingExtra.
+    """
     check_installed()
     from mcp import types
 
     declaration = tool._get_declaration() or FunctionDeclaration()
-    return types.Tool(name=tool.name, description=tool.description, input_schema=declaration.json_schema())
+    return types.Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=declaration.json_schema(),
+    )
 
 
 def gemini_to_json_schema(gemini_schema: Schema) -> JsonObject:

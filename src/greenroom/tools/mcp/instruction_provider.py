@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 
 class McpInstructionProvider:
-    """For `LlmAgent(instruction=…)`: fetches the prompt for each request, with those of its arguments that the state
-    has, and joins its texts.
+    """For `LlmAgent(instruction=…)`: fetches the prompt for each request, with those of its
+    arguments that the state has, and joins its texts.
 
-    errlog: receives the standard error output of a server process. Raises MissingExtra; when called, ValueError for a
-    prompt without texts, ToolsetInitializationError, and the MCP SDK's errors. Source: ADK's McpInstructionProvider.
+    errlog: receives the standard error output of a server process.
+
+    Raises MissingExtra; when called, ValueError for a prompt without texts,
+    ToolsetInitializationError, and the MCP SDK's errors. Source: ADK's McpInstructionProvider.
     """
 
     def __init__(
@@ -37,9 +39,14 @@ class McpInstructionProvider:
             messages = (await client.get_prompt(self.prompt_name, arguments)).messages
             return [message.content.text for message in messages if message.content.type == "text"]
 
-        texts = await self._sessions.request(Caller(self._sessions.headers()), fetch, may_repeat=True)
+        texts = await self._sessions.request(
+            Caller(self._sessions.headers()),
+            fetch,
+            may_repeat=True,
+        )
         if not texts:
             raise ValueError(f"The prompt {self.prompt_name!r} of {describe(self._params)} has no text")
+
         return "".join(texts)
 
     async def close(self) -> None:

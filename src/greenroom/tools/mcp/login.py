@@ -1,8 +1,9 @@
 """Logins at MCP servers: the SDK's OAuth provider, with the credentials that are stored for users.
 
-The SDK finds the authorization server (RFC 9728, RFC 8414), registers this app as its client (RFC 7591), and chooses
-the scopes. It would then wait for the user's browser. Here it stops at that point with LoginRequired; the run asks the
-user, as for other tools, and the credential is then found in the store, perhaps by another process.
+The SDK finds the authorization server (RFC 9728, RFC 8414), registers this app as its client (RFC
+7591), and chooses the scopes. It would then wait for the user's browser. Here it stops at that
+point with LoginRequired; the run asks the user, as for other tools, and the credential is then
+found in the store, perhaps by another process.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _refusals: ContextVar[list[GreenroomError]] = ContextVar("_refusals")
-"""Reasons why the requests of this task could not be authorized. The SDK would report their HTTP status only."""
+"""Reasons why the requests of this task could not be authorized. The SDK would report their HTTP
+status only.
+"""
 
 logging.getLogger("mcp.client.auth.oauth2").addFilter(
     lambda record: record.exc_info is None or not isinstance(record.exc_info[1], LoginRequired)
@@ -55,15 +58,16 @@ logging.getLogger("mcp.client.auth.oauth2").addFilter(
 
 @dataclass
 class McpLogin:
-    """Login of an app at a server. own: its credential; with a redirect URI users log in, else the app does.
-
-    client: what was registered at the authorization server, for all users of this process.
-    """
+    """Login of an app at a server."""
 
     url: str
     own: OAuth2Auth
+    """Its credential; with a redirect URI users log in, else the app does."""
+
     credential_key: str
     client: OAuthClientInformationFull | None = None
+    """What was registered at the authorization server, for all users of this process."""
+
     token: OAuthToken | None = None
 
     @classmethod
@@ -101,12 +105,15 @@ class UserLogin:
     @property
     def owner(self) -> str:
         """Identifies whose login it is: an app's own is the same for all users."""
-        return f"{self.app_name}/{self.user_id}" if self.login.own.redirect_uri else ""
+        if self.login.own.redirect_uri:
+            return f"{self.app_name}/{self.user_id}"
+        return ""
 
     def provider(self) -> httpx2.Auth:
         login = self.login
         if login.own.redirect_uri:
             return _UserProvider(self)
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MCPDeprecationWarning)  # of a missing issuer
             return _AppProvider(
@@ -166,10 +173,13 @@ class UserLogin:
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        stored, own = await self._stored(), self.login.own
+        stored = await self._stored()
+
+        own = self.login.own
         client = stored if stored.client_id else own
         if client.client_id is None or (client is own and is_valid_client_metadata_url(own.client_id)):
             return self.login.client
+
         return OAuthClientInformationFull(
             redirect_uris=[AnyUrl(own.redirect_uri or "")],
             client_id=client.client_id,
@@ -183,21 +193,29 @@ class UserLogin:
 
 
 class _Provider(OAuthClientProvider):
-    """Sends requests with the token that there is, at the same time; the SDK sends one after the other. Its flow begins
-    when the server refuses one."""
+    """Sends requests with the token that there is, at the same time; the SDK sends one after the
+    other. Its flow begins when the server refuses one.
+    """
 
     _lacks_scope = False
 
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    async def async_auth_flow(
+        self,
+        request: httpx2.Request,
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         token = await self.context.storage.get_tokens()  # each time: a user may withdraw a login
         if token is not None:
             request.headers["Authorization"] = f"Bearer {token.access_token}"
+
         sent = request.headers.get("Authorization")
         response = yield request
+
         is_refused = response.status_code == 401 or _lacks_scope(response)
         if not is_refused or UserLogin.is_refused():
             return
+
         self._initialized = False  # so that the flow reads the token, too: another replica may have refreshed it
+
         flow = super().async_auth_flow(request)
         try:
             outgoing = await flow.__anext__()
@@ -208,8 +226,10 @@ class _Provider(OAuthClientProvider):
                 elif request.headers.get("Authorization") != sent:
                     sent = request.headers.get("Authorization")
                     response = yield outgoing
+
                 if outgoing is request:
                     self._lacks_scope = _lacks_scope(response)
+
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
@@ -220,6 +240,7 @@ class _Provider(OAuthClientProvider):
             _refusals.get([]).append(ToolError(reason))
         finally:
             await flow.aclose()
+
         yield request  # its reply, and not the last one of the flow, is what the transport has to see
 
     async def _check_address(self, request: httpx2.Request) -> None:
@@ -271,13 +292,19 @@ class _UserProvider(_Provider):
     async def _perform_authorization(self) -> httpx2.Request:
         """A request for a new token, if the stored one can be refreshed. Raises LoginRequired."""
         context = self.context
+
         token = context.current_tokens
-        granted = set((token.scope or "").split()) if token is not None else set[str]()
+        if token is not None:
+            granted = set((token.scope or "").split())
+        else:
+            granted = set[str]()
+
         is_granted = set((context.client_metadata.scope or "").split()) <= granted
         if is_granted and self._lacks_scope:
             raise OAuthFlowError("it asks for scopes that it was granted")
         if is_granted and token is not None and token.refresh_token:
             return await self._refresh_token()
+
         raise await self._login_required()
 
     async def _handle_token_response(self, response: httpx2.Response) -> None:
@@ -290,12 +317,24 @@ class _UserProvider(_Provider):
                 raise await self._login_required()
 
     async def _login_required(self) -> LoginRequired:
-        context, own = self.context, self._user.login.own
-        client, metadata = context.client_info, context.oauth_metadata
+        context = self.context
+        own = self._user.login.own
+        client = context.client_info
+        metadata = context.oauth_metadata
+
         if client is None:
             raise OAuthFlowError("this app is not registered there as a client")
-        endpoint = str(metadata.authorization_endpoint) if metadata is not None else ""
-        methods = metadata.token_endpoint_auth_methods_supported if metadata is not None else None
+
+        if metadata is not None:
+            endpoint = str(metadata.authorization_endpoint)
+        else:
+            endpoint = ""
+
+        if metadata is not None:
+            methods = metadata.token_endpoint_auth_methods_supported
+        else:
+            methods = None
+
         scopes = (context.client_metadata.scope or "").split()
         names_resource = context.should_include_resource_param(context.protocol_version)
         flow = OAuthFlow(
@@ -319,7 +358,13 @@ class _UserProvider(_Provider):
             raw_auth_credential=AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=credential),
             credential_key=self._user.login.credential_key,
         )
-        request = CredentialRequest(id="", session_id="", auth_config=config, only_public_hosts=await self.is_public())
+        request = CredentialRequest(
+            id="",
+            session_id="",
+            auth_config=config,
+            only_public_hosts=await self.is_public(),
+        )
+
         return LoginRequired(self._origin(), request)
 
 
@@ -330,4 +375,6 @@ def _lacks_scope(response: httpx2.Response) -> bool:
 def _method(secret: str | None, supported: list[str] | None) -> str:
     if secret is None:
         return "none"
-    return "client_secret_basic" if supported is None or "client_secret_basic" in supported else "client_secret_post"
+    if supported is None or "client_secret_basic" in supported:
+        return "client_secret_basic"
+    return "client_secret_post"

@@ -1,4 +1,6 @@
-"""Requests that an MCP server makes during a tool call: sampling by the run's model, elicitation by a person."""
+"""Requests that an MCP server makes during a tool call: sampling by the run's model, elicitation by
+a person.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,11 @@ _current: ContextVar[McpCall | None] = ContextVar("mcp_call", default=None)
 class McpCall:
     """One tool call, with the answers to what its server requests.
 
-    From protocol version 2026-07-28 on, a call that needs input ends with requests and an opaque state, and the next
-    request resumes it: the state is stored with the question to a person, so that the call waits durably and does
-    nothing twice. An older server asks in the middle of a call, over a connection that a restart ends: it is told that
-    nobody answered (`cancel`), and the call is made again once the person has.
+    From protocol version 2026-07-28 on, a call that needs input ends with requests and an opaque
+    state, and the next request resumes it: the state is stored with the question to a person, so
+    that the call waits durably and does nothing twice. An older server asks in the middle of a
+    call, over a connection that a restart ends: it is told that nobody answered (`cancel`), and the
+    call is made again once the person has.
     """
 
     def __init__(self, context: ToolContext, open_calls: OpenCalls) -> None:
@@ -48,42 +51,58 @@ class McpCall:
         self.is_resumed = self._resume()
 
     def _resume(self) -> bool:
-        """Whether a person has answered a question of the server. The question is read from the log, and not from the
-        answer, which a client could forge."""
-        answer, call_id = self._context.tool_confirmation, self._context.function_call_id or ""
+        """Whether a person has answered a question of the server. The question is read from the
+        log, and not from the answer, which a client could forge.
+        """
+        answer = self._context.tool_confirmation
+        call_id = self._context.function_call_id or ""
+
         if answer is None:
             return False
+
         for event in reversed(self._context.session.events):
             asked = event.actions.requested_tool_confirmations.get(call_id)
             if asked is None:
                 continue
+
             question = _object(asked.payload)
             if _SAVED not in question:
                 return False  # the approval of the call
+
             saved: JsonObject = question[_SAVED]
             self._round = saved.get("round")
+
             result: JsonObject = {"action": "accept" if answer.confirmed else "decline"}
             if answer.confirmed and question.get("mode") != "url":
                 given = _object(answer.payload)
                 fields: dict[str, JsonObject] = question["requestedSchema"].get("properties", {})
                 defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
                 result["content"] = defaults | {name: value for name, value in given.items() if name in fields}
+
             self._answers = [*saved["answers"], {"question": _plain(question), "result": result}]
+
             return True
+
         return False
 
     async def make(
         self, client: Client, send: Callable[..., Awaitable[CallToolResult | InputRequiredResult]]
     ) -> CallToolResult | None:
         """The result; None when a person must answer first, whom this asks. send: takes `input_responses` and
-        `request_state`. Raises ToolError, and MCPError."""
+        `request_state`. Raises ToolError, and MCPError.
+        """
         from mcp.types import InputRequiredResult
 
         token = _current.set(self)
         calls = self._open_calls.setdefault(client.session, [])
         calls.append(self)
+
         try:
-            current = InputRequiredResult.model_validate(self._round) if self._round is not None else None
+            if self._round is not None:
+                current = InputRequiredResult.model_validate(self._round)
+            else:
+                current = None
+
             for count in range(_MAX_ROUNDS):
                 responses: dict[str, Any] | None = None
                 if current is not None:
@@ -92,14 +111,22 @@ class McpCall:
                         return self._ask(current)
                     if not responses:  # the server only wants to be asked again
                         await asyncio.sleep(min(0.05 * 2**count, 0.25))
-                state = current.request_state if current is not None else None
+
+                if current is not None:
+                    state = current.request_state
+                else:
+                    state = None
+
                 result = await send(input_responses=responses, request_state=state)
+
                 if self._question is not None:
                     return self._ask(None)
                 if not isinstance(result, InputRequiredResult):
                     return result
+
                 self._answers.clear()
                 current = result
+
             raise ToolError(f"the server asked for more input {_MAX_ROUNDS} times")
         finally:
             calls.remove(self)
@@ -121,6 +148,7 @@ class McpCall:
             if isinstance(response, ErrorData):
                 raise MCPError.from_error_data(response)
             responses[key] = response
+
         return responses
 
     def _ask(self, current: InputRequiredResult | None) -> None:
@@ -140,17 +168,23 @@ class McpCall:
         for answer in self._answers:
             if answer["question"] == question:
                 return ElicitResult.model_validate(answer["result"])
+
         self._question = self._question or question
+
         return ElicitResult(action="cancel")
 
     async def sample(self, params: Any) -> CreateMessageResult:
-        """The reply of the run's model, which counts as one of the run's model calls. Raises GreenroomError."""
+        """The reply of the run's model, which counts as one of the run's model calls. Raises
+        GreenroomError.
+        """
         from mcp.types import CreateMessageResult, TextContent
 
         ctx = self._context.invocation_context
+
         model_in: Callable[..., BaseLlm] | None = getattr(ctx.agent, "model_in", None)
         if model_in is None:
             raise ToolError("the agent has no model")
+
         model = model_in(ctx)
         ctx.llm_calls.add()
         contents = [
@@ -167,6 +201,7 @@ class McpCall:
         )
         request = LlmRequest(model=model.model, contents=contents, config=config)
         text, last = await ask(model, request)
+
         return CreateMessageResult(
             role="assistant",
             content=TextContent(text=text),
@@ -189,6 +224,7 @@ class ServerRequests:
         call = self._call_of(context)
         if call is None:
             return _refusal()
+
         try:
             return await call.sample(params)
         except Exception as error:  # a model may raise anything; the server decides what follows
@@ -200,9 +236,10 @@ class ServerRequests:
         return _refusal() if call is None else call.elicit(params)
 
     def _call_of(self, context: Any) -> McpCall | None:
-        """An older server doesn't say which call it makes a request for, except by the stream of a call over streamable
-        HTTP, whose reader inherits the variable. Else None unless there is one call only: another user may have made
-        the other."""
+        """An older server doesn't say which call it makes a request for, except by the stream of a
+        call over streamable HTTP, whose reader inherits the variable. Else None unless there is
+        one call only: another user may have made the other.
+        """
         current = _current.get()
         if current is not None:
             return current

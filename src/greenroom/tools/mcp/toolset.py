@@ -64,15 +64,18 @@ _log = logging.getLogger("greenroom.tools")
 class McpToolset(BaseToolset):
     """Connects when its tools are first needed, and again after the connection was lost.
 
-    tool_list_cache_ttl_seconds: how long the list of tools is cached; by default, for one run. A server that says that
-    its list has changed is asked again. auth_scheme, auth_credential: the credential for the server; without
-    auth_credential the user is asked for one, and without auth_scheme the server says where to log in: users where
-    auth_credential.oauth2 has a redirect_uri, else this app. header_provider: additional headers, per context; each set
-    of headers has a session of its own. use_mcp_resources: adds a tool by which the model reads the server's resources.
-    progress_callback: called with `progress, total, message` while a tool runs, or a function that returns such a
-    callback for a call; by default partial events with `mcpProgress`. sampling_callback, elicitation_callback: as the
-    MCP SDK's client takes them; by default the run's model answers, and the run waits for a person. errlog: receives
-    the standard error output of a server process.
+    tool_list_cache_ttl_seconds: how long the list of tools is cached; by default, for one run. A
+        server that says that its list has changed is asked again.
+    auth_scheme, auth_credential: the credential for the server; without auth_credential the user is
+        asked for one, and without auth_scheme the server says where to log in: users where
+        auth_credential.oauth2 has a redirect_uri, else this app.
+    header_provider: additional headers, per context; each set of headers has a session of its own.
+    use_mcp_resources: adds a tool by which the model reads the server's resources.
+    progress_callback: called with `progress, total, message` while a tool runs, or a function that
+        returns such a callback for a call; by default partial events with `mcpProgress`.
+    sampling_callback, elicitation_callback: as the MCP SDK's client takes them; by default the
+        run's model answers, and the run waits for a person.
+    errlog: receives the standard error output of a server process.
 
     Raises MissingExtra, and AgentConfigError. Source of the options: ADK's MCP toolset.
     """
@@ -97,16 +100,23 @@ class McpToolset(BaseToolset):
         errlog: TextIO | None = None,
         on_error: OnToolsetError | None = None,
     ) -> None:
-        super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix, on_error=on_error)
+        super().__init__(
+            tool_filter=tool_filter,
+            tool_name_prefix=tool_name_prefix,
+            on_error=on_error,
+        )
         check_installed()
+
         if tool_list_cache_ttl_seconds is not None and tool_list_cache_ttl_seconds <= 0:
             raise AgentConfigError("McpToolset: tool_list_cache_ttl_seconds must be more than 0")
+
         self._params = to_connection_params(connection_params)
         self._ttl_seconds = tool_list_cache_ttl_seconds
         self._auth: AuthConfig | None = None
         self._login: McpLogin | None = None
         if auth_scheme is None and auth_credential is not None:
             self._login = _login(self._params, auth_credential, credential_key)
+
         if auth_scheme is not None:
             scheme = to_auth_scheme(auth_scheme)
             if scheme.type == "apiKey" and scheme.in_ not in (None, "header"):
@@ -114,6 +124,7 @@ class McpToolset(BaseToolset):
             self._auth = AuthConfig(
                 auth_scheme=scheme, raw_auth_credential=auth_credential, credential_key=credential_key
             )
+
         self._header_provider = header_provider
         self._use_resources = use_mcp_resources
         self._tool_options: dict[str, Any] = {
@@ -135,7 +146,12 @@ class McpToolset(BaseToolset):
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """In the order of their names. Raises ToolsetInitializationError, and ToolLoadingError."""
         caller = await self._caller(readonly_context)
-        run = None if self._ttl_seconds is not None or readonly_context is None else readonly_context.invocation_id
+
+        if self._ttl_seconds is not None or readonly_context is None:
+            run = None
+        else:
+            run = readonly_context.invocation_id
+
         key = self._sessions.key(caller), run
         listed_at, tools = self._lists.get(key, (0.0, None))
         age = time.monotonic() - listed_at
@@ -145,6 +161,7 @@ class McpToolset(BaseToolset):
             self._lists.move_to_end(key)
             while len(self._lists) > _MOST_LISTS:
                 self._lists.popitem(last=False)
+
         return [tool for tool in tools if self.is_selected(tool, readonly_context)]
 
     def is_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
@@ -159,7 +176,11 @@ class McpToolset(BaseToolset):
         caller = await self._caller(readonly_context)
         return list(await self._sessions.request(caller, resource_names, may_repeat=True))
 
-    async def read_resource(self, name: str, readonly_context: ReadonlyContext | None = None) -> Any:
+    async def read_resource(
+        self,
+        name: str,
+        readonly_context: ReadonlyContext | None = None,
+    ) -> Any:
         """The contents of a resource, as parts. Raises ToolError when there is none of that name."""
         caller = await self._caller(readonly_context)
         return await self._sessions.request(caller, partial(read_resource, name), may_repeat=True)
@@ -175,8 +196,12 @@ class McpToolset(BaseToolset):
         except (LoginRequired, ToolLoadingError):
             raise
         except Exception as error:  # the SDK raises errors of the protocol and of its HTTP library
-            reason = error.detail if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
+            if isinstance(error, ToolError):
+                reason = error.detail
+            else:
+                reason = f"{type(error).__name__}: {error}"
             raise ToolLoadingError(describe(self._params), reason) from error
+
         tools: list[BaseTool] = []
         for tool in sorted(listed, key=lambda tool: tool.name):
             if tool.name in _RESERVED:
@@ -185,8 +210,10 @@ class McpToolset(BaseToolset):
                 )
                 continue
             tools.append(McpTool(tool, self._sessions, self._caller, **self._tool_options))
+
         if self._use_resources:
             tools.append(LoadMcpResourceTool(self._sessions, self._caller))
+
         return tools
 
     async def _caller(self, context: ReadonlyContext | None) -> Caller:
@@ -200,14 +227,25 @@ class McpToolset(BaseToolset):
     async def _credential_headers(self, context: ReadonlyContext | None) -> Mapping[str, str]:
         if self._auth is None:
             return {}
-        credential = context.get_auth_response(self._auth) if context is not None else None
+
+        if context is not None:
+            credential = context.get_auth_response(self._auth)
+        else:
+            credential = None
+
         if context is not None and credential is not None and credential.is_expired():
             credential = await _refreshed(self._auth, context)
+
         credential = credential or self._auth.raw_auth_credential
-        parts = credential_parts(self._auth.auth_scheme, credential) if credential is not None else None
+        if credential is not None:
+            parts = credential_parts(self._auth.auth_scheme, credential)
+        else:
+            parts = None
+
         if parts is None:
             _log.warning("there is no credential yet for %s", describe(self._params))
             return {}
+
         return parts.headers
 
     async def _on_message(self, message: object) -> None:
@@ -226,6 +264,7 @@ def _login(params: ConnectionParams, own: AuthCredential, credential_key: str | 
         raise AgentConfigError("McpToolset: without auth_scheme, auth_credential.oauth2 and a URL are needed")
     if own.oauth2.redirect_uri is None and not (own.oauth2.client_id and own.oauth2.client_secret):
         raise AgentConfigError("McpToolset: auth_credential.oauth2 needs redirect_uri, or client_id and client_secret")
+
     # Imported here because most servers need no logins.
     from greenroom.tools.mcp.login import McpLogin
 

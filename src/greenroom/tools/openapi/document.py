@@ -15,7 +15,9 @@ from greenroom.tools.value_types.type_schema import REF
 
 
 class ApiDocument:
-    """url: the document's own, which relative server URLs are resolved against.
+    """An OpenAPI document, with its references resolved.
+
+    url: the document's own, which relative server URLs are resolved against.
 
     Raises AgentConfigError for anything but an OpenAPI 3 document.
     """
@@ -23,24 +25,35 @@ class ApiDocument:
     def __init__(self, root: JsonObject, *, url: str | None = None) -> None:
         version = root.get("openapi")
         if not str(version).startswith("3"):
-            found = "Swagger 2" if "swagger" in root else f"openapi: {version!r}"
+            if "swagger" in root:
+                found = "Swagger 2"
+            else:
+                found = f"openapi: {version!r}"
             raise AgentConfigError(f"Only OpenAPI 3 documents can be made into tools; this one says {found}")
+
         self.root = root
         self.url = url
 
     def resolve(self, node: JsonValue, *, followed: tuple[str, ...] = ()) -> JsonObject:
         """Resolves a node to an object. Keys next to a reference override those of its target.
 
-        A cycle of references gives an empty object; followed: the references that led here. Raises AgentConfigError for
-        a broken reference.
+        A cycle of references gives an empty object.
+
+        followed: the references that led here.
+
+        Raises AgentConfigError for a broken reference.
         """
         reference = reference_of(node)
         if reference is None:
-            return cast("JsonObject", node) if isinstance(node, dict) else {}
+            if isinstance(node, dict):
+                return cast("JsonObject", node)
+            return {}
+
         if reference in followed:
             target: JsonObject = {}
         else:
             target = self.resolve(self._look_up(reference), followed=(*followed, reference))
+
         return {**target, **{key: value for key, value in node.items() if key != "$ref"}}
 
     def _look_up(self, reference: str) -> JsonValue:
@@ -48,6 +61,7 @@ class ApiDocument:
             raise AgentConfigError(
                 f"The OpenAPI document refers to {reference!r}; only references within the document are supported"
             )
+
         node: Any = self.root
         for step in unquote(reference[1:]).split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
@@ -57,12 +71,16 @@ class ApiDocument:
                 node = cast("JsonObject", node)[step]
             else:
                 raise AgentConfigError(f"The OpenAPI document refers to {reference!r}, which does not exist")
+
         return node
 
 
 def reference_of(node: JsonValue) -> str | None:
     """A node's reference. A property may be named `$ref` too, but its value is no text then."""
-    reference = cast("JsonObject", node).get("$ref") if isinstance(node, dict) else None
+    if isinstance(node, dict):
+        reference = cast("JsonObject", node).get("$ref")
+    else:
+        reference = None
     return reference if isinstance(reference, str) else None
 
 
@@ -70,8 +88,10 @@ def read_document(text: str | bytes, kind: Literal["json", "yaml"]) -> JsonObjec
     """Parses a document. Raises AgentConfigError when it is not a JSON or YAML object."""
     if kind not in ("json", "yaml"):
         raise AgentConfigError(f"Unknown type of an OpenAPI document: {kind!r}; known: json, yaml")
+
     if isinstance(text, str):
         text = text.removeprefix("\ufeff")
+
     if kind == "json":
         try:
             root = msgspec.json.decode(text)
@@ -79,8 +99,10 @@ def read_document(text: str | bytes, kind: Literal["json", "yaml"]) -> JsonObjec
             raise AgentConfigError(f"The OpenAPI document is not valid JSON: {error}") from None
     else:
         root = read_yaml(text)
+
     if not isinstance(root, dict):
         raise AgentConfigError("The OpenAPI document is not an object")
+
     return cast("JsonObject", root)
 
 
@@ -107,25 +129,30 @@ def read_yaml(text: str | bytes) -> JsonValue:
 
 
 MAX_NODES = 3_000
-"""Limit of schema nodes per operation, since a model's prompt must hold them; deeper parts are only named."""
+"""Limit of schema nodes per operation, since a model's prompt must hold them; deeper parts are only
+named.
+"""
 
 _ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _MAPS = ("properties", "patternProperties", "dependentSchemas")
 _BESIDE_REFERENCES = frozenset({"title", "description", "default"})
-"""Keys beside a reference that leave its target as it is. Others, such as `nullable`, make another schema of it."""
+"""Keys beside a reference that leave its target as it is. Others, such as `nullable`, make another
+schema of it.
+"""
 _DROPPED = frozenset({"xml", "externalDocs", "example", "discriminator", "nullable", "readOnly", "writeOnly", "$defs"})
 
 
 class SchemaReader:
     """Converts the schemas of one operation.
 
-    A schema that is referred to once is written in its place. One that several places refer to, or that refers to
-    itself, is written once, into the `$defs` of the result:
+    A schema that is referred to once is written in its place. One that several places refer to, or
+    that refers to itself, is written once, into the `$defs` of the result:
 
         {"from": {"$ref": "#/components/schemas/Address"}, "to": {"$ref": "#/components/schemas/Address"}}
 
-    becomes `{"from": {"$ref": "#/$defs/Address"}, …}`. Small ones, without properties and parts, are always in place.
+    becomes `{"from": {"$ref": "#/$defs/Address"}, …}`. Small ones, without properties and parts,
+    are always in place.
     """
 
     def __init__(self, document: ApiDocument) -> None:
@@ -143,6 +170,7 @@ class SchemaReader:
 
         inlined: JsonObject = self._inline(root)
         kept = {name: self._inline(body) for name, body in self._definitions.items() if self._uses[name] > 1}
+
         return {**inlined, "$defs": kept} if kept else inlined
 
     def _read(self, schema: JsonValue) -> JsonObject:
@@ -150,6 +178,7 @@ class SchemaReader:
         reference = reference_of(schema)
         if reference is None:
             return self._convert(schema)
+
         target = self._document.resolve({"$ref": reference})
         beside = {key: value for key, value in cast("JsonObject", schema).items() if key != "$ref"}
         if not _has_parts(target) or beside.keys() - _BESIDE_REFERENCES:
@@ -162,15 +191,20 @@ class SchemaReader:
             name = self._names[reference] = self._free_name(reference)
             self._definitions[name] = {}
             self._definitions[name] = self._convert(target)
+
         self._uses[name] += 1
+
         return {"$ref": REF + name, **beside}
 
     def _convert(self, schema: JsonValue) -> JsonObject:
         if not isinstance(schema, dict):
             return {"not": {}} if schema is False else {}
+
         found = cast("JsonObject", schema)
+
         if self._nodes_left <= 0:
             return _named(found, None)
+
         self._nodes_left -= 1
         out: JsonObject = {
             key: self._value(key, value)
@@ -178,6 +212,7 @@ class SchemaReader:
             if key not in _DROPPED and not key.startswith("x-")
         }
         _from_openapi_3_0(out, found)
+
         return out
 
     def _free_name(self, reference: str) -> str:
@@ -190,16 +225,20 @@ class SchemaReader:
         return name
 
     def _inline(self, node: JsonValue) -> Any:
-        """Replaces references to definitions that are used once. Those form no cycle: their users would be two."""
+        """Replaces references to definitions that are used once. Those form no cycle: their users
+        would be two.
+        """
         if isinstance(node, list):
             return [self._inline(item) for item in cast("list[JsonValue]", node)]
         if not isinstance(node, dict):
             return node
+
         reference = reference_of(cast("JsonObject", node)) or ""
         name = reference.removeprefix(REF)
         if reference.startswith(REF) and self._uses[name] == 1:
             beside = {key: value for key, value in cast("JsonObject", node).items() if key != "$ref"}
             return {**self._inline(self._definitions[name]), **beside}
+
         return {key: self._inline(value) for key, value in cast("JsonObject", node).items()}
 
     def _value(self, key: str, value: JsonValue) -> JsonValue:
@@ -209,9 +248,11 @@ class SchemaReader:
             return {"anyOf": [self._read(item) for item in cast("list[JsonValue]", value)]}
         if key in _LISTS and isinstance(value, list):
             return [self._read(item) for item in cast("list[JsonValue]", value)]
+
         if key in _MAPS and isinstance(value, dict):
             entries = cast("JsonObject", value).items()
             return {name: self._read(entry) for name, entry in entries if not self._is_read_only(entry)}
+
         return value
 
     def _is_read_only(self, schema: JsonValue) -> bool:
@@ -229,17 +270,21 @@ def _named(schema: JsonObject, reference: str | None) -> JsonObject:
 
 
 def _from_openapi_3_0(out: JsonObject, found: JsonObject) -> None:
-    """Rewrites what differs in 3.0: `nullable` and exclusive limits. Read-only properties are not required."""
+    """Rewrites what differs in 3.0: `nullable` and exclusive limits. Read-only properties are not
+    required.
+    """
     if found.get("nullable") is True and isinstance(out.get("type"), str):
         out["type"] = [out["type"], "null"]
         options: Any = out.get("enum")
         if isinstance(options, list) and None not in options:
             out["enum"] = [*cast("list[JsonValue]", options), None]
+
     for limit, flag in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(out.get(flag), bool):
             excluded = out.pop(flag)
             if excluded and limit in out:
                 out[flag] = out.pop(limit)
+
     declared: JsonObject = found.get("properties") or {}
     shown: JsonObject = out.get("properties") or {}
     read_only = declared.keys() - shown.keys()

@@ -30,7 +30,12 @@ def snake_case(text: str) -> str:
 def parameter_name(original: str, location: str, *, keep: bool = False) -> str:
     name = original if keep else snake_case(original)
     if not name:
-        return f"{location}_param" if location in _LOCATIONS else "body" if location == "body" else "value"
+        if location in _LOCATIONS:
+            return f"{location}_param"
+        if location == "body":
+            return "body"
+        return "value"
+
     return f"param_{name}" if keyword.iskeyword(name) else name
 
 
@@ -43,7 +48,8 @@ def tool_name(operation_id: str | None, method: str, path: str) -> str:
 
 def free_name(name: str, taken: Container[str], *, first: int, longest: int | None = None) -> str:
     """The name if it is free, else the first free one of `name_<first>`, `name_<first + 1>`, …"""
-    candidate, number = name, first
+    candidate = name
+    number = first
     while candidate in taken:
         ending = f"_{number}"
         candidate = (name if longest is None else name[: longest - len(ending)]) + ending
@@ -53,26 +59,36 @@ def free_name(name: str, taken: Container[str], *, first: int, longest: int | No
 
 ParameterLocation = Literal["path", "query", "header", "cookie", "body"]
 
-_LOCATIONS: dict[str, ParameterLocation] = {"path": "path", "query": "query", "header": "header", "cookie": "cookie"}
+_LOCATIONS: dict[str, ParameterLocation] = {
+    "path": "path",
+    "query": "query",
+    "header": "header",
+    "cookie": "cookie",
+}
 _STYLES = {"path": "simple", "query": "form", "header": "simple", "cookie": "form", "body": "form"}
 _NOT_FOR_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApiParameter:
-    """name: as the model sees it. original: as the API does; empty for a whole body.
-
-    is_json: the value is encoded as JSON, whatever the style. serialization: the object that holds `style`, `explode`
-    and `allowReserved`: OpenAPI's parameter, or the encoding of a form's field.
-    """
+    """A parameter of an operation, or a field of its body."""
 
     name: str
+    """As the model sees it."""
+
     original: str
+    """As the API does; empty for a whole body."""
+
     location: ParameterLocation
     schema: JsonObject
     is_required: bool = False
     is_json: bool = False
+    """The value is encoded as JSON, whatever the style."""
+
     serialization: JsonObject = field(default_factory=dict[str, Any])
+    """The object that holds `style`, `explode` and `allowReserved`: OpenAPI's parameter, or the
+    encoding of a form's field.
+    """
 
     @property
     def style(self) -> str:
@@ -112,6 +128,7 @@ def read_parameters(
     found: dict[tuple[str, str], ApiParameter] = {}
     for node in [*(spec.get("parameters") or ()), *(item.get("parameters") or ())]:
         one = document.resolve(node)
+
         location = _LOCATIONS.get(str(one.get("in")))
         original = str(one.get("name") or "")
         is_ignored = location == "header" and original.lower() in _NOT_FOR_PARAMETERS
@@ -121,6 +138,7 @@ def read_parameters(
             schema = schemas.read(content[media_type].get("schema") if content else one.get("schema"))
             if one.get("description"):
                 schema["description"] = one["description"]
+
             found[original, location] = ApiParameter(
                 name=parameter_name(original, location, keep=keep_names),
                 original=original,
@@ -130,6 +148,7 @@ def read_parameters(
                 is_json="json" in media_type,
                 serialization=one,
             )
+
     for original in re.findall(r"{([^{}]+)}", path.partition("?")[0]):
         # Some documents declare no parameters for the variables of a path.
         name = parameter_name(original, "path", keep=keep_names)
@@ -137,6 +156,7 @@ def read_parameters(
             name=name, original=original, location="path", schema={"type": "string"}, is_required=True
         )
         found.setdefault((original, "path"), undeclared)
+
     return list(found.values())
 
 
@@ -148,15 +168,21 @@ def query_in(path: str) -> list[tuple[str, str]]:
 def read_body(
     document: ApiDocument, schemas: SchemaReader, spec: JsonObject, *, keep_names: bool
 ) -> tuple[BodyFormat | None, list[ApiParameter]]:
-    """The body's first media type, and its parameters: the properties of an object, or the whole body as one."""
+    """The body's first media type, and its parameters: the properties of an object, or the whole
+    body as one.
+    """
     if not spec.get("requestBody"):
         return None, []
+
     body = document.resolve(spec["requestBody"])
+
     content: JsonObject = body.get("content") or {}
     if not content:
         return None, []
+
     media_type = next(iter(content))
     entry: JsonObject = content[media_type] or {}
+
     form = BodyFormat(media_type=media_type, is_required=body.get("required") is True)
     # Documents that don't say usually mean a required body, though the standard's default is optional.
     is_needed = body.get("required") is not False
@@ -165,10 +191,24 @@ def read_body(
         name = "array" if schema.get("type") == "array" else "body"
         if "description" not in schema and body.get("description"):
             schema["description"] = body["description"]
-        whole = ApiParameter(name=name, original="", location="body", schema=schema, is_required=is_needed)
+
+        whole = ApiParameter(
+            name=name,
+            original="",
+            location="body",
+            schema=schema,
+            is_required=is_needed,
+        )
         return form, [whole]
+
     encodings: JsonObject = entry.get("encoding") or {}
-    required: list[str] = (schema.get("required") or []) if is_needed else []
+
+    required: list[str]
+    if is_needed:
+        required = schema.get("required") or []
+    else:
+        required = []
+
     fields: list[ApiParameter] = []
     for original, one in cast("JsonObject", schema["properties"]).items():
         encoding: JsonObject = encodings.get(original) or {}
@@ -183,6 +223,7 @@ def read_body(
                 serialization=encoding,
             )
         )
+
     return form, fields
 
 
@@ -201,10 +242,12 @@ def _without_null(schema: JsonObject) -> JsonObject:
     definitions: JsonObject = schema.get("$defs") or {}
     if len(schema.keys() - {"$defs"}) != 1:
         return schema
+
     for key in ("anyOf", "oneOf"):
         options = [option for option in schema.get(key) or () if option != {"type": "null"}]
         if len(options) == 1 < len(schema.get(key) or ()):
             return _with_definitions(options[0], definitions)
+
     return schema
 
 
@@ -221,18 +264,21 @@ METHODS = ("get", "post", "put", "delete", "patch", "head", "options", "trace")
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """base_url: `path` is relative to it. auth_is_optional: calls without a credential are allowed too."""
+    """An operation of an API, as a tool calls it."""
 
     name: str
     operation_id: str
     description: str
     method: str
     base_url: str
+    """`path` is relative to it."""
+
     path: str
     parameters: tuple[ApiParameter, ...] = ()
     body: BodyFormat | None = None
     auth_scheme: AuthScheme | None = None
     auth_is_optional: bool = False
+    """Calls without a credential are allowed too."""
 
     def arguments_schema(self) -> JsonObject:
         """The schema of the arguments that a model gives."""
@@ -247,23 +293,43 @@ class Operation:
         required = [parameter.name for parameter in self.parameters if parameter.is_required]
         if required:
             schema["required"] = required
+
         if definitions:
             schema["$defs"] = definitions
+
         return schema
 
 
-def read_operations(document: ApiDocument, *, base_url: str | None = None, keep_names: bool = False) -> list[Operation]:
+def read_operations(
+    document: ApiDocument,
+    *,
+    base_url: str | None = None,
+    keep_names: bool = False,
+) -> list[Operation]:
     """In the order of the document. Raises AgentConfigError for an invalid document.
 
-    base_url: replaces the document's servers. keep_names: parameters keep the names that the API gives them.
+    base_url: replaces the document's servers.
+    keep_names: parameters keep the names that the API gives them.
     """
     taken: set[str] = set()
     found: list[Operation] = []
     for path, item, method, spec in _operations(document):
-        name = free_name(tool_name(spec.get("operationId"), method, path), taken, first=2, longest=MAX_TOOL_NAME)
+        name = free_name(
+            tool_name(spec.get("operationId"), method, path),
+            taken,
+            first=2,
+            longest=MAX_TOOL_NAME,
+        )
         taken.add(name)
         schemas = SchemaReader(document)
-        parameters = read_parameters(document, schemas, item, spec, path=path, keep_names=keep_names)
+        parameters = read_parameters(
+            document,
+            schemas,
+            item,
+            spec,
+            path=path,
+            keep_names=keep_names,
+        )
         body, fields = read_body(document, schemas, spec, keep_names=keep_names)
         scheme, is_optional = _security(document, spec)
         servers = spec.get("servers") or item.get("servers") or document.root.get("servers")
@@ -281,6 +347,7 @@ def read_operations(document: ApiDocument, *, base_url: str | None = None, keep_
                 auth_is_optional=is_optional,
             )
         )
+
     return found
 
 
@@ -304,15 +371,23 @@ def _with_unique_names(parameters: list[ApiParameter]) -> tuple[ApiParameter, ..
 
 
 def _server_url(document: ApiDocument, servers: JsonValue) -> str:
-    first: JsonObject = cast("list[JsonObject]", servers)[0] if servers else {}
+    first: JsonObject
+    if servers:
+        first = cast("list[JsonObject]", servers)[0]
+    else:
+        first = {}
+
     url: str = first.get("url") or "/"
     variables: JsonObject = first.get("variables") or {}
     for name, variable in variables.items():
         url = url.replace(f"{{{name}}}", str(variable.get("default", "")))
+
     if document.url is not None:
         url = urljoin(document.url, url)
+
     if not url.lower().startswith(("http://", "https://")):
         raise AgentConfigError(f"The OpenAPI document has no HTTP server URL (its server is {url!r}); pass base_url")
+
     return url
 
 
@@ -320,16 +395,21 @@ def _security(document: ApiDocument, spec: JsonObject) -> tuple[AuthScheme | Non
     requirements: Any = spec.get("security")
     if requirements is None:
         requirements = document.root.get("security") or []
+
     named = [requirement for requirement in cast("list[JsonObject]", requirements) if requirement]
     if not named:
         return None, False
+
     name = next(iter(named[0]))
     components: JsonObject = document.root.get("components") or {}
+
     schemes: JsonObject = components.get("securitySchemes") or {}
     if name not in schemes:
         raise AgentConfigError(f"The OpenAPI document requires security scheme {name!r}, which it does not define")
+
     try:
         scheme = wire.from_plain(document.resolve(schemes[name]), AuthScheme)
     except InvalidRequest as error:
         raise AgentConfigError(f"Security scheme {name!r} can't be read: {error.detail}") from None
+
     return scheme, len(named) < len(cast("list[JsonObject]", requirements))

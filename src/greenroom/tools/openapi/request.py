@@ -21,18 +21,23 @@ from greenroom.tools.web.http_client import FilePart
 
 @dataclass(kw_only=True)
 class PreparedRequest:
-    """query: escaped pairs. files: the fields of a multipart body; there is no `content` then."""
+    """An HTTP request, complete but for its credentials."""
 
     method: str
     url: str
     query: list[str] = field(default_factory=list[str])
+    """Escaped pairs."""
+
     headers: dict[str, str] = field(default_factory=dict[str, str])
     cookies: list[str] = field(default_factory=list[str])
     content: bytes | None = None
     files: list[FilePart] | None = None
+    """The fields of a multipart body; there is no `content` then."""
 
     def full_url(self) -> str:
-        return f"{self.url}?{'&'.join(self.query)}" if self.query else self.url
+        if self.query:
+            return f"{self.url}?{'&'.join(self.query)}"
+        return self.url
 
     def all_headers(self) -> list[tuple[bytes, bytes]]:
         """In UTF-8; a later header of a name replaces an earlier one."""
@@ -44,6 +49,7 @@ class PreparedRequest:
     def with_credential(self, parts: CredentialParts | None) -> PreparedRequest:
         if parts is None:
             return self
+
         return replace(
             self,
             query=[*self.query, *(pair for key, value in parts.query.items() for pair in in_query(key, value))],
@@ -64,8 +70,12 @@ def missing_arguments(operation: Operation, args: JsonObject) -> list[str]:
 def prepare(operation: Operation, args: JsonObject) -> PreparedRequest:
     """Builds the request without credentials. Raises InvalidValue for arguments that can't be sent."""
     values = _values(operation, args)
-    request = PreparedRequest(method=operation.method, url=operation.base_url + _path(operation, values))
+    request = PreparedRequest(
+        method=operation.method,
+        url=operation.base_url + _path(operation, values),
+    )
     request.query = [f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in query_in(operation.path)]
+
     for parameter, value in values:
         if parameter.location == "query":
             request.query += in_query(
@@ -76,15 +86,21 @@ def prepare(operation: Operation, args: JsonObject) -> PreparedRequest:
                 allow_reserved=parameter.serialization.get("allowReserved") is True,
             )
         elif parameter.location == "header":
-            request.headers[parameter.original] = in_header(parameter.name, value, explode=parameter.explode)
+            request.headers[parameter.original] = in_header(
+                parameter.name,
+                value,
+                explode=parameter.explode,
+            )
         elif parameter.location == "cookie":
             request.cookies += in_cookie(parameter.original, value, explode=parameter.explode)
+
     fields = [(parameter, value) for parameter, value in values if parameter.location == "body"]
     if operation.body is not None and fields:
         _write_body(request, operation.body, fields)
     elif operation.body is not None and operation.body.is_required and operation.body.kind == "json":
         request.content = b"{}"
         request.headers["Content-Type"] = "application/json"
+
     return request
 
 
@@ -105,26 +121,43 @@ def _values(operation: Operation, args: JsonObject) -> _Values:
             value = parameter.schema["default"]
         else:
             continue
+
         is_text = parameter.is_json and parameter.location != "body"
         values.append((parameter, msgspec.json.encode(value).decode() if is_text else value))
+
     return values
 
 
 def _as_declared(value: JsonValue, schema: JsonObject) -> JsonValue:
     if isinstance(value, list):
-        items: JsonObject = schema["items"] if isinstance(schema.get("items"), dict) else {}
+        items: JsonObject
+        if isinstance(schema.get("items"), dict):
+            items = schema["items"]
+        else:
+            items = {}
         return [_as_declared(item, items) for item in cast("list[JsonValue]", value)]
+
     kinds: Any = schema.get("type")
+
     is_integer = kinds == "integer" or (isinstance(kinds, list) and "integer" in kinds)
-    return int(value) if is_integer and isinstance(value, float) and value.is_integer() else value
+    if is_integer and isinstance(value, float) and value.is_integer():
+        return int(value)
+
+    return value
 
 
 def _path(operation: Operation, values: _Values) -> str:
     path = operation.path.partition("#")[0].partition("?")[0]
     for parameter, value in values:
         if parameter.location == "path":
-            written = in_path(parameter.original, value, style=parameter.style, explode=parameter.explode)
+            written = in_path(
+                parameter.original,
+                value,
+                style=parameter.style,
+                explode=parameter.explode,
+            )
             path = path.replace(f"{{{parameter.original}}}", written)
+
     return path
 
 
@@ -132,16 +165,19 @@ def _write_body(request: PreparedRequest, form: BodyFormat, fields: _Values) -> 
     if form.kind == "multipart":
         request.files = [part for parameter, value in fields for part in _parts(parameter, value)]
         return
+
     first, value = fields[0]
     is_whole = not first.original
     if not is_whole:
         value = {parameter.original: value for parameter, value in fields}
+
     if form.kind == "form" and not isinstance(value, str):
         request.content = "&".join(_form_pairs(fields)).replace("%20", "+").encode()
     elif is_whole and form.kind != "json":
         request.content = _bytes(value, first.schema)
     else:
         request.content = msgspec.json.encode(value)
+
     request.headers["Content-Type"] = _one_media_type(form)
 
 
@@ -150,7 +186,9 @@ def _one_media_type(form: BodyFormat) -> str:
         return form.media_type
     if form.kind == "json":
         return "application/json"
-    return "text/plain" if form.media_type.startswith("text/") else "application/octet-stream"
+    if form.media_type.startswith("text/"):
+        return "text/plain"
+    return "application/octet-stream"
 
 
 def _form_pairs(fields: _Values) -> list[str]:
@@ -162,19 +200,24 @@ def _form_pairs(fields: _Values) -> list[str]:
         if parameter.is_json:
             value = msgspec.json.encode(value).decode()
         pairs += in_query(parameter.original or parameter.name, value, style=parameter.style, explode=parameter.explode)
+
     return pairs
 
 
 def _parts(parameter: ApiParameter, value: JsonValue) -> list[FilePart]:
     name = parameter.original or parameter.name
+
     if not parameter.original and isinstance(value, dict):
         entries = cast("JsonObject", value).items()
         return [(key, (None, to_text(item).encode(), None)) for key, item in entries]
+
     if isinstance(value, list) and not parameter.is_json:
         schema: JsonObject = parameter.schema.get("items") or {}
         return [_part(name, item, schema) for item in cast("list[JsonValue]", value)]
+
     if isinstance(value, dict) or parameter.is_json:
         return [(name, (None, msgspec.json.encode(value), "application/json"))]
+
     return [_part(name, value, parameter.schema)]
 
 
@@ -213,16 +256,20 @@ def in_path(name: str, value: JsonValue, *, style: str, explode: bool) -> str:
     for piece in _flat(value):
         if any(part in (".", "..") for text in (piece, unquote(piece)) for part in re.split(r"[/\\]", text)):
             raise InvalidValue("a path can't hold dot segments", location=(name,))
+
     pieces = _pieces(value, explode=explode, escape=_escape)
+
     if not "".join(_flat(value)):
         raise InvalidValue("must not be empty", location=(name,))
     if style == "label":
         return "." + ("." if explode else ",").join(pieces)
+
     if style == "matrix":
         key = _escape(name)
         if not explode:
             return f";{key}={','.join(pieces)}"
         return "".join(f";{piece}" if isinstance(value, dict) else f";{key}={piece}" for piece in pieces)
+
     return ",".join(pieces)
 
 
@@ -231,7 +278,11 @@ def in_query(
 ) -> list[str]:
     """Escaped `name=value` pairs; none for an empty list or object."""
     # `&`, `+` and `#` would change or end the value, whatever the API allows.
-    safe = _RESERVED.translate({ord(c): None for c in "&+#"}) if allow_reserved else ""
+    if allow_reserved:
+        safe = _RESERVED.translate({ord(c): None for c in "&+#"})
+    else:
+        safe = ""
+
     key = quote(name, safe="")
 
     def escape(text: str) -> str:
@@ -245,11 +296,13 @@ def in_query(
             return [f"{quote(k, safe='')}={escape(to_text(v))}" for k, v in entries]
     elif not isinstance(value, list):
         return [f"{key}={escape(to_text(value))}"]
+
     pieces = [escape(piece) for piece in _flat(value)]
     if not pieces:
         return []
     if isinstance(value, list) and (explode or style == "deepObject"):
         return [f"{key}={piece}" for piece in pieces]
+
     return [f"{key}={_SEPARATORS.get(style, ',').join(pieces)}"]
 
 

@@ -35,7 +35,8 @@ _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 class RestApiTool(BaseTool):
     """Returns errors of a call to the model.
 
-    header_provider: additional headers of each request; they override headers of the same name, except credentials.
+    header_provider: additional headers of each request; they override headers of the same name,
+    except credentials.
     """
 
     def __init__(
@@ -67,7 +68,10 @@ class RestApiTool(BaseTool):
 
     def configure_auth_scheme(self, auth_scheme: AuthSchemeLike) -> None:
         """Replaces how calls are authenticated; the credential stays."""
-        self._authenticate(auth_scheme, self.auth_config.raw_auth_credential if self.auth_config else None)
+        self._authenticate(
+            auth_scheme,
+            self.auth_config.raw_auth_credential if self.auth_config else None,
+        )
 
     def configure_auth_credential(self, auth_credential: AuthCredential | None = None) -> None:
         """Replaces the app's own credential. Without an authentication scheme, calls don't use it."""
@@ -87,7 +91,9 @@ class RestApiTool(BaseTool):
     @property
     def auth_config(self) -> AuthConfig | None:
         """The credential that the tool needs, secrets included: not for clients."""
-        return self._credentials.config if self._credentials is not None else None
+        if self._credentials is not None:
+            return self._credentials.config
+        return None
 
     def _get_declaration(self) -> FunctionDeclaration:
         return FunctionDeclaration(
@@ -102,11 +108,14 @@ class RestApiTool(BaseTool):
                 "error": f"{self.name} was not called, because these mandatory arguments are missing:\n{listed}\n"
                 "Call it again with all of them."
             }
+
         try:
             request = prepare(self.operation, args)
         except InvalidValue as fault:
             return {"error": f"{self.name} was not called, because of this argument:\n{fault.detail}"}
+
         await self._add_headers(request, tool_context)
+
         try:
             return await self._call(request, tool_context)
         except ToolError as error:
@@ -124,15 +133,22 @@ class RestApiTool(BaseTool):
         credentials = self._credentials
         if credentials is None:
             return self._result(await self._send(request, None), None, None)
+
         credential: AuthCredential | None = None
         for attempt in (1, 2):
             credential = await credentials.credential(tool_context, refused=credential)
             if credential is None and (attempt == 2 or not self.operation.auth_is_optional):
                 break
-            parts = credential_parts(credentials.config.auth_scheme, credential) if credential is not None else None
+
+            if credential is not None:
+                parts = credential_parts(credentials.config.auth_scheme, credential)
+            else:
+                parts = None
+
             reply = await self._send(request, parts)
             if reply.status != 401:
                 return self._result(reply, credential, parts)
+
         return credentials.request(tool_context)
 
     async def _send(self, request: PreparedRequest, parts: CredentialParts | None) -> Reply:
@@ -146,9 +162,15 @@ class RestApiTool(BaseTool):
             secret_headers=parts.headers if parts else (),
         )
 
-    def _result(self, reply: Reply, credential: AuthCredential | None, parts: CredentialParts | None) -> JsonValue:
+    def _result(
+        self,
+        reply: Reply,
+        credential: AuthCredential | None,
+        parts: CredentialParts | None,
+    ) -> JsonValue:
         if 200 <= reply.status < 300:
             return reply.json_or_text()
+
         body = shortened(_redacted(reply.text(), credential, parts), MAX_ERROR_CHARACTERS)
         return {
             "error": f"{self.name} failed with status {reply.status} {reply.reason}: {body}\n"
@@ -163,7 +185,9 @@ def _redacted(text: str, credential: AuthCredential | None, parts: CredentialPar
     if parts is not None:
         sent = [*parts.headers.values(), *parts.query.values(), *parts.cookies.values()]
         secrets |= {value.rpartition(" ")[2] for value in sent}
+
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, "***").replace(quote(secret, safe=""), "***")
+
     return text

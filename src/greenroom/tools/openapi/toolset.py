@@ -23,12 +23,17 @@ from greenroom.tools.web.http_client import READ_SECONDS, HttpClient, HttpxClien
 
 
 class OpenAPIToolset(BaseToolset):
-    """The document is a dict, a text, a file, or a URL; a URL is fetched when the tools are first requested.
+    """The document is a dict, a text, a file, or a URL; a URL is fetched when the tools are first
+    requested.
 
-    base_url: replaces the document's servers. auth_scheme: replaces the operations' own. auth_credential: for all
-    operations; without one the user is asked. tool_filter: applies to names without the prefix.
-    preserve_property_names: parameters keep their names instead of snake_case. allow_private_network_access: the
-    document, the API and its token services may be in a private network or on this machine.
+    base_url: replaces the document's servers.
+    auth_scheme: replaces the operations' own.
+    auth_credential: for all operations; without one the user is asked.
+    tool_filter: applies to names without the prefix.
+    preserve_property_names: parameters keep their names instead of snake_case.
+    allow_private_network_access: the document, the API and its token services may be in a private
+        network or on this machine.
+
     Raises AgentConfigError for a document that can't be used.
     """
 
@@ -54,10 +59,16 @@ class OpenAPIToolset(BaseToolset):
         read_timeout_seconds: float = READ_SECONDS,
         on_error: OnToolsetError | None = None,
     ) -> None:
-        super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix, on_error=on_error)
+        super().__init__(
+            tool_filter=tool_filter,
+            tool_name_prefix=tool_name_prefix,
+            on_error=on_error,
+        )
+
         given = [source for source in (spec_dict, spec_str, spec_path, spec_url) if source is not None]
         if len(given) != 1:
             raise AgentConfigError("OpenAPIToolset takes one of spec_dict, spec_str, spec_path and spec_url")
+
         self._base_url = base_url
         self._keep_names = preserve_property_names
         connect = partial(
@@ -79,11 +90,16 @@ class OpenAPIToolset(BaseToolset):
         }
         self._url = spec_url
         self._tools: dict[str, RestApiTool] | None = None
+
         if spec_str is not None:
             spec_dict = read_document(spec_str, spec_str_type)
         elif spec_path is not None:
             path = Path(spec_path)
-            spec_dict = read_document(path.read_bytes(), "json" if path.suffix == ".json" else "yaml")
+            spec_dict = read_document(
+                path.read_bytes(),
+                "json" if path.suffix == ".json" else "yaml",
+            )
+
         if spec_dict is not None:
             self._make_tools(ApiDocument(spec_dict))
 
@@ -97,7 +113,9 @@ class OpenAPIToolset(BaseToolset):
         return [tool for tool in (self._tools or {}).values() if self.is_selected(tool, readonly_context)]
 
     def get_tool(self, tool_name: str) -> RestApiTool | None:
-        """A tool by its name, with or without the prefix. A document at a URL must have been fetched before."""
+        """A tool by its name, with or without the prefix. A document at a URL must have been
+        fetched before.
+        """
         tools = self._tools or {}
         return tools.get(tool_name) or tools.get(tool_name.removeprefix(f"{self.tool_name_prefix}_"))
 
@@ -112,10 +130,16 @@ class OpenAPIToolset(BaseToolset):
 
 async def _fetch(client: HttpClient, url: str) -> JsonObject:
     try:
-        reply = await client.send("GET", url, headers=[(b"Accept", b"application/json, application/yaml, */*;q=0.5")])
+        reply = await client.send(
+            "GET",
+            url,
+            headers=[(b"Accept", b"application/json, application/yaml, */*;q=0.5")],
+        )
     except ToolError as error:
         raise ToolError(f"The OpenAPI document at {url} can't be read: {error.detail}") from error
+
     if reply.status != 200:
         raise ToolError(f"The OpenAPI document at {url} can't be read: it answered with status {reply.status}")
+
     is_json = reply.body.lstrip().startswith(b"{")
     return read_document(reply.body, "json" if is_json else "yaml")

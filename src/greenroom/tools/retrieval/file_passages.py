@@ -21,9 +21,11 @@ READABLE = MARKDOWN | PLAIN | HTML | frozenset(TABLES) | {".json", ".jsonl", ".n
 
 
 class Unit(NamedTuple):
-    """A line, a row or a value: split only when it is too long. at: its line number, or its path in JSON."""
+    """A line, a row or a value: split only when it is too long."""
 
     at: int | str
+    """Its line number, or its path in JSON."""
+
     text: str
 
 
@@ -33,10 +35,15 @@ class Passage(NamedTuple):
 
 
 def passages(name: str, data: bytes, *, length: int, overlap: int) -> Iterator[Passage]:
-    """length, overlap: in characters; adjacent passages share up to `overlap`. Binary files have no passages."""
+    """Cuts the files of a folder into passages.
+
+    length, overlap: in characters; adjacent passages share up to `overlap`. Binary files have no
+    passages.
+    """
     text = _decoded(data)
     if text is None:
         return
+
     suffix = PurePath(name).suffix.lower()
     held: list[Unit] = []
     is_fresh = False
@@ -45,9 +52,14 @@ def passages(name: str, data: bytes, *, length: int, overlap: int) -> Iterator[P
         is_heading = suffix in MARKDOWN and unit.text.startswith("#") and size > length // 3
         if held and is_fresh and (size + len(unit.text) > length or is_heading):
             yield from _passage(held)
-            held = [] if is_heading else _tail(held, min(overlap, length - len(unit.text)))
+            if is_heading:
+                held = []
+            else:
+                held = _tail(held, min(overlap, length - len(unit.text)))
+
         held.append(unit)
         is_fresh = True
+
     if is_fresh:
         yield from _passage(held)
 
@@ -55,7 +67,10 @@ def passages(name: str, data: bytes, *, length: int, overlap: int) -> Iterator[P
 def _passage(units: list[Unit]) -> Iterator[Passage]:
     said = [unit for unit in units if unit.text.strip()]
     if said:
-        yield Passage(_position(said[0].at, said[-1].at), "\n".join(unit.text for unit in units).strip("\n"))
+        yield Passage(
+            _position(said[0].at, said[-1].at),
+            "\n".join(unit.text for unit in units).strip("\n"),
+        )
 
 
 def _position(first: int | str, last: int | str) -> str:
@@ -89,6 +104,7 @@ def _decoded(data: bytes) -> str | None:
         return data.decode("utf-16", errors="replace")
     if b"\0" in data:
         return None
+
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -107,6 +123,7 @@ def _units(suffix: str, text: str) -> Iterable[Unit]:
             return [Unit(n, _joined(json.loads(line))) for n, line in _numbered(text) if line.strip()]
     except (ValueError, csv.Error, RecursionError):
         pass  # not JSON in spite of its name: indexed as plain text
+
     return [Unit(number, line) for number, line in _numbered(text)]
 
 
@@ -135,7 +152,10 @@ def _values(path: str, value: Any) -> Iterator[Unit]:
             yield from _values(f"{path}[{index}]", inner)
     else:
         text = value if isinstance(value, str) else json.dumps(value)
-        yield Unit(path, f"{path.removeprefix('$').removeprefix('.')}: {text}" if path != "$" else text)
+        yield Unit(
+            path,
+            f"{path.removeprefix('$').removeprefix('.')}: {text}" if path != "$" else text,
+        )
 
 
 def _joined(value: Any) -> str:

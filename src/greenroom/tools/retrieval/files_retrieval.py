@@ -1,4 +1,6 @@
-"""Retrieves passages of local files with a full-text index (SQLite FTS5), in memory or in a database file."""
+"""Retrieves passages of local files with a full-text index (SQLite FTS5), in memory or in a
+database file.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,13 @@ CREATE VIRTUAL TABLE passage USING fts5(
 class FilesRetrieval(BaseRetrievalTool):
     """Finds passages by their words, ranked by BM25. Reads text, Markdown, HTML, CSV and JSON.
 
-    input_dir: a folder or a file; each search indexes changes first. index_path: a database file for the index, which
-    then survives restarts; without it the index is in memory. passage_length, passage_overlap: in characters. Files
-    larger than max_file_bytes, and those beyond max_files, are skipped with a warning. Raises AgentConfigError.
+    input_dir: a folder or a file; each search indexes changes first.
+    index_path: a database file for the index, which then survives restarts; without it the index is
+        in memory.
+    passage_length, passage_overlap: in characters. Files larger than max_file_bytes, and those
+        beyond max_files, are skipped with a warning.
+
+    Raises AgentConfigError.
     """
 
     def __init__(
@@ -61,42 +67,59 @@ class FilesRetrieval(BaseRetrievalTool):
         super().__init__(name=name, description=description)
         self.input_dir = Path(input_dir).expanduser()
         self.max_passages = max_passages
+
         if not self.input_dir.exists():
             raise AgentConfigError(f"Tool {name!r}: input_dir {str(self.input_dir)!r} does not exist")
         if not 0 <= passage_overlap <= passage_length // 2 or passage_length < 2:
             raise AgentConfigError(f"Tool {name!r}: passage_overlap must be at most half of passage_length")
+
         self._root = self.input_dir.resolve()
-        self._database = Path(index_path).expanduser() if index_path is not None else None
-        self._length, self._overlap = passage_length, passage_overlap
-        self._max_file_bytes, self._max_files = max_file_bytes, max_files
+
+        if index_path is not None:
+            self._database = Path(index_path).expanduser()
+        else:
+            self._database = None
+
+        self._length = passage_length
+        self._overlap = passage_overlap
+        self._max_file_bytes = max_file_bytes
+        self._max_files = max_files
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        """Returns `{"passages": [{"file", "position", "text"}]}`, best first, or a text when nothing was found."""
+        """Returns `{"passages": [{"file", "position", "text"}]}`, best first, or a text when
+        nothing was found.
+        """
         query = query_in(args)
         if not query:
             return NO_QUERY
         hits = await asyncio.to_thread(self._search, query)
-        return {"passages": hits} if hits else nothing_found(query, "the files")
+        if hits:
+            return {"passages": hits}
+        return nothing_found(query, "the files")
 
     def _search(self, query: str) -> list[JsonObject]:
-        """Brings the index up to date, by modification time and size of the files, and searches it. Blocks; best first.
+        """Brings the index up to date, by modification time and size of the files, and searches it.
+        Blocks; best first.
 
         Skips hidden files and folders, links out of the folder, and unsupported types.
         """
         with self._lock:
             connection = self._connected()
             self._refresh(connection)
+
             words = words_of_query(query)
             if not words:
                 return []
+
             found = connection.execute(
                 "SELECT file, position, text, -bm25(passage, 1.0, 0.5) AS score FROM passage WHERE passage MATCH ? "
                 "ORDER BY score DESC, rowid LIMIT ?",
                 (" OR ".join(f'"{word}"' for word in words), self.max_passages),
             ).fetchall()
             few = connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM passage LIMIT {_FEW})").fetchone()[0] < _FEW
+
         return [
             {"file": file, "position": position, "text": text}
             for file, position, text, score in found
@@ -106,19 +129,24 @@ class FilesRetrieval(BaseRetrievalTool):
     def _connected(self) -> sqlite3.Connection:
         if self._connection is not None:
             return self._connection
+
         if self._database is not None:
             self._database.parent.mkdir(parents=True, exist_ok=True)
+
         # isolation_level=None: transactions are explicit. The lock replaces the check of threads.
         connection = sqlite3.connect(
             self._database or ":memory:", isolation_level=None, check_same_thread=False, timeout=30
         )
         weakref.finalize(self, connection.close)
         self._connection = connection
+
         if self._database is not None:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")  # the index can be rebuilt from the files
+
         with connection:
             connection.execute("BEGIN IMMEDIATE")
+
             wanted = (str(self._root), self._length, self._overlap)
             is_current = connection.execute("PRAGMA user_version").fetchone()[0] == _VERSION
             if not is_current or connection.execute("SELECT * FROM root").fetchone() != wanted:
@@ -128,17 +156,20 @@ class FilesRetrieval(BaseRetrievalTool):
                     connection.execute(statement)
                 connection.execute("INSERT INTO root VALUES (?, ?, ?)", wanted)
                 connection.execute(f"PRAGMA user_version={_VERSION}")
+
         return connection
 
     def _refresh(self, connection: sqlite3.Connection) -> None:
         present = dict(self._files())
         if _known(connection) == present:
             return
+
         with connection:
             connection.execute("BEGIN IMMEDIATE")
             known = _known(connection)
             for path in known.keys() - present.keys():
                 _remove(connection, path)
+
             for path, stamp in present.items():
                 if known.get(path) != stamp:
                     _remove(connection, path)
@@ -155,9 +186,15 @@ class FilesRetrieval(BaseRetrievalTool):
                 stat = os.stat(path)
             except OSError:
                 continue  # deleted meanwhile, or a broken link
+
             if count == self._max_files:
-                _log.warning("%s has more than %d files; the others are not searched", self._root, count)
+                _log.warning(
+                    "%s has more than %d files; the others are not searched",
+                    self._root,
+                    count,
+                )
                 return
+
             count += 1
             name = path[below:].replace(os.sep, "/")
             yield name, (stat.st_mtime_ns, stat.st_size)
@@ -166,6 +203,7 @@ class FilesRetrieval(BaseRetrievalTool):
         if self._root.is_file():
             yield str(self._root)
             return
+
         for folder, folders, names in os.walk(self._root):
             folders[:] = [name for name in folders if not name.startswith(".")]
             for name in names:
@@ -176,14 +214,22 @@ class FilesRetrieval(BaseRetrievalTool):
         path = self._root if self._root.is_file() else self._root / name
         data = b""
         if stamp[1] > self._max_file_bytes:
-            _log.warning("%s is not searched: it has more than %d bytes", path, self._max_file_bytes)
+            _log.warning(
+                "%s is not searched: it has more than %d bytes",
+                path,
+                self._max_file_bytes,
+            )
         else:
             try:
                 with path.open("rb") as file:
                     data = file.read(self._max_file_bytes)
             except OSError as error:
                 _log.warning("%s is not searched: %s", path, error)
-        cursor = connection.execute("INSERT INTO file (path, mtime_ns, size) VALUES (?, ?, ?)", (name, *stamp))
+
+        cursor = connection.execute(
+            "INSERT INTO file (path, mtime_ns, size) VALUES (?, ?, ?)",
+            (name, *stamp),
+        )
         first = (cursor.lastrowid or 0) * _PASSAGES_PER_FILE
         connection.executemany(
             "INSERT INTO passage (rowid, words, name, file, position, text) VALUES (?, ?, ?, ?, ?, ?)",
@@ -197,8 +243,12 @@ class FilesRetrieval(BaseRetrievalTool):
 
 
 def _searchable(text: str) -> str:
-    """The text, followed by the words of scripts without spaces, since FTS5 splits at spaces and signs only."""
-    return text if text.isascii() else f"{text}\n{' '.join(sorted(words_of_text(text)))}"
+    """The text, followed by the words of scripts without spaces, since FTS5 splits at spaces and
+    signs only.
+    """
+    if text.isascii():
+        return text
+    return f"{text}\n{' '.join(sorted(words_of_text(text)))}"
 
 
 def _known(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
@@ -209,4 +259,7 @@ def _remove(connection: sqlite3.Connection, path: str) -> None:
     row = connection.execute("DELETE FROM file WHERE path = ? RETURNING id", (path,)).fetchone()
     if row is not None:
         first = row[0] * _PASSAGES_PER_FILE
-        connection.execute("DELETE FROM passage WHERE rowid BETWEEN ? AND ?", (first, first + _PASSAGES_PER_FILE - 1))
+        connection.execute(
+            "DELETE FROM passage WHERE rowid BETWEEN ? AND ?",
+            (first, first + _PASSAGES_PER_FILE - 1),
+        )

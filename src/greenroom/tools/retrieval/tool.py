@@ -8,7 +8,9 @@ from greenroom.tools.tool import BaseTool, OnInterrupt
 
 
 class BaseRetrievalTool(BaseTool):
-    """Declared with one parameter, `query`. Calls have no side effects, so an interrupted one is repeated."""
+    """Declared with one parameter, `query`. Calls have no side effects, so an interrupted one is
+    repeated.
+    """
 
     def __init__(
         self,
@@ -18,7 +20,12 @@ class BaseRetrievalTool(BaseTool):
         on_interrupt: OnInterrupt = "retry",
         custom_metadata: JsonObject | None = None,
     ) -> None:
-        super().__init__(name=name, description=description, on_interrupt=on_interrupt, custom_metadata=custom_metadata)
+        super().__init__(
+            name=name,
+            description=description,
+            on_interrupt=on_interrupt,
+            custom_metadata=custom_metadata,
+        )
 
     def _get_declaration(self) -> FunctionDeclaration | None:
         query = {"type": "string", "description": "What to search for, in words that the wanted text may contain."}

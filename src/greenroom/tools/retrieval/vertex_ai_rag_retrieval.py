@@ -1,6 +1,7 @@
 """Retrieval from corpora of Vertex AI's RAG engine.
 
-Source: the Vertex AI API's `projects.locations.retrieveContexts`, v1, and `VertexRagStore` of its tool list.
+Source: the Vertex AI API's `projects.locations.retrieveContexts`, v1, and `VertexRagStore` of its
+tool list.
 """
 
 from __future__ import annotations
@@ -43,10 +44,16 @@ class RagResource(Record, kw_only=True):
 class VertexAiRagRetrieval(BaseRetrievalTool):
     """Built into Gemini models on Vertex AI; for other models a function with the parameter `query`.
 
-    rag_corpora or rag_resources: full resource names. similarity_top_k: maximal number of texts.
-    vector_distance_threshold: texts farther away are left out. project, location: default to those in the corpus's
-    name, then to GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION. access_token: defaults to the credentials that
-    google-auth finds. base_url: of another endpoint. Raises AgentConfigError.
+    rag_corpora or rag_resources: full resource names.
+
+    similarity_top_k: maximal number of texts.
+    vector_distance_threshold: texts farther away are left out.
+    project, location: default to those in the corpus's name, then to GOOGLE_CLOUD_PROJECT and
+        GOOGLE_CLOUD_LOCATION.
+    access_token: defaults to the credentials that google-auth finds.
+    base_url: of another endpoint.
+
+    Raises AgentConfigError.
     """
 
     def __init__(
@@ -67,44 +74,59 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
         super().__init__(name=name, description=description)
         if bool(rag_corpora) == bool(rag_resources):
             raise AgentConfigError(f"Tool {name!r} needs either rag_corpora or rag_resources")
+
         self.rag_corpora = list(rag_corpora or ())
         self.rag_resources = list(rag_resources or ())
         self.similarity_top_k = similarity_top_k
         self.vector_distance_threshold = vector_distance_threshold
-        self._project, self._location = project, location
+        self._project = project
+        self._location = location
         self._access_token = access_token or GoogleCredentials(ServiceAccount(use_default_credential=True)).token
         self._base_url = base_url
         self._timeout_seconds = timeout_seconds
 
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+    async def process_llm_request(
+        self,
+        *,
+        tool_context: ToolContext,
+        llm_request: LlmRequest,
+    ) -> None:
         if gemini_version(llm_request.model) is not None and _is_on_vertex(llm_request):
             llm_request.mark(Tool(retrieval={"vertexRagStore": self._store()}))
         else:
             await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        """Returns the texts, best first, or that nothing was found. Raises ToolError when Vertex AI refuses."""
+        """Returns the texts, best first, or that nothing was found. Raises ToolError when Vertex AI
+        refuses.
+        """
         query = query_in(args)
         if not query:
             return NO_QUERY
+
         try:
             token = self._access_token()
             token = await token if inspect.isawaitable(token) else token
         except PermissionError as error:
             raise ToolError(f"{self.name}: {error}") from error
+
         try:
             reply = await self._send(query, token)
         except ToolError as error:
             return {"error": f"Vertex AI: {error.detail}. The same call may work later."}
+
         if reply.status >= 500 or reply.status in _TRANSIENT:
             return {"error": f"Vertex AI answered with HTTP status {reply.status}. The same call may work later."}
+
         if not 200 <= reply.status < 300:
             problem = reply.text()[:500].strip()
             raise ToolError(f"{self.name}: Vertex AI refused with HTTP status {reply.status}: {problem}")
+
         try:
             found = msgspec.json.decode(reply.body, type=_Reply).contexts.contexts
         except msgspec.DecodeError as error:
             raise ToolError(f"{self.name}: Vertex AI's answer can't be read: {error}") from error
+
         return [context.text for context in found if context.text] or nothing_found(query, "the corpus")
 
     def _store(self) -> JsonObject:
@@ -118,19 +140,34 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
 
     async def _send(self, query: str, token: str) -> Reply:
         """Raises ToolError when Vertex AI can't be reached."""
-        client = HttpClient(allow_private_network_access=True, read_timeout_seconds=self._timeout_seconds)
+        client = HttpClient(
+            allow_private_network_access=True,
+            read_timeout_seconds=self._timeout_seconds,
+        )
         headers: Headers = [(b"Authorization", f"Bearer {token}".encode()), (b"Content-Type", b"application/json")]
         async with aclosing(client):
-            return await client.send("POST", self._url(), headers=headers, content=wire.encode(self._question(query)))
+            return await client.send(
+                "POST",
+                self._url(),
+                headers=headers,
+                content=wire.encode(self._question(query)),
+            )
 
     def _url(self) -> str:
-        first = self.rag_corpora[0] if self.rag_corpora else self.rag_resources[0].rag_corpus
+        if self.rag_corpora:
+            first = self.rag_corpora[0]
+        else:
+            first = self.rag_resources[0].rag_corpus
+
         named = _CORPUS.fullmatch(first)
+
         project = self._project or (named[1] if named else os.environ.get("GOOGLE_CLOUD_PROJECT"))
         location = self._location or (named[2] if named else os.environ.get("GOOGLE_CLOUD_LOCATION"))
         if not project or not location:
             raise AgentConfigError(f"Tool {self.name!r} needs a project and a location, or the corpus's full name")
+
         base = self._base_url or f"https://{location}-aiplatform.googleapis.com"
+
         return f"{base.rstrip('/')}/v1/projects/{project}/locations/{location}:retrieveContexts"
 
     def _question(self, query: str) -> JsonObject:
@@ -138,9 +175,16 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
         config: JsonObject = {}
         if self.similarity_top_k is not None:
             config["topK"] = self.similarity_top_k
+
         if self.vector_distance_threshold is not None:
             config["filter"] = {"vectorDistanceThreshold": self.vector_distance_threshold}
-        question: JsonObject = {"text": query, "ragRetrievalConfig": config} if config else {"text": query}
+
+        question: JsonObject
+        if config:
+            question = {"text": query, "ragRetrievalConfig": config}
+        else:
+            question = {"text": query}
+
         return {"vertexRagStore": {"ragResources": wire.to_plain(resources)}, "query": question}
 
 

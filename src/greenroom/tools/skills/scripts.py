@@ -37,12 +37,13 @@ _INTERPRETERS = {".py": "python3", ".sh": "bash", ".bash": "bash"}
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptResult:
-    """made: the files that the script created or changed, by path."""
+    """What a script printed, and the files that it made."""
 
     stdout: str = ""
     stderr: str = ""
     exit_code: int = 0
     made: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """The files that the script created or changed, by path."""
 
 
 class ScriptRunner(Protocol):
@@ -56,10 +57,13 @@ class ScriptRunner(Protocol):
 
 
 class EnvironmentScriptRunner:
-    """Copies a skill's files into a folder of an environment for each script; none of its output files are saved."""
+    """Copies a skill's files into a folder of an environment for each script; none of its output
+    files are saved.
+    """
 
     def __init__(self, environment: BaseEnvironment, folder: str | Path) -> None:
-        self._environment, self._folder = environment, PurePosixPath(folder)
+        self._environment = environment
+        self._folder = PurePosixPath(folder)
 
     async def run_script(
         self, *, command: list[str], files: Mapping[str, bytes], timeout_seconds: float, tool_context: ToolContext
@@ -67,34 +71,57 @@ class EnvironmentScriptRunner:
         if not self._environment.is_initialized:
             await self._environment.initialize()
             self._environment.is_initialized = True
+
         folder = self._folder / uuid.uuid4().hex
         for path, content in files.items():
             await self._environment.write_file(str(folder / path), content)
+
         line = f"cd {shlex.quote(str(folder))} && {shlex.join(command)}"
+
         ran = await self._environment.execute(line, timeout=timeout_seconds)
         if ran.timed_out:
             raise TimeoutError
+
         return ScriptResult(stdout=ran.stdout, stderr=ran.stderr, exit_code=ran.exit_code)
 
 
 class CodeExecutorScriptRunner:
-    """Has a code executor run Python that runs the script. saves_output: whether the executor's output files count."""
+    """Has a code executor run Python that runs the script.
+
+    saves_output: whether the executor's output files count.
+    """
 
     def __init__(self, executor: BaseCodeExecutor, *, saves_output: bool) -> None:
-        self._executor, self._saves_output = executor, saves_output
+        self._executor = executor
+        self._saves_output = saves_output
 
     async def run_script(
         self, *, command: list[str], files: Mapping[str, bytes], timeout_seconds: float, tool_context: ToolContext
     ) -> ScriptResult:
         given = [File(name=path, content=content) for path, content in files.items()]
+
         code = CodeExecutionInput(code=_RUN_COMMAND.format(command=command), input_files=given)
         async with asyncio.timeout(timeout_seconds):
             # In a thread, because the method of an executor may be a plain function that blocks.
-            made: Any = await asyncio.to_thread(self._executor.execute_code, tool_context.invocation_context, code)
-            result: CodeExecutionResult = await made if inspect.isawaitable(made) else made
+            made: Any = await asyncio.to_thread(
+                self._executor.execute_code,
+                tool_context.invocation_context,
+                code,
+            )
+            result: CodeExecutionResult
+            if inspect.isawaitable(made):
+                result = await made
+            else:
+                result = made
+
         if result.exit_code == TIMED_OUT:
             raise TimeoutError
-        output = {file.name: file.content for file in result.output_files} if self._saves_output else {}
+
+        if self._saves_output:
+            output = {file.name: file.content for file in result.output_files}
+        else:
+            output = {}
+
         return ScriptResult(
             stdout=result.stdout,
             stderr=result.stderr,
@@ -127,14 +154,25 @@ def script_command(
 ) -> list[str]:
     """A script's command line: options, then positions.
 
-    args: long options, in which true is an option without a value and a list a repeated option, or the words
-    themselves. Raises UnsupportedScript, and ValueError for an option of another type.
+    args: long options, in which true is an option without a value and a list a repeated option, or
+    the words themselves. Raises UnsupportedScript, and ValueError for an option of another type.
     """
     interpreter = _INTERPRETERS.get(PurePosixPath(path).suffix.lower())
     if interpreter is None:
         raise UnsupportedScript(path)
-    given = _words(args) if isinstance(args, list) else _options(args, "--")
-    return [interpreter, path, *given, *_options(short_options, "-"), *_words(positional_args or [])]
+
+    if isinstance(args, list):
+        given = _words(args)
+    else:
+        given = _options(args, "--")
+
+    return [
+        interpreter,
+        path,
+        *given,
+        *_options(short_options, "-"),
+        *_words(positional_args or []),
+    ]
 
 
 def _options(options: JsonObject | None, dashes: str) -> list[str]:
@@ -148,6 +186,7 @@ def _options(options: JsonObject | None, dashes: str) -> list[str]:
                 words.append(option)
             elif one is not None and one is not False:
                 words += [option, *_words([one])]
+
     return words
 
 
@@ -164,7 +203,14 @@ async def run_script(
         result = await runner.run_script(
             command=command, files=files, timeout_seconds=timeout_seconds, tool_context=tool_context
         )
-    status = "error" if result.exit_code else "warning" if result.stderr else "success"
+
+    if result.exit_code:
+        status = "error"
+    elif result.stderr:
+        status = "warning"
+    else:
+        status = "success"
+
     response: JsonObject = {
         "stdout": shortened(result.stdout, MAX_OUTPUT_CHARACTERS),
         "stderr": shortened(result.stderr, MAX_OUTPUT_CHARACTERS),
@@ -173,12 +219,17 @@ async def run_script(
     saved, skipped = await _save(result.made, tool_context)
     if saved:
         response["saved_artifacts"] = saved
+
     if skipped:
         response["skipped_artifacts"] = skipped
+
     return response
 
 
-async def _save(made: Mapping[str, bytes], tool_context: ToolContext) -> tuple[list[str], list[JsonObject]]:
+async def _save(
+    made: Mapping[str, bytes],
+    tool_context: ToolContext,
+) -> tuple[list[str], list[JsonObject]]:
     saved: list[str] = []
     skipped: list[JsonObject] = []
     left = MAX_SAVED_BYTES_IN_ALL
@@ -194,12 +245,17 @@ async def _save(made: Mapping[str, bytes], tool_context: ToolContext) -> tuple[l
         else:
             media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
             try:
-                await tool_context.save_artifact(name, Part.from_bytes(data=content, mime_type=media_type))
+                await tool_context.save_artifact(
+                    name,
+                    Part.from_bytes(data=content, mime_type=media_type),
+                )
             except AgentConfigError as error:
                 reason = error.detail
+
         if reason is not None:
             skipped.append({"name": name, "reason": reason})
         else:
             saved.append(name)
             left -= len(content)
+
     return saved, skipped

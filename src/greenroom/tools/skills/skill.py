@@ -33,7 +33,8 @@ _KEBAB_OR_SNAKE = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 class InvalidSkill(AgentConfigError):
     def __init__(self, skill: str, reason: str) -> None:
         super().__init__(f"Skill {skill!r} can't be used: {reason}")
-        self.skill, self.reason = skill, reason
+        self.skill = skill
+        self.reason = reason
 
 
 class ForbiddenPath(ValueError):
@@ -58,6 +59,7 @@ class Frontmatter:
             raise InvalidSkill(self.name, "its description must have 1 to 1024 characters")
         if self.compatibility is not None and len(self.compatibility) > 500:
             raise InvalidSkill(self.name, "its compatibility must have at most 500 characters")
+
         extra: Any = self.additional_tools
         if not isinstance(extra, list) or not all(isinstance(name, str) for name in cast("list[Any]", extra)):
             raise InvalidSkill(self.name, "adk_additional_tools must be a list of names")
@@ -124,7 +126,10 @@ class Resources:
 
 
 class Skill:
-    """resources: files by path, such as `references/rules.md`, for a skill without a folder."""
+    """A skill: instructions with their resources and scripts.
+
+    resources: files by path, such as `references/rules.md`, for a skill without a folder.
+    """
 
     def __init__(
         self,
@@ -137,7 +142,12 @@ class Skill:
         self.frontmatter = frontmatter
         self.instructions = instructions
         self._folder = folder
-        files = resources.by_path() if isinstance(resources, Resources) else resources or {}
+
+        if isinstance(resources, Resources):
+            files = resources.by_path()
+        else:
+            files = resources or {}
+
         self._resources = {
             str(_inner_path(path)): content.encode() if isinstance(content, str) else content
             for path, content in files.items()
@@ -153,38 +163,54 @@ class Skill:
 
     @property
     def resources(self) -> Resources:
-        """The files in the folders `references`, `assets` and `scripts`. Blocks. Raises OverflowError as `files`."""
+        """The files in the folders `references`, `assets` and `scripts`. Blocks. Raises
+        OverflowError as `files`.
+        """
         folders: dict[str, dict[str, str | bytes]] = {"references": {}, "assets": {}, "scripts": {}}
         for path, content in self.files().items():
             folder, _, name = path.partition("/")
             if name and folder in folders:
                 folders[folder][name] = _as_text(content)
+
         scripts = {
             name: Script(src=content) for name, content in folders["scripts"].items() if isinstance(content, str)
         }
-        return Resources(references=folders["references"], assets=folders["assets"], scripts=scripts)
+        return Resources(
+            references=folders["references"],
+            assets=folders["assets"],
+            scripts=scripts,
+        )
 
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
-        """A file, None when there is none. Blocks. Raises ForbiddenPath, and OverflowError for a larger file."""
+        """A file, None when there is none. Blocks. Raises ForbiddenPath, and OverflowError for a
+        larger file.
+        """
         inner = _inner_path(path)
         if self._folder is None:
             content = self._resources.get(str(inner))
             if content is not None and len(content) > max_bytes:
                 raise OverflowError(path)
             return content
+
         file = _confined(self._folder, inner)
         if not file.is_file():
             return None
+
         with file.open("rb") as opened:
             content = opened.read(max_bytes + 1)
+
         if len(content) > max_bytes:
             raise OverflowError(path)
+
         return content
 
     def files(self, *, max_bytes: int = MAX_SKILL_BYTES) -> dict[str, bytes]:
-        """All files of the skill, for a script. Blocks. Raises OverflowError for too many, or too large ones."""
+        """All files of the skill, for a script. Blocks. Raises OverflowError for too many, or too
+        large ones.
+        """
         if self._folder is None:
             return dict(self._resources)
+
         found: dict[str, bytes] = {}
         left = max_bytes
         for file in _visible_files(self._folder):
@@ -193,17 +219,23 @@ class Skill:
                 content = self.read(path, max_bytes=left)
             except ForbiddenPath:  # a link out of the skill
                 continue
+
             if content is None:
                 continue
+
             found[path] = content
             left -= len(content)
+
             if len(found) > MAX_SKILL_FILES:
                 raise OverflowError(f"more than {MAX_SKILL_FILES} files")
+
         return found
 
 
 def _visible_files(folder: Path) -> Iterator[Path]:
-    """Those of the folder and below it, by name; hidden ones and those of links to folders are left out."""
+    """Those of the folder and below it, by name; hidden ones and those of links to folders are left
+    out.
+    """
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
@@ -244,7 +276,10 @@ MAX_ZIP_ENTRIES = 2_000
 MAX_INSTRUCTIONS_BYTES = 1024 * 1024
 
 _KEBAB = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(
+    r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 def load_skill_from_dir(folder: str | Path, *, allow_snake_case: bool = False) -> Skill:
@@ -255,8 +290,10 @@ def load_skill_from_dir(folder: str | Path, *, allow_snake_case: bool = False) -
         raise InvalidSkill(folder.name, "it has no SKILL.md")
     if file.stat().st_size > MAX_INSTRUCTIONS_BYTES:
         raise InvalidSkill(folder.name, f"its {file.name} is larger than {MAX_INSTRUCTIONS_BYTES} bytes")
+
     frontmatter, instructions = _parse(folder.name, file.read_bytes())
     _check_name(frontmatter, folder.resolve().name, allow_snake_case)
+
     return Skill(frontmatter=frontmatter, instructions=instructions, folder=folder)
 
 
@@ -277,6 +314,7 @@ def load_skills_from_dir(folder: str | Path, *, allow_snake_case: bool = False) 
             skills.append(load_skill_from_dir(inner, allow_snake_case=allow_snake_case))
         except (InvalidSkill, OSError) as error:
             _log.warning(_LEFT_OUT, inner, error)
+
     return skills
 
 
@@ -291,12 +329,14 @@ async def load_skills_from_dir_async(folder: str | Path) -> list[Skill]:
 def list_skills_in_dir(
     folder: str | Path, on_error: Callable[[str, Exception], None] | None = None
 ) -> dict[str, Frontmatter]:
-    """The headers of the skills in the folders of a folder, by name. Invalid ones are left out: on_error is called with
-    each and its error, without it a warning is logged."""
+    """The headers of the skills in the folders of a folder, by name. Invalid ones are left out:
+    on_error is called with each and its error, without it a warning is logged.
+    """
     found: dict[str, Frontmatter] = {}
     root = Path(folder)
     if not root.is_dir():
         _log.warning("there is no folder of skills at %s", root)
+
     for inner in sorted(root.iterdir()) if root.is_dir() else ():
         if inner.is_dir():
             try:
@@ -306,6 +346,7 @@ def list_skills_in_dir(
                     on_error(inner.name, error)
                 else:
                     _log.warning(_LEFT_OUT, inner, error)
+
     return found
 
 
@@ -322,15 +363,19 @@ def load_skill_from_zip(archive: bytes, *, allow_snake_case: bool = False) -> Sk
             files = _unpacked(opened)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
         raise InvalidSkill("(zip)", f"the archive can't be read: {error}") from None
+
     at = next((path for path in files if path.name in ("SKILL.md", "skill.md") and len(path.parts) <= 2), None)
     if at is None:
         raise InvalidSkill("(zip)", "the archive has no SKILL.md")
+
     frontmatter, instructions = _parse(str(at), files[at])
     folder = at.parent
     if folder.name:
         _check_name(frontmatter, folder.name, allow_snake_case)
+
     inner = {path.relative_to(folder): content for path, content in files.items() if path.is_relative_to(folder)}
     resources = {str(path): content for path, content in inner.items() if not _is_hidden(path)}
+
     return Skill(frontmatter=frontmatter, instructions=instructions, resources=resources)
 
 
@@ -338,19 +383,25 @@ def _unpacked(archive: zipfile.ZipFile) -> dict[PurePosixPath, bytes]:
     entries = [entry for entry in archive.infolist() if not entry.is_dir()]
     if len(archive.infolist()) > MAX_ZIP_ENTRIES:
         raise InvalidSkill("(zip)", f"the archive has more than {MAX_ZIP_ENTRIES} entries")
+
     left = MAX_SKILL_BYTES
     found: dict[PurePosixPath, bytes] = {}
     for entry in entries:
         path = PurePosixPath(entry.filename)
         if path.is_absolute() or ".." in path.parts or "\\" in entry.filename or ":" in entry.filename:
             raise InvalidSkill("(zip)", f"the archive has an entry {entry.filename!r} that leads out of it")
+
         # The size in the archive's index may be wrong, so count the unpacked bytes.
         with archive.open(entry) as opened:
             content = opened.read(left + 1)
+
         left -= len(content)
+
         if left < 0:
             raise InvalidSkill("(zip)", f"the archive holds more than {MAX_SKILL_BYTES} bytes")
+
         found[path] = content
+
     return found
 
 
@@ -363,20 +414,26 @@ def _parse(where: str, content: bytes) -> tuple[Frontmatter, str]:
         text = content.decode()
     except UnicodeDecodeError:
         raise InvalidSkill(where, "its SKILL.md is not UTF-8") from None
+
     match = _FRONT_MATTER.match(text)
     if match is None:
         raise InvalidSkill(where, "its SKILL.md must begin with front matter between two lines of ---")
+
     try:
         given = read_yaml(match.group(1))
     except AgentConfigError as error:
         raise InvalidSkill(where, error.detail) from None
+
     if not isinstance(given, dict):
         raise InvalidSkill(where, "its front matter is not a map")
+
     plain = cast("JsonObject", given)
     tools: Any = plain.get("allowed-tools", plain.get("allowed_tools"))
+
     metadata: Any = plain.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise InvalidSkill(where, "its metadata is not a map")
+
     frontmatter = Frontmatter(
         name=str(plain.get("name") or ""),
         description=str(plain.get("description") or "").strip(),
@@ -385,6 +442,7 @@ def _parse(where: str, content: bytes) -> tuple[Frontmatter, str]:
         allowed_tools=" ".join(map(str, cast("list[Any]", tools))) if isinstance(tools, list) else _text(tools),
         metadata=cast("JsonObject", metadata),
     )
+
     return frontmatter, text[match.end() :].strip()
 
 

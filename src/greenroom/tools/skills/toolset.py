@@ -83,7 +83,10 @@ def _fail(code: str, text: str) -> NoReturn:
 
 
 class SkillTool(FunctionTool):
-    """One function of the toolset. prepare: called with each request to the model, and the tool's name in it."""
+    """One function of the toolset.
+
+    prepare: called with each request to the model, and the tool's name in it.
+    """
 
     def __init__(
         self,
@@ -105,7 +108,12 @@ class SkillTool(FunctionTool):
         except _Problem as problem:
             return problem.args[0]
 
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+    async def process_llm_request(
+        self,
+        *,
+        tool_context: ToolContext,
+        llm_request: LlmRequest,
+    ) -> None:
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
         if self._prepare_request is not None:
             await self._prepare_request(llm_request, self.name)
@@ -127,9 +135,11 @@ class SkillLifecycleMode(StrEnum):
 
 @dataclass(frozen=True)
 class SkillLifecycleConfig:
-    """enabled: the model may unload skills, too. One mode holds for all skills."""
+    """How long loaded skills stay loaded. One mode holds for all skills."""
 
     enabled: bool = True
+    """The model may unload skills, too."""
+
     default_mode: SkillLifecycleMode = SkillLifecycleMode.PERSISTENT
     max_active_skills: int = MAX_ACTIVE
 
@@ -139,15 +149,21 @@ class SkillLifecycleConfig:
 
 
 class SkillToolset(BaseToolset):
-    """skills_dir: a folder with a subfolder for each skill. skills: additional ones.
+    """Lets an agent load skills and run their scripts.
 
-    discovery: the model calls a function for the list of skills (LAZY), or its instruction contains it (EAGER).
-    lifecycle: loaded skills are kept for the session, at most five of them, or for one run. additional_tools: tools
-    that are available while a skill is loaded that names them under `adk_additional_tools`. Scripts are run by the
-    script_runner, by the code_executor, which may save what they write as artifacts (save_output_artifacts), or in the
-    environment, with their files below skills_folder, or by the agent's code executor; without one of them they can
-    only be read, and `run_skill_script` is not declared.
-    script_timeout, discovery_mode and lifecycle_config are ADK's names; they count before the others.
+    skills_dir: a folder with a subfolder for each skill.
+    skills: additional ones.
+
+    discovery: the model calls a function for the list of skills (LAZY), or its instruction contains
+        it (EAGER).
+    lifecycle: loaded skills are kept for the session, at most five of them, or for one run.
+    additional_tools: tools that are available while a skill is loaded that names them under
+        `adk_additional_tools`. Scripts are run by the script_runner, by the code_executor, which
+        may save what they write as artifacts (save_output_artifacts), or in the environment, with
+        their files below skills_folder, or by the agent's code executor; without one of them they
+        can only be read, and `run_skill_script` is not declared. script_timeout, discovery_mode and
+        lifecycle_config are ADK's names; they count before the others.
+
     Raises AgentConfigError for two skills of one name.
     """
 
@@ -178,19 +194,32 @@ class SkillToolset(BaseToolset):
         found = list(skills or ())
         if skills_dir is not None:
             found += load_skills_from_dir(skills_dir, allow_snake_case=allow_snake_case)
+
         self._skills: dict[str, Skill] = {}
+
         for skill in found:
             if skill.name in self._skills:
                 raise AgentConfigError(f"There are two skills named {skill.name!r}")
             self._skills[skill.name] = skill
+
         if script_runner is None and code_executor is not None:
-            script_runner = CodeExecutorScriptRunner(code_executor, saves_output=save_output_artifacts)
+            script_runner = CodeExecutorScriptRunner(
+                code_executor,
+                saves_output=save_output_artifacts,
+            )
         elif script_runner is None and environment is not None:
             script_runner = EnvironmentScriptRunner(environment, skills_folder)
+
         if discovery_mode is not None:
-            discovery = "EAGER" if discovery_mode == SkillDiscoveryMode.EAGER else "LAZY"
+            if discovery_mode == SkillDiscoveryMode.EAGER:
+                discovery = "EAGER"
+            else:
+                discovery = "LAZY"
+
         if lifecycle_config is not None:
-            lifecycle, offers_unload = lifecycle_config.default_mode.value, offers_unload or lifecycle_config.enabled
+            lifecycle = lifecycle_config.default_mode.value
+            offers_unload = offers_unload or lifecycle_config.enabled
+
         self._environment = environment
         self._script_runner = script_runner
         self._saves_output = save_output_artifacts
@@ -199,7 +228,12 @@ class SkillToolset(BaseToolset):
         self._from_registry: dict[str, Skill] = {}
         self._discovery = discovery
         self._lifecycle: Lifecycle = lifecycle
-        self._max_active = lifecycle_config.max_active_skills if lifecycle_config is not None else MAX_ACTIVE
+
+        if lifecycle_config is not None:
+            self._max_active = lifecycle_config.max_active_skills
+        else:
+            self._max_active = MAX_ACTIVE
+
         self._additional = [
             tool if isinstance(tool, (BaseTool, BaseToolset)) else FunctionTool(tool) for tool in additional_tools or ()
         ]
@@ -214,8 +248,10 @@ class SkillToolset(BaseToolset):
         )
         if discovery == "LAZY":
             self._tools.insert(0, SkillTool(self.list_skills))
+
         if registry is not None:
             self._tools.append(SkillTool(self.search_skills, description=registry.search_tool_description()))
+
         if offers_unload:
             self._tools.append(SkillTool(self.unload_skill))
 
@@ -241,7 +277,10 @@ class SkillToolset(BaseToolset):
         """Lists the skills there are, with what each is for."""
         return catalogue([skill.frontmatter for skill in self.skills])
 
-    async def search_skills(self, query: Annotated[str, "What the skill should be good for."]) -> str:
+    async def search_skills(
+        self,
+        query: Annotated[str, "What the skill should be good for."],
+    ) -> str:
         """Searches for more skills."""
         assert self._registry is not None
         with _registry_errors():
@@ -253,14 +292,23 @@ class SkillToolset(BaseToolset):
         instructions = skill.instructions
         if skill.frontmatter.injects_state:
             instructions = _with_state(instructions, tool_context)
+
         frontmatter = skill.frontmatter.to_plain()
-        answer: JsonObject = {"skill_name": skill.name, "instructions": instructions, "frontmatter": frontmatter}
+
+        answer: JsonObject = {
+            "skill_name": skill.name,
+            "instructions": instructions,
+            "frontmatter": frontmatter,
+        }
         active = [other for other in self._active(tool_context) if other != skill.name]
         if self._lifecycle == "bounded" and len(active) >= self._max_active:
             unloaded = len(active) - self._max_active + 1
-            answer["unloaded_skills"], active = active[:unloaded], active[unloaded:]
+            answer["unloaded_skills"] = active[:unloaded]
+            active = active[unloaded:]
+
         tool_context.state[self._key(tool_context)] = [*active, skill.name]
         notice = _NOTICES[self._lifecycle].format(self._max_active)
+
         return {**answer, "lifecycle_notice": notice} if notice else answer
 
     async def unload_skill(self, skill_name: SkillName, tool_context: ToolContext) -> JsonObject:
@@ -281,7 +329,9 @@ class SkillToolset(BaseToolset):
         skill = await self._find(skill_name)
         text = _as_text(await _read(skill, file_path, "RESOURCE_NOT_FOUND", tool_context))
         answer: JsonObject = {"skill_name": skill.name, "file_path": file_path}
-        return {**answer, "content": text} if text is not None else {**answer, "status": _BINARY}
+        if text is not None:
+            return {**answer, "content": text}
+        return {**answer, "status": _BINARY}
 
     async def run_skill_script(
         self,
@@ -299,35 +349,47 @@ class SkillToolset(BaseToolset):
         skill = await self._find(skill_name)
         path = file_path if "/" in file_path else f"scripts/{file_path}"
         await _read(skill, path, "SCRIPT_NOT_FOUND", tool_context)
+
         try:
             command = script_command(path, args, short_options, positional_args)
         except UnsupportedScript:
             _fail("UNSUPPORTED_SCRIPT_TYPE", f"{path} can't be run; only .py, .sh and .bash can")
         except ValueError as fault:
             _fail("INVALID_ARGUMENTS", str(fault))
-        runner, seconds = self._runner_for(tool_context.invocation_context.agent), self._script_timeout_seconds
+
+        runner = self._runner_for(tool_context.invocation_context.agent)
+        seconds = self._script_timeout_seconds
         if runner is None:
             _fail("NO_CODE_EXECUTOR", "nothing is set up here that could run scripts")
+
         try:
             output = await run_script(runner, skill, command, tool_context, timeout_seconds=seconds)
         except TimeoutError:
             _fail("EXECUTION_ERROR", f"{path} was stopped after {seconds:g} seconds")
         except Exception as fault:  # a script runner may fail in any way
             _fail("EXECUTION_ERROR", f"{path} could not be run: {str(fault)[:200]}")
+
         return {"skill_name": skill.name, "file_path": path, **output}
 
     def _runner_for(self, agent: object) -> ScriptRunner | None:
-        """Runs the scripts that this agent calls: with the agent's code executor, if the toolset has nothing."""
+        """Runs the scripts that this agent calls: with the agent's code executor, if the toolset
+        has nothing.
+        """
         if self._script_runner is not None:
             return self._script_runner
         executor = getattr(agent, "code_executor", None)
-        return CodeExecutorScriptRunner(executor, saves_output=self._saves_output) if executor is not None else None
+        if executor is not None:
+            return CodeExecutorScriptRunner(executor, saves_output=self._saves_output)
+        return None
 
     async def _add_script_instruction(self, llm_request: LlmRequest, tool_name: str) -> None:
         llm_request.append_instructions([f"Run scripts that a skill mentions with `{tool_name}`."])
 
     async def _add_instruction(self, llm_request: LlmRequest, tool_name: str) -> None:
-        listed = f"\n\n{await self.list_skills()}" if self._discovery == "EAGER" else f" {_LISTED_BY_CALL}"
+        if self._discovery == "EAGER":
+            listed = f"\n\n{await self.list_skills()}"
+        else:
+            listed = f" {_LISTED_BY_CALL}"
         llm_request.append_instructions([DEFAULT_SKILL_SYSTEM_INSTRUCTION + listed])
 
     async def _add_binary_files(self, llm_request: LlmRequest, tool_name: str) -> None:
@@ -335,11 +397,18 @@ class SkillToolset(BaseToolset):
         for response in newest_responses(tool_name, llm_request):
             if response.get("status") != _BINARY:
                 continue
-            path, name = str(response.get("file_path")), str(response.get("skill_name"))
+
+            path = str(response.get("file_path"))
+            name = str(response.get("skill_name"))
             try:
-                content = await asyncio.to_thread((await self._find(name)).read, path, max_bytes=MAX_RESOURCE_BYTES)
+                content = await asyncio.to_thread(
+                    (await self._find(name)).read,
+                    path,
+                    max_bytes=MAX_RESOURCE_BYTES,
+                )
             except (_Problem, ForbiddenPath, OverflowError):
                 content = None
+
             if content is not None:
                 media_type = mimetypes.guess_type(path)[0] or "application/octet-stream"
                 shown = [Part(text=f"{path} of skill {name}:"), Part.from_bytes(data=content, mime_type=media_type)]
@@ -358,12 +427,14 @@ class SkillToolset(BaseToolset):
         """The additional tools that the loaded skills name."""
         if context is None or not self._additional:
             return []
+
         known = {**self._from_registry, **self._skills}
         active = [known[name] for name in self._active(context) if name in known]
         wanted = {name for skill in active for name in skill.frontmatter.additional_tools}
         tools: list[BaseTool] = []
         for tool in self._additional if wanted else ():
             tools += await tool.get_tools_with_prefix(context) if isinstance(tool, BaseToolset) else [tool]
+
         return [tool for tool in tools if tool.name in wanted]
 
     def _key(self, context: ReadonlyContext) -> str:
@@ -372,7 +443,10 @@ class SkillToolset(BaseToolset):
 
     def _active(self, context: ReadonlyContext) -> list[str]:
         stored: Any = context.state.get(self._key(context))
-        names = cast("list[Any]", stored) if isinstance(stored, list) else []
+        if isinstance(stored, list):
+            names = cast("list[Any]", stored)
+        else:
+            names = []
         return [name for name in names if isinstance(name, str)]
 
 
@@ -393,7 +467,9 @@ def catalogue(skills: list[Frontmatter]) -> str:
 
 
 async def _read(skill: Skill, path: str, code: str, tool_context: ToolContext) -> bytes:
-    """The file's content. The second missing file in a run gets the code `…_FATAL`, which stops the model's guesses."""
+    """The file's content. The second missing file in a run gets the code `…_FATAL`, which stops the
+    model's guesses.
+    """
     try:
         content = await asyncio.to_thread(skill.read, path, max_bytes=MAX_RESOURCE_BYTES)
     except ForbiddenPath:
@@ -403,13 +479,16 @@ async def _read(skill: Skill, path: str, code: str, tool_context: ToolContext) -
         )
     except OverflowError:
         _fail("RESOURCE_TOO_LARGE", f"{path!r} is larger than {MAX_RESOURCE_BYTES} bytes")
+
     if content is not None:
         return content
+
     key = f"{TEMP_PREFIX}_skill_files_missed_{tool_context.agent_name}"
     before: Any = tool_context.state.get(key)
     tool_context.state[key] = tool_context.invocation_id
     if before == tool_context.invocation_id:
         _fail(f"{code}_FATAL", f"skill {skill.name!r} has no {path!r} either; don't guess again")
+
     _fail(code, f"skill {skill.name!r} has no {path!r}")
 
 
@@ -421,10 +500,20 @@ def _as_text(content: bytes) -> str | None:
 
 
 def _with_state(instructions: str, tool_context: ToolContext) -> str:
-    """Replaces `{name}` and `{name?}` by the session's state; an unknown name is kept unless it is optional."""
+    """Replaces `{name}` and `{name?}` by the session's state; an unknown name is kept unless it is
+    optional.
+    """
 
     def value(match: re.Match[str]) -> str:
         found: JsonValue = tool_context.state.get(match["name"])
-        return str(found) if found is not None else "" if match["optional"] else match[0]
+        if found is not None:
+            return str(found)
+        if match["optional"]:
+            return ""
+        return match[0]
 
-    return re.sub(r"{(?P<name>(?:(?:app|user|temp):)?[^\W\d]\w*)(?P<optional>\?)?}", value, instructions)
+    return re.sub(
+        r"{(?P<name>(?:(?:app|user|temp):)?[^\W\d]\w*)(?P<optional>\?)?}",
+        value,
+        instructions,
+    )

@@ -15,9 +15,18 @@ from greenroom.tools.result import to_plain, with_ints
 
 
 class InvalidValue(InvalidRequest, ValueError):
-    """A JSON value that doesn't fit a Python type. location: path to the invalid part; empty for the whole value."""
+    """A JSON value that doesn't fit a Python type.
 
-    def __init__(self, reason: str, *, location: tuple[str | int, ...] = (), kind: str = "type_error") -> None:
+    location: path to the invalid part; empty for the whole value.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        location: tuple[str | int, ...] = (),
+        kind: str = "type_error",
+    ) -> None:
         where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
         super().__init__(f"{where}: {reason}" if where else reason, location=location, kind=kind)
         self.reason = reason
@@ -42,7 +51,8 @@ class TypeSchema:
     def convert(self, value: JsonValue) -> Any:
         """An instance of the type. Raises InvalidValue.
 
-        Accepts numbers as models write them: integral floats for ints, and numeric strings for numbers.
+        Accepts numbers as models write them: integral floats for ints, and numeric strings for
+        numbers.
         """
         try:
             return self._convert(value)
@@ -62,14 +72,17 @@ def inline_root(schema: JsonObject) -> JsonObject:
     reference: object = schema.get("$ref")
     if not isinstance(reference, str) or not reference.startswith(REF):
         return schema
+
     name = reference.removeprefix(REF)
     definitions: JsonObject = dict(schema["$defs"])
     root = definitions.pop(name)
     if f'"$ref":"{reference}"'.encode() in msgspec.json.encode([root, definitions]):
         definitions[name] = root
+
     inlined = {**root, **{key: value for key, value in schema.items() if key not in ("$ref", "$defs")}}
     if definitions:
         inlined["$defs"] = definitions
+
     return inlined
 
 
@@ -78,13 +91,18 @@ class PlainType(TypeSchema):
 
     def __init__(self, tp: Any) -> None:
         self._type: Any = tp
+
         try:
-            (schema,), definitions = msgspec.json.schema_components([tp], ref_template=REF + "{name}")
+            (schema,), definitions = msgspec.json.schema_components(
+                [tp],
+                ref_template=REF + "{name}",
+            )
             info = inspect_types.type_info(tp)
         except (TypeError, NameError, ValueError) as error:
             raise AgentConfigError(_reason(error)) from None
         except KeyError as error:  # what msgspec raises when even the full names of two classes are the same
             raise AgentConfigError(f"{error} is the name of two different classes in it") from None
+
         self._has_records = _refine(info, schema, definitions, set())
         super().__init__({**schema, "$defs": definitions} if definitions else schema)
 
@@ -94,6 +112,7 @@ class PlainType(TypeSchema):
                 return wire.from_plain(value, self._type)
             except InvalidRequest:
                 pass  # msgspec's lenient mode may accept it, and otherwise locates the fault better
+
         try:
             return msgspec.convert(value, self._type, strict=False)
         except msgspec.ValidationError as error:
@@ -105,20 +124,27 @@ class PlainType(TypeSchema):
                 raise _invalid(error) from None
 
 
-def _refine(info: inspect_types.Type, schema: JsonObject, definitions: JsonObject, done: set[str]) -> bool:
-    """Adds to a schema what msgspec leaves out: formats of times, types of enums, their members' own order, and
-    the items of arrays of anything.
+def _refine(
+    info: inspect_types.Type,
+    schema: JsonObject,
+    definitions: JsonObject,
+    done: set[str],
+) -> bool:
+    """Adds to a schema what msgspec leaves out: formats of times, types of enums, their members'
+    own order, and the items of arrays of anything.
 
     Returns whether the type contains records.
     """
     while isinstance(info, inspect_types.Metadata):
         info = info.type
+
     if "$ref" in schema:
         name: str = schema["$ref"].removeprefix(REF)
         if name in done:
             return False
         done.add(name)
         schema = definitions[name]
+
     match info:
         case inspect_types.DateTimeType():
             schema.setdefault("format", "date-time")
@@ -133,14 +159,19 @@ def _refine(info: inspect_types.Type, schema: JsonObject, definitions: JsonObjec
             schema.setdefault("items", {})  # vendors refuse arrays without it
         case _:
             pass
+
     has_records = isinstance(info, inspect_types.StructType) and issubclass(info.cls, Record)
     for part, part_schema in _parts(info, schema):
         if part_schema is not None:
             has_records |= _refine(part, part_schema, definitions, done)
+
     return has_records
 
 
-def _parts(info: inspect_types.Type, schema: JsonObject) -> Iterable[tuple[inspect_types.Type, JsonObject | None]]:
+def _parts(
+    info: inspect_types.Type,
+    schema: JsonObject,
+) -> Iterable[tuple[inspect_types.Type, JsonObject | None]]:
     match info:
         case inspect_types.CollectionType():
             return [(info.item_type, schema.get("items"))]
@@ -197,4 +228,6 @@ def _invalid(error: msgspec.ValidationError) -> InvalidValue:
 def _reason(error: Exception) -> str:
     """msgspec's messages, without its advice to those who write schema hooks."""
     text = str(error)
-    return text.rpartition("\n\n")[2] if text.startswith("Generating JSON schema") else text
+    if text.startswith("Generating JSON schema"):
+        return text.rpartition("\n\n")[2]
+    return text

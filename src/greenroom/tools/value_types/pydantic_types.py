@@ -14,7 +14,9 @@ from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
 
 
 class PydanticType(TypeSchema):
-    """A type that pydantic knows. Raises AgentConfigError for what pydantic can't model, or lacks a package for."""
+    """A type that pydantic knows. Raises AgentConfigError for what pydantic can't model, or lacks a
+    package for.
+    """
 
     def __init__(self, tp: Any) -> None:
         try:
@@ -30,9 +32,12 @@ class PydanticType(TypeSchema):
             data = msgspec.json.encode(value)
         except (TypeError, ValueError, NotImplementedError):
             data = None  # a callback put something in that isn't JSON
+
         try:
             # as JSON, because strict models take strings for dates, and lists for sets, from JSON alone
-            return self._adapter.validate_python(value) if data is None else self._adapter.validate_json(data)
+            if data is None:
+                return self._adapter.validate_python(value)
+            return self._adapter.validate_json(data)
         except ValidationError as error:
             raise _invalid(error) from None
 
@@ -46,4 +51,9 @@ def _invalid(error: ValidationError) -> InvalidValue:
     reason = first["msg"]
     for other in others[:4]:
         reason += f"; {'.'.join(str(step) for step in other['loc'])}: {other['msg']}"
-    return InvalidValue(reason, location=first["loc"], kind="missing" if first["type"] == "missing" else "type_error")
+
+    return InvalidValue(
+        reason,
+        location=first["loc"],
+        kind="missing" if first["type"] == "missing" else "type_error",
+    )

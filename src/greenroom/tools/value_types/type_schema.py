@@ -21,18 +21,22 @@ from greenroom.tools.value_types.plain_types import REF, InvalidValue, PlainType
 def type_schema(tp: object) -> TypeSchema:
     """Takes any annotation that has a JSON form, a JSON Schema (a dict), or a `Schema` record.
 
-    Raises AgentConfigError when the type has no JSON Schema. pydantic serves types that are or contain pydantic's,
-    and, where it is installed, the few unions that msgspec can't tell apart; without either it is never imported.
+    Raises AgentConfigError when the type has no JSON Schema. pydantic serves types that are or
+    contain pydantic's, and, where it is installed, the few unions that msgspec can't tell apart;
+    without either it is never imported.
     """
     if isinstance(tp, Schema):
         return _GivenSchema(FunctionDeclaration(parameters=tp).json_schema())
     if isinstance(tp, dict):
         return _GivenSchema(cast("JsonObject", tp))
+
     tp = _with_lists(tp)
     if tp is object:
         tp = Any
+
     if _needs_pydantic(tp):
         return _pydantic_type(tp)
+
     try:
         return PlainType(tp)
     except AgentConfigError as refusal:
@@ -45,13 +49,19 @@ def type_schema(tp: object) -> TypeSchema:
 
 
 def _with_lists(tp: Any) -> Any:
-    """The type with `list[T]` for each `Iterable[T]`, whose items pydantic converts only while they are read."""
-    origin, arguments = get_origin(tp), get_args(tp)
+    """The type with `list[T]` for each `Iterable[T]`, whose items pydantic converts only while they
+    are read.
+    """
+    origin = get_origin(tp)
+    arguments = get_args(tp)
+
     if tp is Iterable or origin is Iterable:
         return list[_with_lists(arguments[0]) if arguments else Any]
+
     replaced = tuple(_with_lists(argument) for argument in arguments)
     if all(new is old for new, old in zip(replaced, arguments, strict=True)):
         return tp
+
     return (Union if origin is UnionType else origin)[replaced]
 
 
@@ -97,12 +107,15 @@ def _parts(tp: object, seen: set[int]) -> Iterator[object]:
     """The type, everything it is made of, and the metadata of `Annotated`."""
     if id(tp) in seen:
         return
+
     seen.add(id(tp))
     yield tp
     if get_origin(tp) is Annotated:
         yield from get_args(tp)[1:]
+
     for argument in get_args(tp):
         yield from _parts(argument, seen)
+
     cls = get_origin(tp) or tp
     if isinstance(cls, type) and _has_fields(cls):
         try:
@@ -120,7 +133,9 @@ def _has_fields(cls: type[Any]) -> bool:
 
 
 def join_definitions(definitions: JsonObject, schema: JsonObject) -> JsonObject:
-    """The schema without its `$defs`, which are moved to `definitions`; different ones of one name get new names."""
+    """The schema without its `$defs`, which are moved to `definitions`; different ones of one name
+    get new names.
+    """
     own: JsonObject = schema.get("$defs", {})
     if not own:
         return schema
@@ -145,6 +160,7 @@ def used_definitions(schema: JsonValue, definitions: JsonObject) -> JsonObject:
             if name in definitions and name not in used:
                 used[name] = definitions[name]
                 pending.append(definitions[name])
+
     return used
 
 
@@ -158,7 +174,9 @@ def _renamed(schema: JsonValue, names: dict[str, str]) -> JsonValue:
         return [_renamed(item, names) for item in cast("list[JsonValue]", schema)]
     if isinstance(schema, dict):
         return {key: _renamed(value, names) for key, value in cast("JsonObject", schema).items()}
+
     if isinstance(schema, str) and schema.startswith(REF):  # in `$ref`, or in the mapping of a discriminator
         name = schema.removeprefix(REF)
         return REF + names.get(name, name)
+
     return schema

@@ -32,25 +32,33 @@ def check_host(host: str) -> IpAddress | None:
     name = host.lower().rstrip(".").strip("[]")
     if name in _PRIVATE_NAMES or name.endswith(_PRIVATE_ENDINGS):
         raise AddressRefused(host)
+
     try:
         address = ipaddress.ip_address(name)
     except ValueError:
         return None
+
     if not is_public(address):
         raise AddressRefused(host)
+
     return address
 
 
 async def public_addresses(host: str, port: int) -> list[str]:
-    """Resolves a host. Raises AddressRefused when any of its addresses is private, OSError when it has none."""
+    """Resolves a host. Raises AddressRefused when any of its addresses is private, OSError when it
+    has none.
+    """
     address = check_host(host)
     if address is not None:
         return [str(address)]
+
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
     addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
     for text in addresses:
         if not is_public(ipaddress.ip_address(text)):
             raise AddressRefused(host)
+
     return addresses
 
 
@@ -65,7 +73,9 @@ def is_public(address: IpAddress) -> bool:
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """Connects to public addresses only, and to the very addresses that it checked: a second lookup may differ."""
+    """Connects to public addresses only, and to the very addresses that it checked: a second lookup
+    may differ.
+    """
 
     def __init__(self, verify: ssl.SSLContext | bool) -> None:
         self._inner = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)
@@ -73,6 +83,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         host = request.url.raw_host.decode("ascii")
         port = request.url.port or (443 if request.url.scheme == "https" else 80)
+
         addresses = await public_addresses(host, port)
         for number, address in enumerate(addresses, 1):
             pinned = httpx.Request(
@@ -87,6 +98,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 if number == len(addresses):
                     raise
+
         raise OSError(f"{host} has no address")
 
     async def aclose(self) -> None:

@@ -57,11 +57,16 @@ class Reply:
 
 
 class HttpClient:
-    """Keeps a connection pool per event loop, since connections can't leave the loop that they were opened in.
+    """Keeps a connection pool per event loop, since connections can't leave the loop that they were
+    opened in.
 
-    Without allow_private_network_access, proxies of the environment are not used, because they would resolve host names
-    unchecked. httpx_client_factory: its clients are used unchanged; of their requests only the host in the URL is
-    checked. Raises MissingExtra without httpx.
+    Without allow_private_network_access, proxies of the environment are not used, because they
+    would resolve host names unchecked.
+
+    httpx_client_factory: its clients are used unchanged; of their requests only the host in the URL
+        is checked.
+
+    Raises MissingExtra without httpx.
     """
 
     def __init__(
@@ -76,9 +81,12 @@ class HttpClient:
             import httpx
         except ImportError as error:
             raise MissingExtra("openapi", "httpx") from error
+
         from greenroom.tools.web.address_guard import GuardedTransport, check_host
 
-        self._httpx, self._guarded, self._check_host = httpx, GuardedTransport, check_host
+        self._httpx = httpx
+        self._guarded = GuardedTransport
+        self._check_host = check_host
         self._ssl_verify = ssl_verify
         self._factory = httpx_client_factory
         self.allows_private = allow_private_network_access
@@ -97,23 +105,32 @@ class HttpClient:
     ) -> Reply:
         """Follows redirects. To another origin it sends GET and HEAD only, without credentials.
 
-        secret_headers: also left out then, as Authorization and Cookie always are. Raises ToolError, whose text is fit
-        for a model.
+        secret_headers: also left out then, as Authorization and Cookie always are. Raises
+        ToolError, whose text is fit for a model.
         """
         try:
             client = self._client()
-            request = client.build_request(method, url, headers=headers, content=content, files=files)
+            request = client.build_request(
+                method,
+                url,
+                headers=headers,
+                content=content,
+                files=files,
+            )
             for _ in range(MAX_REDIRECTS + 1):
                 if self._factory is not None and not self.allows_private:
                     self._check_host(request.url.host)
+
                 response = await client.send(request, stream=True, follow_redirects=False)
                 try:
                     if response.next_request is None:
                         return await _read(response)
                 finally:
                     await response.aclose()
+
                 _check_redirect(request, response.next_request, secret_headers)
                 request = response.next_request
+
             raise ToolError(f"it redirects more than {MAX_REDIRECTS} times")
         except self._httpx.TimeoutException as error:
             raise ToolError(f"it did not answer in time ({type(error).__name__})") from error
@@ -144,7 +161,11 @@ class HttpClient:
         given = self._ssl_verify
         if isinstance(given, str):
             is_folder = os.path.isdir(given)
-            return ssl.create_default_context(capath=given if is_folder else None, cafile=None if is_folder else given)
+            return ssl.create_default_context(
+                capath=given if is_folder else None,
+                cafile=None if is_folder else given,
+            )
+
         return _default_tls() if given is None else given
 
     async def aclose(self) -> None:
@@ -162,16 +183,24 @@ def _default_tls() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _check_redirect(request: httpx.Request, target: httpx.Request, secret_headers: Iterable[str]) -> None:
-    before, after = request.url, target.url
+def _check_redirect(
+    request: httpx.Request,
+    target: httpx.Request,
+    secret_headers: Iterable[str],
+) -> None:
+    before = request.url
+    after = target.url
     if after.scheme != before.scheme and (before.scheme, after.scheme) != ("http", "https"):
         raise ToolError(f"it redirects from {before.scheme} to {after.scheme}, which is refused")
+
     if (before.host, before.port) == (after.host, after.port):
         if "cookie" in request.headers:  # an API key, which httpx leaves out
             target.headers["cookie"] = request.headers["cookie"]
         return
+
     if target.method not in ("GET", "HEAD"):
         raise ToolError(f"a {target.method} was redirected to another host, {after.netloc.decode()!r}")
+
     for name in (*secret_headers, "authorization", "cookie", "proxy-authorization"):
         target.headers.pop(name, None)
 
@@ -182,6 +211,7 @@ async def _read(response: httpx.Response) -> Reply:
         body += chunk
         if len(body) > MAX_REPLY_BYTES:
             raise ToolError(f"its reply is larger than {MAX_REPLY_BYTES} bytes")
+
     return Reply(
         status=response.status_code,
         reason=response.reason_phrase,

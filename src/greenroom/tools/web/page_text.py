@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 
 class Block(NamedTuple):
-    """line: its first line in the source, from 1."""
+    """A paragraph of a page."""
 
     line: int
+    """Its first line in the source, from 1."""
+
     text: str
 
 

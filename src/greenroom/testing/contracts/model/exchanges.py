@@ -58,12 +58,15 @@ async def test_usage(provider: ModelProvider, stream: bool) -> None:
     provider.say(Part(text="Hello"))
     usage = (await _whole(provider, _request(), stream=stream)).usage_metadata
     assert usage is not None
+
     if "scripted answers" in provider.lacks:
-        prompt, total = usage.prompt_token_count or 0, usage.total_token_count or 0
+        prompt = usage.prompt_token_count or 0
+        total = usage.total_token_count or 0
         answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
         assert prompt > 0 < answer
         assert prompt + answer == total
         return
+
     assert (usage.prompt_token_count, usage.cached_content_token_count) == (10, 4)
     assert (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0) == 5
     assert usage.total_token_count == 15
@@ -114,7 +117,10 @@ async def test_system_instruction_and_roles(provider: ModelProvider) -> None:
     assert -1 < sent.index("First question") < sent.index("First answer") < sent.index("Second question")
 
 
-async def test_settings_are_sent_or_logged(provider: ModelProvider, caplog: pytest.LogCaptureFixture) -> None:
+async def test_settings_are_sent_or_logged(
+    provider: ModelProvider,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     provider.say(Part(text="Sure."))
     settings: JsonObject = {
         "temperature": 0.25, "top_p": 0.75, "top_k": 17, "max_output_tokens": 4321, "stop_sequences": ["ENOUGH"],
@@ -122,6 +128,7 @@ async def test_settings_are_sent_or_logged(provider: ModelProvider, caplog: pyte
     }  # fmt: skip
     with caplog.at_level(logging.WARNING, logger="greenroom.models"):
         await _whole(provider, _request(**settings))
+
     for name, value in settings.items():
         sent = "ENOUGH" if name == "stop_sequences" else str(value)
         assert sent in _sent(provider) or repr(name) in caplog.text or name in _ignored, name
@@ -157,7 +164,13 @@ async def test_streamed_calls_announce_themselves(provider: ModelProvider) -> No
 async def test_parallel_calls_and_their_responses(provider: ModelProvider, stream: bool) -> None:
     if "parallel calls" in provider.lacks:
         pytest.skip("calls one tool at a time")
-    provider.say(Part(text="Let me see."), _call("call_a", "Oslo"), _call("call_b", "Rome"), _call("call_c", "Oslo"))
+
+    provider.say(
+        Part(text="Let me see."),
+        _call("call_a", "Oslo"),
+        _call("call_b", "Rome"),
+        _call("call_c", "Oslo"),
+    )
     called = await _whole(provider, _request("Weather?", tools=WEATHER_TOOLS), stream=stream)
     assert called.content is not None
     assert [call.args for call in _calls(called)] == [{"city": "Oslo"}, {"city": "Rome"}, {"city": "Oslo"}]
@@ -167,7 +180,11 @@ async def test_parallel_calls_and_their_responses(provider: ModelProvider, strea
     answers = Content(
         role="user", parts=[_response(call_id, n) for n, call_id in zip((101, 102, 103), ids, strict=True)]
     )
-    await _whole(provider, _request("Weather?", called.content, answers, tools=WEATHER_TOOLS), stream=stream)
+    await _whole(
+        provider,
+        _request("Weather?", called.content, answers, tools=WEATHER_TOOLS),
+        stream=stream,
+    )
     sent = _sent(provider)
     assert sent.index("Let me see.") < sent.index("Rome") < sent.index("101") < sent.index("102") < sent.index("103")
 
@@ -195,7 +212,10 @@ async def test_tool_choice(provider: ModelProvider, mode: str) -> None:
     await _whole(provider, _request(tools=tools))
     undecided = _sent(provider)
     calling = FunctionCallingConfig(mode=mode)
-    await _whole(provider, _request(tools=tools, tool_config=ToolConfig(function_calling_config=calling)))
+    await _whole(
+        provider,
+        _request(tools=tools, tool_config=ToolConfig(function_calling_config=calling)),
+    )
     assert ("tool choice" in provider.lacks) == (_sent(provider) == undecided)
 
 
@@ -229,28 +249,36 @@ async def test_files_that_no_model_can_read(provider: ModelProvider) -> None:
 async def _media(provider: ModelProvider, part: Part, marker: str, *, feature: str | None) -> None:
     """Media that the model can't take are refused when they are new, and named when they are old."""
     provider.say(Part(text="A cat."))
+
     asked = Content(role="user", parts=[Part(text="What is this?"), part])
     if feature is not None and feature not in provider.lacks:
         await _whole(provider, _request(asked))
         assert marker in _sent(provider).replace("_", "/").replace("-", "+") or marker in _sent(provider)
         return
+
     refusal = None
     try:
         await _whole(provider, _request(asked))
     except MessageConversionError as error:
         refusal = error.detail
+
     if refusal is None and feature is None:
         assert marker in _sent(provider)
         return
+
     media = part.inline_data or part.file_data
     assert media is not None
     assert str(media.mime_type) in (refusal or "")
-    await _whole(provider, _request(asked, Content(role="model", parts=[Part(text="A cat.")]), "Sure?"))
+    await _whole(
+        provider,
+        _request(asked, Content(role="model", parts=[Part(text="A cat.")]), "Sure?"),
+    )
 
 
 async def test_media_in_function_responses(provider: ModelProvider) -> None:
     if "images" in provider.lacks:
         pytest.skip("takes no images")
+
     provider.say(Part(text="A cat."))
     response = FunctionResponse(
         id="call_a",
@@ -266,13 +294,24 @@ async def test_media_in_function_responses(provider: ModelProvider) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_thoughts_and_their_signatures_are_sent_back_as_they_came(provider: ModelProvider, stream: bool) -> None:
+async def test_thoughts_and_their_signatures_are_sent_back_as_they_came(
+    provider: ModelProvider,
+    stream: bool,
+) -> None:
     if "thinking" in provider.lacks:
         pytest.skip("keeps its thoughts to itself")
+
     signature = base64.b64encode(bytes(range(256)))
-    provider.say(Part(text="The user is polite.", thought=True, thought_signature=signature), _call("call_a", "Oslo"))
+    provider.say(
+        Part(text="The user is polite.", thought=True, thought_signature=signature),
+        _call("call_a", "Oslo"),
+    )
     thinking = ThinkingConfig(include_thoughts=True, thinking_level="LOW")
-    responses = await _ask(provider, _request(thinking_config=thinking, tools=WEATHER_TOOLS), stream=stream)
+    responses = await _ask(
+        provider,
+        _request(thinking_config=thinking, tools=WEATHER_TOOLS),
+        stream=stream,
+    )
     assert _texts(responses[-1:], thought=True) == "The user is polite."
     assert not stream or _texts(responses[:-1], thought=True) == "The user is polite."
     said = responses[-1].content
@@ -280,7 +319,10 @@ async def test_thoughts_and_their_signatures_are_sent_back_as_they_came(provider
     stored = msgspec.json.decode(msgspec.json.encode(said), type=Content)
     answer = Content(role="user", parts=[_response(_calls(responses[-1])[0].id, 3)])
     provider.say(Part(text="Cold."))
-    await _whole(provider, _request("Hi", stored, answer, thinking_config=thinking, tools=WEATHER_TOOLS))
+    await _whole(
+        provider,
+        _request("Hi", stored, answer, thinking_config=thinking, tools=WEATHER_TOOLS),
+    )
     sent = _sent(provider)
     assert signature.decode() in sent or base64.b64encode(signature).decode() in sent.replace("_", "/").replace(
         "-", "+"
@@ -289,7 +331,13 @@ async def test_thoughts_and_their_signatures_are_sent_back_as_they_came(provider
 
 async def test_output_schema(provider: ModelProvider) -> None:
     provider.say(Part(text='{"city": "Oslo", "days": 3}'))
-    request = _request("Where to?", response_schema=TRIP, response_mime_type="application/json", max_output_tokens=1000)
+
+    request = _request(
+        "Where to?",
+        response_schema=TRIP,
+        response_mime_type="application/json",
+        max_output_tokens=1000,
+    )
     for stream in (False, True):
         trip = json.loads(_texts([await _whole(provider, request, stream=stream)]))
         assert set(trip) == {"city", "days"}
@@ -299,11 +347,18 @@ async def test_output_schema(provider: ModelProvider) -> None:
 
 async def test_output_schema_together_with_tools(provider: ModelProvider) -> None:
     provider.say(Part(text='{"city": "Oslo", "days": 3}'))
-    request = _request("Where to?", tools=WEATHER_TOOLS, response_schema=TRIP, response_mime_type="application/json")
+
+    request = _request(
+        "Where to?",
+        tools=WEATHER_TOOLS,
+        response_schema=TRIP,
+        response_mime_type="application/json",
+    )
     if "schema with tools" in provider.lacks:
         with pytest.raises(MessageConversionError):
             await _whole(provider, request)
         return
+
     await _whole(provider, request)
     assert '"days"' in _sent(provider)
     assert "get_weather" in _sent(provider)
@@ -319,25 +374,31 @@ async def test_json_without_schema(provider: ModelProvider) -> None:
 
 async def test_built_in_tools(provider: ModelProvider) -> None:
     provider.say(Part(text="Found."))
+
     request = _request("News?", tools=[Tool(google_search={})])
     if "built-in tools" in provider.lacks:
         with pytest.raises(MessageConversionError, match="google_search"):
             await _whole(provider, request)
         return
+
     await _whole(provider, request)
     assert "search" in _sent(provider).lower()
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_context_cache(provider: ModelProvider, stream: bool) -> None:
-    """Runs with the app's `cache_config` are answered as without, and their stable prefix is marked or left out."""
+    """Runs with the app's `cache_config` are answered as without, and their stable prefix is marked
+    or left out.
+    """
     provider.say(Part(text="Sure."))
+
     contents: list[Content | str] = ["First question"]
     cache_metadata: JsonObject | None = None
     for question in ("Second question", "Third question", "Fourth question"):
         contents += [Content(role="model", parts=[Part(text="First answer")]), question]
         request = _request(*contents, system_instruction="Be brief. " * 5000)
-        request.cache_config, request.cache_metadata = ContextCacheConfig(), cache_metadata
+        request.cache_config = ContextCacheConfig()
+        request.cache_metadata = cache_metadata
         request.cacheable_contents_token_count = 50_000
         whole = await _whole(provider, request, stream=stream)
         cache_metadata = whole.cache_metadata
@@ -345,11 +406,15 @@ async def test_a_context_cache(provider: ModelProvider, stream: bool) -> None:
         assert whole.usage_metadata is not None
         assert whole.usage_metadata.cached_content_token_count == 4
         assert question in _sent(provider)
+
     assert ("context cache" in provider.lacks) == ("cache" not in _sent(provider).lower())
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_empty_reply_is_one_response_without_text(provider: ModelProvider, stream: bool) -> None:
+async def test_an_empty_reply_is_one_response_without_text(
+    provider: ModelProvider,
+    stream: bool,
+) -> None:
     provider.say()
     responses = await _ask(provider, _request(), stream=stream)
     assert _texts(responses) == ""
@@ -365,24 +430,56 @@ async def test_a_safety_stop(provider: ModelProvider, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("other", ["anthropic", "openai", None])
-async def test_the_history_of_another_model_is_accepted(provider: ModelProvider, other: str | None) -> None:
+async def test_the_history_of_another_model_is_accepted(
+    provider: ModelProvider,
+    other: str | None,
+) -> None:
     """In the middle of a tool loop: its thoughts and signatures mean nothing here."""
     if other is not None and other == provider.metadata_key and "scripted answers" in provider.lacks:
         pytest.skip("a real service refuses invented blocks of its own")
-    metadata = {other: {"type": "thinking", "id": "rs_1"}} if other else None
-    thought = Part(text="Hm.", thought=True, thought_signature=b"foreign-signature", part_metadata=metadata)
-    block = Part(part_metadata={other: {"type": "foreign-block"}}) if other else Part(text="")
-    calls = Content(role="model", parts=[thought, block, Part(text="Let me see."), _call("toolu_1", "Oslo")])
+
+    if other:
+        metadata = {other: {"type": "thinking", "id": "rs_1"}}
+    else:
+        metadata = None
+
+    thought = Part(
+        text="Hm.",
+        thought=True,
+        thought_signature=b"foreign-signature",
+        part_metadata=metadata,
+    )
+
+    if other:
+        block = Part(part_metadata={other: {"type": "foreign-block"}})
+    else:
+        block = Part(text="")
+
+    calls = Content(
+        role="model",
+        parts=[thought, block, Part(text="Let me see."), _call("toolu_1", "Oslo")],
+    )
     if other is None:
         calls.parts = [part for part in calls.parts or () if not part.thought]
+
     provider.say(Part(text="Cold."))
     answer = Content(role="user", parts=[_response("toolu_1", 101)])
-    thinking = None if "thinking" in provider.lacks else ThinkingConfig(thinking_budget=2048)
-    whole = await _whole(provider, _request("Weather?", calls, answer, tools=WEATHER_TOOLS, thinking_config=thinking))
+
+    if "thinking" in provider.lacks:
+        thinking = None
+    else:
+        thinking = ThinkingConfig(thinking_budget=2048)
+
+    whole = await _whole(
+        provider,
+        _request("Weather?", calls, answer, tools=WEATHER_TOOLS, thinking_config=thinking),
+    )
     assert _has_said(provider, [whole], "Cold.")
+
     if provider.metadata_key != other:
         assert "foreign" not in _sent(provider)
         assert base64.b64encode(b"foreign-signature").decode() not in _sent(provider)
+
     assert _sent(provider).index("Let me see.") < _sent(provider).index("101")
 
 

@@ -37,10 +37,17 @@ _ERRORS = [
 
 @pytest.mark.parametrize(("status", "category", "retryable"), _ERRORS, ids=[str(error[0]) for error in _ERRORS])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_refusals(provider: ModelProvider, status: int, category: str, retryable: bool, stream: bool) -> None:
+async def test_refusals(
+    provider: ModelProvider,
+    status: int,
+    category: str,
+    retryable: bool,
+    stream: bool,
+) -> None:
     provider.fail(status, f"No good: {provider.secret}", headers={"retry-after": "7"})
     with pytest.raises(ModelError, match=f"HTTP {status}.*No good") as caught:
         await _ask(provider, _request(), stream=stream)
+
     error = caught.value
     assert (error.category, error.retryable, error.http_status) == (category, retryable, status)
     assert (error.model, error.retry_after_seconds) == (provider.model.model, 7)
@@ -72,6 +79,7 @@ async def test_broken_streams(provider: ModelProvider, how: Misbehavior, categor
     shown: list[LlmResponse] = []
     with pytest.raises(ModelError) as caught:
         await _ask(provider, _request(), stream=True, shown=shown)
+
     assert all(response.partial for response in shown)
     assert _texts(shown) == "Half"
     assert (caught.value.category, caught.value.retryable) == (category, True)
@@ -89,6 +97,7 @@ async def test_a_cancelled_call_is_over(provider: ModelProvider) -> None:
     provider.misbehave("hangs")
     request = _request()
     request.model = provider.model.model
+
     answers = aiter(provider.model.generate_content_async(request, True))
     async with asyncio.timeout(5):
         assert (await anext(answers)).partial

@@ -1,6 +1,7 @@
 """Contract of live connections.
 
-Star-import these tests into a test file that has a fixture `live`: a `LiveProvider`, new for each test.
+Star-import these tests into a test file that has a fixture `live`: a `LiveProvider`, new for each
+test.
 """
 
 from __future__ import annotations
@@ -37,18 +38,20 @@ _MICROPHONE = Blob(data=b"\x10\x00" * 240, mime_type="audio/pcm;rate=24000")
 class LiveProvider(Protocol):
     """A model, and the server that it connects to, which speaks its wire format.
 
-    seen: the messages of all clients, oldest first. secret: the key that the model was given.
+    seen: the messages of all clients, oldest first.
     """
 
     live_model: BaseLlm
     secret: str
+    """The key that the model was given."""
 
     @property
     def seen(self) -> list[JsonObject]: ...
 
     def answer(self, *items: LiveItem) -> None:
-        """One more turn of the model, given when a user's turn ends: by content that isn't partial, by the end of an
-        audio stream, or by responses to calls. It completes itself, unless it ends with a call or the connection's end.
+        """One more turn of the model, given when a user's turn ends: by content that isn't partial,
+        by the end of an audio stream, or by responses to calls. It completes itself, unless it
+        ends with a call or the connection's end.
         """
 
     def refuse(self, status: int, message: str) -> None:
@@ -56,7 +59,11 @@ class LiveProvider(Protocol):
 
 
 def _request(*contents: Content, **settings: object) -> LlmRequest:
-    connect: dict[str, object] = {"input_audio_transcription": {}, "output_audio_transcription": {}, **settings}
+    connect: dict[str, object] = {
+        "input_audio_transcription": {},
+        "output_audio_transcription": {},
+        **settings,
+    }
     return LlmRequest(
         contents=list(contents),
         config=GenerateContentConfig(system_instruction="Be brief.", tools=[Tool(function_declarations=[GET_WEATHER])]),
@@ -86,9 +93,11 @@ async def _speak(connection: BaseLlmConnection) -> None:
 
 async def test_text_comes_in_pieces_and_whole(live: LiveProvider) -> None:
     live.answer("Hello you there")
+
     async with live.live_model.connect(_request(response_modalities=["TEXT"])) as connection:
         await connection.send_content(UserContent("Hi, model"))
         turn = await _turn(connection.receive())
+
     assert _texts(turn, partial=True) == _texts(turn, partial=None) == "Hello you there"
     assert [reply.turn_complete for reply in turn if not reply.partial] == [None, True]
     usage = turn[-1].usage_metadata
@@ -100,12 +109,15 @@ async def test_text_comes_in_pieces_and_whole(live: LiveProvider) -> None:
 
 async def test_audio_goes_both_ways_with_transcripts(live: LiveProvider) -> None:
     live.answer(Hears("good day"), Says("hello you"))
+
     async with live.live_model.connect(_request()) as connection:
         await _speak(connection)
         turn = await _turn(connection.receive())
+
     assert base64.b64encode(_MICROPHONE.data or b"").decode() in json.dumps(live.seen)
     parts = [part for reply in turn if reply.content for part in reply.content.parts or ()]
     assert [part.inline_data for part in parts] == [Blob(data=CHUNK, mime_type="audio/pcm;rate=24000")] * 2
+
     for said, text in (
         ([reply.input_transcription for reply in turn if reply.input_transcription], "good day"),
         ([reply.output_transcription for reply in turn if reply.output_transcription], "hello you"),
@@ -117,10 +129,12 @@ async def test_audio_goes_both_ways_with_transcripts(live: LiveProvider) -> None
 
 async def test_a_history_is_answered_if_the_user_has_the_last_word(live: LiveProvider) -> None:
     live.answer("Second answer")
+
     history = [UserContent("First"), ModelContent("First answer"), UserContent("Second")]
     async with live.live_model.connect(_request(*history, response_modalities=["TEXT"])) as connection:
         await connection.send_history(history)
         turn = await _turn(connection.receive())
+
     assert _texts(turn, partial=None) == "Second answer"
     sent = json.dumps(live.seen)
     assert sent.index("First") < sent.index("First answer") < sent.index("Second")
@@ -132,7 +146,13 @@ async def test_a_history_that_the_model_ended_waits_for_the_user(live: LiveProvi
     response = Part(function_response=FunctionResponse(id="c-1", name="get_weather", response={"temperature": 7}))
     picture = Part(inline_data=Blob(data=b"\x01", mime_type="audio/pcm"))
     asked = Content(role="user", parts=[picture, Part(text="How warm?")])
-    history = [asked, ModelContent(call), Content(role="user", parts=[response]), ModelContent("7 degrees")]
+
+    history = [
+        asked,
+        ModelContent(call),
+        Content(role="user", parts=[response]),
+        ModelContent("7 degrees"),
+    ]
     async with live.live_model.connect(_request(*history, response_modalities=["TEXT"])) as connection:
         await connection.send_history(history)
         replies = aiter(connection.receive())
@@ -141,6 +161,7 @@ async def test_a_history_that_the_model_ended_waits_for_the_user(live: LiveProvi
         assert not early.done()
         await connection.send_content(UserContent("tomorrow?"))
         turn = [await early, *await _turn(replies)]
+
     assert _texts(turn, partial=None) == "Second answer"
     sent = json.dumps(live.seen)
     for said in ("How warm?", "Oslo", "temperature", "7 degrees", "And", "tomorrow?"):
@@ -150,6 +171,7 @@ async def test_a_history_that_the_model_ended_waits_for_the_user(live: LiveProvi
 async def test_calls_and_their_responses(live: LiveProvider) -> None:
     live.answer(FunctionCall(id="c-1", name="get_weather", args={"city": "Oslo"}))
     live.answer("It is 7 degrees")
+
     async with live.live_model.connect(_request(response_modalities=["TEXT"])) as connection:
         await connection.send_content(UserContent("How warm is it?"))
         replies = aiter(connection.receive())
@@ -160,6 +182,7 @@ async def test_calls_and_their_responses(live: LiveProvider) -> None:
         response = FunctionResponse(id="c-1", name="get_weather", response={"temperature": 7})
         await connection.send_content(Content(role="user", parts=[Part(function_response=response)]))
         turn = await _turn(replies)
+
     assert _texts(turn, partial=None) == "It is 7 degrees"
     assert "temperature" in json.dumps(live.seen[-2:])
 
@@ -167,12 +190,14 @@ async def test_calls_and_their_responses(live: LiveProvider) -> None:
 async def test_an_interruption_comes_before_the_end_of_its_turn(live: LiveProvider) -> None:
     live.answer(Says("one two"), INTERRUPTED)
     live.answer("Yes?")
+
     async with live.live_model.connect(_request()) as connection:
         replies = aiter(connection.receive())
         await _speak(connection)
         turn = await _turn(replies)
         await connection.send_content(UserContent("Wait"))
         assert _texts(await _turn(replies), partial=None) == "Yes?"
+
     ends = [(reply.interrupted, reply.turn_complete) for reply in turn if reply.interrupted or reply.turn_complete]
     assert ends == [(True, None), (None, True)]
     assert [
@@ -184,6 +209,7 @@ async def test_an_interruption_comes_before_the_end_of_its_turn(live: LiveProvid
 
 async def test_a_lost_connection_is_an_error_to_try_again(live: LiveProvider) -> None:
     live.answer(Says("Half"), Drops())
+
     async with live.live_model.connect(_request()) as connection:
         await _speak(connection)
         with pytest.raises(ModelError) as caught:
@@ -216,7 +242,12 @@ async def test_closing_ends_the_responses(live: LiveProvider) -> None:
     ("status", "category", "retryable"),
     [(400, "CLIENT_ERROR", False), (401, "AUTH_ERROR", False), (429, "RATE_LIMITED", True)],
 )
-async def test_refused_connections(live: LiveProvider, status: int, category: str, retryable: bool) -> None:
+async def test_refused_connections(
+    live: LiveProvider,
+    status: int,
+    category: str,
+    retryable: bool,
+) -> None:
     live.refuse(status, f"No good: {live.secret}")
     with pytest.raises(ModelError, match="No good") as caught:
         async with live.live_model.connect(_request()):

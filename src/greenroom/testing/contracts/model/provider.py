@@ -26,30 +26,39 @@ Misbehavior = Literal["hangs", "cuts", "ends early", "sends no JSON", "sends an 
 
 
 class ModelProvider(Protocol):
-    """A model, and the server that it calls, which answers in its own wire format with the replies it is given.
-
-    lacks: features that the model doesn't have, of "parallel calls", "images", "image URLs", "documents", "video",
-    "thinking", "schema with tools", "tool choice", "built-in tools" and "context cache"; and "scripted answers" where a
-    real model answers by itself: `say`, `fail` and `misbehave` then skip the test where the difference matters, and do
-    nothing otherwise. seen: the bodies of requests, oldest first. secret: the key that the model was given.
-    metadata_key: where `Part.part_metadata` has what is only for it.
+    """A model, and the server that it calls, which answers in its own wire format with the replies
+    it is given.
     """
 
     model: BaseLlm
     lacks: frozenset[str]
+    """Features that the model doesn't have, of "parallel calls", "images", "image URLs",
+    "documents", "video", "thinking", "schema with tools", "tool choice", "built-in tools" and
+    "context cache"; and "scripted answers" where a real model answers by itself: `say`, `fail`
+    and `misbehave` then skip the test where the difference matters, and do nothing otherwise.
+    """
+
     seen: list[JsonObject]
+    """The bodies of requests, oldest first."""
+
     secret: str
+    """The key that the model was given."""
+
     metadata_key: str | None
+    """Where `Part.part_metadata` has what is only for it."""
 
     def say(self, *parts: Part, finish_reason: str = "STOP") -> None:
-        """From now on answers with these: texts, thoughts with signatures, function calls with ids; streamed in several
-        pieces. The prompt has 10 tokens, 4 of them cached, and the answer 5."""
+        """From now on answers with these: texts, thoughts with signatures, function calls with ids;
+        streamed in several pieces. The prompt has 10 tokens, 4 of them cached, and the answer 5.
+        """
 
     def fail(self, status: int, message: str, *, headers: dict[str, str]) -> None:
         """From now on answers with an error of this HTTP status."""
 
     def misbehave(self, how: Misbehavior) -> None:
-        """From now on begins a streamed answer, and breaks it off; answers that aren't streamed likewise."""
+        """From now on begins a streamed answer, and breaks it off; answers that aren't streamed
+        likewise.
+        """
 
 
 PNG = base64.b64decode(
@@ -103,7 +112,12 @@ async def _ask(
     return responses
 
 
-async def _whole(provider: ModelProvider, request: LlmRequest, *, stream: bool = False) -> LlmResponse:
+async def _whole(
+    provider: ModelProvider,
+    request: LlmRequest,
+    *,
+    stream: bool = False,
+) -> LlmResponse:
     *partials, whole = await _ask(provider, request, stream=stream)
     assert all(partial.partial for partial in partials)
     assert stream or not partials
@@ -123,7 +137,9 @@ def _texts(responses: list[LlmResponse], *, thought: bool | None = None) -> str:
 def _has_said(provider: ModelProvider, responses: list[LlmResponse], text: str) -> bool:
     """Whether the responses have this text, or any text of a model that answers by itself."""
     said = _texts(responses)
-    return bool(said) if "scripted answers" in provider.lacks else said == text
+    if "scripted answers" in provider.lacks:
+        return bool(said)
+    return said == text
 
 
 def _calls(response: LlmResponse) -> list[FunctionCall]:

@@ -1,7 +1,7 @@
 """Contract of session stores.
 
-Star-import these tests into a test file that has a fixture `session_service`: a new, empty store for each test. Needs
-pytest with pytest-asyncio in auto mode.
+Star-import these tests into a test file that has a fixture `session_service`: a new, empty store
+for each test. Needs pytest with pytest-asyncio in auto mode.
 """
 
 from greenroom.testing.contracts.session_service.appending import *  # noqa: F403

@@ -54,7 +54,8 @@ async def test_an_event_comes_back_as_it_was(session_service: BaseSessionService
 
 async def test_large_inline_data_comes_back_as_it_was(session_service: BaseSessionService) -> None:
     session = await _opened(session_service)
-    large, other = bytes(range(256)) * 400, b"x" * 70_000
+    large = bytes(range(256)) * 400
+    other = b"x" * 70_000
     for text in ("one", "two"):
         event = _event(text)
         assert event.content is not None
@@ -69,9 +70,12 @@ async def test_large_inline_data_comes_back_as_it_was(session_service: BaseSessi
             Part(inline_data=Blob(data=large, mime_type="image/jpeg")),
         ]
         await session_service.append(session, event)
+
     assert list((await _loaded(session_service)).events) == list(session.events)
+
     if "forks" in session_service.not_offered:
         return
+
     await session_service.fork_session(**_OWNER, session_id="s-1", seq=1, new_session_id="f-1")
     await session_service.delete_session(**_OWNER, session_id="s-1")
     fork = await _loaded(session_service, "f-1")
@@ -104,7 +108,11 @@ async def test_an_event_is_stored_once(session_service: BaseSessionService) -> N
 @requires("several events in one step")
 async def test_events_appended_in_one_call_are_stored_together(session_service: BaseSessionService) -> None:
     session = await _opened(session_service)
-    events = [_event("one", delta={"a": 1, "user:b": 2, "temp:c": 3}), _event("two", delta={"a": 4}), _event("three")]
+    events = [
+        _event("one", delta={"a": 1, "user:b": 2, "temp:c": 3}),
+        _event("two", delta={"a": 4}),
+        _event("three"),
+    ]
     assert await _appended(session_service, session, *events) == [1, 2, 3]
     assert _ids(session) == [event.id for event in events]
     assert session.state == {"a": 4, "user:b": 2, "temp:c": 3}
@@ -129,10 +137,16 @@ async def test_several_events_reach_a_stale_holder_after_those_of_others(session
     stale = await _opened(session_service)
     first = _event("first", delta={"first": 1})
     await session_service.append(stale, first)
-    await session_service.append(await _loaded(session_service), _event("theirs", delta={"theirs": 1}))
+    await session_service.append(
+        await _loaded(session_service),
+        _event("theirs", delta={"theirs": 1}),
+    )
     assert await _appended(session_service, stale, first) == [1]
     assert stale.state == {"first": 1, "theirs": 1}
-    await session_service.append(await _loaded(session_service), _event("later", delta={"theirs": 2}))
+    await session_service.append(
+        await _loaded(session_service),
+        _event("later", delta={"theirs": 2}),
+    )
     assert await _appended(session_service, stale, _event("x", delta={"x": 1}), _event("y", delta={"y": 2})) == [4, 5]
     assert _ids(stale) == _ids(await _loaded(session_service))
     assert stale.state == {"first": 1, "theirs": 2, "x": 1, "y": 2}
@@ -146,7 +160,8 @@ async def test_the_returned_json_is_the_stored_event(session_service: BaseSessio
 
 
 async def test_an_event_appended_twice_at_once_is_stored_once(session_service: BaseSessionService) -> None:
-    session, other = await _opened(session_service), await _loaded(session_service)
+    session = await _opened(session_service)
+    other = await _loaded(session_service)
     event = _event()
     seqs = await asyncio.gather(*(_appended(session_service, holder, event) for holder in (session, other, session)))
     assert seqs == [[1], [1], [1]]
@@ -185,6 +200,7 @@ async def test_concurrent_appends_of_many_sessions_do_not_mix(session_service: B
             for session in sessions
         )
     )
+
     for session in sessions:
         again = await _loaded(session_service, session.id)
         assert _said(again) == [f"{session.id}/{number}" for number in range(10)]
@@ -197,6 +213,7 @@ async def test_an_append_whose_awaiter_is_cancelled_leaves_the_log_whole(session
     await asyncio.sleep(0)
     for task in tasks[::2]:
         task.cancel()
+
     await asyncio.gather(*tasks, return_exceptions=True)
     [last] = await _appended(session_service, session, _event("last"))
     again = await _loaded(session_service)

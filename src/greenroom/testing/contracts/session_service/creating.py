@@ -20,7 +20,12 @@ from greenroom.testing.contracts.paging import pages
 _OWNER: JsonObject = {"app_name": "concierge", "user_id": "ann"}
 
 
-def _event(text: str = "hello", *, at: float | None = None, delta: JsonObject | None = None) -> Event:
+def _event(
+    text: str = "hello",
+    *,
+    at: float | None = None,
+    delta: JsonObject | None = None,
+) -> Event:
     event = Event(author="ann", content=Content(role="user", parts=[Part(text=text)]))
     if at is not None:
         event.timestamp = at
@@ -28,7 +33,11 @@ def _event(text: str = "hello", *, at: float | None = None, delta: JsonObject | 
     return event
 
 
-async def _opened(service: BaseSessionService, session_id: str = "s-1", state: JsonObject | None = None) -> Session:
+async def _opened(
+    service: BaseSessionService,
+    session_id: str = "s-1",
+    state: JsonObject | None = None,
+) -> Session:
     return await service.create_session(**_OWNER, session_id=session_id, state=state)
 
 
@@ -72,7 +81,10 @@ async def test_a_new_session_has_state_and_no_events(session_service: BaseSessio
 
 
 @pytest.mark.parametrize("given", [None, "", " \t\n"])
-async def test_a_blank_id_is_replaced_by_a_new_one(session_service: BaseSessionService, given: str | None) -> None:
+async def test_a_blank_id_is_replaced_by_a_new_one(
+    session_service: BaseSessionService,
+    given: str | None,
+) -> None:
     first = await session_service.create_session(**_OWNER, session_id=given)
     second = await session_service.create_session(**_OWNER, session_id=given)
     assert first.id.strip() == first.id != ""
@@ -89,7 +101,12 @@ async def test_an_id_is_trimmed_and_refused_if_it_is_taken(session_service: Base
 
 async def test_users_and_apps_have_their_own_sessions(session_service: BaseSessionService) -> None:
     await _opened(session_service, state={"mood": "good"})
-    await session_service.create_session(app_name="concierge", user_id="bob", session_id="s-1", state={"mood": "bad"})
+    await session_service.create_session(
+        app_name="concierge",
+        user_id="bob",
+        session_id="s-1",
+        state={"mood": "bad"},
+    )
     await session_service.create_session(app_name="porter", user_id="ann", session_id="s-1")
     assert (await _loaded(session_service)).state == {"mood": "good"}
     other = await session_service.get_session(app_name="porter", user_id="ann", session_id="s-1")
@@ -99,9 +116,16 @@ async def test_users_and_apps_have_their_own_sessions(session_service: BaseSessi
 
 
 @pytest.mark.parametrize("session_id", _ODD_IDS, ids=range(len(_ODD_IDS)))
-async def test_ids_may_hold_any_characters(session_service: BaseSessionService, session_id: str) -> None:
+async def test_ids_may_hold_any_characters(
+    session_service: BaseSessionService,
+    session_id: str,
+) -> None:
     owner: JsonObject = {"app_name": session_id, "user_id": session_id}
-    session = await session_service.create_session(**owner, session_id=session_id, state={f"user:{session_id}": 1})
+    session = await session_service.create_session(
+        **owner,
+        session_id=session_id,
+        state={f"user:{session_id}": 1},
+    )
     await session_service.append(session, _event())
     again = await session_service.get_session(**owner, session_id=session_id)
     assert again is not None
@@ -149,17 +173,22 @@ async def test_a_log_is_brought_along_whole_or_not_at_all(session_service: BaseS
     unfit.actions.state_delta = {"b": object()}  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises((TypeError, NotImplementedError)):
         await session_service.create_session(**_OWNER, session_id="s-1", events=[*events, unfit])
+
     assert await session_service.get_session(**_OWNER, session_id="s-1") is None
     assert (await _opened(session_service)).state == {}
     # A session of this id is there: nothing of the log is added to it.
     with pytest.raises(SessionExists):
         await session_service.create_session(**_OWNER, session_id="s-1", events=events)
+
     session = await _loaded(session_service)
     assert (_ids(session), session.state) == ([], {})
 
 
 async def test_deleting_removes_the_session_and_its_log(session_service: BaseSessionService) -> None:
-    session = await _opened(session_service, state={"mood": "good", "user:name": "Ann", "app:motto": "be kind"})
+    session = await _opened(
+        session_service,
+        state={"mood": "good", "user:name": "Ann", "app:motto": "be kind"},
+    )
     await _opened(session_service, "s-2")
     await session_service.append(session, _event())
     await session_service.delete_session(**_OWNER, session_id="s-1")
@@ -167,6 +196,7 @@ async def test_deleting_removes_the_session_and_its_log(session_service: BaseSes
     assert [one.id for one in (await session_service.list_sessions(**_OWNER)).sessions] == ["s-2"]
     with pytest.raises(SessionNotFound):
         await session_service.list_events(**_OWNER, session_id="s-1")
+
     again = await _opened(session_service)
     assert again.state == {"user:name": "Ann", "app:motto": "be kind"}
     assert list((await _loaded(session_service)).events) == []
@@ -187,6 +217,7 @@ async def test_appending_to_a_deleted_session_is_refused(session_service: BaseSe
     event = _event(delta={"mood": "good", "app:motto": "x", "temp:a": 1})
     with pytest.raises(SessionNotFound) as caught:
         await session_service.append(session, event)
+
     assert caught.value.session_id == "s-1"
     assert (len(session.events), session.state) == (1, {})
     assert event.actions.state_delta == {"mood": "good", "app:motto": "x", "temp:a": 1}
@@ -199,6 +230,7 @@ async def test_all_sessions_are_listed_oldest_update_first(session_service: Base
             app_name="concierge", user_id=user, session_id=session_id, state={"user:name": user, "own": session_id}
         )
         await session_service.append(session, _event(at=at, delta={"app:last": user}))
+
     every = await session_service.list_sessions(app_name="concierge")
     assert [(one.user_id, one.id) for one in every.sessions] == [("cy", "c"), ("ann", "a"), ("ann", "z"), ("bob", "b")]
     assert every.next_page_token is None
@@ -217,7 +249,13 @@ async def test_pages_hold_every_session_once_newest_update_first(
     for number in range(7):
         session = await _opened(session_service, f"s-{number}")
         await session_service.append(session, _event(at=float(number // 2)))
-    listing = partial(session_service.list_sessions, app_name="concierge", user_id=user_id, limit=limit)
+
+    listing = partial(
+        session_service.list_sessions,
+        app_name="concierge",
+        user_id=user_id,
+        limit=limit,
+    )
     read = await pages(lambda token: listing(page_token=token))
     assert all(len(page.sessions) <= limit for page in read)
     assert [one.id for page in read for one in page.sessions] == [f"s-{number}" for number in reversed(range(7))]

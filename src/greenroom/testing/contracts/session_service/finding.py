@@ -26,8 +26,17 @@ async def _three_sessions(service: BaseSessionService) -> None:
         )
         await service.append(session, _event("hello", at=number * 10.0))
         await service.append(session, _event(text, at=number * 10.0 + 1))
-    thought = Event(author="agent", content=Content(parts=[Part(text="monorail", thought=True)]), timestamp=31.0)
-    thought.actions.state_delta = {**title_delta({}, "Night Journey"), "app:season": "winter", "user:tier": "gold"}
+
+    thought = Event(
+        author="agent",
+        content=Content(parts=[Part(text="monorail", thought=True)]),
+        timestamp=31.0,
+    )
+    thought.actions.state_delta = {
+        **title_delta({}, "Night Journey"),
+        "app:season": "winter",
+        "user:tier": "gold",
+    }
     await service.append(await service.get_session(app_name="concierge", user_id="bob", session_id="s-3"), thought)  # pyright: ignore[reportArgumentType]
 
 
@@ -81,7 +90,10 @@ async def test_text_that_a_fork_inherited_is_found(session_service: BaseSessionS
 
 
 async def test_a_title_is_part_of_the_state(session_service: BaseSessionService) -> None:
-    session = await _opened(session_service, state={"__session_metadata__": {"displayName": "Old", "color": "red"}})
+    session = await _opened(
+        session_service,
+        state={"__session_metadata__": {"displayName": "Old", "color": "red"}},
+    )
     assert session.title == "Old"
     await session_service.append(session, _event(delta=title_delta(session.state, "New")))
     assert session.state == {"__session_metadata__": {"displayName": "New", "color": "red"}}
@@ -93,17 +105,26 @@ async def test_a_title_is_part_of_the_state(session_service: BaseSessionService)
 async def test_a_user_is_deleted_with_sessions_and_state(session_service: BaseSessionService) -> None:
     session = await _opened(session_service, state={"user:name": "Ann", "app:motto": "be kind"})
     await session_service.append(session, _event())
+
     if "forks" in session_service.not_offered:
         await _opened(session_service, "f-1")
     else:
         await session_service.fork_session(**_OWNER, session_id="s-1", new_session_id="f-1")
+
     for app, user in (("concierge", "bob"), ("porter", "ann")):
-        await session_service.create_session(app_name=app, user_id=user, session_id="s-2", state={"user:name": user})
+        await session_service.create_session(
+            app_name=app,
+            user_id=user,
+            session_id="s-2",
+            state={"user:name": user},
+        )
+
     await session_service.delete_user(**_OWNER)
     await session_service.delete_user(**_OWNER)
     assert (await session_service.list_sessions(**_OWNER)).sessions == []
     assert await session_service.get_session(**_OWNER, session_id="f-1") is None
     assert (await _opened(session_service)).state == {"app:motto": "be kind"}
+
     for app, user in (("concierge", "bob"), ("porter", "ann")):
         (left,) = (await session_service.list_sessions(app_name=app, user_id=user)).sessions
         assert left.state["user:name"] == user

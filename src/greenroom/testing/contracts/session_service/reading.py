@@ -44,22 +44,33 @@ async def test_the_newest_are_taken_before_the_time_is_looked_at(session_service
     session = await _opened(session_service)
     for at in (5.0, 1.0, 4.0):
         await session_service.append(session, _event(at=at))
-    loaded = await _loaded(session_service, config=GetSessionConfig(num_recent_events=2, after_timestamp=2.0))
+
+    loaded = await _loaded(
+        session_service,
+        config=GetSessionConfig(num_recent_events=2, after_timestamp=2.0),
+    )
     assert [event.timestamp for event in loaded.events] == [4.0]
 
 
 @pytest.mark.parametrize("config", [GetSessionConfig(num_recent_events=-1), GetSessionConfig(until_seq=-1)], ids=str)
-async def test_negative_numbers_are_refused(session_service: BaseSessionService, config: GetSessionConfig) -> None:
+async def test_negative_numbers_are_refused(
+    session_service: BaseSessionService,
+    config: GetSessionConfig,
+) -> None:
     await _opened(session_service)
     with pytest.raises(InvalidRequest):
         await _loaded(session_service, config=config)
 
 
 @pytest.mark.parametrize("recent", [0, 2])
-async def test_a_filtered_holder_gets_only_what_it_appends(session_service: BaseSessionService, recent: int) -> None:
+async def test_a_filtered_holder_gets_only_what_it_appends(
+    session_service: BaseSessionService,
+    recent: int,
+) -> None:
     session = await _opened(session_service)
     for number in range(5):
         await session_service.append(session, _event(str(number)))
+
     part = await _loaded(session_service, config=GetSessionConfig(num_recent_events=recent))
     assert await _appended(session_service, part, _event("mine", delta={"a": 1, "temp:b": 2})) == [6]
     assert len(part.events) == recent + 1
@@ -72,8 +83,14 @@ async def test_a_page_of_the_log_is_listed(session_service: BaseSessionService) 
     events = [_event(str(number)) for number in range(5)]
     for event in events:
         await session_service.append(session, event)
+
     for after, limit in ((0, None), (2, None), (2, 2), (4, 9), (5, None), (9, 1), (0, 1)):
-        page = await session_service.list_events(**_OWNER, session_id="s-1", after=after, limit=limit)
+        page = await session_service.list_events(
+            **_OWNER,
+            session_id="s-1",
+            after=after,
+            limit=limit,
+        )
         end = None if limit is None else after + limit
         assert page.events == events[after:end]
         assert page.last_seq == 5
@@ -124,7 +141,11 @@ async def test_state_is_shared_by_its_scope(session_service: BaseSessionService)
     session = await _opened(session_service, state=state)
     assert session.state == {"app:motto": "be kind", "user:name": "Ann", "mood": "good"}
     assert (await _opened(session_service, "s-2")).state == {"app:motto": "be kind", "user:name": "Ann"}
-    bob = await session_service.create_session(app_name="concierge", user_id="bob", session_id="s-3")
+    bob = await session_service.create_session(
+        app_name="concierge",
+        user_id="bob",
+        session_id="s-3",
+    )
     assert bob.state == {"app:motto": "be kind"}
     await session_service.append(bob, _event(delta={"app:motto": "be quick", "user:name": "Bob"}))
     assert (await _loaded(session_service)).state == {"app:motto": "be quick", "user:name": "Ann", "mood": "good"}
@@ -146,7 +167,10 @@ async def test_a_delta_changes_its_keys_only_and_removes_them(session_service: B
 
 
 async def test_a_null_is_a_value(session_service: BaseSessionService) -> None:
-    session = await _opened(session_service, state={"a": 1, "created": None, "user:b": 2, "app:c": None})
+    session = await _opened(
+        session_service,
+        state={"a": 1, "created": None, "user:b": 2, "app:c": None},
+    )
     delta: JsonObject = {"a": None, "user:b": None, "new": None}
     await session_service.append(session, _event(delta=dict(delta)))
     again = await _loaded(session_service)
@@ -168,7 +192,10 @@ async def test_temp_keys_reach_the_holder_and_are_not_stored(session_service: Ba
 
 
 @pytest.mark.parametrize("value", ["", "text\u2028\x00\u0085", 0, -1.5, True, [], {}, [1, {"a": [None]}], 2**53])
-async def test_state_values_come_back_as_they_were(session_service: BaseSessionService, value: object) -> None:
+async def test_state_values_come_back_as_they_were(
+    session_service: BaseSessionService,
+    value: object,
+) -> None:
     session = await _opened(session_service, state={"created": value})
     await session_service.append(session, _event(delta={"appended": value}))
     assert (await _loaded(session_service)).state == {"created": value, "appended": value}
