@@ -44,7 +44,7 @@ class RetryConfig:
         return max(1, self.max_attempts)
 
     def delay_seconds(self, failed_attempt: int) -> float:
-        """The pause behind the attempt of that number, counted from 1."""
+        """The pause after the attempt of that number, counted from 1."""
         initial = 1.0 if self.initial_delay is None else self.initial_delay
         longest = 60.0 if self.max_delay is None else self.max_delay
 

@@ -28,7 +28,7 @@ class Checkpoint(NamedTuple):
     """Where an agent resumes: the state that it stored last."""
 
     resumed_from: int
-    """Index in the log behind the event. state None: the agent is done."""
+    """Index in the log after the event. state None: the agent is done."""
 
     state: JsonObject | None
 
@@ -286,7 +286,7 @@ class ParallelAgent(BaseAgent):
         ctx: InvocationContext,
         since: int,
     ) -> AsyncGenerator[Event]:
-        """A call that waits gets a checkpoint behind it: the log then says that it was begun,
+        """A call that waits gets a checkpoint after it: the log then says that it was begun,
         whatever happens to the other branches while it waits.
         """
         async with aclosing(child.run_async(ctx)) as events:

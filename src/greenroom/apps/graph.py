@@ -90,7 +90,7 @@ async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) 
 
     def add_graph(workflow: Workflow) -> None:
         """Its nodes, and its edges with their routes. An edge leads from the workflow to the nodes
-        behind START.
+        after START.
         """
         add_node(workflow.name, _AGENT, " (Workflow)")
         for name, node in workflow.graph.nodes.items():

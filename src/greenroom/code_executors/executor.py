@@ -65,7 +65,7 @@ class CodeExecutionResult:
 class BaseCodeExecutor(ABC):
     """Runs the code in an agent's replies, which is then sent the result and continues.
 
-    code_block_delimiters: what stands before and behind code in a reply; requests show earlier code
+    code_block_delimiters: what stands before and after code in a reply; requests show earlier code
         between the first pair.
     execution_result_delimiters: the same for what the model is shown of results.
     error_retry_attempts: after so many failures in a row the agent's next reply is its last, code
@@ -90,7 +90,7 @@ class BaseCodeExecutor(ABC):
     ) -> None:
         pairs = [*code_block_delimiters, execution_result_delimiters]
         if not code_block_delimiters or not all(start and end for start, end in pairs):
-            raise AgentConfigError(f"{type(self).__name__}: code and results need a text before and one behind them")
+            raise AgentConfigError(f"{type(self).__name__}: code and results need a text before and one after them")
         if error_retry_attempts < 0:
             raise AgentConfigError(f"{type(self).__name__}: error_retry_attempts must be 0 or more")
         if timeout_seconds is not None and timeout_seconds <= 0:

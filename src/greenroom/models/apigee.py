@@ -58,18 +58,18 @@ class ApigeeLlm(WrapperLlm):
 
         if provider == "openai" or (not provider and api_type == "chat_completions"):
             base_url = f"{url}".rstrip("/") + (f"/{version}" if version else "")
-            behind: ProviderLlm = OpenAILlm(
+            model_behind: ProviderLlm = OpenAILlm(
                 name,
                 base_url=base_url,
                 headers=custom_headers,
                 client=client,
             )
             if retry_options is not None:
-                behind.retry_policy = RetryPolicy.of(retry_options)
+                model_behind.retry_policy = RetryPolicy.of(retry_options)
         else:
             is_vertex = provider == "vertex_ai" or (not provider and wants_vertex())
             has_key = is_vertex or any(os.environ.get(variable) for variable in KEY_VARIABLES)
-            behind = Gemini(
+            model_behind = Gemini(
                 name,
                 vertexai=is_vertex,
                 api_key=None if has_key else "none",  # the gateway has its own
@@ -81,7 +81,7 @@ class ApigeeLlm(WrapperLlm):
                 client=client,
             )
 
-        super().__init__(behind)
+        super().__init__(model_behind)
         self.model = model
 
     def generate_content_async(

@@ -111,7 +111,7 @@ class BudgetPlugin(BasePlugin):
     off, is settled at the same agent's next call, at the latest when the run ends.
 
     prices: price by a regular expression for the whole name of the model, the first match counts;
-        behind them the server's price table.
+        after them the server's price table.
     key_of: the key of a call, by default the caller's API key; calls without a key have no limit
         per key.
     clock: Unix seconds. In a live conversation each connection and each turn is checked like a

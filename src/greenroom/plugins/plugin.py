@@ -337,15 +337,15 @@ class ObservingPlugin(BasePlugin):
 
 
 def agents_of_app(agent: Any) -> list[Any]:
-    """All agents of this agent's app, those in workflows and behind tools included."""
+    """All agents of this agent's app, those in workflows and in tools included."""
     found: dict[int, Any] = {}
     waiting = [agent.root_agent]
     for tree in waiting:
         for one in tree.walk():
             if id(one) not in found:
                 found[id(one)] = one
-                behind_tools = [getattr(tool, "agent", None) for tool in getattr(one, "tools", ())]
-                waiting += [inner for inner in behind_tools if hasattr(inner, "walk")]
+                in_tools = [getattr(tool, "agent", None) for tool in getattr(one, "tools", ())]
+                waiting += [inner for inner in in_tools if hasattr(inner, "walk")]
 
     return list(found.values())
 
@@ -388,7 +388,7 @@ class PluginManager:
             self.register_plugin(plugin)
 
     def register_plugin(self, plugin: BasePlugin) -> None:
-        """Adds a plugin behind the others. Raises AgentConfigError for a second one of its name."""
+        """Adds a plugin after the others. Raises AgentConfigError for a second one of its name."""
         if self.get_plugin(plugin.name) is not None:
             raise AgentConfigError(f"Plugin names must be unique; used twice: {plugin.name}")
         self.plugins.append(plugin)

@@ -215,7 +215,7 @@ class ScriptedConnection(BaseLlmConnection):
 
 
 def _ends(item: LiveItem) -> bool:
-    """Whether a turn needs no end behind this item."""
+    """Whether a turn needs no end after this item."""
     if isinstance(item, LlmResponse):
         return bool(item.turn_complete or item.interrupted)
     return isinstance(item, (FunctionCall, Drops, HangsUp, Exception))

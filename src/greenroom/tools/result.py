@@ -84,7 +84,7 @@ def with_ints(value: JsonValue) -> JsonValue:
 
 
 def shortened(text: str, limit: int) -> str:
-    """The text, cut at a number of characters, with its length behind it."""
+    """The text, cut at a number of characters, followed by its length."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}… ({len(text)} characters in all)"

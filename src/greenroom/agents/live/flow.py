@@ -12,9 +12,10 @@ from contextlib import aclosing
 from typing import cast
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.live.conversation import Conversation
+from greenroom.agents.live.conversation import LiveConversation
 from greenroom.agents.live.input import ClientInput
-from greenroom.agents.live.output import ModelOutput, ModelSpans
+from greenroom.agents.live.output import ModelOutput
+from greenroom.agents.live.spans import ModelSpans
 from greenroom.agents.live.tools import ToolCalls
 from greenroom.agents.turn.output import save_output
 from greenroom.invocation.context import InvocationContext
@@ -25,7 +26,7 @@ async def run_live_flow(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGen
     """The agent's events until the client or the model closes the conversation; after a transfer,
     the other agent's.
     """
-    conversation = Conversation(agent, ctx)
+    conversation = LiveConversation(agent, ctx)
     async with aclosing(conversation.channel.run(_run(conversation))) as events:
         async for event in events:
             save_output(agent, event)
@@ -37,7 +38,7 @@ async def run_live_flow(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGen
                 yield event
 
 
-async def _run(conversation: Conversation) -> None:
+async def _run(conversation: LiveConversation) -> None:
     """From the first connection to the end. Raises what failed it."""
     spans = ModelSpans(
         conversation.ctx.span,
@@ -61,14 +62,14 @@ async def _run(conversation: Conversation) -> None:
                 task.cancel()
     except BaseExceptionGroup as failures:
         await output.end()
-        await conversation.save(conversation.heard, conversation.said)
+        await conversation.save(conversation.user_audio, conversation.agent_audio)
         error = _innermost(failures)
         if isinstance(error, Exception):
             spans.lose(error)
         raise error from None
 
     await output.end()
-    await conversation.save(conversation.heard, conversation.said)
+    await conversation.save(conversation.user_audio, conversation.agent_audio)
 
 
 def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:

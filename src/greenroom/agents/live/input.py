@@ -5,7 +5,7 @@ log.
 from __future__ import annotations
 
 from greenroom.agents.human_input.answers import decided_calls, load_granted
-from greenroom.agents.live.conversation import Conversation
+from greenroom.agents.live.conversation import LiveConversation
 from greenroom.agents.live.tools import ToolCalls
 from greenroom.errors import ApprovalRefused, GreenroomError
 from greenroom.log.state import log_state_of
@@ -18,10 +18,10 @@ from greenroom.records.model_exchange import AudioStreamEnd, LiveRequest
 
 class ClientInput:
     """A request leaves the queue when the model, or the log, has it, so that the next agent
-    continues behind it.
+    continues after it.
     """
 
-    def __init__(self, conversation: Conversation, calls: ToolCalls) -> None:
+    def __init__(self, conversation: LiveConversation, calls: ToolCalls) -> None:
         queue = conversation.ctx.live_request_queue
         assert queue is not None
         self._queue = queue
@@ -48,7 +48,7 @@ class ClientInput:
                 request.state_delta = None
                 if signal is not None:
                     if isinstance(signal, Blob):
-                        await self._conversation.show(await self._conversation.heard.add(signal))
+                        await self._conversation.show(await self._conversation.user_audio.add(signal))
                     await self._conversation.connection.send_realtime(signal)
                 self._queue.take()
             else:

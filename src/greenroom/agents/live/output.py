@@ -1,9 +1,7 @@
-"""The model's half of a live conversation: its connections, one after the other, what it says, and
-the spans of that.
+"""The model's half of a live conversation: its connections, one after the other, and what it says.
 
 A connection that is lost is opened again, and nobody notices: with the vendor's resumption handle
-if there is one, else with the history from the log. A span begins with what the model was sent last
-before it spoke, and ends with its turn, or where it calls tools.
+if there is one, else with the history from the log.
 """
 
 from __future__ import annotations
@@ -12,13 +10,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import cast
 
 from greenroom.agents.callbacks import has_callbacks
 from greenroom.agents.live.connection import Opened
-from greenroom.agents.live.conversation import Conversation
+from greenroom.agents.live.conversation import LiveConversation
+from greenroom.agents.live.spans import ModelSpans, has_words
 from greenroom.agents.live.tools import ToolCalls
 from greenroom.agents.turn.model_call import AFTER_MODEL, after_model, answer_to
 from greenroom.errors import AgentConfigError, ModelError
@@ -26,119 +25,22 @@ from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_event_id
-from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.telemetry.agent_spans import ModelCallSpan, sent_history_span
-from greenroom.telemetry.span import Span
-
-
-class ModelSpans:
-    def __init__(self, parent: Span | None, *, agent_name: str, model: str | None) -> None:
-        self._parent = parent
-        self._agent_name = agent_name
-        self._model = model
-        self._newest: ModelCallSpan | None = None
-        self._lost: Exception | None = None
-
-    def note(
-        self,
-        reply: LlmResponse,
-        events: Sequence[Event],
-        request: LlmRequest,
-        *,
-        sent_at: int,
-    ) -> None:
-        """A reply, and what it became.
-
-        sent_at: when the model was sent something last; nanoseconds since the epoch.
-        """
-        said = [event for event in events if event.author == self._agent_name and _says_something(event)]
-        span = self._newest
-        if said and (span is None or span.end_time):
-            span = self._begin(said[0].id, request, sent_at)
-
-        if span is None:
-            return
-
-        span.note_first_reply()
-
-        for event in said:
-            if not event.partial and is_words(event):
-                span.event_id = event.id
-                span.note_reply(_as_reply(event))
-
-        if not reply.partial and (is_words(reply) or reply.error_code):
-            span.note_reply(reply)
-        elif reply.usage_metadata is not None:  # may come when the turn is over
-            span.usage = reply.usage_metadata
-
-        has_calls = any(event.get_function_calls() for event in said if not event.partial)
-        if not span.end_time and (has_calls or reply.turn_complete or reply.interrupted):
-            span.end()
-
-    def lose(self, error: Exception) -> None:
-        """The connection is lost; if the model was speaking, that call has failed."""
-        span = self._newest
-        if span is not None and not span.end_time:
-            span.fail(error)
-            span.end()
-            self._lost = error
-
-    def fail(self, error: Exception, request: LlmRequest) -> None:
-        """The model can't be asked any more."""
-        if error is self._lost:
-            return
-        span = self._begin(new_event_id(), request, 0)
-        if span is not None:
-            span.fail(error)
-            span.end()
-
-    def _begin(self, event_id: str, request: LlmRequest, sent_at: int) -> ModelCallSpan | None:
-        if self._parent is None:
-            return None
-
-        ended_at = self._newest.end_time if self._newest is not None else 0
-        span = self._newest = ModelCallSpan(
-            self._parent,
-            agent_name=self._agent_name,
-            model=self._model,
-        )
-        span.event_id = event_id
-        span.note_request(request)
-        if sent_at > ended_at:
-            span.start_time = sent_at
-
-        return span
-
-
-def is_words(said: LlmResponse | Event) -> bool:
-    """Whether there is something in it to read: text, calls, transcripts."""
-    if said.output_transcription is not None:
-        return True
-    parts = (said.content.parts if said.content is not None else None) or ()
-    return any(part.text or part.function_call is not None for part in parts)
-
-
-def _says_something(event: Event) -> bool:
-    return event.content is not None or event.output_transcription is not None or event.error_code is not None
-
-
-def _as_reply(event: Event) -> LlmResponse:
-    return LlmResponse(
-        content=event.content, output_transcription=event.output_transcription, interrupted=event.interrupted
-    )
-
+from greenroom.records.model_exchange import LlmResponse
+from greenroom.telemetry.agent_spans import sent_history_span
 
 _log = logging.getLogger("greenroom.live")
 
 MAX_RECONNECTS = 5
-"""So often in a row a lost connection is opened again, as long as the model says nothing."""
+"""How often in a row a lost connection is opened again while the model says nothing."""
 
 FIRST_PAUSE_SECONDS = 0.1
 """Before the second attempt; doubled before each further one."""
 
 
 class ModelOutput:
-    def __init__(self, conversation: Conversation, calls: ToolCalls, spans: ModelSpans) -> None:
+    """Receives what the model says, over one connection after the other."""
+
+    def __init__(self, conversation: LiveConversation, calls: ToolCalls, spans: ModelSpans) -> None:
         self._conversation = conversation
         self._calls = calls
         self._spans = spans
@@ -242,7 +144,7 @@ class ModelOutput:
         conversation = self._conversation
         self._note(reply)
         callback_context = CallbackContext(conversation.ctx)
-        if is_words(reply) and has_callbacks(conversation.agent, conversation.ctx, AFTER_MODEL):
+        if has_words(reply) and has_callbacks(conversation.agent, conversation.ctx, AFTER_MODEL):
             reply = await after_model(conversation.agent, conversation.ctx, callback_context, reply)
 
         events = list(conversation.replies.to_events(reply, callback_context.collect_actions(), opened.request))
@@ -253,7 +155,7 @@ class ModelOutput:
             event = self._unshown[0]
             for part in (event.content.parts if event.content is not None else None) or ():
                 if part.inline_data is not None:
-                    await conversation.show(await conversation.said.add(part.inline_data))
+                    await conversation.show(await conversation.agent_audio.add(part.inline_data))
 
             self._unshown.popleft()
             await conversation.show(event)
@@ -265,10 +167,10 @@ class ModelOutput:
                 await conversation.answer_user(Content(role="user", parts=[Part(text=heard.text)]))
 
         if reply.interrupted:
-            await conversation.save(conversation.said)
+            await conversation.save(conversation.agent_audio)
 
         if reply.turn_complete:
-            await conversation.save(conversation.heard, conversation.said)
+            await conversation.save(conversation.user_audio, conversation.agent_audio)
             if conversation.is_finishing:
                 conversation.over.set()
 

@@ -18,7 +18,7 @@ from typing import cast
 
 from greenroom.agents.human_input.requests import with_requests
 from greenroom.agents.live.connection import TASK_COMPLETED, Opened
-from greenroom.agents.live.conversation import Conversation
+from greenroom.agents.live.conversation import LiveConversation
 from greenroom.agents.transfer import transfer_target
 from greenroom.agents.turn.output import final_answer
 from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in
@@ -62,7 +62,7 @@ class ToolCalls:
     spawn: starts a task that ends with the conversation.
     """
 
-    def __init__(self, conversation: Conversation, spawn: Spawn) -> None:
+    def __init__(self, conversation: LiveConversation, spawn: Spawn) -> None:
         self._conversation = conversation
         self._at_work: set[asyncio.Task[None]] = set()
         self._streams: dict[str, tuple[asyncio.Task[None], LiveRequestQueue | None]] = {}

@@ -77,7 +77,7 @@ class Graph:
         return name not in self.after
 
     def followed(self, name: str, route: Any) -> list[BaseNode]:
-        """The nodes behind the edges that are followed from a node that gave this route."""
+        """The nodes at the end of the edges that are followed from a node that gave this route."""
         edges = self.after.get(name, ())
 
         if route is not None:
@@ -154,7 +154,7 @@ class Graph:
     ) -> list[BaseNode]:
         if was_map or not routes or not sources:
             raise WorkflowConfigurationError(
-                f"Workflow {self._workflow.name!r}: a map of routes is not empty, and stands behind nodes"
+                f"Workflow {self._workflow.name!r}: a map of routes is not empty, and comes after nodes"
             )
 
         targets: list[BaseNode] = []

@@ -38,18 +38,18 @@ class Engine:
             self._built[id(item)] = (item, self._build(item))
         return self._built[id(item)][1]
 
-    async def send(self, event: Event, *behind: Event) -> None:
+    async def send(self, event: Event, *following: Event) -> None:
         """Stores the events in one step."""
-        for one in (event, *behind):
+        for one in (event, *following):
             self.position.add(one)
-        await self.store(event, *behind)
+        await self.store(event, *following)
 
-    async def store(self, event: Event, *behind: Event) -> None:
+    async def store(self, event: Event, *following: Event) -> None:
         """Stores events that the position has already."""
-        for one in (event, *behind):
+        for one in (event, *following):
             one.invocation_id = self.ctx.invocation_id
-        if behind:
-            self.ctx.stored_with[event.id] = [*behind]
+        if following:
+            self.ctx.stored_with[event.id] = [*following]
         await self._store(event)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any, Protocol
 
 from greenroom.agents.node import BaseNode
@@ -32,7 +34,7 @@ from greenroom.records.base import JsonValue
 from greenroom.records.content import Content
 from greenroom.records.event import Event, EventActions, NodeInfo
 from greenroom.records.human_requests import RequestInput
-from greenroom.telemetry.span import current
+from greenroom.telemetry.span import Span, current
 from greenroom.tools.value_types.plain_types import InvalidValue
 
 
@@ -42,6 +44,40 @@ class Owner(Protocol):
     def completed(self, run: NodeRun) -> list[Event]:
         """Called before the last event of a run is stored. Returns what is to be stored with it."""
         ...
+
+
+class Beginning(Enum):
+    """How a run begins, given what an earlier process stored of it."""
+
+    NEW = auto()
+    """There is nothing yet, or the run resumes where it was."""
+
+    AGAIN = auto()
+    """It failed for good before: its attempts count from 1 again."""
+
+    CUT_OFF = auto()
+    """A process died during an attempt, which therefore fails with NodeInterrupted."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """State of one attempt. The next one begins with a new record."""
+
+    task: asyncio.Task[Any] | None
+    """The task that executes the node."""
+
+    is_waiting: bool = False
+    """A node that this one runs waits for a person."""
+
+    final: Event | None = None
+    """The newest event of a node that gives one, held until the run is complete."""
+
+    gave_output: bool = False
+    delegate: NodeRun | None = None
+    """The child whose output is this node's."""
+
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    """By a node's name, how often it was run without a run_id."""
 
 
 class NodeRun:
@@ -79,32 +115,42 @@ class NodeRun:
         if node.is_task and isolation_scope is None and engine.ctx.isolation_scope is None:
             self.isolation_scope = path
 
-        self.state_schema: Any = node.state_schema or (parent.state_schema if parent is not None else None)
+        self.state_schema: Any = node.state_schema
+        self.span: Span | None = engine.span
+        if parent is not None:
+            self.state_schema = node.state_schema or parent.state_schema
+            self.span = parent.span
+        self._outer_span = self.span
+
         self.record = engine.position.at(path)
+        self._is_suspended = self.record.is_suspended(is_one_event=node.is_one_event)
+        self._beginning = self._read_beginning()
+        if self._beginning is Beginning.AGAIN:
+            self.record.attempt = 1
+
         self.followers: list[NodeRun] = []
-        self.is_waiting = False
-        self._outer_span = self.span = parent.span if parent is not None else engine.span
-        self.final: Event | None = None
-        self._gave_output = False
-        self._delegate: NodeRun | None = None
+        self._attempt = Attempt(task=None)
+        self._children: set[asyncio.Task[Any]] = set()
         self._unstored: list[Event] = []
         self._held: list[Event] = []
         self._held_error: DynamicNodeFailError | None = None
-        self._counts: dict[str, int] = {}
-        self._children: set[asyncio.Task[Any]] = set()
-        self._task: asyncio.Task[Any] | None = None
-        self._begins_again = self.record.status is NodeStatus.FAILED
-        self._is_suspended = self.record.is_suspended(is_one_event=node.is_one_event)
-        is_running = self.record.status is NodeStatus.RUNNING and not self._is_suspended and not self.record.has_result
-        self._was_cut_off = is_running and node.on_interrupt == "report"
-        if self._begins_again:
-            self.record.attempt = 1
+
+    def _read_beginning(self) -> Beginning:
+        record = self.record
+        if record.status is NodeStatus.FAILED:
+            return Beginning.AGAIN
+
+        was_running = record.status is NodeStatus.RUNNING and not self._is_suspended and not record.has_result
+        if was_running and self.node.on_interrupt == "report":
+            return Beginning.CUT_OFF
+
+        return Beginning.NEW
 
     # events of the run
 
     def start_event(self) -> Event | None:
         """The checkpoint to store before the node's code runs; None where it needs none."""
-        if self.node.on_interrupt != "report" or self._was_cut_off or self._begins_again:
+        if self.node.on_interrupt != "report" or self._beginning is not Beginning.NEW:
             return None
         if self._waits() or self._has_ended():
             return None
@@ -139,7 +185,9 @@ class NodeRun:
         record = self.record
         if self._is_suspended and not self.node.rerun_on_resume:
             return True
-        return not self._begins_again and (record.has_result or record.status is NodeStatus.COMPLETED)
+        if self._beginning is Beginning.AGAIN:
+            return False
+        return record.has_result or record.status is NodeStatus.COMPLETED
 
     # life of the run
 
@@ -155,16 +203,22 @@ class NodeRun:
             await self._complete(is_answered=self._is_suspended and not record.has_result)
             return True
 
-        if self._begins_again:
+        if self._beginning is Beginning.AGAIN:
             await self.send(self.mark(NodeStatus.PENDING))
 
-        await self._attempts()
+        await self._make_attempts()
 
-        if self.is_waiting or (record.requests and not record.has_result):
-            if self.final is not None:
-                await self.send(self.final)
-            if not self.node.is_one_event if record.requests else self.node.on_interrupt == "report":
+        if self._attempt.is_waiting or (record.requests and not record.has_result):
+            if self._attempt.final is not None:
+                await self.send(self._attempt.final)
+
+            if record.requests:
+                needs_checkpoint = not self.node.is_one_event
+            else:
+                needs_checkpoint = self.node.on_interrupt == "report"
+            if needs_checkpoint:
                 await self.send(self.mark(NodeStatus.WAITING))
+
             return False
 
         await self._complete()
@@ -172,24 +226,25 @@ class NodeRun:
         return True
 
     async def _complete(self, *, is_answered: bool = False) -> None:
-        ended = [self.final or self._end_event(is_answered=is_answered)]
-        if self.final is not None and self.engine.ctx.is_resumable:
+        final = self._attempt.final
+        ended = [final or self._end_event(is_answered=is_answered)]
+        if final is not None and self.engine.ctx.is_resumable:
             ended.append(self.mark(NodeStatus.COMPLETED))
+        for event in ended:
+            self.engine.position.add(event)
 
-        for one in ended:
-            self.engine.position.add(one)
-
+        following: list[Event] = []
         if self.owner is not None:
-            behind = self.owner.completed(self)
-        else:
-            behind = []
+            following = self.owner.completed(self)
+        for event in following:
+            self.engine.position.add(event)
 
-        for one in behind:
-            self.engine.position.add(one)
+        await self.engine.store(*self._take_held(), *ended, *following)
 
+    def _take_held(self) -> list[Event]:
         held = self._held
         self._held = []
-        await self.engine.store(*held, *ended, *behind)
+        return held
 
     def _end_event(self, *, is_answered: bool) -> Event:
         event = self.mark(NodeStatus.COMPLETED, is_answered=is_answered)
@@ -198,32 +253,34 @@ class NodeRun:
             event.actions.end_of_agent = True
         return event
 
-    async def _attempts(self) -> None:
+    async def _make_attempts(self) -> None:
         policy = self.node.retry_config
-        if policy is None or policy.attempts == 1 or self._was_cut_off:  # an interruption is not retried
-            await self._attempt()
+        is_interrupted = self._beginning is Beginning.CUT_OFF  # which is not retried
+        if policy is None or policy.attempts == 1 or is_interrupted:
+            await self._make_attempt()
             return
-        from greenroom.agents.workflow.retries import retried  # with tenacity, for those who retry
 
-        await retried(policy, self._attempt, first=self.record.attempt, on_retry=self._note_retry)
+        from greenroom.agents.workflow.retries import retried  # imports tenacity, which only retries need
+
+        await retried(
+            policy,
+            self._make_attempt,
+            first=self.record.attempt,
+            on_retry=self._note_retry,
+        )
 
     async def _note_retry(self, failure: NodeFailure, next_attempt: int) -> None:
         await self.engine.send(*failure.events, self.mark(NodeStatus.PENDING, attempt=next_attempt))
 
-    async def _attempt(self) -> None:
-        if self._was_cut_off:
-            self._was_cut_off = False
+    async def _make_attempt(self) -> None:
+        if self._beginning is Beginning.CUT_OFF:
             raise self.failure(NodeInterrupted(self.path))
 
         if self.record.status is NodeStatus.PENDING and self.node.on_interrupt == "report":
             await self.send(self.mark(NodeStatus.RUNNING))
 
-        self.is_waiting = False
-        self.final = None
-        self._gave_output = False
-        self._delegate = None
-        self._counts = {}
-        self._task = asyncio.current_task()
+        self._attempt = Attempt(task=asyncio.current_task())
+
         span = None
         if self._outer_span is not None and "/" in self.path:  # the root's span is the agent's
             span = self.node.begin_span(self._outer_span)
@@ -256,7 +313,7 @@ class NodeRun:
                 await self._wait_for_children()
                 await self._take_leftovers()
         except NodeWaiting:
-            self.is_waiting = True
+            self._attempt.is_waiting = True
             await self._wait_for_children()
         except NodeFailure:
             raise
@@ -275,27 +332,21 @@ class NodeRun:
 
         if error is not None:
             if isinstance(error, DynamicNodeFailError):
-                failed = error
+                self.ctx.error = error.error
+                self.ctx.error_node_path = error.error_node_path
             else:
-                failed = None
-
-            self.ctx.error = error if failed is None else failed.error
-
-            if failed is None:
+                self.ctx.error = error
                 self.ctx.error_node_path = self.path
-            else:
-                self.ctx.error_node_path = failed.error_node_path
 
             raise self.failure(error) from error
 
     def failure(self, error: Exception) -> NodeFailure:
         """Builds the events that a failed attempt leaves. An unhandled error of a child is the node's."""
-        held = self._held
-        self._held = []
+        held = self._take_held()
 
         if isinstance(error, DynamicNodeFailError):
             if error is self._held_error:
-                return NodeFailure(error.error, held[:-1])  # without the checkpoint behind the child's
+                return NodeFailure(error.error, held[:-1])  # without the checkpoint after the child's
             error = error.error
 
         unstored = list(self._unstored)
@@ -355,10 +406,9 @@ class NodeRun:
             await self.send(self._marked(event))
             return
 
-        if self.final is not None:
-            await self.send(self.final)
-
-        self.final = None
+        if self._attempt.final is not None:
+            await self.send(self._attempt.final)
+        self._attempt.final = None
 
         gave_output = event.output is not None
         event = self._with_actions(event)
@@ -366,15 +416,19 @@ class NodeRun:
             return
 
         if self.node.is_one_event:
-            self.final = event
+            self._attempt.final = event
         else:
             await self.send(event)
 
-    async def send(self, event: Event, *behind: Event) -> None:
-        for one in (self._marked(event), *behind):
-            self.engine.position.add(one)
-        held, self._held = ([], self._held) if event.partial else (self._held, [])
-        await self.engine.store(*held, event, *behind)
+    async def send(self, event: Event, *following: Event) -> None:
+        """Stores the events in one step, after those that were held back."""
+        for added in (self._marked(event), *following):
+            self.engine.position.add(added)
+
+        held: list[Event] = []
+        if not event.partial:
+            held = self._take_held()
+        await self.engine.store(*held, event, *following)
 
     def _marked(self, event: Event) -> Event:
         """With what events of this node have in common; what they have already stays."""
@@ -395,7 +449,8 @@ class NodeRun:
 
         if event.output is not None:
             event.output = self._output(event.output)
-            if self._delegate is not None and event.output == self._delegate.record.output:
+            delegate = self._attempt.delegate
+            if delegate is not None and event.output == delegate.record.output:
                 event.output = None  # the delegate's event has it
             else:
                 event.node_info = NodeInfo(output_for=self.output_for)
@@ -403,18 +458,16 @@ class NodeRun:
         return self._marked(event)
 
     def _output(self, value: Any) -> JsonValue:
-        if self._gave_output:
+        if self._attempt.gave_output:
             raise ValueError(f"Node {self.node.name!r} gave a second output; a run of a node has one at most")
-        self._gave_output = True
+        self._attempt.gave_output = True
         try:
             return output_value(value, self.node.output_schema)
         except (InvalidValue, ToolError) as error:
             raise WorkflowDataError(f"The output of node {self.node.name!r} is not valid: {error}") from error
 
     async def _take_leftovers(self) -> None:
-        """Output, route and state that the node has set on its context without yielding anything
-        behind.
-        """
+        """Sends output, route and state that the node has set on its context after its last event."""
         ctx = self.ctx
         if ctx.output is not None:
             value = ctx.output
@@ -423,7 +476,7 @@ class NodeRun:
         elif (actions := ctx.take_actions()) is not None:
             event = self._marked(Event(author=self.author, actions=actions))
             if self.node.is_one_event:
-                self.final = event
+                self._attempt.final = event
             else:
                 await self.send(event)
 
@@ -449,10 +502,11 @@ class NodeRun:
             raise ValueError(f"run_id {run_id!r} must not be a number: numbers count the runs without a run_id")
 
         if run_id is None:
-            self._counts[node.name] = number = self._counts.get(node.name, 0) + 1
+            number = self._attempt.counts.get(node.name, 0) + 1
+            self._attempt.counts[node.name] = number
             run_id = str(number)
 
-        if use_as_output and self._delegate is not None:
+        if use_as_output and self._attempt.delegate is not None:
             raise ValueError(f"Node {self.node.name!r} runs another node already whose output is its own")
 
         if use_sub_branch:
@@ -460,8 +514,8 @@ class NodeRun:
 
         child = self._child(node, run_id, node_input, branch=branch)
         if use_as_output:
-            self._delegate = child
-            if not self._gave_output:
+            self._attempt.delegate = child
+            if not self._attempt.gave_output:
                 child.output_for += self.output_for
 
         child.isolation_scope = isolation_scope or self.isolation_scope
@@ -502,7 +556,7 @@ class NodeRun:
             raise DynamicNodeFailError(node.name, error_of(*record.error), child.path)  # the node has handled it before
 
         task = asyncio.current_task()
-        is_own = task is self._task
+        is_own = task is self._attempt.task
         if task is not None and not is_own:
             self._children.add(task)
 
@@ -530,15 +584,13 @@ class NodeRun:
     async def flush(self) -> None:
         """Stores the failure of a child that this node has handled."""
         if self._held:
-            held = self._held
-            self._held = []
-            await self.engine.store(*held)
+            await self.engine.store(*self._take_held())
 
     async def _wait_for_children(self) -> None:
         """For nodes that were started in tasks of their own and not waited for."""
         while self._children:
             for outcome in await asyncio.gather(*self._children, return_exceptions=True):
-                if isinstance(outcome, NodeWaiting) and self.is_waiting:
+                if isinstance(outcome, NodeWaiting) and self._attempt.is_waiting:
                     continue
                 if isinstance(outcome, NodeWaiting):
                     raise WorkflowConfigurationError(

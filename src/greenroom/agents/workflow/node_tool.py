@@ -35,7 +35,7 @@ class NodeTool(BaseTool):
     argument `request`.
 
     It runs on the path `AGENT@1/NODE@CALL`, in a branch of its own, and is resumed there. Without
-    an input schema a workflow takes that of the nodes behind START, and a function node the
+    an input schema a workflow takes that of the nodes after START, and a function node the
     parameters of its function.
     """
 
@@ -229,7 +229,7 @@ async def run_node_of_tool(
 
 
 def _first_schema(node: BaseNode) -> Any:
-    """The input schema that all nodes behind START have."""
+    """The input schema that all nodes after START have."""
     if not isinstance(node, Workflow):
         return None
     schemas = [edge.to_node.input_schema for edge in node.graph.after.get(START.name, ())]

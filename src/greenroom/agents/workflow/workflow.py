@@ -1,6 +1,6 @@
 """Workflows: which nodes run when, and with what.
 
-A run walks its graph from START. Each completed node triggers the nodes behind the edges that are
+A run walks its graph from START. Each completed node triggers the nodes at the end of the edges that are
 followed from it. To resume, the walk is repeated: runs that are complete in the log are taken from
 it in the order of their completion, which gives every run the number and the input that it had;
 what is left then runs.
@@ -98,7 +98,7 @@ class _Walk:
     """One walk through a workflow's graph: triggers, numbers and starts the runs of its nodes.
 
     numbers: of each node's newest run. joins: by node, what has reached it since it ran: outputs
-    and branches, by the node before it. ready: runs that may start; behind: by node, those that
+    and branches, by the node before it. ready: runs that may start; postponed: by node, those that
     wait for an earlier run of theirs. is_held: a task waits for the user's next message, and
     nothing else may start before.
     """
@@ -113,7 +113,7 @@ class _Walk:
         self._numbers: dict[str, int] = {}
         self._joins: dict[str, dict[str, tuple[JsonValue, str | None]]] = {}
         self._ready: deque[NodeRun] = deque()
-        self._behind: dict[str, deque[NodeRun]] = {}
+        self._postponed: dict[str, deque[NodeRun]] = {}
         self._busy: set[str] = set()
         self._are_waiting = self._is_held = False
         self._ended: list[str] = []
@@ -223,8 +223,8 @@ class _Walk:
     def _release(self, run: NodeRun) -> tuple[list[NodeRun], list[Event]]:
         name = run.node.name
         self._busy.discard(name)
-        if self._behind.get(name):
-            self._ready.appendleft(self._behind[name].popleft())
+        if self._postponed.get(name):
+            self._ready.appendleft(self._postponed[name].popleft())
         return self._start_ready()
 
     def _start_ready(self) -> tuple[list[NodeRun], list[Event]]:
@@ -233,7 +233,7 @@ class _Walk:
         while self._ready and not self._is_held and (self._limit is None or len(self._busy) < self._limit):
             run = self._ready.popleft()
             if run.node.name in self._busy:
-                self._behind.setdefault(run.node.name, deque()).append(run)
+                self._postponed.setdefault(run.node.name, deque()).append(run)
                 continue
             self._busy.add(run.node.name)
             runs.append(run)

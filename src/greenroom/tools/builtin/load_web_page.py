@@ -18,7 +18,7 @@ _FEWEST_WORDS = 4
 
 
 class LoadWebPageTool(FunctionTool):
-    """Private addresses are refused, also behind redirects and names, unless
+    """Private addresses are refused, also after redirects and by name, unless
     allow_private_network_access is set.
 
     Needs httpx. Pages that can't be read are answered with an error. Can also be called from other

@@ -191,7 +191,7 @@ def _parts(
 
 
 def _in_schema_order(union: inspect_types.UnionType) -> list[inspect_types.Type]:
-    """msgspec's schema of a union lists Structs behind the others, and null at the end."""
+    """msgspec's schema of a union lists Structs after the others, and null at the end."""
 
     def rank(info: inspect_types.Type) -> int:
         while isinstance(info, inspect_types.Metadata):
