@@ -150,12 +150,12 @@ _HOMES = {
     "greenroom.tools.application_integration.toolset": "ApplicationIntegrationToolset",
     "greenroom.tools.builtin.examples": "BaseExampleProvider Example ExampleTool",
     "greenroom.tools.builtin.load_artifacts": "LoadArtifactsTool load_artifacts load_artifacts_tool",
+    "greenroom.tools.builtin.load_memory": "LoadMemoryTool load_memory load_memory_tool",
     "greenroom.tools.builtin.load_web_page": "load_web_page",
-    "greenroom.tools.builtin.memory": "LoadMemoryTool PreloadMemoryTool load_memory load_memory_tool preload_memory "
-    "preload_memory_tool",
     "greenroom.tools.builtin.model_side": "CodeExecutionTool EnterpriseWebSearchTool GoogleMapsGroundingTool "
     "GoogleSearchTool UrlContextTool VertexAiSearchTool code_execution enterprise_web_search "
     "enterprise_web_search_tool google_maps_grounding google_search url_context",
+    "greenroom.tools.builtin.preload_memory": "PreloadMemoryTool preload_memory preload_memory_tool",
     "greenroom.tools.builtin.run_control": "exit_loop get_user_choice get_user_choice_tool request_input",
     "greenroom.tools.computer_use.computer": "BaseComputer ComputerEnvironment ComputerState",
     "greenroom.tools.computer_use.playwright": "PlaywrightComputer",

@@ -307,13 +307,10 @@ from greenroom.tools.builtin.examples import ExampleTool as ExampleTool
 from greenroom.tools.builtin.load_artifacts import LoadArtifactsTool as LoadArtifactsTool
 from greenroom.tools.builtin.load_artifacts import load_artifacts as load_artifacts
 from greenroom.tools.builtin.load_artifacts import load_artifacts_tool as load_artifacts_tool
+from greenroom.tools.builtin.load_memory import LoadMemoryTool as LoadMemoryTool
+from greenroom.tools.builtin.load_memory import load_memory as load_memory
+from greenroom.tools.builtin.load_memory import load_memory_tool as load_memory_tool
 from greenroom.tools.builtin.load_web_page import load_web_page as load_web_page
-from greenroom.tools.builtin.memory import LoadMemoryTool as LoadMemoryTool
-from greenroom.tools.builtin.memory import PreloadMemoryTool as PreloadMemoryTool
-from greenroom.tools.builtin.memory import load_memory as load_memory
-from greenroom.tools.builtin.memory import load_memory_tool as load_memory_tool
-from greenroom.tools.builtin.memory import preload_memory as preload_memory
-from greenroom.tools.builtin.memory import preload_memory_tool as preload_memory_tool
 from greenroom.tools.builtin.model_side import CodeExecutionTool as CodeExecutionTool
 from greenroom.tools.builtin.model_side import EnterpriseWebSearchTool as EnterpriseWebSearchTool
 from greenroom.tools.builtin.model_side import GoogleMapsGroundingTool as GoogleMapsGroundingTool
@@ -326,6 +323,9 @@ from greenroom.tools.builtin.model_side import enterprise_web_search_tool as ent
 from greenroom.tools.builtin.model_side import google_maps_grounding as google_maps_grounding
 from greenroom.tools.builtin.model_side import google_search as google_search
 from greenroom.tools.builtin.model_side import url_context as url_context
+from greenroom.tools.builtin.preload_memory import PreloadMemoryTool as PreloadMemoryTool
+from greenroom.tools.builtin.preload_memory import preload_memory as preload_memory
+from greenroom.tools.builtin.preload_memory import preload_memory_tool as preload_memory_tool
 from greenroom.tools.builtin.run_control import exit_loop as exit_loop
 from greenroom.tools.builtin.run_control import get_user_choice as get_user_choice
 from greenroom.tools.builtin.run_control import get_user_choice_tool as get_user_choice_tool

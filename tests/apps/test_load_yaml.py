@@ -17,7 +17,7 @@ from greenroom.agents.planning import BuiltInPlanner, PlanReActPlanner
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.apps.load_yaml import load_agent
-from greenroom.apps.yaml_config.document import camel
+from greenroom.apps.yaml_config.keys import camel
 from greenroom.code_executors.executor import BaseCodeExecutor, BuiltInCodeExecutor
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import AgentConfigError

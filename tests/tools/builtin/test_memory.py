@@ -13,7 +13,8 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.listings import MemoryEntry
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.builtin.memory import load_memory, preload_memory
+from greenroom.tools.builtin.load_memory import load_memory
+from greenroom.tools.builtin.preload_memory import preload_memory
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 from tests.agents.talk import Talk, answer, call, lines_of, shown
 

@@ -15,27 +15,11 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.planning import BasePlanner
 from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.apps.yaml_config import records
-from greenroom.apps.yaml_config.document import (
-    ConfigFile,
-    Node,
-    did_you_mean,
-    entries_of,
-    known_entries,
-    read_document,
-    snake,
-)
-from greenroom.apps.yaml_config.reader import (
-    Field,
-    Reader,
-    UnsupportedType,
-    call_hook,
-    check_required,
-    code_name,
-    construct,
-    fields_of,
-    name_and_args,
-    parameters_of,
-)
+from greenroom.apps.yaml_config.construct import call_hook, construct
+from greenroom.apps.yaml_config.document import ConfigFile, Node, did_you_mean, read_document
+from greenroom.apps.yaml_config.fields import Field, check_required, fields_of, parameters_of
+from greenroom.apps.yaml_config.keys import code_name, entries_of, known_entries, name_and_args, snake
+from greenroom.apps.yaml_config.reader import Reader, UnsupportedType
 from greenroom.apps.yaml_config.references import References
 from greenroom.apps.yaml_config.tools import ToolBuilder
 from greenroom.code_executors.executor import BaseCodeExecutor

@@ -6,31 +6,23 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import functools
-import inspect
 import logging
-import sys
 import types
 from abc import ABC, abstractmethod
 from collections import abc
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.apps.yaml_config.document import (
-    KINDS,
-    ConfigFileError,
-    Node,
-    did_you_mean,
-    entries_of,
-    known_entries,
-)
+from greenroom.apps.yaml_config.document import KINDS, ConfigFileError, Node, did_you_mean
+from greenroom.apps.yaml_config.fields import check_required, fields_of, parameters_of
+from greenroom.apps.yaml_config.keys import code_name, entries_of, is_code_reference, known_entries
 from greenroom.apps.yaml_config.records import ENUMS
-from greenroom.errors import AgentConfigError, GreenroomError
+from greenroom.errors import AgentConfigError
 from greenroom.models.model import BaseLlm
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
@@ -38,73 +30,7 @@ from greenroom.tools.toolset import BaseToolset
 from greenroom.tools.value_types.plain_types import InvalidValue
 from greenroom.tools.value_types.type_schema import type_schema
 
-
-@dataclasses.dataclass(frozen=True)
-class Field:
-    type: Any
-    is_required: bool
-
-    @property
-    def may_be_null(self) -> bool:
-        return self.type in (Any, object) or type(None) in get_args(self.type)
-
-
-@functools.lru_cache(maxsize=64)  # bounded, so that the classes of a reloaded app can be freed
-def fields_of(record: type[Any]) -> Mapping[str, Field]:
-    """Of a Struct or a dataclass, by Python name; those that its constructor doesn't take are left out."""
-    hints = _hints(record, *record.__mro__)
-    if issubclass(record, msgspec.Struct):
-        return {field.name: Field(hints[field.name], field.required) for field in msgspec.structs.fields(record)}
-
-    missing = dataclasses.MISSING
-    return {
-        field.name: Field(hints.get(field.name, Any), field.default is missing and field.default_factory is missing)
-        for field in dataclasses.fields(record)
-        if field.init
-    }
-
-
-def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
-    """Those that can be given by name; under `**` whether all others can."""
-    called: Any
-    if isinstance(function, type):
-        called = function.__init__
-    else:
-        called = function
-
-    hints = _hints(called, inspect.unwrap(called))
-    found: dict[str, Field] = {}
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            found["**"] = Field(Any, is_required=False)
-        elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            found[parameter.name] = Field(
-                hints.get(parameter.name, Any),
-                parameter.default is parameter.empty,
-            )
-
-    return found
-
-
-def _hints(annotated: Any, *holders: Any) -> dict[str, Any]:
-    """Resolves annotations to types. If only type checkers can resolve one, the others still count."""
-    try:
-        return get_type_hints(annotated, include_extras=True)
-    except (NameError, TypeError, AttributeError):
-        pass
-
-    hints: dict[str, Any] = {}
-    for holder in reversed(holders):
-        names = vars(sys.modules.get(getattr(holder, "__module__", ""), object))
-        for name, annotation in cast("dict[str, Any]", getattr(holder, "__annotations__", {})).items():
-            stand_in = type("", (), {"__annotations__": {name: annotation}})
-            try:
-                hints |= get_type_hints(stand_in, dict(names), include_extras=True)
-            except (NameError, TypeError, AttributeError):
-                hints.pop(name, None)
-
-    return hints
-
+_log = logging.getLogger("greenroom.apps")
 
 _SCALARS = (str, int, float, bool)
 _LISTS = (
@@ -158,42 +84,6 @@ def _kind(tp: Any) -> Any:
     return get_origin(bare) or bare
 
 
-class Args(dict[str, Any]):
-    """A map whose entries can be read as attributes too, as ADK's hooks and tool factories do."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-
-def call_hook(hook: Callable[..., Any], args: Mapping[str, Any], path: Path) -> Any:
-    """`from_config(config, config_abs_path)`, or one without the second parameter."""
-    try:
-        inspect.signature(hook).bind(args, path)
-    except TypeError:
-        return hook(Args(args))
-    return hook(Args(args), str(path))
-
-
-def construct(node: Node, what: str, make: Callable[[], Any]) -> Any:
-    """Calls `make`; its exceptions become errors of the node."""
-    try:
-        return make()
-    except ConfigFileError:
-        raise
-    except (TypeError, ValueError, OSError, GreenroomError) as error:
-        if isinstance(error, GreenroomError):
-            text = error.detail
-        else:
-            text = f"{type(error).__name__}: {error}"
-        raise node.error(f"{what} can't be made: {text}") from error
-
-
-_log = logging.getLogger("greenroom.apps")
-
-
 class UnsupportedType(Exception):
     """A type whose values have no form in a configuration file."""
 
@@ -210,7 +100,8 @@ class Reader(ABC):
 
     def read(self, node: Node, tp: Any) -> Any:
         """Raises ConfigFileError, or UnsupportedType."""
-        tp, kind = _bare(tp), _kind(tp)
+        tp = _bare(tp)
+        kind = _kind(tp)
         if kind is Node:
             return node
         if kind in (Any, object) or isinstance(kind, str):
@@ -307,10 +198,10 @@ class Reader(ABC):
             return _from_base64(node)
 
         is_record = issubclass(tp, msgspec.Struct) or (dataclasses.is_dataclass(tp) and isinstance(node.value, dict))
-        if is_record and (not _is_code_reference(node) or "name" in fields_of(tp)):
+        if is_record and (not is_code_reference(node) or "name" in fields_of(tp)):
             return self.read_record(node, tp, what=f"of {tp.__name__}")
 
-        if issubclass(tp, BaseLlm) or _is_code_reference(node) or (isinstance(node.value, str) and "." in node.value):
+        if issubclass(tp, BaseLlm) or is_code_reference(node) or (isinstance(node.value, str) and "." in node.value):
             found = self.code(code_name(node))
             if not isinstance(found, tp):
                 raise node.error(f"{code_name(node).text!r} is {_article(type(found).__name__)}, not a {tp.__name__}")
@@ -378,44 +269,6 @@ class Reader(ABC):
         if not callable(found):
             raise node.error(f"{code_name(node).text!r} is {_article(type(found).__name__)}, which can't be called")
         return cast("Callable[..., Any]", found)
-
-
-def check_required(
-    node: Node,
-    fields: Mapping[str, Field],
-    values: Collection[str],
-    *,
-    what: str,
-) -> None:
-    for name, field in fields.items():
-        if field.is_required and name not in values:
-            raise node.error(f"{name!r} is missing {what}")
-
-
-def code_name(node: Node) -> Node:
-    """The name in `{name: shop.tools.price}` or `shop.tools.price`."""
-    return name_and_args(node, ["name"])[0]
-
-
-def name_and_args(
-    node: Node,
-    allowed: Collection[str] = ("name", "args"),
-    *,
-    what: str = "of a reference to code",
-    missing: str = "the dotted name of what is meant",
-) -> tuple[Node, Node | None]:
-    """From a name alone, or from a map with it."""
-    if not isinstance(node.value, dict):
-        return node, None
-    known = entries_of(node, allowed, what=what)
-    if "name" not in known:
-        raise node.error(f"'name' is missing: {missing}")
-    args = known.get("args")
-    return known["name"], None if args is None or args.value is None else args
-
-
-def _is_code_reference(node: Node) -> bool:
-    return isinstance(node.value, dict) and set(node.value) == {"name"} and isinstance(node.value["name"].value, str)
 
 
 def _read_choice(node: Node, choices: Mapping[str, Any]) -> Any:

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from greenroom.apps.yaml_config.document import Node, known_entries
+from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.keys import known_entries
 from greenroom.records.base import JsonValue
 from greenroom.records.generation import (
     FunctionCallingConfig,

@@ -9,7 +9,8 @@ from typing import Any, cast
 import msgspec
 
 from greenroom.apps.yaml_config import records
-from greenroom.apps.yaml_config.document import Node, by_either_spelling, camel, snake
+from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.keys import by_either_spelling, camel, snake
 from greenroom.apps.yaml_config.records import ENUMS, OWNED
 from greenroom.records.base import JsonObject
 

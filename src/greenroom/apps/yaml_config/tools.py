@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 from urllib.parse import urljoin
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.apps.yaml_config.document import Node, known_entries
-from greenroom.apps.yaml_config.reader import Args, Reader, call_hook, construct, name_and_args, parameters_of
+from greenroom.apps.yaml_config.construct import Args, call_hook, construct
+from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.fields import parameters_of
+from greenroom.apps.yaml_config.keys import known_entries, name_and_args
+from greenroom.apps.yaml_config.reader import Reader
 from greenroom.apps.yaml_config.references import References
 from greenroom.tools.mcp.connection_params import (
     ConnectionParams,

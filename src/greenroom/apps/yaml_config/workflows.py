@@ -12,8 +12,11 @@ from greenroom.agents.workflow.errors import WorkflowConfigurationError
 from greenroom.agents.workflow.function_node import FunctionNode
 from greenroom.agents.workflow.nodes import JoinNode, build_node
 from greenroom.apps.yaml_config import records
-from greenroom.apps.yaml_config.document import Node, did_you_mean, entries_of
-from greenroom.apps.yaml_config.reader import Reader, construct, fields_of
+from greenroom.apps.yaml_config.construct import construct
+from greenroom.apps.yaml_config.document import Node, did_you_mean
+from greenroom.apps.yaml_config.fields import fields_of
+from greenroom.apps.yaml_config.keys import entries_of
+from greenroom.apps.yaml_config.reader import Reader
 
 _NODE_KEYS = ("agent_class", "agentClass", "config_path", "configPath", "code")
 

@@ -15,11 +15,12 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from greenroom.errors import MissingExtra, ToolError, ToolsetInitializationError
+from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.tools.mcp.connection_params import (
     READ_SECONDS,
     ConnectionParams,
@@ -204,6 +205,10 @@ class Caller(NamedTuple):
     headers: Mapping[str, str]
     login: UserLogin | None = None
     """None where the headers are all that the server needs."""
+
+
+CallerSource: TypeAlias = Callable[[ReadonlyContext | None], Awaitable[Caller]]
+"""Finds out who calls, from the context of a call."""
 
 
 @dataclass(frozen=True)

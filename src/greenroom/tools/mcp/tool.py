@@ -1,60 +1,41 @@
-"""The tools and the resources of an MCP server."""
+"""A tool of an MCP server."""
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import copy
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from greenroom.errors import ToolError, ToolLoadingError
-from greenroom.invocation.user_context import CallbackContext, ReadonlyContext, ToolContext
+from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records.answer_metadata import GroundingMetadata
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.content import Blob, Content, Part
-from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import StreamingMode
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.telemetry.span import current_traceparent
-from greenroom.tools.builtin.artifact_contents import readable_part
-from greenroom.tools.builtin.load_artifacts import LoadContentsTool
 from greenroom.tools.confirmation import (
     ConfirmationPredicate,
     awaiting_confirmation,
     confirmation_response,
     is_confirmation_required,
 )
-from greenroom.tools.mcp.connection import Caller, McpSessions, all_pages
+from greenroom.tools.mcp.connection import CallerSource, McpSessions, all_pages
+from greenroom.tools.mcp.progress import Progress, ProgressFactory, partial_events
+from greenroom.tools.mcp.results import to_map, ui_resource
 from greenroom.tools.mcp.server_requests import McpCall, OpenCalls
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import LoginRequired
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.types import CallToolResult, Resource, Tool
+    from mcp.types import CallToolResult, Tool
 
-
-CallerSource: TypeAlias = Callable[[ReadonlyContext | None], Awaitable[Caller]]
-
-
-class Progress(Protocol):
-    """A server's report on the progress of a call.
-
-    total: None when it is unknown.
-    """
-
-    async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
-
-
-ProgressFactory: TypeAlias = Callable[..., Progress | None]
-"""Called with `tool_name` and `callback_context`; returns the callback for one call."""
 
 _BEGIN = "<<<BEGIN_UNTRUSTED_TOOL_DESCRIPTION>>>"
 _END = "<<<END_UNTRUSTED_TOOL_DESCRIPTION>>>"
@@ -201,7 +182,7 @@ class McpTool(BaseTool):
         given: Any = self._progress
         ctx = tool_context.invocation_context
         if given is None and ctx.send is not None and ctx.run_config.streaming_mode != StreamingMode.NONE:
-            async with _partial_events(self.name, tool_context) as progress:
+            async with partial_events(self.name, tool_context) as progress:
                 yield progress
         elif given is None or inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__):
             yield given
@@ -243,147 +224,5 @@ async def _send(client: Client, name: str, args: JsonObject, **options: Any) -> 
         return await client.session.call_tool(name, args, allow_input_required=True, **options)
 
 
-@asynccontextmanager
-async def _partial_events(name: str, tool_context: ToolContext) -> AsyncGenerator[Progress]:
-    """A callback that sends partial events, with `mcpProgress` in their metadata. While the run's
-    reader is busy, only the newest waits, so a server can't send more than is read.
-    """
-    ctx = tool_context.invocation_context
-    newest: asyncio.Queue[Event] = asyncio.Queue(1)
-
-    async def progress(progress: float, total: float | None, message: str | None) -> None:
-        event = ctx.new_event()
-        event.partial = True
-        told = {"functionCallId": tool_context.function_call_id, "name": name, "progress": progress}
-        told |= {key: value for key, value in (("total", total), ("message", message)) if value is not None}
-        event.custom_metadata = {"mcpProgress": told}
-        if newest.full():
-            newest.get_nowait()
-
-        newest.put_nowait(event)
-
-    async def forward() -> None:
-        while ctx.send is not None:
-            await ctx.send(await newest.get())
-
-    forwarding = asyncio.create_task(forward())
-    try:
-        yield progress
-    finally:
-        forwarding.cancel()
-        await asyncio.wait([forwarding])
-
-
-_OF_PROTOCOL = "io.modelcontextprotocol/"
-
-
-def to_map(result: CallToolResult) -> JsonObject:
-    """`content` (a list of texts, images, sounds, resources and links to such), `isError`, `structuredContent` and
-    `meta`, the last two if the server sent them; what the protocol puts into `meta` is left out. Images, sounds and
-    binary resources are `Blob`s, which become parts of the function response. Source: ADK's MCP tool.
-    """
-    content = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
-    for block in content:
-        holder, key = (block["resource"], "blob") if block["type"] == "resource" else (block, "data")
-        if key in holder:
-            holder[key] = Blob(data=base64.b64decode(holder[key]), mime_type=holder.get("mimeType"))
-
-    answer: JsonObject = {"content": content, "isError": result.is_error}
-    if result.structured_content is not None:
-        answer["structuredContent"] = result.structured_content
-
-    meta = {name: value for name, value in (result.meta or {}).items() if not name.startswith(_OF_PROTOCOL)}
-    if meta:
-        answer["meta"] = meta
-
-    return answer
-
-
-def ui_resource(meta: Mapping[str, Any] | None) -> str | None:
-    """The URI of a tool's user interface. Source: MCP Apps, `_meta.ui.resourceUri`."""
-    ui: object = (meta or {}).get("ui")
-    if isinstance(ui, Mapping):
-        uri = cast("Mapping[str, object]", ui).get("resourceUri")
-    else:
-        uri = None
-
-    if isinstance(uri, str) and uri.startswith("ui://"):
-        return uri
-
-    return None
-
-
-class LoadMcpResourceTool(LoadContentsTool):
-    """Lists the names of the server's resources in each request, and shows those that the model asks for.
-
-    Source: ADK's tool of that name.
-    """
-
-    def __init__(self, sessions: McpSessions, caller: CallerSource) -> None:
-        super().__init__(
-            "load_mcp_resource",
-            "Shows you the contents of resources of a tool server, for your next answer only.",
-            contents="resources",
-            status="The contents of those that exist follow, for this once; call again to see them later.",
-        )
-        self._sessions = sessions
-        self._caller = caller
-
-    async def process_llm_request(
-        self,
-        *,
-        tool_context: ToolContext,
-        llm_request: LlmRequest,
-    ) -> None:
-        await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
-        caller = await self._caller(tool_context)
-
-        names = await self._sessions.request(caller, resource_names, may_repeat=True)
-        if not names:
-            return
-
-        listed = "\n".join(f"- {name}" for name in names)
-        llm_request.append_instructions(
-            [f"You can look into these resources by calling `{self.name}` with their names:\n{listed}"]
-        )
-
-        for name in self.requested_names(llm_request):
-            if name not in names:
-                continue
-
-            parts = await self._sessions.request(
-                caller,
-                partial(read_resource, name),
-                may_repeat=True,
-            )
-            shown = [Part(text=f"Resource {name} is:"), *(readable_part(name, part) for part in parts)]
-            llm_request.contents.append(Content(role="user", parts=shown))
-
-
 async def all_tools(client: Client) -> list[Tool]:
     return await all_pages(client.list_tools, lambda page: page.tools)
-
-
-async def resource_names(client: Client) -> list[str]:
-    return [resource.name for resource in await _resources(client)]
-
-
-async def read_resource(name: str, client: Client) -> list[Part]:
-    """Raises ToolError when there is none of that name."""
-    found = next((resource for resource in await _resources(client) if resource.name == name), None)
-    if found is None:
-        raise ToolError(f"There is no resource {name!r}")
-    return [_part(content) for content in (await client.read_resource(str(found.uri))).contents]
-
-
-async def _resources(client: Client) -> list[Resource]:
-    if client.server_capabilities.resources is None:
-        return []
-    return await all_pages(client.list_resources, lambda page: page.resources)
-
-
-def _part(content: Any) -> Part:
-    text: str | None = getattr(content, "text", None)
-    if text is not None:
-        return Part(text=text)
-    return Part(inline_data=Blob(data=base64.b64decode(content.blob), mime_type=content.mime_type))

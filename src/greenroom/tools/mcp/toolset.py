@@ -26,16 +26,10 @@ from greenroom.tools.mcp.connection_params import (
     describe,
     to_connection_params,
 )
+from greenroom.tools.mcp.progress import Progress, ProgressFactory
+from greenroom.tools.mcp.resources import LoadMcpResourceTool, read_resource, resource_names
 from greenroom.tools.mcp.server_requests import ServerRequests
-from greenroom.tools.mcp.tool import (
-    LoadMcpResourceTool,
-    McpTool,
-    Progress,
-    ProgressFactory,
-    all_tools,
-    read_resource,
-    resource_names,
-)
+from greenroom.tools.mcp.tool import McpTool, all_tools
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset, HeaderProvider, LoginRequired, ToolPredicate, provided_headers
 

@@ -1,0 +1,93 @@
+"""The fields of records, and the parameters of functions, with their resolved types."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, cast, get_args, get_type_hints
+
+import msgspec
+
+from greenroom.apps.yaml_config.document import Node
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    type: Any
+    is_required: bool
+
+    @property
+    def may_be_null(self) -> bool:
+        return self.type in (Any, object) or type(None) in get_args(self.type)
+
+
+@functools.lru_cache(maxsize=64)  # bounded, so that the classes of a reloaded app can be freed
+def fields_of(record: type[Any]) -> Mapping[str, Field]:
+    """Of a Struct or a dataclass, by Python name; those that its constructor doesn't take are left out."""
+    hints = _hints(record, *record.__mro__)
+    if issubclass(record, msgspec.Struct):
+        return {field.name: Field(hints[field.name], field.required) for field in msgspec.structs.fields(record)}
+
+    missing = dataclasses.MISSING
+    return {
+        field.name: Field(hints.get(field.name, Any), field.default is missing and field.default_factory is missing)
+        for field in dataclasses.fields(record)
+        if field.init
+    }
+
+
+def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
+    """Those that can be given by name; under `**` whether all others can."""
+    called: Any
+    if isinstance(function, type):
+        called = function.__init__
+    else:
+        called = function
+
+    hints = _hints(called, inspect.unwrap(called))
+    found: dict[str, Field] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            found["**"] = Field(Any, is_required=False)
+        elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            found[parameter.name] = Field(
+                hints.get(parameter.name, Any),
+                parameter.default is parameter.empty,
+            )
+
+    return found
+
+
+def _hints(annotated: Any, *holders: Any) -> dict[str, Any]:
+    """Resolves annotations to types. If only type checkers can resolve one, the others still count."""
+    try:
+        return get_type_hints(annotated, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        pass
+
+    hints: dict[str, Any] = {}
+    for holder in reversed(holders):
+        names = vars(sys.modules.get(getattr(holder, "__module__", ""), object))
+        for name, annotation in cast("dict[str, Any]", getattr(holder, "__annotations__", {})).items():
+            stand_in = type("", (), {"__annotations__": {name: annotation}})
+            try:
+                hints |= get_type_hints(stand_in, dict(names), include_extras=True)
+            except (NameError, TypeError, AttributeError):
+                hints.pop(name, None)
+
+    return hints
+
+
+def check_required(
+    node: Node,
+    fields: Mapping[str, Field],
+    values: Collection[str],
+    *,
+    what: str,
+) -> None:
+    for name, field in fields.items():
+        if field.is_required and name not in values:
+            raise node.error(f"{name!r} is missing {what}")

@@ -1,0 +1,81 @@
+"""Keys of a configuration file: in both spellings, and the map that names something in code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from greenroom.apps.yaml_config.document import Node, did_you_mean
+
+
+def camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def by_either_spelling(names: Iterable[str]) -> dict[str, str]:
+    """From `max_iterations` and from `maxIterations` to `max_iterations`."""
+    return {spelling: name for name in names for spelling in (name, camel(name))}
+
+
+def known_entries(
+    node: Node,
+    names: Iterable[str],
+    *,
+    what: str,
+) -> tuple[dict[str, Node], dict[str, Node]]:
+    """The map's entries by their names, and the unknown ones. what: as in "of a LoopAgent"."""
+    spellings = by_either_spelling(names)
+    known: dict[str, Node] = {}
+    unknown: dict[str, Node] = {}
+    for key, entry in node.entries.items():
+        name = spellings.get(key)
+        if name is None:
+            unknown[key] = entry
+        elif name in known:
+            raise entry.error(f"{name} {what} is given twice, in both spellings")
+        else:
+            known[name] = entry
+
+    return known, unknown
+
+
+def entries_of(node: Node, names: Iterable[str], *, what: str) -> dict[str, Node]:
+    """The map's entries by their names. Raises ConfigFileError for other keys.
+
+    what: as in "of a LoopAgent".
+    """
+    known, unknown = known_entries(node, names, what=what)
+    for key, entry in unknown.items():
+        raise entry.error(f"there is no such key {what}{did_you_mean(key, names)}")
+    return known
+
+
+def code_name(node: Node) -> Node:
+    """The name in `{name: shop.tools.price}` or `shop.tools.price`."""
+    return name_and_args(node, ["name"])[0]
+
+
+def name_and_args(
+    node: Node,
+    allowed: Collection[str] = ("name", "args"),
+    *,
+    what: str = "of a reference to code",
+    missing: str = "the dotted name of what is meant",
+) -> tuple[Node, Node | None]:
+    """From a name alone, or from a map with it."""
+    if not isinstance(node.value, dict):
+        return node, None
+    known = entries_of(node, allowed, what=what)
+    if "name" not in known:
+        raise node.error(f"'name' is missing: {missing}")
+    args = known.get("args")
+    return known["name"], None if args is None or args.value is None else args
+
+
+def is_code_reference(node: Node) -> bool:
+    return isinstance(node.value, dict) and set(node.value) == {"name"} and isinstance(node.value["name"].value, str)
