@@ -10,7 +10,7 @@ import pytest
 from greenroom.errors import InvalidRequest
 from greenroom.evaluation.config import EvalConfig, read_config
 from greenroom.evaluation.metrics.by_name import metric_infos, metrics_of
-from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric
+from greenroom.evaluation.metrics.metric import EvaluationMetric, EvaluationResult, ScoredConversation
 from greenroom.evaluation.records import ConversationScenario, EvalMetric, EvalStatus, IntermediateData, Invocation
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.testing.scripted_model import ScriptedModel
@@ -24,12 +24,14 @@ def _turn(text: str | None = None, *calls: FunctionCall, user: str = "Oslo?") ->
     )
 
 
-def _metric(name: str, **criterion: Any) -> Metric:
+def _metric(name: str, **criterion: Any) -> EvaluationMetric:
     return metrics_of([EvalMetric(metric_name=name, threshold=criterion.get("threshold"), criterion=criterion)])[0]
 
 
-async def _score(metric: Metric, actual: list[Invocation], expected: list[Invocation] | None) -> EvaluationResult:
-    return await metric.evaluate(Conversation(actual, expected))
+async def _score(
+    metric: EvaluationMetric, actual: list[Invocation], expected: list[Invocation] | None
+) -> EvaluationResult:
+    return await metric.evaluate(ScoredConversation(actual, expected))
 
 
 A, B, X = (FunctionCall(name=name, args={"n": 1}) for name in "abx")
@@ -135,7 +137,9 @@ async def test_the_simulated_users_first_message_is_the_starting_prompt() -> Non
     metric = _metric(
         "per_turn_user_simulator_quality_v1", threshold=1, judge_model_options=_judge('{"is_valid": true}')
     )
-    result = await metric.evaluate(Conversation([_turn("a", user="Hi"), _turn("b", user="Oslo?")], None, scenario))
+    result = await metric.evaluate(
+        ScoredConversation([_turn("a", user="Hi"), _turn("b", user="Oslo?")], None, scenario)
+    )
     assert result.overall_score == 1.0
 
 

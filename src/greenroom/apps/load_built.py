@@ -42,7 +42,7 @@ class AgentLoadingProperties(Record, kw_only=True):
     confine_to_source_dir: bool = False
 
 
-class _Source(NamedTuple):
+class _AppSource(NamedTuple):
     """A folder or an archive."""
 
     path: Path
@@ -82,7 +82,7 @@ class BuiltOutputLoader(AppLoader):
         self._unpacked: Path | None = None
         self._remove_unpacked: weakref.finalize[..., Any] | None = None
         self._closed = False
-        self._sources: dict[str, _Source] = {}
+        self._sources: dict[str, _AppSource] = {}
 
         for source in self._find():
             for name in source.loader.list_apps() if source.loader is not None else [_stem(source.path)]:
@@ -154,7 +154,7 @@ class BuiltOutputLoader(AppLoader):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _find(self) -> Iterator[_Source]:
+    def _find(self) -> Iterator[_AppSource]:
         seen: set[Path] = set()
         for path in self._output_paths():
             resolved = path.resolve()
@@ -167,7 +167,7 @@ class BuiltOutputLoader(AppLoader):
                 raise AgentConfigError(f"The build output {str(path)!r} is not in the source folder {self.source_dir}")
 
             if path.is_dir():
-                yield _Source(path, DirectoryAppLoader(path, levels=1))
+                yield _AppSource(path, DirectoryAppLoader(path, levels=1))
                 archives = sorted(file for file in path.iterdir() if file.suffix in _ARCHIVES and file.is_file())
             else:
                 archives = [path]
@@ -187,12 +187,12 @@ class BuiltOutputLoader(AppLoader):
                 if path.is_dir() or (path.suffix in _ARCHIVES and path.is_file()):
                     yield path
 
-    def _open(self, archive: Path) -> _Source:
+    def _open(self, archive: Path) -> _AppSource:
         folder = self._new_folder() / _stem(archive)
         try:
             folder.mkdir()
             _unpack(archive, folder, max_bytes=self._max_unpacked_bytes)
-            return _Source(archive, DirectoryAppLoader(folder, levels=1))
+            return _AppSource(archive, DirectoryAppLoader(folder, levels=1))
         except (*_UNREADABLE, _BadArchive, AgentConfigError) as error:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -204,7 +204,7 @@ class BuiltOutputLoader(AppLoader):
             reason = f"the archive {archive.name} can't be used: {said or type(error).__name__}"
             _log.error("%s (%s)", reason, archive)
 
-            return _Source(archive, None, reason)
+            return _AppSource(archive, None, reason)
 
     def _new_folder(self) -> Path:
         if self._unpacked is None:

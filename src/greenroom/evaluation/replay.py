@@ -30,7 +30,7 @@ from greenroom.runner.in_memory import InMemoryRunner
 USER = "adk_conformance_test_user"
 
 
-class _Runner(InMemoryRunner):
+class _ReplayRunner(InMemoryRunner):
     """A runner whose newest log can be read while its run is going on."""
 
     log: RunLog | None = None
@@ -55,7 +55,7 @@ class Talk:
         """replay: a plugin of the app that is given the recordings of each turn.
         show: called with each event.
         """
-        self._runner = _Runner(app=app)
+        self._runner = _ReplayRunner(app=app)
         self._mode = StreamingMode.SSE if streams else StreamingMode.NONE
         self._replay = replay
         self._recordings = recordings

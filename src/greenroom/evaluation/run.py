@@ -21,7 +21,7 @@ from greenroom.errors import GreenroomError, InvalidRequest, SessionExists
 from greenroom.evaluation.invocations import invocation_of
 from greenroom.evaluation.journal import Journal
 from greenroom.evaluation.metrics.judge import replies_asked
-from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric
+from greenroom.evaluation.metrics.metric import EvaluationMetric, EvaluationResult, ScoredConversation
 from greenroom.evaluation.records import (
     DEFAULT_USER,
     AgentDetails,
@@ -109,7 +109,7 @@ class Evaluation:
         self,
         agent: AgentUnderTest,
         eval_set: EvalSet,
-        metrics: Sequence[Metric],
+        metrics: Sequence[EvaluationMetric],
         *,
         eval_ids: Sequence[str] = (),
         options: RunOptions | None = None,
@@ -312,7 +312,7 @@ class Evaluation:
 
     async def _measure(
         self,
-        metric: Metric,
+        metric: EvaluationMetric,
         case: EvalCase,
         actual: Sequence[Invocation],
     ) -> EvaluationResult:
@@ -323,14 +323,14 @@ class Evaluation:
             judged = actual
 
         try:
-            return await metric.evaluate(Conversation(judged, case.conversation, case.conversation_scenario))
+            return await metric.evaluate(ScoredConversation(judged, case.conversation, case.conversation_scenario))
         except Exception:
             _log.exception("%s could not measure case %r", metric.info.metric_name, case.eval_id)
             return EvaluationResult()
 
 
 def _metric_result(
-    metric: Metric, score: float | None, status: EvalStatus, details: EvalMetricResultDetails
+    metric: EvaluationMetric, score: float | None, status: EvalStatus, details: EvalMetricResultDetails
 ) -> EvalMetricResult:
     return EvalMetricResult(
         metric_name=metric.info.metric_name,

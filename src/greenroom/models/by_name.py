@@ -56,7 +56,7 @@ class _Local(_Class, frozen=True):
         return super().fault(model)
 
 
-class _Server(_Class, frozen=True):
+class _CompatibleServer(_Class, frozen=True):
     """A server that speaks OpenAI's chat completions. `<NAME>_BASE_URL` counts before url. Some
     need no key, which is `<NAME>_API_KEY`.
     """
@@ -78,8 +78,8 @@ class _Server(_Class, frozen=True):
         )
 
 
-def _server(url: str, key_variable: str = "") -> _Server:
-    return _Server(
+def _server(url: str, key_variable: str = "") -> _CompatibleServer:
+    return _CompatibleServer(
         "openai",
         "OpenAILlm",
         "openai",
@@ -89,7 +89,7 @@ def _server(url: str, key_variable: str = "") -> _Server:
     )
 
 
-class _Gemini(_Class, frozen=True):
+class _GeminiClass(_Class, frozen=True):
     def fault(self, model: str) -> str | None:
         return (_GEMINI_ON_VERTEX if wants_vertex() else super()).fault(model)
 
@@ -99,7 +99,7 @@ def wants_vertex() -> bool:
     return any(os.environ.get(flag, "").lower() in ("1", "true") for flag in _VERTEX_FLAGS)
 
 
-class _Claude(_Class, frozen=True):
+class _ClaudeClass(_Class, frozen=True):
     """At Anthropic, but on Vertex where a project is configured and no key of Anthropic's."""
 
     def __call__(self, model: str) -> BaseLlm:
@@ -132,7 +132,7 @@ _GEMINI_ON_VERTEX = _Class(
     "google.genai",
     (("GOOGLE_CLOUD_PROJECT",),),
 )
-_GEMINI = _Gemini(
+_GEMINI = _GeminiClass(
     "gemini.llm",
     "Gemini",
     "gemini",
@@ -160,7 +160,7 @@ _PATTERNS: dict[str, ModelFactory] = {
     r"gemini-.*|gemma-4.*|model-optimizer-.*": _GEMINI,
     r"gemini/.+|models/gem.+": _GEMINI,
     rf"{_PATH}endpoints/.+|{_PATH}publishers/google/models/gemini.+": _GEMINI_ON_VERTEX,
-    r"claude-.*": _Claude("anthropic.llm", "Claude"),
+    r"claude-.*": _ClaudeClass("anthropic.llm", "Claude"),
     r"anthropic/.+": _ANTHROPIC,
     r"ollama/.+": _server("http://127.0.0.1:11434/v1"),
     r"vllm/.+": _server("http://127.0.0.1:8000/v1"),

@@ -27,7 +27,7 @@ from greenroom.models.conversion import (
 from greenroom.models.openai.messages import ACKNOWLEDGED
 from greenroom.models.openai.rules import ANY_SERVICE, MISTRAL, is_mistral
 from greenroom.models.provider import ProviderLlm
-from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
+from greenroom.models.reply import ModelReply, StreamedCall, finish_reason, nested, token_usage
 from greenroom.models.requests.rules import RequestRules
 from greenroom.models.requests.turns import BEGINNING, CONTINUE, NO_CONTENTS
 from greenroom.records.base import JsonObject
@@ -142,7 +142,7 @@ class LangchainLlm(ProviderLlm):
                 choice = {}
             client = client.bind_tools(tools, **choice)
 
-        gathered = MessageReply()
+        gathered = LangchainReply()
         try:
             if not stream:
                 gathered.add_whole(await client.ainvoke(arguments["messages"], **options))
@@ -294,7 +294,7 @@ def _media_types(messages: list[Any]) -> set[str]:
     return {block["mime_type"] for block in blocks if "mime_type" in block}
 
 
-class MessageReply(Reply):
+class LangchainReply(ModelReply):
     """An `AIMessage`, in chunks or whole.
 
     provider: LangChain's name of the service, empty if it isn't said.

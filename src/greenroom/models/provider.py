@@ -17,7 +17,7 @@ from greenroom.models.attempts import CircuitBreaker, Replies, RetryPolicy, begi
 from greenroom.models.error_reply import ErrorReply, error_in
 from greenroom.models.model import BaseLlm
 from greenroom.models.model_errors import model_error, new_model_error
-from greenroom.models.reply import Reply
+from greenroom.models.reply import ModelReply
 from greenroom.models.requests.rules import RequestRules
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -56,7 +56,7 @@ async def post(client: Any, path: str, arguments: JsonObject) -> JsonObject:
 
 
 async def exchange(
-    client: Any, path: str, arguments: JsonObject, reply: Reply, *, stream: bool, sdk: str
+    client: Any, path: str, arguments: JsonObject, reply: ModelReply, *, stream: bool, sdk: str
 ) -> AsyncGenerator[LlmResponse]:
     """Sends arguments as `post` does, and yields the responses that `reply` makes of the answer or
     of its events.
@@ -94,7 +94,7 @@ async def exchange(
         yield reply.whole()
 
 
-def _add_whole(reply: Reply, body: JsonObject) -> None:
+def _add_whole(reply: ModelReply, body: JsonObject) -> None:
     error = error_in(body)
     if error is not None:
         raise error

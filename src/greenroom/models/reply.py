@@ -113,7 +113,7 @@ class StreamedCall:
         return msgspec.convert({} if value is None else value, JsonObject)
 
 
-class Reply:
+class ModelReply:
     """Each piece added gives the partial response that shows it; `whole` gives the response with
     everything.
 

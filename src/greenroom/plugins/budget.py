@@ -52,7 +52,7 @@ class BudgetLimit:
 
 
 @dataclass(kw_only=True)
-class _Call:
+class _BudgetedCall:
     """A model call in progress."""
 
     estimate: Callable[[int], Amount]
@@ -94,10 +94,10 @@ _CallKey: TypeAlias = tuple[str | None, str | None, str]
 
 
 @dataclass
-class _Run:
+class _BudgetedRun:
     store: UsageStore
-    calls: dict[_CallKey, _Call] = field(default_factory=dict[_CallKey, _Call])
-    live: _Call | None = None
+    calls: dict[_CallKey, _BudgetedCall] = field(default_factory=dict[_CallKey, _BudgetedCall])
+    live: _BudgetedCall | None = None
 
 
 class BudgetPlugin(BasePlugin):
@@ -138,7 +138,7 @@ class BudgetPlugin(BasePlugin):
         self._default_output_tokens = default_output_tokens
         self._estimate = estimate or request_tokens
         self._clock = clock
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _BudgetedRun] = {}
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
@@ -173,7 +173,7 @@ class BudgetPlugin(BasePlugin):
             ctx._invocation_context.llm_calls.add()  # … and so would nested loops; this call counts for max_llm_calls
             return _refused(refusal, call.hold.amount)
 
-        run = self._runs.setdefault(ctx.invocation_id, _Run(store))
+        run = self._runs.setdefault(ctx.invocation_id, _BudgetedRun(store))
         run.calls[_call_key(ctx)] = call
         if _is_live(ctx):
             run.live = call
@@ -254,7 +254,7 @@ class BudgetPlugin(BasePlugin):
         if run is not None and call is not None:
             await self._settle_call(run.store, call)
 
-    async def _settle_call(self, store: UsageStore, call: _Call) -> None:
+    async def _settle_call(self, store: UsageStore, call: _BudgetedCall) -> None:
         await store.settle(
             call.hold,
             call.spent(),
@@ -283,7 +283,7 @@ class BudgetPlugin(BasePlugin):
         price: Price | None,
         prompt_tokens: int,
         config: GenerateContentConfig,
-    ) -> _Call:
+    ) -> _BudgetedCall:
         def amount(output_tokens: int) -> Amount:
             cost = (price or FREE).cost(input_tokens=prompt_tokens, output_tokens=output_tokens)
             return Amount(prompt_tokens + output_tokens, cost)
@@ -292,7 +292,7 @@ class BudgetPlugin(BasePlugin):
         names = ctx.session.app_name, ctx.user_id, ctx.session.id, ctx.invocation_id
         hold = Hold(*names, key or "", model, day_of(self._clock()), needed)
 
-        return _Call(estimate=amount, price=price, hold=hold, model=model)
+        return _BudgetedCall(estimate=amount, price=price, hold=hold, model=model)
 
     def _ceilings(self, ctx: CallbackContext, key: str | None) -> list[Ceiling]:
         app_name = ctx.session.app_name

@@ -24,7 +24,7 @@ CONSULT_REQUIRED = "consult_required"
 
 
 @dataclass
-class _Run:
+class _ConsultState:
     """What the plugin knows about one run."""
 
     forced: int = 0
@@ -34,7 +34,7 @@ class _Run:
     """Agents that lack the tool, or have no consults left."""
 
 
-class ForceEscalationPlugin(PerRunPlugin[_Run]):
+class ForceEscalationPlugin(PerRunPlugin[_ConsultState]):
     """Forces agents that have the consult tool to call it: with force_first_consult as a run's
     first step, and with force_on_repeat after so many equal calls of another tool since the last
     consult; at most max_forced times a run.
@@ -79,7 +79,7 @@ class ForceEscalationPlugin(PerRunPlugin[_Run]):
         callback_context: CallbackContext,
         llm_request: LlmRequest,
     ) -> None:
-        run = self._runs.setdefault(callback_context.invocation_id, _Run())
+        run = self._runs.setdefault(callback_context.invocation_id, _ConsultState())
         tool = llm_request.tools_dict.get(self.tool_name)
         if tool is None or (isinstance(tool, ModelConsultTool) and not tool.has_remaining_budget(callback_context)):
             run.without_tool.add(callback_context.agent_name)
@@ -103,7 +103,7 @@ class ForceEscalationPlugin(PerRunPlugin[_Run]):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext
     ) -> JsonObject | None:
-        run = self._runs.setdefault(tool_context.invocation_id, _Run())
+        run = self._runs.setdefault(tool_context.invocation_id, _ConsultState())
         if (
             tool.name not in self._guarded
             or tool_context.tool_confirmation is not None

@@ -39,13 +39,13 @@ class RecordingsPlugin(BasePlugin):
 
     def __init__(self, name: str = "adk_recordings") -> None:
         super().__init__(name)
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _RecordedRun] = {}
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Raises ReplayConfigError."""
         settings = settings_of(invocation_context.session, RECORDINGS_CONFIG)
         if settings is not None and not invocation_context.was_cut_off:
-            self._runs[invocation_context.invocation_id] = _Run(settings)
+            self._runs[invocation_context.invocation_id] = _RecordedRun(settings)
 
     async def before_model_callback(
         self,
@@ -130,7 +130,7 @@ class RecordingsPlugin(BasePlugin):
         if self._runs.pop(invocation_context.invocation_id, None) is not None:
             _log.warning("Run %s failed, so it is not recorded", invocation_context.invocation_id)
 
-    def _run_of(self, ctx: CallbackContext) -> _Run | None:
+    def _run_of(self, ctx: CallbackContext) -> _RecordedRun | None:
         if ctx.invocation_context.isolation_scope is not None:
             return None  # of an agent as a tool, only the result is recorded
         run = self._runs.get(ctx.invocation_id)
@@ -139,7 +139,7 @@ class RecordingsPlugin(BasePlugin):
         return run
 
 
-class _Run:
+class _RecordedRun:
     """The recordings of one run. open_replies: by agent. open_calls: by id."""
 
     def __init__(self, settings: Settings) -> None:

@@ -52,7 +52,7 @@ _CONTROL_FLOW_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_re
 """Tools whose only effect is on the flow of the run."""
 
 
-class ReplayPlugin(PerRunPlugin["_Run"]):
+class ReplayPlugin(PerRunPlugin["_ReplayedRun"]):
     """Replays sessions whose state has `_adk_replay_config` = {dir, user_message_index,
     streaming_mode}.
 
@@ -77,11 +77,11 @@ class ReplayPlugin(PerRunPlugin["_Run"]):
         super().__init__(name)
         self._run_tools = run_tools
         self._verify_requests = verify_requests
-        self._next: _Run | None = None
+        self._next: _ReplayedRun | None = None
 
     def begin(self, recordings: Iterable[Recording], cancel: Callable[[], object]) -> None:
         """The recordings of the next run. cancel: called where the recorded run was cancelled."""
-        self._next = _Run(recordings, verify_requests=self._verify_requests, cancel=cancel)
+        self._next = _ReplayedRun(recordings, verify_requests=self._verify_requests, cancel=cancel)
 
     def unwrap_models(self, root: object) -> None:
         """Removes the wrappers that the replays of this plugin left in the models of an app."""
@@ -98,7 +98,7 @@ class ReplayPlugin(PerRunPlugin["_Run"]):
 
         if run is None and settings is not None and not invocation_context.was_cut_off:
             turn = [one for one in load_recordings(settings.path).recordings if one.user_message_index == settings.turn]
-            run = _Run(turn, verify_requests=self._verify_requests)
+            run = _ReplayedRun(turn, verify_requests=self._verify_requests)
 
         if run is not None:
             run.ctx = invocation_context
@@ -163,13 +163,13 @@ class ReplayPlugin(PerRunPlugin["_Run"]):
         if run is not None:
             run.finish()
 
-    def _run_of(self, ctx: CallbackContext) -> _Run | None:
+    def _run_of(self, ctx: CallbackContext) -> _ReplayedRun | None:
         run = self._runs.get(ctx.invocation_id)
         if run is None and settings_of(ctx.session, REPLAY_CONFIG) is not None:
             raise ReplayConfigError(f"Run {ctx.invocation_id} was not replayed from its beginning")
         return run
 
-    def _reply_to(self, request: LlmRequest) -> tuple[_Run, str] | None:
+    def _reply_to(self, request: LlmRequest) -> tuple[_ReplayedRun, str] | None:
         """The run and the agent that ask; None for a session that isn't replayed."""
         for run in self._runs.values():
             for agent, asked in run.asked.items():
@@ -178,7 +178,7 @@ class ReplayPlugin(PerRunPlugin["_Run"]):
         return None
 
 
-class _Run:
+class _ReplayedRun:
     """The remaining recordings of one turn. script: all of them, in their order, for a live run."""
 
     ctx: InvocationContext
@@ -317,7 +317,7 @@ class ReplayingLlm(WrapperLlm):
     def __init__(
         self,
         wrapped: BaseLlm | str,
-        replies_to: Callable[[LlmRequest], tuple[_Run, str] | None],
+        replies_to: Callable[[LlmRequest], tuple[_ReplayedRun, str] | None],
     ) -> None:
         super().__init__(wrapped)
         self.replies_to = replies_to
@@ -329,7 +329,7 @@ class ReplayingLlm(WrapperLlm):
         except GreenroomError:  # a model that is not installed here
             return None
 
-    def without(self, replies_to: Callable[[LlmRequest], tuple[_Run, str] | None]) -> BaseLlm | str:
+    def without(self, replies_to: Callable[[LlmRequest], tuple[_ReplayedRun, str] | None]) -> BaseLlm | str:
         """The model without the wrapper of these replies, which may be inside of another replay's."""
         if self.replies_to == replies_to:
             return self._wrapped
@@ -372,7 +372,7 @@ class _RecordedConnection(BaseLlmConnection):
     user said.
     """
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: _ReplayedRun) -> None:
         self._run = run
         self._sent: asyncio.Queue[Content] = asyncio.Queue()
 

@@ -10,18 +10,25 @@ from hypothesis import strategies as st
 from greenroom.errors import AgentConfigError
 from greenroom.records.auth import AuthScheme
 from greenroom.tools.openapi.document import ApiDocument
-from greenroom.tools.openapi.operation import METHODS, Operation, free_name, parameter_name, read_operations, tool_name
+from greenroom.tools.openapi.operation import (
+    METHODS,
+    ApiOperation,
+    free_name,
+    parameter_name,
+    read_operations,
+    tool_name,
+)
 
 URL = "https://api.test/v1"
 
 
 def operations(
     paths: dict[str, Any], *, base_url: str | None = URL, url: str | None = None, **root: Any
-) -> list[Operation]:
+) -> list[ApiOperation]:
     return read_operations(ApiDocument({"openapi": "3.0.3", "paths": paths, **root}, url=url), base_url=base_url)
 
 
-def one(operation: dict[str, Any], *, path: str = "/it", **root: Any) -> Operation:
+def one(operation: dict[str, Any], *, path: str = "/it", **root: Any) -> ApiOperation:
     (found,) = operations({path: {"post": {"operationId": "do_it", **operation}}}, **root)
     return found
 
@@ -30,7 +37,7 @@ def with_body(schema: Any, *, media_type: str = "application/json", **body: Any)
     return {"requestBody": {"content": {media_type: {"schema": schema}}, **body}}
 
 
-def names(operation: Operation) -> list[tuple[str, str, str]]:
+def names(operation: ApiOperation) -> list[tuple[str, str, str]]:
     return [(p.name, p.original, p.location) for p in operation.parameters]
 
 

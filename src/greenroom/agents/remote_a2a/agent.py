@@ -190,7 +190,7 @@ class RemoteA2aAgent(BaseAgent):
         try:
             card = await self._resolve(ctx, http, headers)
             async with self._connect(card, http) as client:
-                exchange = _Exchange(self, ctx, client, card, headers)
+                exchange = _RemoteExchange(self, ctx, client, card, headers)
                 async with aclosing(exchange.run(reached.to_follow if reached is not None else None)) as events:
                     async for event in events:
                         yield event
@@ -245,7 +245,7 @@ class RemoteA2aAgent(BaseAgent):
             raise A2AClientError(f"the card of agent {self.name!r} has no usable endpoint: {error}") from error
 
 
-class _Exchange:
+class _RemoteExchange:
     """One message to the remote agent, and its answer."""
 
     def __init__(

@@ -62,7 +62,7 @@ class Outgoing(NamedTuple):
     """The same when a resumed run sends the message again."""
 
 
-class Progress(NamedTuple):
+class RemoteProgress(NamedTuple):
     """How far the remote agent's answer to a message is known."""
 
     is_done: bool = False
@@ -72,7 +72,7 @@ class Progress(NamedTuple):
     """The ids of an unfinished task."""
 
 
-def progress(agent: str, ctx: InvocationContext) -> Progress:
+def progress(agent: str, ctx: InvocationContext) -> RemoteProgress:
     """Returns how far the agent got in a run that is resumed."""
     asked_at = _asked_at(agent, ctx)
     for index, event in ctx.own_events(agent):
@@ -83,11 +83,11 @@ def progress(agent: str, ctx: InvocationContext) -> Progress:
 
         metadata = event.custom_metadata or {}
         if TASK_ID in metadata and not state_in(metadata) and event.content is None and ERROR not in metadata:
-            return Progress(to_follow=metadata)
+            return RemoteProgress(to_follow=metadata)
         if event.content is not None or RESPONSE in metadata or event.error_code is not None:
-            return Progress(is_done=True)
+            return RemoteProgress(is_done=True)
 
-    return Progress()
+    return RemoteProgress()
 
 
 def state_in(metadata: Mapping[str, Any]) -> int:

@@ -15,7 +15,7 @@ from greenroom.records.content import Content
 from greenroom.records.event import Event
 
 
-class Engine:
+class WorkflowEngine:
     """State that the runs below one workflow share.
 
     build: makes nodes of what `ctx.run_node` is given.

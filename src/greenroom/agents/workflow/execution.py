@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Any, Protocol
 
 from greenroom.agents.node import BaseNode
-from greenroom.agents.workflow.engine import Engine
+from greenroom.agents.workflow.engine import WorkflowEngine
 from greenroom.agents.workflow.errors import (
     DynamicNodeFailError,
     NodeFailure,
@@ -90,7 +90,7 @@ class NodeRun:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: WorkflowEngine,
         node: BaseNode,
         path: str,
         node_input: Any,

@@ -8,7 +8,7 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.events import ToolCallPending
 from greenroom.agents.node import BaseNode
 from greenroom.agents.workflow.edges import START
-from greenroom.agents.workflow.engine import Engine
+from greenroom.agents.workflow.engine import WorkflowEngine
 from greenroom.agents.workflow.errors import DynamicNodeFailError, NodeFailure, NodeWaiting, WorkflowConfigurationError
 from greenroom.agents.workflow.execution import NodeRun, sub_branch
 from greenroom.agents.workflow.function_node import INPUT, FunctionNode
@@ -186,12 +186,12 @@ def _in_object(output: JsonValue) -> JsonObject:
     return {"output": output}
 
 
-def _engine(ctx: InvocationContext, call_id: str | None) -> Engine:
+def _engine(ctx: InvocationContext, call_id: str | None) -> WorkflowEngine:
     """Of the nodes that a tool runs. Raises AgentConfigError outside of an agent's turn."""
     if ctx.send is None:
         raise AgentConfigError("Nodes can only be run by tools while an agent's turn runs")
 
-    engine = Engine(ctx, ctx.send, build_node)
+    engine = WorkflowEngine(ctx, ctx.send, build_node)
     if engine.span is not None:
         engine.span = current_span.get()  # the call's
 

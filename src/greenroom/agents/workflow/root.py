@@ -8,7 +8,7 @@ from contextlib import aclosing
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.events import EventChannel
 from greenroom.agents.node import BaseNode
-from greenroom.agents.workflow.engine import Engine, first_message
+from greenroom.agents.workflow.engine import WorkflowEngine, first_message
 from greenroom.agents.workflow.errors import NodeFailure
 from greenroom.agents.workflow.execution import NodeRun
 from greenroom.agents.workflow.nodes import AgentNode, build_node
@@ -20,7 +20,7 @@ from greenroom.records.event import Event
 async def run_as_root(node: BaseNode, ctx: InvocationContext) -> AsyncGenerator[Event]:
     """The events of the node, which runs on the path `NAME@1` with the user's message as its input."""
     channel = EventChannel()
-    engine = Engine(ctx, channel.send, build_node)
+    engine = WorkflowEngine(ctx, channel.send, build_node)
 
     stored = list(_stored_events(ctx))
     if stored and stored[-1][1].actions.end_of_agent and stored[-1][1].author == node.name:

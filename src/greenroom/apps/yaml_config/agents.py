@@ -16,10 +16,10 @@ from greenroom.agents.planning import BasePlanner
 from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.apps.yaml_config import records
 from greenroom.apps.yaml_config.construct import call_hook, construct
-from greenroom.apps.yaml_config.document import ConfigFile, Node, did_you_mean, read_document
-from greenroom.apps.yaml_config.fields import Field, check_required, fields_of, parameters_of
+from greenroom.apps.yaml_config.document import ConfigFile, ConfigNode, did_you_mean, read_document
+from greenroom.apps.yaml_config.fields import TypedField, check_required, fields_of, parameters_of
 from greenroom.apps.yaml_config.keys import code_name, entries_of, known_entries, name_and_args, snake
-from greenroom.apps.yaml_config.reader import Reader, UnsupportedType
+from greenroom.apps.yaml_config.reader import ConfigReader, UnsupportedType
 from greenroom.apps.yaml_config.references import References
 from greenroom.apps.yaml_config.tools import ToolBuilder
 from greenroom.code_executors.executor import BaseCodeExecutor
@@ -45,7 +45,7 @@ _KINDS: dict[type[BaseAgent], type[records.AgentConfig]] = {
 _FILES = (".yaml", ".yml", ".json")
 
 
-class AgentBuilder(Reader):
+class AgentBuilder(ConfigReader):
     """Builds the agents of one app from its files.
 
     folder: the app's; no file outside it is read.
@@ -80,15 +80,15 @@ class AgentBuilder(Reader):
 
     # what the reader asks for
 
-    def code(self, node: Node) -> object:
+    def code(self, node: ConfigNode) -> object:
         return self._references.find(node)
 
-    def tool(self, node: Node) -> object:
+    def tool(self, node: ConfigNode) -> object:
         if isinstance(node.value, dict):
             return self._tools.build(node)
         return self._tools.named(node)
 
-    def agent(self, node: Node) -> BaseAgent:
+    def agent(self, node: ConfigNode) -> BaseAgent:
         """From `{config_path: …}`, `{code: …}`, or, for classes of one's own, the text of either."""
         if isinstance(node.value, str):
             if node.text.endswith(_FILES):
@@ -113,7 +113,7 @@ class AgentBuilder(Reader):
 
         return self._from_code(entry)
 
-    def _from_file(self, node: Node) -> BaseAgent:
+    def _from_file(self, node: ConfigNode) -> BaseAgent:
         given = Path(node.text)
         if given.is_absolute() or given.drive:
             raise node.error(f"{node.text!r} must be a path from this file on")
@@ -133,7 +133,7 @@ class AgentBuilder(Reader):
 
         return self.build(path)
 
-    def _from_code(self, node: Node) -> BaseAgent:
+    def _from_code(self, node: ConfigNode) -> BaseAgent:
         found = self._references.find(node)
         if not isinstance(found, BaseAgent):
             if isinstance(found, type):
@@ -147,7 +147,7 @@ class AgentBuilder(Reader):
 
     # agents
 
-    def _build(self, node: Node) -> BaseAgent:
+    def _build(self, node: ConfigNode) -> BaseAgent:
         cls = self._class_of(node)
         if cls.__name__[:1].lower() in "aeiou" or cls.__name__.startswith("Llm"):
             article = "an"
@@ -183,7 +183,7 @@ class AgentBuilder(Reader):
 
         return construct(known.get("edges") or known["name"], cls.__name__, lambda: cls(**values))
 
-    def _class_of(self, node: Node) -> type[BaseAgent]:
+    def _class_of(self, node: ConfigNode) -> type[BaseAgent]:
         known, _ = known_entries(node, ["agent_class"], what="of an agent")
 
         entry = known.get("agent_class")
@@ -212,8 +212,8 @@ class AgentBuilder(Reader):
     def _values(
         self,
         cls: type[BaseAgent],
-        declared: Mapping[str, Field],
-        known: Mapping[str, Node],
+        declared: Mapping[str, TypedField],
+        known: Mapping[str, ConfigNode],
     ) -> dict[str, Any]:
         if "model" in known and "model_code" in known:
             raise known["model_code"].error("give either model or model_code")
@@ -242,7 +242,7 @@ class AgentBuilder(Reader):
     def _own_values(
         self,
         cls: type[BaseAgent],
-        extra: Mapping[str, Node],
+        extra: Mapping[str, ConfigNode],
         what: str,
     ) -> dict[str, Any]:
         """The keys that only this class knows. Those that it doesn't know either are left out, as
@@ -269,7 +269,7 @@ class AgentBuilder(Reader):
 
         return values
 
-    def _read_key(self, key: str, entry: Node, declared: Field) -> tuple[str, Any]:
+    def _read_key(self, key: str, entry: ConfigNode, declared: TypedField) -> tuple[str, Any]:
         """The name of the class's field, and its value; for all keys but `sub_agents`."""
         if key.endswith("_callbacks"):
             return key[:-1], [self._callback(item) for item in entry.items]
@@ -304,7 +304,7 @@ class AgentBuilder(Reader):
             case _:
                 return key, self.read(entry, declared.type)
 
-    def _callback(self, node: Node) -> Callable[..., Any]:
+    def _callback(self, node: ConfigNode) -> Callable[..., Any]:
         if not isinstance(node.value, dict):
             raise node.error(f"must be a map with the function's name, as in {{name: .guards.check}}, not {node.kind}")
         name = code_name(node)
@@ -313,7 +313,7 @@ class AgentBuilder(Reader):
             raise name.error(f"{name.text!r} is of type {type(found).__name__}; a callback is a function")
         return found
 
-    def _object(self, node: Node, kind: type[Any]) -> Any:
+    def _object(self, node: ConfigNode, kind: type[Any]) -> Any:
         """An object by name, or made by a class or function of that name."""
         name, args = name_and_args(node)
         if args is not None and not self._allow_args:
@@ -332,12 +332,12 @@ class AgentBuilder(Reader):
 
         return found
 
-    def _schema(self, node: Node) -> object:
+    def _schema(self, node: ConfigNode) -> object:
         if isinstance(node.value, str) or (isinstance(node.value, dict) and set(node.value) == {"name"}):
             return self._references.find(code_name(node))
         return node.plain_map()
 
-    def _static_instruction(self, node: Node) -> str | Part | Content | list[str | Part | Content]:
+    def _static_instruction(self, node: ConfigNode) -> str | Part | Content | list[str | Part | Content]:
         if isinstance(node.value, str):
             return node.text
         if isinstance(node.value, list):
@@ -345,7 +345,7 @@ class AgentBuilder(Reader):
             return [one for item in items for one in (item if isinstance(item, list) else [item])]
         return self.read(node, Content if "parts" in node.entries else Part)
 
-    def _reducer(self, node: Node) -> object:
+    def _reducer(self, node: ConfigNode) -> object:
         if node.value in ("append", "merge", "sum"):
             return node.value
         found = self._references.find(code_name(node))
@@ -353,7 +353,7 @@ class AgentBuilder(Reader):
             raise node.error("must be append, merge, sum, or the name of a function")
         return found
 
-    def _sub_agent(self, node: Node, *, may_be_text: bool) -> BaseAgent:
+    def _sub_agent(self, node: ConfigNode, *, may_be_text: bool) -> BaseAgent:
         if isinstance(node.value, str) and not may_be_text:
             key = "config_path" if node.value.endswith(_FILES) else "code"
             raise node.error(f"must be a map: {{{key}: {node.value}}}")
@@ -365,7 +365,7 @@ class AgentBuilder(Reader):
         return str(path.relative_to(self._references.root))
 
 
-def _fields(cls: type[BaseAgent]) -> dict[str, Field]:
+def _fields(cls: type[BaseAgent]) -> dict[str, TypedField]:
     """The arguments of an agent class."""
     fields = dict(fields_of(cls))
     if cls.__init__ is not BaseAgent.__init__:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from greenroom.apps.yaml_config.document import ConfigFileError, Node
+from greenroom.apps.yaml_config.document import ConfigFileError, ConfigNode
 from greenroom.errors import GreenroomError
 
 
@@ -30,7 +30,7 @@ def call_hook(hook: Callable[..., Any], args: Mapping[str, Any], path: Path) -> 
     return hook(Args(args), str(path))
 
 
-def construct(node: Node, what: str, make: Callable[[], Any]) -> Any:
+def construct(node: ConfigNode, what: str, make: Callable[[], Any]) -> Any:
     """Calls `make`; its exceptions become errors of the node."""
     try:
         return make()

@@ -79,7 +79,7 @@ KINDS: dict[type, str] = {
 }  # fmt: skip
 
 
-class Node:
+class ConfigNode:
     """A value in a configuration file, with its location.
 
     line: of the key that it is the value of, else its own. key: its path in the file.
@@ -89,7 +89,7 @@ class Node:
 
     def __init__(
         self,
-        value: Scalar | list[Node] | dict[str, Node],
+        value: Scalar | list[ConfigNode] | dict[str, ConfigNode],
         line: int,
         key: str,
         file: ConfigFile,
@@ -118,13 +118,13 @@ class Node:
         return self.value
 
     @property
-    def items(self) -> list[Node]:
+    def items(self) -> list[ConfigNode]:
         if not isinstance(self.value, list):
             raise self.error(f"must be a list, not {self.kind}")
         return self.value
 
     @property
-    def entries(self) -> dict[str, Node]:
+    def entries(self) -> dict[str, ConfigNode]:
         if not isinstance(self.value, dict):
             raise self.error(f"must be a map, not {self.kind}")
         return self.value
@@ -143,11 +143,11 @@ class Node:
     def plain_map(self) -> JsonObject:
         return {key: node.plain() for key, node in self.entries.items()}
 
-    def with_entries(self, entries: dict[str, Node]) -> Node:
-        return Node(entries, self.line, self.key, self.file)
+    def with_entries(self, entries: dict[str, ConfigNode]) -> ConfigNode:
+        return ConfigNode(entries, self.line, self.key, self.file)
 
 
-def read_document(file: ConfigFile) -> Node:
+def read_document(file: ConfigFile) -> ConfigNode:
     """The root of a file, which is a map. Raises ConfigFileError."""
     try:
         data = file.path.read_bytes() if file.data is None else file.data
@@ -207,30 +207,30 @@ class _Composer:
         self._count = 0
         self._flattened: set[int] = set()
 
-    def node(self, raw: Any, *, line: int, key: str, above: tuple[int, ...]) -> Node:
+    def node(self, raw: Any, *, line: int, key: str, above: tuple[int, ...]) -> ConfigNode:
         self._count += 1
         if self._count > MAX_NODES:
             raise self._file.error(f"the file unfolds into more than {MAX_NODES} values", line=line, key=key)
         if id(raw) in above:
             raise self._file.error("an anchor that holds itself", line=line, key=key)
         if isinstance(raw, yaml.ScalarNode):
-            return Node(self._loader.construct_object(raw), line, key, self._file)
+            return ConfigNode(self._loader.construct_object(raw), line, key, self._file)
         if raw.tag not in (_MAPPING, _SEQUENCE):
             raise self._file.error(f"the tag {raw.tag} is not allowed here", line=line, key=key)
 
         inside = (*above, id(raw))
 
         if isinstance(raw, yaml.MappingNode):
-            return Node(dict(self._entries(raw, key, inside)), line, key, self._file)
+            return ConfigNode(dict(self._entries(raw, key, inside)), line, key, self._file)
 
         items = [
             self.node(item, line=item.start_mark.line + 1, key=f"{key}[{index}]", above=inside)
             for index, item in enumerate(cast("list[Any]", raw.value))
         ]
 
-        return Node(items, line, key, self._file)
+        return ConfigNode(items, line, key, self._file)
 
-    def _entries(self, raw: Any, key: str, above: tuple[int, ...]) -> Iterator[tuple[str, Node]]:
+    def _entries(self, raw: Any, key: str, above: tuple[int, ...]) -> Iterator[tuple[str, ConfigNode]]:
         inside = f"{key}." if key else ""
         if id(raw) not in self._flattened:
             seen: set[str] = set()

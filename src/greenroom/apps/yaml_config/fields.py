@@ -11,11 +11,11 @@ from typing import Any, cast, get_args, get_type_hints
 
 import msgspec
 
-from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.document import ConfigNode
 
 
 @dataclasses.dataclass(frozen=True)
-class Field:
+class TypedField:
     type: Any
     is_required: bool
 
@@ -25,21 +25,23 @@ class Field:
 
 
 @functools.lru_cache(maxsize=64)  # bounded, so that the classes of a reloaded app can be freed
-def fields_of(record: type[Any]) -> Mapping[str, Field]:
+def fields_of(record: type[Any]) -> Mapping[str, TypedField]:
     """Of a Struct or a dataclass, by Python name; those that its constructor doesn't take are left out."""
     hints = _hints(record, *record.__mro__)
     if issubclass(record, msgspec.Struct):
-        return {field.name: Field(hints[field.name], field.required) for field in msgspec.structs.fields(record)}
+        return {field.name: TypedField(hints[field.name], field.required) for field in msgspec.structs.fields(record)}
 
     missing = dataclasses.MISSING
     return {
-        field.name: Field(hints.get(field.name, Any), field.default is missing and field.default_factory is missing)
+        field.name: TypedField(
+            hints.get(field.name, Any), field.default is missing and field.default_factory is missing
+        )
         for field in dataclasses.fields(record)
         if field.init
     }
 
 
-def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
+def parameters_of(function: Callable[..., Any]) -> dict[str, TypedField]:
     """Those that can be given by name; under `**` whether all others can."""
     called: Any
     if isinstance(function, type):
@@ -48,12 +50,12 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
         called = function
 
     hints = _hints(called, inspect.unwrap(called))
-    found: dict[str, Field] = {}
+    found: dict[str, TypedField] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
-            found["**"] = Field(Any, is_required=False)
+            found["**"] = TypedField(Any, is_required=False)
         elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            found[parameter.name] = Field(
+            found[parameter.name] = TypedField(
                 hints.get(parameter.name, Any),
                 parameter.default is parameter.empty,
             )
@@ -82,8 +84,8 @@ def _hints(annotated: Any, *holders: Any) -> dict[str, Any]:
 
 
 def check_required(
-    node: Node,
-    fields: Mapping[str, Field],
+    node: ConfigNode,
+    fields: Mapping[str, TypedField],
     values: Collection[str],
     *,
     what: str,

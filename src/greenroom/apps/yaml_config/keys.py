@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from greenroom.apps.yaml_config.document import Node, did_you_mean
+from greenroom.apps.yaml_config.document import ConfigNode, did_you_mean
 
 
 def camel(name: str) -> str:
@@ -23,15 +23,15 @@ def by_either_spelling(names: Iterable[str]) -> dict[str, str]:
 
 
 def known_entries(
-    node: Node,
+    node: ConfigNode,
     names: Iterable[str],
     *,
     what: str,
-) -> tuple[dict[str, Node], dict[str, Node]]:
+) -> tuple[dict[str, ConfigNode], dict[str, ConfigNode]]:
     """The map's entries by their names, and the unknown ones. what: as in "of a LoopAgent"."""
     spellings = by_either_spelling(names)
-    known: dict[str, Node] = {}
-    unknown: dict[str, Node] = {}
+    known: dict[str, ConfigNode] = {}
+    unknown: dict[str, ConfigNode] = {}
     for key, entry in node.entries.items():
         name = spellings.get(key)
         if name is None:
@@ -44,7 +44,7 @@ def known_entries(
     return known, unknown
 
 
-def entries_of(node: Node, names: Iterable[str], *, what: str) -> dict[str, Node]:
+def entries_of(node: ConfigNode, names: Iterable[str], *, what: str) -> dict[str, ConfigNode]:
     """The map's entries by their names. Raises ConfigFileError for other keys.
 
     what: as in "of a LoopAgent".
@@ -55,18 +55,18 @@ def entries_of(node: Node, names: Iterable[str], *, what: str) -> dict[str, Node
     return known
 
 
-def code_name(node: Node) -> Node:
+def code_name(node: ConfigNode) -> ConfigNode:
     """The name in `{name: shop.tools.price}` or `shop.tools.price`."""
     return name_and_args(node, ["name"])[0]
 
 
 def name_and_args(
-    node: Node,
+    node: ConfigNode,
     allowed: Collection[str] = ("name", "args"),
     *,
     what: str = "of a reference to code",
     missing: str = "the dotted name of what is meant",
-) -> tuple[Node, Node | None]:
+) -> tuple[ConfigNode, ConfigNode | None]:
     """From a name alone, or from a map with it."""
     if not isinstance(node.value, dict):
         return node, None
@@ -77,5 +77,5 @@ def name_and_args(
     return known["name"], None if args is None or args.value is None else args
 
 
-def is_code_reference(node: Node) -> bool:
+def is_code_reference(node: ConfigNode) -> bool:
     return isinstance(node.value, dict) and set(node.value) == {"name"} and isinstance(node.value["name"].value, str)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 import msgspec
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.apps.yaml_config.document import KINDS, ConfigFileError, Node, did_you_mean
+from greenroom.apps.yaml_config.document import KINDS, ConfigFileError, ConfigNode, did_you_mean
 from greenroom.apps.yaml_config.fields import check_required, fields_of, parameters_of
 from greenroom.apps.yaml_config.keys import code_name, entries_of, is_code_reference, known_entries
 from greenroom.apps.yaml_config.records import ENUMS
@@ -40,12 +40,12 @@ _LISTS = (
 _MAPS = (dict, abc.Mapping, abc.MutableMapping)
 
 
-def fits(node: Node, tp: Any) -> bool:
+def fits(node: ConfigNode, tp: Any) -> bool:
     """Whether the value is of a kind that the type can be read from."""
     value = node.value
 
     kind = _kind(tp)
-    if kind in (Any, object, Node):
+    if kind in (Any, object, ConfigNode):
         return True
     if kind in _SCALARS:
         return type(value) is kind or (kind is float and type(value) is int)
@@ -88,21 +88,21 @@ class UnsupportedType(Exception):
     """A type whose values have no form in a configuration file."""
 
 
-class Reader(ABC):
+class ConfigReader(ABC):
     """Subclasses resolve the names and references in a file."""
 
     @abstractmethod
-    def code(self, node: Node) -> object: ...
+    def code(self, node: ConfigNode) -> object: ...
     @abstractmethod
-    def agent(self, node: Node) -> BaseAgent: ...
+    def agent(self, node: ConfigNode) -> BaseAgent: ...
     @abstractmethod
-    def tool(self, node: Node) -> object: ...
+    def tool(self, node: ConfigNode) -> object: ...
 
-    def read(self, node: Node, tp: Any) -> Any:
+    def read(self, node: ConfigNode, tp: Any) -> Any:
         """Raises ConfigFileError, or UnsupportedType."""
         tp = _bare(tp)
         kind = _kind(tp)
-        if kind is Node:
+        if kind is ConfigNode:
             return node
         if kind in (Any, object) or isinstance(kind, str):
             return node.plain()
@@ -137,7 +137,7 @@ class Reader(ABC):
 
         return self._convert(node, tp)
 
-    def read_record(self, node: Node, record: type[Any], *, what: str) -> Any:
+    def read_record(self, node: ConfigNode, record: type[Any], *, what: str) -> Any:
         """Reads a map as a record, whose fields are its keys.
 
         record: a Struct or a dataclass.
@@ -152,7 +152,7 @@ class Reader(ABC):
         return record(**values)
 
     def read_arguments(
-        self, node: Node, function: Callable[..., Any], *, what: str, given: Mapping[str, Any] | None = None
+        self, node: ConfigNode, function: Callable[..., Any], *, what: str, given: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """The arguments of a class or function, each argument read by its annotation.
 
@@ -179,7 +179,7 @@ class Reader(ABC):
 
         return values
 
-    def _read_class(self, node: Node, tp: type[Any]) -> Any:
+    def _read_class(self, node: ConfigNode, tp: type[Any]) -> Any:
         if issubclass(tp, BaseAgent):
             return self.agent(node)
         if issubclass(tp, (BaseTool, BaseToolset)):
@@ -209,7 +209,7 @@ class Reader(ABC):
 
         return self._convert(node, tp)
 
-    def _convert(self, node: Node, tp: Any) -> Any:
+    def _convert(self, node: ConfigNode, tp: Any) -> Any:
         if get_origin(tp) is type or tp is type:
             return self.code(code_name(node))
 
@@ -223,7 +223,7 @@ class Reader(ABC):
         except InvalidValue as error:
             raise node.error(error.detail) from None
 
-    def _read_one_of(self, node: Node, options: tuple[Any, ...]) -> Any:
+    def _read_one_of(self, node: ConfigNode, options: tuple[Any, ...]) -> Any:
         if node.value is None and type(None) in options:
             return None
 
@@ -247,7 +247,7 @@ class Reader(ABC):
         assert first is not None
         raise first
 
-    def _read_list(self, node: Node, tp: Any) -> Any:
+    def _read_list(self, node: ConfigNode, tp: Any) -> Any:
         arguments = [argument for argument in get_args(tp) if argument is not Ellipsis]
         kind: Any = get_origin(tp) or tp
         if kind is tuple and len(arguments) > 1:
@@ -262,7 +262,7 @@ class Reader(ABC):
 
         return values
 
-    def _read_callable(self, node: Node) -> Callable[..., Any]:
+    def _read_callable(self, node: ConfigNode) -> Callable[..., Any]:
         found = self.code(code_name(node))
         if isinstance(found, FunctionTool):
             return found.func
@@ -271,7 +271,7 @@ class Reader(ABC):
         return cast("Callable[..., Any]", found)
 
 
-def _read_choice(node: Node, choices: Mapping[str, Any]) -> Any:
+def _read_choice(node: ConfigNode, choices: Mapping[str, Any]) -> Any:
     spellings = ("false", "off") if node.value is False else (str(node.value).lower(),)  # `OFF` is false in YAML
     for name, choice in choices.items():
         if name.lower() in spellings and not isinstance(node.value, (list, dict)):
@@ -279,7 +279,7 @@ def _read_choice(node: Node, choices: Mapping[str, Any]) -> Any:
     raise node.error(f"{node.plain()!r} is not allowed{did_you_mean(str(node.plain()), choices)}")
 
 
-def _from_base64(node: Node) -> bytes:
+def _from_base64(node: ConfigNode) -> bytes:
     text = node.text.translate({ord("-"): "+", ord("_"): "/"}).rstrip("=")
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)

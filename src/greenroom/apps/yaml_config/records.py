@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.document import ConfigNode
 from greenroom.apps.yaml_config.keys import known_entries
 from greenroom.records.base import JsonValue
 from greenroom.records.generation import (
@@ -25,13 +25,13 @@ from greenroom.records.model_options import (
     ThinkingLevel,
 )
 
-Name: TypeAlias = Annotated[Node, Meta(extra_json_schema={"type": "string", "minLength": 1})]
+Name: TypeAlias = Annotated[ConfigNode, Meta(extra_json_schema={"type": "string", "minLength": 1})]
 """A text with its line and key, for errors that are found later."""
 
-Args: TypeAlias = Annotated[Node, Meta(extra_json_schema={"type": "object"})]
+Args: TypeAlias = Annotated[ConfigNode, Meta(extra_json_schema={"type": "object"})]
 
 TypeReference: TypeAlias = Annotated[
-    Node,
+    ConfigNode,
     Meta(
         description="A type in code (`{name: shop.types.Order}`), or a JSON Schema.",
         extra_json_schema={"type": ["object", "string"]},
@@ -98,7 +98,7 @@ class LlmAgentConfig(AgentConfig, kw_only=True):
     model_code: Annotated[CodeWithArgs, Meta(description="A model in code, in place of a name.")] | None = None
     static_instruction: (
         Annotated[
-            Node,
+            ConfigNode,
             Meta(
                 description="Text before the instruction, the same in every request.",
                 extra_json_schema={"type": ["string", "object", "array"]},
@@ -196,7 +196,7 @@ ENUMS: dict[tuple[type[msgspec.Struct], str], Any] = {
 """Fields whose text is one of some words, upper case on the wire; files may have them in any case."""
 
 
-def check_generation_keys(node: Node) -> None:
+def check_generation_keys(node: ConfigNode) -> None:
     """Raises ConfigFileError for keys that can't be here."""
     known, _ = known_entries(node, [*OWNED, "http_options", "model_armor_config"], what="")
     for name, entry in known.items():

@@ -25,7 +25,7 @@ from typing import Any
 
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.isolation import PrivatePackage, is_installed
-from greenroom.apps.yaml_config.document import Node, did_you_mean
+from greenroom.apps.yaml_config.document import ConfigNode, did_you_mean
 from greenroom.errors import MissingExtra
 
 REFUSED_MODULES = frozenset(
@@ -56,7 +56,7 @@ class References:
         self.root = package.folder
         self.registry = registry or ComponentRegistry.get_instance()
 
-    def find(self, node: Node) -> object:
+    def find(self, node: ConfigNode) -> object:
         """Raises ConfigFileError, and any exception of the import of an app's own module."""
         name = node.text.strip()
         parts = name.removeprefix(".").split(".")
@@ -84,7 +84,7 @@ class References:
 
         return self._installed(node, name, parts)
 
-    def _by_bare_name(self, node: Node, name: str) -> object:
+    def _by_bare_name(self, node: ConfigNode, name: str) -> object:
         found = self.registered(node, name)
         if found is None:
             hint = did_you_mean(
@@ -93,7 +93,7 @@ class References:
             raise node.error(f"there is no component {name!r}{hint}")
         return found
 
-    def _relative(self, node: Node, name: str, parts: list[str]) -> object:
+    def _relative(self, node: ConfigNode, name: str, parts: list[str]) -> object:
         above = [*self._app, *node.file.path.parent.relative_to(self._folder).parts]
         found = self._longest(above, parts) or self._in_package(above, parts)
         if found is None:
@@ -139,7 +139,7 @@ class References:
         package = importlib.import_module(".".join([self._package.name, *above]))
         return (package, parts) if hasattr(package, parts[0]) else None
 
-    def registered(self, node: Node, name: str) -> object | None:
+    def registered(self, node: ConfigNode, name: str) -> object | None:
         """Raises ConfigFileError when the registered component can't be imported."""
         try:
             return self.registry.get(name)
@@ -148,7 +148,7 @@ class References:
         except (ImportError, AttributeError) as error:
             raise node.error(f"{name!r} is not available in this version of greenroom: {error}") from error
 
-    def _installed(self, node: Node, name: str, parts: list[str]) -> object:
+    def _installed(self, node: ConfigNode, name: str, parts: list[str]) -> object:
         if parts[0] in sys.stdlib_module_names or parts[0] in REFUSED_MODULES:
             raise node.error(f"{name!r}: configuration files may not name anything in {parts[0]!r}")
 
@@ -176,7 +176,7 @@ class References:
 
         return self._attribute(node, module, rest)
 
-    def _attribute(self, node: Node, module: ModuleType, rest: list[str]) -> object:
+    def _attribute(self, node: ConfigNode, module: ModuleType, rest: list[str]) -> object:
         name = node.text.strip()
         value: Any = module
         for part in rest:

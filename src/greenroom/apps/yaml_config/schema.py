@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from greenroom.apps.yaml_config import records
-from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.document import ConfigNode
 from greenroom.apps.yaml_config.keys import by_either_spelling, camel, snake
 from greenroom.apps.yaml_config.records import ENUMS, OWNED
 from greenroom.records.base import JsonObject
@@ -76,7 +76,7 @@ def _reached_from(value: Any, definitions: dict[str, JsonObject]) -> dict[str, J
 
 
 def _of_other(tp: type) -> JsonObject:
-    if tp is Node:
+    if tp is ConfigNode:
         return {}
     raise NotImplementedError(tp)
 

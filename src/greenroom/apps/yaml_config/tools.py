@@ -12,10 +12,10 @@ from urllib.parse import urljoin
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.yaml_config.construct import Args, call_hook, construct
-from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.document import ConfigNode
 from greenroom.apps.yaml_config.fields import parameters_of
 from greenroom.apps.yaml_config.keys import known_entries, name_and_args
-from greenroom.apps.yaml_config.reader import Reader
+from greenroom.apps.yaml_config.reader import ConfigReader
 from greenroom.apps.yaml_config.references import References
 from greenroom.tools.mcp.connection_params import (
     ConnectionParams,
@@ -51,7 +51,7 @@ def is_mcp_toolset(tool: object) -> TypeGuard[type[McpToolset]]:
     return home is not None and isinstance(tool, type) and issubclass(tool, home.McpToolset)
 
 
-def mcp_toolset(cls: type[McpToolset], args: Node, reader: Reader) -> McpToolset:
+def mcp_toolset(cls: type[McpToolset], args: ConfigNode, reader: ConfigReader) -> McpToolset:
     connections, others = known_entries(args, _CONNECTIONS, what="of McpToolset")
     if len(connections) != 1:
         given = f", not {' and '.join(connections)}" if connections else ""
@@ -67,7 +67,7 @@ def mcp_toolset(cls: type[McpToolset], args: Node, reader: Reader) -> McpToolset
     return cls(**reader.read_arguments(rest, cls, what="of McpToolset", given=given_already))
 
 
-def _connection(key: str, entry: Node, reader: Reader) -> ConnectionParams | StdioServerParameters:
+def _connection(key: str, entry: ConfigNode, reader: ConfigReader) -> ConnectionParams | StdioServerParameters:
     record = _CONNECTIONS[key]
     what = f"of {key}"
     apart, others = known_entries(entry, _READ_APART.get(key, ()), what=what)
@@ -97,12 +97,12 @@ class ToolBuilder:
     strangers write.
     """
 
-    def __init__(self, references: References, reader: Reader, *, allow_args: bool) -> None:
+    def __init__(self, references: References, reader: ConfigReader, *, allow_args: bool) -> None:
         self._references = references
         self._reader = reader
         self._allow_args = allow_args
 
-    def build(self, node: Node) -> BaseTool | BaseToolset | Callable[..., Any] | None:
+    def build(self, node: ConfigNode) -> BaseTool | BaseToolset | Callable[..., Any] | None:
         """None for a tool that an agent has anyway, as far as it has somebody to hand over to."""
         if not isinstance(node.value, dict):
             raise node.error(f"must be a map with the tool's name, as in {{name: exit_loop}}, not {node.kind}")
@@ -111,15 +111,15 @@ class ToolBuilder:
             return None
         return self._from(name, self._references.find(name), args)
 
-    def named(self, name: Node) -> BaseTool | BaseToolset | Callable[..., Any]:
+    def named(self, name: ConfigNode) -> BaseTool | BaseToolset | Callable[..., Any]:
         """The tool of a dotted or registered name, without arguments."""
         return self._from(name, self._references.find(name), None)
 
     def _from(
         self,
-        name: Node,
+        name: ConfigNode,
         found: object,
-        args: Node | None,
+        args: ConfigNode | None,
     ) -> BaseTool | BaseToolset | Callable[..., Any]:
         if args is not None and not self._allow_args and not is_mcp_toolset(found):
             raise args.error("arguments are refused in files that are not trusted")
@@ -143,7 +143,7 @@ class ToolBuilder:
 
         return self._of_factory(name, found, args)
 
-    def _of_class(self, name: Node, cls: type[Any], args: Node | None) -> BaseTool | BaseToolset:
+    def _of_class(self, name: ConfigNode, cls: type[Any], args: ConfigNode | None) -> BaseTool | BaseToolset:
         if not issubclass(cls, (BaseTool, BaseToolset)):
             raise name.error(f"{name.text!r} is a class, but not of tools or toolsets")
         if inspect.isabstract(cls):
@@ -176,9 +176,9 @@ class ToolBuilder:
 
     def _of_factory(
         self,
-        name: Node,
+        name: ConfigNode,
         function: Callable[..., Any],
-        args: Node,
+        args: ConfigNode,
     ) -> BaseTool | BaseToolset:
         """Called with the arguments by name, or, as ADK does, with one map if its only parameter is
         none of them.

@@ -13,10 +13,10 @@ from greenroom.agents.workflow.function_node import FunctionNode
 from greenroom.agents.workflow.nodes import JoinNode, build_node
 from greenroom.apps.yaml_config import records
 from greenroom.apps.yaml_config.construct import construct
-from greenroom.apps.yaml_config.document import Node, did_you_mean
+from greenroom.apps.yaml_config.document import ConfigNode, did_you_mean
 from greenroom.apps.yaml_config.fields import fields_of
 from greenroom.apps.yaml_config.keys import entries_of
-from greenroom.apps.yaml_config.reader import Reader
+from greenroom.apps.yaml_config.reader import ConfigReader
 
 _NODE_KEYS = ("agent_class", "agentClass", "config_path", "configPath", "code")
 
@@ -27,16 +27,16 @@ class EdgeReader:
     build: makes an agent of a map, as it stands in a file of its own.
     """
 
-    def __init__(self, reader: Reader, build: Callable[[Node], BaseAgent]) -> None:
+    def __init__(self, reader: ConfigReader, build: Callable[[ConfigNode], BaseAgent]) -> None:
         self._reader = reader
         self._build = build
         self._by_name: dict[str, Any] = {}
         self._by_reference: dict[str, Any] = {}
 
-    def read(self, edges: Node) -> list[EdgeItem]:
+    def read(self, edges: ConfigNode) -> list[EdgeItem]:
         return [self._edge(item) for item in edges.items]
 
-    def _edge(self, node: Node) -> EdgeItem:
+    def _edge(self, node: ConfigNode) -> EdgeItem:
         if not isinstance(node.value, dict):
             return tuple(self._element(item) for item in node.items)
 
@@ -53,7 +53,7 @@ class EdgeReader:
             route=route,
         )
 
-    def _element(self, node: Node) -> EdgeItem:
+    def _element(self, node: ConfigNode) -> EdgeItem:
         """A node, a list of nodes, or a map from routes to these."""
         if isinstance(node.value, list):
             return tuple(self._node(item) for item in node.items)
@@ -61,7 +61,7 @@ class EdgeReader:
             return {route: self._element(entry) for route, entry in node.entries.items()}
         return self._node(node)
 
-    def _node(self, node: Node) -> Any:
+    def _node(self, node: ConfigNode) -> Any:
         if not isinstance(node.value, dict):
             return self._named(node)
 
@@ -80,7 +80,7 @@ class EdgeReader:
 
         return self._remember(made, node)
 
-    def _named(self, node: Node) -> Any:
+    def _named(self, node: ConfigNode) -> Any:
         text = node.text.strip()
         if text == "START":
             return START
@@ -105,13 +105,13 @@ class EdgeReader:
 
         return self._remember(self._by_reference[text], node)
 
-    def _referred(self, node: Node) -> Any:
+    def _referred(self, node: ConfigNode) -> Any:
         found: Any = self._reader.code(node)
         if isinstance(found, BaseAgent):
             return self._reader.agent(node)
         return found
 
-    def _inline(self, node: Node) -> Any:
+    def _inline(self, node: ConfigNode) -> Any:
         kind = node.entries.get("agent_class") or node.entries["agentClass"]
 
         cls: type[BaseNode] | None = {"FunctionNode": FunctionNode, "JoinNode": JoinNode}.get(
@@ -140,7 +140,7 @@ class EdgeReader:
 
         return construct(node, cls.__name__, lambda: cls(**values))
 
-    def _remember(self, item: Any, node: Node) -> Any:
+    def _remember(self, item: Any, node: ConfigNode) -> Any:
         """The item, to be found by the name of the node that it becomes."""
         try:
             self._by_name[build_node(item).name] = item

@@ -11,10 +11,12 @@ from greenroom.errors import InvalidRequest
 from greenroom.evaluation.metrics.counts import COUNTS, Count
 from greenroom.evaluation.metrics.judged import JUDGED
 from greenroom.evaluation.metrics.match import ResponseMatch, ToolTrajectory
-from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric, metric_info
+from greenroom.evaluation.metrics.metric import EvaluationMetric, EvaluationResult, ScoredConversation, metric_info
 from greenroom.evaluation.records import EvalMetric, MetricInfo
 
-_CLASSES: dict[str, type[Metric]] = {kind.info.metric_name: kind for kind in (ToolTrajectory, ResponseMatch, *JUDGED)}
+_CLASSES: dict[str, type[EvaluationMetric]] = {
+    kind.info.metric_name: kind for kind in (ToolTrajectory, ResponseMatch, *JUDGED)
+}
 
 MetricFunction = Callable[..., Any]
 """Of the metric, the actual invocations, the expected ones or None, and the scenario or None: an
@@ -28,7 +30,7 @@ def metric_infos() -> list[MetricInfo]:
     return sorted(infos, key=lambda info: info.metric_name)
 
 
-def metrics_of(wanted: Sequence[EvalMetric]) -> list[Metric]:
+def metrics_of(wanted: Sequence[EvalMetric]) -> list[EvaluationMetric]:
     """The wanted metrics, and those that only inform. Raises InvalidRequest for unknown names and
     wrong options.
     """
@@ -37,7 +39,7 @@ def metrics_of(wanted: Sequence[EvalMetric]) -> list[Metric]:
     return [_metric(metric) for metric in (*wanted, *extra)]
 
 
-def _metric(metric: EvalMetric) -> Metric:
+def _metric(metric: EvalMetric) -> EvaluationMetric:
     if metric.custom_function_path:
         return CustomMetric(metric, _function(metric.custom_function_path))
     if metric.metric_name in COUNTS:
@@ -51,7 +53,7 @@ def _metric(metric: EvalMetric) -> Metric:
     return kind(metric)
 
 
-class CustomMetric(Metric):
+class CustomMetric(EvaluationMetric):
     """A function that a user wrote."""
 
     def __init__(self, metric: EvalMetric, function: MetricFunction) -> None:
@@ -60,7 +62,7 @@ class CustomMetric(Metric):
         self._metric = metric
         self._function = function
 
-    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+    async def evaluate(self, conversation: ScoredConversation) -> EvaluationResult:
         actual, expected, scenario = conversation
         result = self._function(
             self._metric,

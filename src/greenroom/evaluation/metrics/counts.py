@@ -5,7 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric, mean, metric_info
+from greenroom.evaluation.metrics.metric import (
+    EvaluationMetric,
+    EvaluationResult,
+    ScoredConversation,
+    mean,
+    metric_info,
+)
 from greenroom.evaluation.records import EvalMetric, EvalMetricResultDetails, Interval, Invocation, MetricInfo
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
@@ -23,7 +29,7 @@ _TOKENS = {
 """Names in ADK's details, and the fields that they sum up."""
 
 
-class Count(Metric):
+class Count(EvaluationMetric):
     """A number for each turn."""
 
     def __init__(
@@ -36,7 +42,7 @@ class Count(Metric):
         super().__init__(metric)
         self._count = count
 
-    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+    async def evaluate(self, conversation: ScoredConversation) -> EvaluationResult:
         detail = _DETAILS.get(self.info.metric_name)
         turns = conversation.turns()
         for turn in turns:

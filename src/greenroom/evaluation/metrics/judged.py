@@ -11,7 +11,13 @@ from typing import Any
 from greenroom.errors import GreenroomError, InvalidRequest
 from greenroom.evaluation.invocations import transcript
 from greenroom.evaluation.metrics.judge import Judge, majority, read_object
-from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric, mean, metric_info
+from greenroom.evaluation.metrics.metric import (
+    EvaluationMetric,
+    EvaluationResult,
+    ScoredConversation,
+    mean,
+    metric_info,
+)
 from greenroom.evaluation.records import (
     EvalMetric,
     EvalMetricResultDetails,
@@ -38,7 +44,7 @@ def _trajectory(invocation: Invocation) -> str:
     return "\n".join(lines) or "(no tool was called)"
 
 
-class JudgedMetric(Metric):
+class JudgedMetric(EvaluationMetric):
     """A metric whose scores come from a judge."""
 
     def __init__(self, metric: EvalMetric) -> None:
@@ -77,14 +83,14 @@ class JudgedMetric(Metric):
 class _PerTurn(JudgedMetric):
     """Scores each turn by its own question."""
 
-    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+    async def evaluate(self, conversation: ScoredConversation) -> EvaluationResult:
         turns = conversation.turns()
         for number, turn in enumerate(turns, 1):
             with contextlib.suppress(GreenroomError):
                 turn.score = await self._score(conversation.first(number))
         return self.result(turns)
 
-    async def _score(self, conversation: Conversation) -> float | None:
+    async def _score(self, conversation: ScoredConversation) -> float | None:
         """conversation: up to the turn that is scored. Raises what the judge raises."""
         raise NotImplementedError
 
@@ -95,7 +101,7 @@ class FinalResponseMatch(_PerTurn):
         "The share of turns whose final response says what was expected.",
     )
 
-    async def _score(self, conversation: Conversation) -> float | None:
+    async def _score(self, conversation: ScoredConversation) -> float | None:
         if conversation.expected is not None:
             reference = conversation.expected[-1].text()
         else:
@@ -122,7 +128,7 @@ class _Graded(_PerTurn):
     least = 0.0
     most = 1.0
 
-    async def _score(self, conversation: Conversation) -> float | None:
+    async def _score(self, conversation: ScoredConversation) -> float | None:
         turn = conversation.actual[-1]
         if turn.text() is None:
             return None
@@ -151,7 +157,7 @@ class SimulatorQuality(_PerTurn):
         "per_turn_user_simulator_quality_v1", "The share of turns in which the simulated user followed its plan."
     )
 
-    async def _score(self, conversation: Conversation) -> float | None:
+    async def _score(self, conversation: ScoredConversation) -> float | None:
         actual, _, scenario = conversation
         if scenario is None:
             return None
@@ -174,7 +180,7 @@ class _WholeConversation(JudgedMetric):
 
     question: str
 
-    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+    async def evaluate(self, conversation: ScoredConversation) -> EvaluationResult:
         actual, _, scenario = conversation
         turns = conversation.turns()
         if turns:
@@ -231,7 +237,7 @@ class RubricBased(JudgedMetric):
             raise InvalidRequest(f"{metric.metric_name} needs a criterion with rubrics, not only a threshold")
         self._rubrics = wire.from_plain({"rubrics": self.options.get("rubrics", [])}, _Rubrics).rubrics
 
-    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+    async def evaluate(self, conversation: ScoredConversation) -> EvaluationResult:
         turns = conversation.turns()
         scores: dict[str, list[float]] = {}
         for turn in turns[-1:] if self.is_whole else turns:
@@ -324,7 +330,7 @@ class Hallucinations(_PerTurn):
         "The share of sentences that are supported by what the agent knew.",
     )
 
-    async def _score(self, conversation: Conversation) -> float | None:
+    async def _score(self, conversation: ScoredConversation) -> float | None:
         turn = conversation.actual[-1]
         texts = [turn.text()]
         if self.options.get("evaluate_intermediate_nl_responses", False):

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from greenroom.errors import InvalidRequest, MissingExtra
-from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric, metric_info
+from greenroom.evaluation.metrics.metric import EvaluationMetric, EvaluationResult, ScoredConversation, metric_info
 from greenroom.evaluation.records import EvalMetric
 from greenroom.records.content import FunctionCall
 
 _MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")
 
 
-class ToolTrajectory(Metric):
+class ToolTrajectory(EvaluationMetric):
     """Compares the tool calls of each turn with the expected ones.
 
     match_type: how strictly.
@@ -46,7 +46,7 @@ class ToolTrajectory(Metric):
 
         self._ignores_args = bool(self.options.get("ignore_args", False))
 
-    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+    async def evaluate(self, conversation: ScoredConversation) -> EvaluationResult:
         turns = conversation.turns()
         for turn in turns:
             if turn.expected_invocation is not None:
@@ -70,7 +70,7 @@ class ToolTrajectory(Metric):
         return call.name, "" if self._ignores_args else json.dumps(call.args or {}, sort_keys=True)
 
 
-class ResponseMatch(Metric):
+class ResponseMatch(EvaluationMetric):
     """The F-measure of ROUGE-1 with stemming.
 
     Source: C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries" (2004), by
@@ -88,9 +88,9 @@ class ResponseMatch(Metric):
             from rouge_score.rouge_scorer import RougeScorer
         except ImportError as error:
             raise MissingExtra("eval", "rouge-score") from error
-        self._scorer: Any = RougeScorer(["rouge1"], use_stemmer=True, tokenizer=_Words())
+        self._scorer: Any = RougeScorer(["rouge1"], use_stemmer=True, tokenizer=_Tokenizer())
 
-    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+    async def evaluate(self, conversation: ScoredConversation) -> EvaluationResult:
         turns = conversation.turns()
         for turn in turns:
             if turn.expected_invocation is not None:
@@ -104,7 +104,7 @@ class ResponseMatch(Metric):
         return self.result(turns)
 
 
-class _Words:
+class _Tokenizer:
     """Runs of Unicode letters and digits, lower-cased; long ASCII words are stemmed. rouge-score's
     own tokenizer knows ASCII only.
     """

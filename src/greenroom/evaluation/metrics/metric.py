@@ -59,7 +59,7 @@ class EvaluationResult(Record, kw_only=True):
     details: EvalMetricResultDetails = msgspec.field(default_factory=EvalMetricResultDetails)
 
 
-class Conversation(NamedTuple):
+class ScoredConversation(NamedTuple):
     """An agent's turns in a case, and the expected ones: a scenario expects none."""
 
     actual: Sequence[Invocation]
@@ -73,13 +73,13 @@ class Conversation(NamedTuple):
         pairs = zip(self.actual, self.expected, strict=True)
         return [PerInvocationResult(actual_invocation=one, expected_invocation=wanted) for one, wanted in pairs]
 
-    def first(self, turns: int) -> Conversation:
+    def first(self, turns: int) -> ScoredConversation:
         """The conversation up to a turn."""
         expected = None if self.expected is None else self.expected[:turns]
-        return Conversation(self.actual[:turns], expected, self.scenario)
+        return ScoredConversation(self.actual[:turns], expected, self.scenario)
 
 
-class Metric(ABC):
+class EvaluationMetric(ABC):
     """A metric with its threshold and options. One object scores many cases at once."""
 
     info: MetricInfo
@@ -95,7 +95,7 @@ class Metric(ABC):
             raise InvalidRequest(f"The metric {metric.metric_name!r} only informs: it takes no threshold")
 
     @abstractmethod
-    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+    async def evaluate(self, conversation: ScoredConversation) -> EvaluationResult:
         """Raises what the model of a judge raises."""
 
     def status(self, score: float | None) -> EvalStatus:

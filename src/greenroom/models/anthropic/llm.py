@@ -17,7 +17,7 @@ from greenroom.models.conversion import json_text
 from greenroom.models.error_reply import not_a_reply
 from greenroom.models.model_errors import missing_variable
 from greenroom.models.provider import ProviderLlm, exchange, post
-from greenroom.models.reply import Reply, StreamedCall, arguments_text, finish_reason, nested, token_usage
+from greenroom.models.reply import ModelReply, StreamedCall, arguments_text, finish_reason, nested, token_usage
 from greenroom.models.requests.rules import RequestRules
 from greenroom.records.answer_metadata import Citation, FinishReason, GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
@@ -111,7 +111,7 @@ class AnthropicLlm(ProviderLlm):
 
         Source: https://docs.anthropic.com/en/api/handling-stop-reasons (pause_turn)
         """
-        reply = MessageReply()
+        reply = ClaudeReply()
         sent: JsonObject = arguments
         for continuations_left in range(self.max_continuations, -1, -1):
             async with aclosing(
@@ -194,7 +194,7 @@ def _variable(names: Sequence[str]) -> str | None:
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
-class MessageReply(Reply):
+class ClaudeReply(ModelReply):
     """A message as plain JSON, in stream events or whole: Anthropic's, and those of servers
     compatible with it.
 

@@ -264,12 +264,12 @@ class Gemini(ProviderLlm):
             yield reply.whole()
 
 
-class _Request(Exception):
+class _GeminiRequest(Exception):
     """Carries the arguments of a request that the SDK was about to send."""
 
 
 class _Unsent:
-    """The SDK's API client, which raises `_Request` in place of sending one."""
+    """The SDK's API client, which raises `_GeminiRequest` in place of sending one."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -278,7 +278,7 @@ class _Unsent:
         return getattr(self._client, name)
 
     async def async_request_streamed(self, *arguments: Any) -> Any:
-        raise _Request(*arguments)
+        raise _GeminiRequest(*arguments)
 
 
 async def _request_of(client: Any, arguments: JsonObject, *, token: str) -> tuple[Any, ...]:
@@ -294,7 +294,7 @@ async def _request_of(client: Any, arguments: JsonObject, *, token: str) -> tupl
     try:
         async for _ in await make_models(_Unsent(client._api_client)).generate_content_stream(**arguments):
             pass
-    except _Request as request:
+    except _GeminiRequest as request:
         method, path, body, *options = request.args
         return method, path, {**body, **({"continuationToken": token} if token else {})}, *options
 

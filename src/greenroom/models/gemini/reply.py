@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from greenroom.models.partial_args import write_partial_args
-from greenroom.models.reply import Reply, nested, partial
+from greenroom.models.reply import ModelReply, nested, partial
 from greenroom.records.answer_metadata import (
     CitationMetadata,
     FinishReason,
@@ -24,7 +24,7 @@ from greenroom.records.model_exchange import LlmResponse
 _TEXT_FIELDS = {"text", "thought", "thoughtSignature"}
 
 
-class ContentReply(Reply):
+class ContentReply(ModelReply):
     """A `GenerateContentResponse` as JSON, or chunks of one."""
 
     def __init__(self) -> None:

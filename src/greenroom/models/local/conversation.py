@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from greenroom.models.conversion import unsupported_media, with_newness
-from greenroom.models.local.engine import Engine
+from greenroom.models.local.engine import LlamaEngine
 from greenroom.models.local.tools import readable
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionResponse, Part
@@ -144,7 +144,7 @@ Facts = list[tuple[str, str]]
 
 
 async def answer_from(
-    engine: Engine,
+    engine: LlamaEngine,
     question: str,
     results: Sequence[FunctionResponse],
 ) -> tuple[str, int, int]:

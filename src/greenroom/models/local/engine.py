@@ -22,7 +22,7 @@ _PROMPT_CACHE_MIB = 128
 _TIMEOUT_SECONDS = 60.0
 
 
-class Engine:
+class LlamaEngine:
     """Up to four requests run side by side in slots of one context; further ones wait.
 
     `context_tokens` are shared by the slots that are busy. Loading begins with the first request. users: how many

@@ -16,7 +16,7 @@ from greenroom.models.local.conversation import (
     without_media,
     without_oldest_turn,
 )
-from greenroom.models.local.engine import Engine
+from greenroom.models.local.engine import LlamaEngine
 from greenroom.models.local.files import resolve
 from greenroom.models.local.tools import ArgumentsDecoder, candidates, choose
 from greenroom.models.model import BaseLlm, output_schema
@@ -32,7 +32,7 @@ _DEFAULT_OUTPUT_TOKENS = 256
 _TEMPLATE_TOKENS = 64
 """Tokens that a chat format may add to the words of a conversation."""
 
-_engines: dict[tuple[str, int, int | None], Engine] = {}
+_engines: dict[tuple[str, int, int | None], LlamaEngine] = {}
 _lock = threading.Lock()
 
 
@@ -57,7 +57,7 @@ class LocalLlm(BaseLlm):
     ) -> None:
         super().__init__(model=model)
         self._key = model, context_tokens, threads
-        self._engine: Engine | None = None
+        self._engine: LlamaEngine | None = None
 
     async def generate_content_async(
         self,
@@ -100,11 +100,11 @@ class LocalLlm(BaseLlm):
 
         await engine.close()
 
-    def _shared_engine(self) -> Engine:
+    def _shared_engine(self) -> LlamaEngine:
         with _lock:
             if self._engine is None:
                 model, context_tokens, threads = self._key
-                made = Engine(
+                made = LlamaEngine(
                     lambda: resolve(model),
                     context_tokens=context_tokens,
                     model=model,
@@ -117,7 +117,7 @@ class LocalLlm(BaseLlm):
 
     async def _call(
         self,
-        engine: Engine,
+        engine: LlamaEngine,
         request: LlmRequest,
         question: OpenQuestion,
     ) -> LlmResponse | None:
@@ -148,7 +148,7 @@ class LocalLlm(BaseLlm):
 
     async def _from_results(
         self,
-        engine: Engine,
+        engine: LlamaEngine,
         question: OpenQuestion,
     ) -> AsyncIterator[LlmResponse]:
         text, prompt_tokens, tokens = await answer_from(engine, question.text, question.results)
@@ -157,7 +157,7 @@ class LocalLlm(BaseLlm):
         yield self._whole(Part(text=text), usage=token_usage(prompt_tokens, tokens))
 
     async def _text(
-        self, engine: Engine, config: GenerateContentConfig, contents: list[Content]
+        self, engine: LlamaEngine, config: GenerateContentConfig, contents: list[Content]
     ) -> AsyncIterator[LlmResponse]:
         options = _options(config)
         messages = chat_messages(config.system_text(), contents)
@@ -194,7 +194,7 @@ class LocalLlm(BaseLlm):
 
     async def _fitting(
         self,
-        engine: Engine,
+        engine: LlamaEngine,
         messages: list[JsonObject],
         answer_tokens: int,
     ) -> list[JsonObject]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from greenroom.models.local.engine import Engine
+from greenroom.models.local.engine import LlamaEngine
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.tool_declaration import FunctionDeclaration
 
@@ -61,7 +61,7 @@ _FORMS = (
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ToolCandidate:
     """A tool, or no tool, that a question may be meant for."""
 
     task: str
@@ -73,10 +73,10 @@ class Candidate:
 
 
 async def choose(
-    engine: Engine,
+    engine: LlamaEngine,
     question: str,
-    candidates: Sequence[Candidate],
-) -> tuple[Candidate, int]:
+    candidates: Sequence[ToolCandidate],
+) -> tuple[ToolCandidate, int]:
     """The candidate whose task makes the question most likely, and the number of tokens used."""
     # The end of a long message is where its question is.
     words = " ".join(question.split())[-_QUESTION_CHARS:]
@@ -87,22 +87,22 @@ async def choose(
 
 def candidates(
     declarations: Sequence[FunctionDeclaration], *, system: str, is_tool_required: bool = False
-) -> list[Candidate]:
+) -> list[ToolCandidate]:
     """One per tool, and some for no tool.
 
     A tool whose only argument is one of a few names that the system text describes (an agent to
     hand over to) gives one candidate per name instead.
     """
-    found: list[Candidate] = []
+    found: list[ToolCandidate] = []
     for declaration in declarations:
         name, values = _only_choice(declaration)
         found += [
-            Candidate(_task(value, description), declaration, {name: value})
+            ToolCandidate(_task(value, description), declaration, {name: value})
             for value, description in _described(values, system).items()
-        ] or [Candidate(_task(declaration.name or "", declaration.description or ""), declaration)]
+        ] or [ToolCandidate(_task(declaration.name or "", declaration.description or ""), declaration)]
 
     if not is_tool_required:
-        found.extend(Candidate(task) for task in _NO_TOOL)
+        found.extend(ToolCandidate(task) for task in _NO_TOOL)
 
     return found
 
@@ -157,7 +157,7 @@ def _described(values: Sequence[str], system: str) -> dict[str, str]:
 class ArgumentsDecoder:
     """Decodes the arguments of one call. tokens, prompt_tokens: the usage so far."""
 
-    def __init__(self, engine: Engine, *, question: str, earlier: str) -> None:
+    def __init__(self, engine: LlamaEngine, *, question: str, earlier: str) -> None:
         self._engine = engine
         text = " ".join(question.split())
         if earlier and not _names_something(text):  # "And the time there?" means what was spoken of before

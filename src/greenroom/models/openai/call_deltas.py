@@ -18,7 +18,7 @@ def given_id(delta: JsonObject) -> str | None:
     return None if call_id in _NO_IDS else str(call_id)
 
 
-class _Known(msgspec.Struct):
+class _BegunCall(msgspec.Struct):
     """A call that has begun, with what its deltas have said of it."""
 
     index: int | None
@@ -49,8 +49,8 @@ class CallDeltas:
     """
 
     def __init__(self) -> None:
-        self._known: list[_Known] = []
-        self._in_chunk: list[_Known] = []
+        self._known: list[_BegunCall] = []
+        self._in_chunk: list[_BegunCall] = []
 
     def begin_chunk(self) -> None:
         """A chunk has at most one named delta of a call."""
@@ -58,7 +58,7 @@ class CallDeltas:
 
     def begin(self, delta: JsonObject, call: StreamedCall) -> None:
         """Notes the call that a delta began."""
-        known = _Known(delta.get("index"), given_id(delta), call)
+        known = _BegunCall(delta.get("index"), given_id(delta), call)
         self._known.append(known)
         self._in_chunk.append(known)
 
@@ -79,7 +79,7 @@ class CallDeltas:
 
         return found.call
 
-    def _nameless(self, index: int | None, call_id: str | None) -> _Known | None:
+    def _nameless(self, index: int | None, call_id: str | None) -> _BegunCall | None:
         by_id = (one for one in self._newest_first() if call_id and one.id == call_id and one.may_have(index, call_id))
         by_index = (one for one in self._newest_first() if index is not None and one.index == index)
         unnumbered = (one for one in self._newest_first() if index is None or one.index is None)
@@ -91,7 +91,7 @@ class CallDeltas:
         arguments: str,
         index: int | None,
         call_id: str | None,
-    ) -> _Known | None:
+    ) -> _BegunCall | None:
         known = next((one for one in self._newest_first() if one.may_have(index, call_id)), None)
         if known is None or any(known is one for one in self._in_chunk):
             return None
@@ -112,5 +112,5 @@ class CallDeltas:
 
         return known if continues else None
 
-    def _newest_first(self) -> Iterator[_Known]:
+    def _newest_first(self) -> Iterator[_BegunCall]:
         return reversed(self._known)

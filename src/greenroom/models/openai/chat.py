@@ -19,7 +19,7 @@ from greenroom.models.openai.call_deltas import CallDeltas, given_id
 from greenroom.models.openai.messages import PROVIDER, completion_arguments
 from greenroom.models.openai.rules import CHAT, REALTIME, chat_rules
 from greenroom.models.provider import ProviderLlm, exchange
-from greenroom.models.reply import Reply, arguments_text, finish_reason, nested, token_usage
+from greenroom.models.reply import ModelReply, arguments_text, finish_reason, nested, token_usage
 from greenroom.models.requests.rules import RequestRules
 from greenroom.records.answer_metadata import (
     Citation,
@@ -198,7 +198,7 @@ class OpenAILlm(OpenAIClientLlm):
         )
 
 
-class CompletionReply(Reply):
+class CompletionReply(ModelReply):
     """A completion as plain JSON, in chunks or whole: OpenAI's, and those of servers compatible
     with it.
     """

@@ -13,7 +13,7 @@ from greenroom.models.openai.chat import ApiKey, OpenAIClientLlm, citation, logp
 from greenroom.models.openai.items import PROVIDER, response_arguments
 from greenroom.models.openai.rules import RESPONSES
 from greenroom.models.provider import exchange, post
-from greenroom.models.reply import Reply, StreamedCall, arguments_text, finish_reason, nested, token_usage
+from greenroom.models.reply import ModelReply, StreamedCall, arguments_text, finish_reason, nested, token_usage
 from greenroom.models.requests.rules import RequestRules
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, CodeExecutionResult, ExecutableCode, Part, ToolCall
@@ -81,7 +81,7 @@ class OpenAIResponsesLlm(OpenAIClientLlm):
         *,
         stream: bool,
     ) -> AsyncGenerator[LlmResponse]:
-        reply = ResponseReply(include_metadata=self._include_metadata)
+        reply = ResponsesReply(include_metadata=self._include_metadata)
         return exchange(client, "/responses", arguments, reply, stream=stream, sdk=self.package)
 
     async def count(self, client: Any, arguments: JsonObject) -> int | None:
@@ -128,7 +128,7 @@ class AzureOpenAIResponsesLlm(OpenAIResponsesLlm):
         )
 
 
-class ResponseReply(Reply):
+class ResponsesReply(ModelReply):
     """A response as plain JSON, in stream events or whole: OpenAI's, and those of servers
     compatible with it.
 

@@ -81,7 +81,7 @@ def are_paired(
 
 
 @dataclass(eq=False)
-class _Call:
+class _SentCall:
     """A call of the history, with the id that is sent, and its newest response."""
 
     call: FunctionCall
@@ -148,18 +148,18 @@ class _Ledger:
     """The calls of a history, with what answers them."""
 
     def __init__(self) -> None:
-        self.calls: dict[Position, _Call] = {}
+        self.calls: dict[Position, _SentCall] = {}
         self._answering: set[Position] = set()
         self._ids: set[str] = set()
-        self._newest: dict[str, _Call] = {}
-        self._unanswered: defaultdict[str, deque[_Call]] = defaultdict(deque)
-        self._unanswered_by_name: defaultdict[str, deque[_Call]] = defaultdict(deque)
+        self._newest: dict[str, _SentCall] = {}
+        self._unanswered: defaultdict[str, deque[_SentCall]] = defaultdict(deque)
+        self._unanswered_by_name: defaultdict[str, deque[_SentCall]] = defaultdict(deque)
 
     def read(self, at: int, content: Content) -> None:
         reused: set[str] = set()
         for index, part in enumerate(content.parts or ()):
             if part.function_call is not None and is_model(content):
-                call = self.calls[at, index] = _Call(part.function_call)
+                call = self.calls[at, index] = _SentCall(part.function_call)
 
                 call_id = part.function_call.id or ""
                 if call_id not in reused:  # responses from here on are to the new call
@@ -176,7 +176,7 @@ class _Ledger:
                     call.response = part
                     self._answering.add((at, index))
 
-    def _called(self, response: FunctionResponse) -> _Call | None:
+    def _called(self, response: FunctionResponse) -> _SentCall | None:
         """The call that a response answers."""
         name = response.name or ""
 

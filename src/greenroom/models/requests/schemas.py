@@ -110,7 +110,7 @@ class Fitted:
 
 def fit_parameters(schema: JsonObject, dialect: Dialect) -> Fitted:
     """The schema of a function's parameters."""
-    reader = _Reader(schema, dialect)
+    reader = _SchemaReader(schema, dialect)
     root = reader.read(reader.as_object(schema, "parameters"), "parameters")
     root["type"] = "object"
     root.setdefault("properties", {})
@@ -119,7 +119,7 @@ def fit_parameters(schema: JsonObject, dialect: Dialect) -> Fitted:
 
 def fit_value(schema: JsonObject, dialect: Dialect) -> Fitted:
     """The schema of any value, as of a model's answer."""
-    reader = _Reader(schema, dialect)
+    reader = _SchemaReader(schema, dialect)
     root = schema
     if isinstance(schema.get("$ref"), str):
         if reader.is_object(schema):
@@ -140,7 +140,7 @@ def renamed_keys(value: JsonValue, names: Mapping[str, str]) -> JsonValue:
     return value
 
 
-class _Reader:
+class _SchemaReader:
     """Reads one schema, once for each schema that it refers to."""
 
     def __init__(self, root: JsonObject, dialect: Dialect) -> None:

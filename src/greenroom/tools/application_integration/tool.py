@@ -19,7 +19,7 @@ from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.application_integration.connector_api import IntegrationError
 from greenroom.tools.login.credential_provider import CredentialProvider
 from greenroom.tools.openapi.document import ApiDocument, SchemaReader
-from greenroom.tools.openapi.operation import ApiParameter, BodyFormat, Operation, parameter_name
+from greenroom.tools.openapi.operation import ApiOperation, ApiParameter, BodyFormat, parameter_name
 from greenroom.tools.openapi.rest_api_tool import RestApiTool
 from greenroom.tools.web.http_client import HttpClient
 
@@ -63,7 +63,7 @@ def entity_operation(
     entity: str,
     described: JsonObject,
     connection: JsonObject,
-) -> Operation:
+) -> ApiOperation:
     """The operation without name prefix, URL and path, which the toolset adds.
 
     operation: LIST, GET, CREATE, UPDATE or DELETE; IntegrationError for any other.
@@ -84,7 +84,7 @@ def entity_operation(
     )
 
 
-def action_operation(action: str, described: JsonObject, connection: JsonObject) -> Operation:
+def action_operation(action: str, described: JsonObject, connection: JsonObject) -> ApiOperation:
     shown = re.sub(r"\s+", "", described.get("displayName") or action)
     is_query = action == CUSTOM_QUERY
     text = described.get("description") or f"Runs the action {action}."
@@ -106,7 +106,7 @@ def _operation(
     required: Sequence[str] = (),
     payload: JsonValue,
     filled_in: JsonObject,
-) -> Operation:
+) -> ApiOperation:
     if isinstance(payload, dict):
         plain = cast("JsonObject", payload)
     else:
@@ -119,7 +119,7 @@ def _operation(
         **{field: {"default": value} for field, value in filled_in.items()},
     }
     required = (*_REQUIRED, *required, *filled_in)
-    return Operation(
+    return ApiOperation(
         name=name,
         operation_id=name,
         description=description,
@@ -148,7 +148,7 @@ class IntegrationConnectorTool(RestApiTool):
     """
 
     def __init__(
-        self, operation: Operation, client: HttpClient, *, user: CredentialProvider | None, **options: Any
+        self, operation: ApiOperation, client: HttpClient, *, user: CredentialProvider | None, **options: Any
     ) -> None:
         super().__init__(operation, client, **options)
         self._user = user

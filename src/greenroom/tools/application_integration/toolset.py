@@ -25,7 +25,7 @@ from greenroom.tools.application_integration.connector_api import ConnectorApi, 
 from greenroom.tools.application_integration.tool import IntegrationConnectorTool, action_operation, entity_operation
 from greenroom.tools.login.credential_provider import CredentialProvider, TokenExchange
 from greenroom.tools.openapi.document import ApiDocument
-from greenroom.tools.openapi.operation import MAX_TOOL_NAME, Operation, free_name, read_operations, tool_name
+from greenroom.tools.openapi.operation import MAX_TOOL_NAME, ApiOperation, free_name, read_operations, tool_name
 from greenroom.tools.openapi.rest_api_tool import RestApiTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset, ToolPredicate
@@ -131,7 +131,7 @@ class ApplicationIntegrationToolset(BaseToolset):
 
     async def _connected(self) -> list[BaseTool]:
         fields, allows_users = await self._api.connection(self._connection)
-        operations: list[Operation] = []
+        operations: list[ApiOperation] = []
         for entity, wanted in self._entity_operations.items():
             described = await self._api.entity(self._connection, entity)
             for name in wanted or described.get("operations") or ():

@@ -22,7 +22,7 @@ _FUNCTION_TOOL = "greenroom.tools.functions.function_tool"
 
 
 @dataclass(slots=True, eq=False)
-class _Loop:
+class _WatchedLoop:
     """An event loop with calls in progress."""
 
     loop: asyncio.AbstractEventLoop
@@ -56,7 +56,7 @@ class Watchdog:
         self._threshold = threshold_seconds
         self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
-        self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, _WatchedLoop] = {}
         self._is_running = False
 
     async def watch(self, tool_name: str, work: Awaitable[T]) -> T:
@@ -67,7 +67,7 @@ class Watchdog:
         with self._lock:
             watched = self._loops.get(loop)
             if watched is None:
-                watched = self._loops[loop] = _Loop(loop, threading.get_ident())
+                watched = self._loops[loop] = _WatchedLoop(loop, threading.get_ident())
             watched.calls += 1
             if not self._is_running:
                 self._is_running = True
@@ -103,7 +103,7 @@ class Watchdog:
                     watched.running_since = now  # the whole process was stopped, which is no tool's fault
                 self._look(watched, now)
 
-    def _look(self, watched: _Loop, now: float) -> None:
+    def _look(self, watched: _WatchedLoop, now: float) -> None:
         """Reports the call that has been running for the threshold, once."""
         if not watched.has_ping:
             watched.has_ping = True

@@ -68,7 +68,7 @@ class McpConnection:
     def __init__(
         self,
         params: ConnectionParams,
-        caller: Caller,
+        caller: McpCaller,
         callbacks: ClientCallbacks,
     ) -> None:
         self._params = params
@@ -154,7 +154,7 @@ class McpConnection:
             self._owner.cancel()
         await asyncio.wait([self._owner])
 
-    async def _own(self, caller: Caller, callbacks: ClientCallbacks) -> None:
+    async def _own(self, caller: McpCaller, callbacks: ClientCallbacks) -> None:
         try:
             async with open_client(self._params, caller, callbacks, self._closing.set) as client:
                 self._opened.set_result(client)
@@ -199,7 +199,7 @@ def _reason(error: BaseException) -> str:
     return type(error).__name__
 
 
-class Caller(NamedTuple):
+class McpCaller(NamedTuple):
     """For whom requests are sent."""
 
     headers: Mapping[str, str]
@@ -207,7 +207,7 @@ class Caller(NamedTuple):
     """None where the headers are all that the server needs."""
 
 
-CallerSource: TypeAlias = Callable[[ReadonlyContext | None], Awaitable[Caller]]
+CallerSource: TypeAlias = Callable[[ReadonlyContext | None], Awaitable[McpCaller]]
 """Finds out who calls, from the context of a call."""
 
 
@@ -232,7 +232,7 @@ def check_installed() -> None:
 
 @contextlib.asynccontextmanager
 async def open_client(
-    params: ConnectionParams, caller: Caller, callbacks: ClientCallbacks, on_lost: Callable[[], None]
+    params: ConnectionParams, caller: McpCaller, callbacks: ClientCallbacks, on_lost: Callable[[], None]
 ) -> AsyncGenerator[Client]:
     """An initialized client. To be exited in the task that entered it.
 
@@ -352,7 +352,7 @@ class McpSessions:
 
         return dict(merged.values())
 
-    def key(self, caller: Caller) -> str:
+    def key(self, caller: McpCaller) -> str:
         """Identifies the session for a caller. Source: ADK's session pool."""
         if isinstance(self._params, StdioConnectionParams):
             return "stdio_session"
@@ -364,7 +364,7 @@ class McpSessions:
 
     async def request(
         self,
-        caller: Caller,
+        caller: McpCaller,
         send: Callable[[Client], Awaitable[T]],
         *,
         may_repeat: bool = False,
@@ -381,7 +381,7 @@ class McpSessions:
 
     async def _request(
         self,
-        caller: Caller,
+        caller: McpCaller,
         send: Callable[[Client], Awaitable[T]],
         *,
         may_repeat: bool,
@@ -413,7 +413,7 @@ class McpSessions:
             await asyncio.gather(*(connection.close() for connection in self._closing))
             self._closing = {connection for connection in self._closing if not connection.is_closed}
 
-    async def _connection(self, caller: Caller) -> McpConnection:
+    async def _connection(self, caller: McpCaller) -> McpConnection:
         slot = self._slot(self.key(caller))
         async with slot.lock:  # concurrent callers share one session, and one server process
             if slot.connection is not None and slot.connection.is_alive:

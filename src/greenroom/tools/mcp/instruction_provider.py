@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TextIO
 
 from greenroom.invocation.user_context import ReadonlyContext
-from greenroom.tools.mcp.connection import Caller, ClientCallbacks, McpSessions, all_pages, check_installed
+from greenroom.tools.mcp.connection import ClientCallbacks, McpCaller, McpSessions, all_pages, check_installed
 from greenroom.tools.mcp.connection_params import ConnectionParams, ServerCommand, describe, to_connection_params
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class McpInstructionProvider:
             return [message.content.text for message in messages if message.content.type == "text"]
 
         texts = await self._sessions.request(
-            Caller(self._sessions.headers()),
+            McpCaller(self._sessions.headers()),
             fetch,
             may_repeat=True,
         )

@@ -15,7 +15,7 @@ from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, credential_parts, to_auth_scheme
 from greenroom.records.run import OnToolsetError
 from greenroom.tools.confirmation import ConfirmationPredicate
-from greenroom.tools.mcp.connection import Caller, ClientCallbacks, McpSessions, check_installed
+from greenroom.tools.mcp.connection import ClientCallbacks, McpCaller, McpSessions, check_installed
 from greenroom.tools.mcp.connection_params import (
     ConnectionParams,
     ServerCommand,
@@ -184,7 +184,7 @@ class McpToolset(BaseToolset):
         self._lists.clear()
         await self._sessions.close()
 
-    async def _list(self, caller: Caller) -> list[BaseTool]:
+    async def _list(self, caller: McpCaller) -> list[BaseTool]:
         try:
             listed = await self._sessions.request(caller, all_tools, may_repeat=True)
         except (LoginRequired, ToolLoadingError):
@@ -210,13 +210,13 @@ class McpToolset(BaseToolset):
 
         return tools
 
-    async def _caller(self, context: ReadonlyContext | None) -> Caller:
+    async def _caller(self, context: ReadonlyContext | None) -> McpCaller:
         given = await provided_headers(self._header_provider, context)
         headers = self._sessions.headers(given, await self._credential_headers(context))
         if self._login is None or context is None:
-            return Caller(headers)
+            return McpCaller(headers)
         ctx = context.invocation_context
-        return Caller(headers, self._login.of(ctx.services.credentials, ctx.app_name, ctx.user_id))
+        return McpCaller(headers, self._login.of(ctx.services.credentials, ctx.app_name, ctx.user_id))
 
     async def _credential_headers(self, context: ReadonlyContext | None) -> Mapping[str, str]:
         if self._auth is None:

@@ -263,7 +263,7 @@ METHODS = ("get", "post", "put", "delete", "patch", "head", "options", "trace")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operation:
+class ApiOperation:
     """An operation of an API, as a tool calls it."""
 
     name: str
@@ -305,14 +305,14 @@ def read_operations(
     *,
     base_url: str | None = None,
     keep_names: bool = False,
-) -> list[Operation]:
+) -> list[ApiOperation]:
     """In the order of the document. Raises AgentConfigError for an invalid document.
 
     base_url: replaces the document's servers.
     keep_names: parameters keep the names that the API gives them.
     """
     taken: set[str] = set()
-    found: list[Operation] = []
+    found: list[ApiOperation] = []
     for path, item, method, spec in _operations(document):
         name = free_name(
             tool_name(spec.get("operationId"), method, path),
@@ -334,7 +334,7 @@ def read_operations(
         scheme, is_optional = _security(document, spec)
         servers = spec.get("servers") or item.get("servers") or document.root.get("servers")
         found.append(
-            Operation(
+            ApiOperation(
                 name=name,
                 operation_id=spec.get("operationId") or name,
                 description=spec.get("description") or spec.get("summary") or item.get("summary") or "",

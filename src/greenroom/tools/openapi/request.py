@@ -14,7 +14,7 @@ import msgspec
 
 from greenroom.records.auth import CredentialParts
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.tools.openapi.operation import ApiParameter, BodyFormat, Operation, query_in
+from greenroom.tools.openapi.operation import ApiOperation, ApiParameter, BodyFormat, query_in
 from greenroom.tools.value_types.plain_types import InvalidValue
 from greenroom.tools.web.http_client import FilePart
 
@@ -58,7 +58,7 @@ class PreparedRequest:
         )
 
 
-def missing_arguments(operation: Operation, args: JsonObject) -> list[str]:
+def missing_arguments(operation: ApiOperation, args: JsonObject) -> list[str]:
     """Names of required arguments without a default that the model did not give."""
     return [
         parameter.name
@@ -67,7 +67,7 @@ def missing_arguments(operation: Operation, args: JsonObject) -> list[str]:
     ]
 
 
-def prepare(operation: Operation, args: JsonObject) -> PreparedRequest:
+def prepare(operation: ApiOperation, args: JsonObject) -> PreparedRequest:
     """Builds the request without credentials. Raises InvalidValue for arguments that can't be sent."""
     values = _values(operation, args)
     request = PreparedRequest(
@@ -111,7 +111,7 @@ def _is_given(parameter: ApiParameter, args: JsonObject) -> bool:
     return parameter.name in args and (args[parameter.name] is not None or parameter.is_nullable)
 
 
-def _values(operation: Operation, args: JsonObject) -> _Values:
+def _values(operation: ApiOperation, args: JsonObject) -> _Values:
     """The arguments to send: null means absent, and 3.0 an integer, as models write them."""
     values: _Values = []
     for parameter in operation.parameters:
@@ -146,7 +146,7 @@ def _as_declared(value: JsonValue, schema: JsonObject) -> JsonValue:
     return value
 
 
-def _path(operation: Operation, values: _Values) -> str:
+def _path(operation: ApiOperation, values: _Values) -> str:
     path = operation.path.partition("#")[0].partition("?")[0]
     for parameter, value in values:
         if parameter.location == "path":

@@ -18,13 +18,13 @@ from greenroom.records.auth import (
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.login.credential_provider import CredentialProvider, TokenExchange
-from greenroom.tools.openapi.operation import Operation
+from greenroom.tools.openapi.operation import ApiOperation
 from greenroom.tools.openapi.request import PreparedRequest, missing_arguments, prepare
 from greenroom.tools.result import shortened
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import HeaderProvider, provided_headers
 from greenroom.tools.value_types.plain_types import InvalidValue
-from greenroom.tools.web.http_client import HttpClient, Reply
+from greenroom.tools.web.http_client import HttpClient, HttpReply
 from greenroom.version import __version__
 
 MAX_ERROR_CHARACTERS = 2_000
@@ -41,7 +41,7 @@ class RestApiTool(BaseTool):
 
     def __init__(
         self,
-        operation: Operation,
+        operation: ApiOperation,
         client: HttpClient,
         *,
         exchange: TokenExchange | None = None,
@@ -151,7 +151,7 @@ class RestApiTool(BaseTool):
 
         return credentials.request(tool_context)
 
-    async def _send(self, request: PreparedRequest, parts: CredentialParts | None) -> Reply:
+    async def _send(self, request: PreparedRequest, parts: CredentialParts | None) -> HttpReply:
         full = request.with_credential(parts)
         return await self._client.send(
             full.method,
@@ -164,7 +164,7 @@ class RestApiTool(BaseTool):
 
     def _result(
         self,
-        reply: Reply,
+        reply: HttpReply,
         credential: AuthCredential | None,
         parts: CredentialParts | None,
     ) -> JsonValue:

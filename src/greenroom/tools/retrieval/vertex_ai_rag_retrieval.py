@@ -26,7 +26,7 @@ from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool
 from greenroom.tools.retrieval.tool import NO_QUERY, BaseRetrievalTool, nothing_found, query_in
-from greenroom.tools.web.http_client import Headers, HttpClient, Reply
+from greenroom.tools.web.http_client import Headers, HttpClient, HttpReply
 
 AccessToken: TypeAlias = Callable[[], str | Awaitable[str]]
 
@@ -123,7 +123,7 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
             raise ToolError(f"{self.name}: Vertex AI refused with HTTP status {reply.status}: {problem}")
 
         try:
-            found = msgspec.json.decode(reply.body, type=_Reply).contexts.contexts
+            found = msgspec.json.decode(reply.body, type=_RagReply).contexts.contexts
         except msgspec.DecodeError as error:
             raise ToolError(f"{self.name}: Vertex AI's answer can't be read: {error}") from error
 
@@ -138,7 +138,7 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
         }
         return {key: value for key, value in store.items() if value is not None}
 
-    async def _send(self, query: str, token: str) -> Reply:
+    async def _send(self, query: str, token: str) -> HttpReply:
         """Raises ToolError when Vertex AI can't be reached."""
         client = HttpClient(
             allow_private_network_access=True,
@@ -188,15 +188,15 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
         return {"vertexRagStore": {"ragResources": wire.to_plain(resources)}, "query": question}
 
 
-class _Context(msgspec.Struct, rename="camel"):
+class _RetrievedContext(msgspec.Struct, rename="camel"):
     text: str = ""
 
 
 class _Contexts(msgspec.Struct, rename="camel"):
-    contexts: list[_Context] = []
+    contexts: list[_RetrievedContext] = []
 
 
-class _Reply(msgspec.Struct, rename="camel"):
+class _RagReply(msgspec.Struct, rename="camel"):
     contexts: _Contexts = msgspec.field(default_factory=_Contexts)
 
 

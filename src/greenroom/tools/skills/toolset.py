@@ -74,12 +74,12 @@ class SkillRegistry(ABC):
         return None
 
 
-class _Problem(Exception):
+class _SkillProblem(Exception):
     """Becomes the response of a call: an error for the model, with ADK's code."""
 
 
 def _fail(code: str, text: str) -> NoReturn:
-    raise _Problem({"error": f"{text[0].upper()}{text[1:]}.", "error_code": code})
+    raise _SkillProblem({"error": f"{text[0].upper()}{text[1:]}.", "error_code": code})
 
 
 class SkillTool(FunctionTool):
@@ -105,7 +105,7 @@ class SkillTool(FunctionTool):
             return {**refusal, "error_code": "INVALID_ARGUMENTS"}
         try:
             return await super().run_async(args=args, tool_context=tool_context)
-        except _Problem as problem:
+        except _SkillProblem as problem:
             return problem.args[0]
 
     async def process_llm_request(
@@ -406,7 +406,7 @@ class SkillToolset(BaseToolset):
                     path,
                     max_bytes=MAX_RESOURCE_BYTES,
                 )
-            except (_Problem, ForbiddenPath, OverflowError):
+            except (_SkillProblem, ForbiddenPath, OverflowError):
                 content = None
 
             if content is not None:

@@ -32,7 +32,7 @@ FilePart = tuple[str, tuple[str | None, bytes, str | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply:
+class HttpReply:
     status: int
     reason: str
     media_type: str
@@ -102,7 +102,7 @@ class HttpClient:
         content: bytes | None = None,
         files: list[FilePart] | None = None,
         secret_headers: Iterable[str] = (),
-    ) -> Reply:
+    ) -> HttpReply:
         """Follows redirects. To another origin it sends GET and HEAD only, without credentials.
 
         secret_headers: also left out then, as Authorization and Cookie always are. Raises
@@ -205,14 +205,14 @@ def _check_redirect(
         target.headers.pop(name, None)
 
 
-async def _read(response: httpx.Response) -> Reply:
+async def _read(response: httpx.Response) -> HttpReply:
     body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk
         if len(body) > MAX_REPLY_BYTES:
             raise ToolError(f"its reply is larger than {MAX_REPLY_BYTES} bytes")
 
-    return Reply(
+    return HttpReply(
         status=response.status_code,
         reason=response.reason_phrase,
         media_type=response.headers.get("content-type", "").partition(";")[0].strip().lower(),

@@ -17,10 +17,10 @@ class Block(NamedTuple):
 
 def visible_text(page: str) -> list[Block]:
     """The blocks of a page, without markup, scripts and styles."""
-    return _Page(page).blocks
+    return _PageParser(page).blocks
 
 
-class _Page(HTMLParser):
+class _PageParser(HTMLParser):
     _HIDDEN = frozenset({"script", "style", "template", "noscript", "svg"})
     _INLINE = frozenset(
         {"a", "abbr", "b", "code", "em", "i", "mark", "q", "s", "small", "span", "strong", "sub", "sup", "u"}
