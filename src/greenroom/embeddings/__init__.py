@@ -1,1 +1,5 @@
-"""Embeddings of texts: the contract, and one module per provider."""
+"""Embeddings of texts.
+
+`embeddings` is the contract, with the lookup by name. Each provider has a module, which is imported
+when it is used.
+"""

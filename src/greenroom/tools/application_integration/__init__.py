@@ -1,3 +1,5 @@
-"""Tools made of Google's Application Integration: an integration's triggers, or a connector's
-entities and actions.
+"""Tools made of Google's Application Integration and Integration Connectors.
+
+`connector_api` reads what a connection or an integration offers, `toolset` makes tools of that, and
+`tool` is one of them.
 """

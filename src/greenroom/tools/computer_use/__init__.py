@@ -1,3 +1,5 @@
-"""Functions by which a model controls a computer: the contract of a computer, the toolset, and a
-browser.
+"""Functions by which a model controls a computer.
+
+`computer` is the contract of a computer, `playwright` a browser as one, and `toolset` the
+functions.
 """

@@ -1,1 +1,5 @@
-"""Python functions as tools: their declarations and their execution."""
+"""Python functions as tools.
+
+`function_tool` is the tool, `signature` declares it to the model. `thread_pool` runs functions that
+block, and `watchdog` reports asynchronous ones that block the event loop.
+"""
