@@ -88,7 +88,7 @@ class BaseLlmAgent(BaseAgent):
     """
 
     mode: Literal["chat", "task", "single_turn"] | None = None
-    """How the agent gets its work.
+    """The way in which the agent gets its work.
 
     "chat" talks with the user, and agents transfer to it. A parent calls the others as tools:
     "task" until it calls `finish_task`, "single_turn" with its input alone. None is
@@ -104,7 +104,7 @@ class BaseLlmAgent(BaseAgent):
     input_schema: Any = None
     output_schema: Any = None
     output_key: str | None = None
-    """Where in state the final answer goes."""
+    """The state key of the final answer."""
 
     planner: BasePlanner | None = None
     code_executor: BaseCodeExecutor | None = None

@@ -96,7 +96,7 @@ class BaseNode(Declarative):
 
     description: str = ""
     rerun_on_resume: bool = False
-    """When a request that it made is answered, it runs again with the answers in
+    """It runs again when a request that it made is answered, with the answers in
     `ctx.resume_inputs`; otherwise the answer is its output.
     """
 
@@ -117,7 +117,7 @@ class BaseNode(Declarative):
     """Pydantic model of the state keys that it and the nodes below it may write."""
 
     on_interrupt: OnInterrupt = "report"
-    """What happens to a run that a crash cut off: "report" fails it with NodeInterrupted, which is
+    """Treatment of a run that a crash cut off: "report" fails it with NodeInterrupted, which is
     not retried; "retry" runs it again.
     """
 

@@ -25,7 +25,7 @@ from greenroom.records.event import Event, EventActions
 
 
 class Checkpoint(NamedTuple):
-    """Where an agent resumes: the state that it stored last."""
+    """The state that an agent stored last, from which it resumes."""
 
     resumed_from: int
     """Index in the log after the event. state None: the agent is done."""

@@ -38,7 +38,7 @@ class MemoryPolicy:
     """Additions to the memory service when a run has ended, whether it succeeded or not."""
 
     selects: Callable[[Event], bool] = _is_said
-    """Which of the run's events; by default, the user's texts and the texts of final responses. Its
+    """Selects some of the run's events; by default, the user's texts and the texts of final responses. Its
     exceptions are logged, and the run is not added.
     """
 

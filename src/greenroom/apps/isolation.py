@@ -223,7 +223,9 @@ class _Importer:
             return True
         if not self._package.folder.joinpath(*above, parts[0]).is_dir():
             return False
-        return any(self._has([*above, *parts, *more]) for more in ([], *([name] for name in names)))
+
+        module = [*above, *parts]
+        return self._has(module) or any(self._has([*module, name]) for name in names)
 
     def _has(self, parts: list[str]) -> bool:
         return self._package.has(".".join(parts))

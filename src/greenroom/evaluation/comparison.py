@@ -60,7 +60,7 @@ class CaseComparison(Record, kw_only=True, omit_defaults=False):
 
 
 class Comparison(Record, kw_only=True, omit_defaults=False):
-    """What differs between two runs of the same cases."""
+    """The differences between two runs of the same cases."""
 
     passed: Difference | None
     """The difference of the pass rates; None without results in both."""
@@ -136,7 +136,11 @@ def _difference(
     seed: int,
 ) -> Difference | None:
     def values(results: Mapping[str, Sequence[EvalCaseResult]]) -> dict[str, list[float]]:
-        return {name: [found for one in of if (found := value(one)) is not None] for name, of in results.items()}
+        found: dict[str, list[float]] = {}
+        for name, of_case in results.items():
+            numbers = [value(result) for result in of_case]
+            found[name] = [number for number in numbers if number is not None]
+        return found
 
     first, second = paired(values(before), values(after))
     return compare(first, second, seed=seed) if first else None

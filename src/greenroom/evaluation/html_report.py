@@ -180,8 +180,13 @@ def _changed(case: CaseComparison) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells = "".join(f"<th>{escape(name)}</th>" for name in head)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(_row(row) for row in rows)
     return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _row(row: Sequence[str]) -> str:
+    cells = "".join(f"<td>{cell}</td>" for cell in row)
+    return f"<tr>{cells}</tr>"
 
 
 def _interval(low: float, value: float, high: float) -> str:

@@ -84,7 +84,7 @@ def _chosen(eval_set: EvalSet, ids: Sequence[str] | None) -> EvalSet:
 
 
 class OptimizerConfig(Record, kw_only=True, gc=True):
-    """How a better instruction is searched for."""
+    """Settings for the search of a better instruction."""
 
     optimizer_model: Any = DEFAULT_MODEL
     """A name or a model that proposes."""
@@ -97,7 +97,7 @@ class OptimizerConfig(Record, kw_only=True, gc=True):
     """Failed cases per proposal."""
 
     seed: int = 0
-    """Which ones."""
+    """The seed by which they are drawn."""
 
     def __post_init__(self) -> None:
         if self.max_metric_calls < 1 or self.reflection_minibatch_size < 1:

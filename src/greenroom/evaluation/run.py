@@ -56,7 +56,7 @@ class AgentUnderTest(NamedTuple):
 
     app_name: str
     sessions: BaseSessionService
-    """Where the sessions of the cases are made."""
+    """The store in which the sessions of the cases are made."""
 
     run: Callable[[SessionKey, Content], AsyncGenerator[Event]]
     """One run on a session, without the user's own event."""
@@ -77,7 +77,7 @@ class AgentUnderTest(NamedTuple):
 
 
 class RunOptions(msgspec.Struct, kw_only=True):
-    """How often, how many at once and at what cost the cases are run.
+    """Repetition, concurrency and limits of the cases.
 
     The limits hold for all cases together, judges and simulated users included. When one of them
     is reached, no further case is started. Time, and what judges used, are counted since this
@@ -85,7 +85,7 @@ class RunOptions(msgspec.Struct, kw_only=True):
     """
 
     samples: int = 1
-    """How often each case is run."""
+    """Runs of each case."""
 
     parallel: int = 4
     """Cases at once."""

@@ -59,10 +59,10 @@ class UserBehavior(Record, kw_only=True):
     name: str
     description: str = msgspec.field(default_factory=str)
     behavior_instructions: list[str] = msgspec.field(default_factory=list[str])
-    """What the user does."""
+    """Instructions for the user."""
 
     violation_rubrics: list[str] = msgspec.field(default_factory=list[str])
-    """What a judge of the simulation must not find."""
+    """Violations that a judge of the simulation must not find."""
 
 
 class UserPersona(Record, kw_only=True):
@@ -296,16 +296,16 @@ def scenario_cases(
 
 
 class ConversationGenerationConfig(Record, kw_only=True, gc=True):
-    """How scenarios are generated."""
+    """Settings for generating scenarios."""
 
     count: int
-    """How many."""
+    """The number of scenarios."""
 
     model_name: Any = DEFAULT_MODEL
     """A name or a model."""
 
     generation_instruction: str | None = None
-    """What they are about."""
+    """The subject of the scenarios."""
 
     environment_context: str | None = None
     """The data that the agent's tools have, so that users ask for what exists."""

@@ -54,10 +54,23 @@ def with_newness(contents: Sequence[Content]) -> Iterator[tuple[Content, bool]]:
         yield content, index >= newest
 
 
+def mime_type_of(blob: Blob | None, file: FileData | None) -> str:
+    """The type of a part's media; empty if the part doesn't say."""
+    media = blob if blob is not None else file
+    if media is None:
+        return ""
+    return media.mime_type or ""
+
+
 def unsupported_media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str) -> str:
     """A placeholder for older media. Raises MessageConversionError for new ones."""
-    kind = (blob.mime_type if blob else file.mime_type if file else None) or "file"
-    name = (blob.display_name if blob else file.file_uri if file else None) or ""
+    kind = mime_type_of(blob, file) or "file"
+    name = ""
+    if blob is not None:
+        name = blob.display_name or ""
+    elif file is not None:
+        name = file.file_uri or ""
+
     if is_new:
         raise refused(f"{model} takes no {kind} {name}".rstrip(), model=model)
     return f"[{kind} {name}]".replace(" ]", "]")

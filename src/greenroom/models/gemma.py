@@ -81,14 +81,16 @@ class Gemma3Ollama(_WrittenCalls, OpenAILlm):
         OpenAILlm.__init__(self, model, **given)
 
 
+def _with_calls_as_text(content: Content) -> Content:
+    parts = content.parts or ()
+    if not any(part.function_call or part.function_response for part in parts):
+        return content
+    return Content(role=content.role, parts=[_written(part) for part in parts])
+
+
 def _without_functions(request: LlmRequest) -> LlmRequest:
     declarations = request.function_declarations()
-    contents = [
-        Content(role=content.role, parts=[_written(part) for part in content.parts or ()])
-        if any(part.function_call or part.function_response for part in content.parts or ())
-        else content
-        for content in request.contents
-    ]
+    contents = [_with_calls_as_text(content) for content in request.contents]
 
     config = msgspec.structs.replace(request.config, tools=None, tool_config=None)
     if declarations:

@@ -16,6 +16,7 @@ from greenroom.models.conversion import (
     functions,
     is_model,
     json_text,
+    mime_type_of,
     own,
     refused,
     response_format,
@@ -268,7 +269,7 @@ def _of_user(content: Content, *, is_new: bool, model: str) -> Iterator[Any]:
 
 
 def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str) -> JsonObject:
-    mime_type = (blob.mime_type if blob else file.mime_type if file else None) or ""
+    mime_type = mime_type_of(blob, file)
 
     kind = mime_type.partition("/")[0]
     if kind == "text" and blob is not None:

@@ -110,7 +110,7 @@ class BaseLlmConnection(ABC):
 
 
 class LlmCapabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model can do that not all models can."""
+    """Abilities that not all models have."""
 
     output_schema_and_tools: bool = False
     """The model takes both in one request, so that no tool is needed to give the answer."""

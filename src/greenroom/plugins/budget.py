@@ -375,7 +375,11 @@ def request_tokens(request: LlmRequest) -> int:
 
 
 def contents_tokens(contents: Iterable[Content]) -> int:
-    return sum(_CONTENT_TOKENS + sum(_part_tokens(part) for part in content.parts or ()) for content in contents)
+    total = 0
+    for content in contents:
+        total += _CONTENT_TOKENS
+        total += sum(_part_tokens(part) for part in content.parts or ())
+    return total
 
 
 def _text_tokens(text: str | bytes) -> int:

@@ -25,7 +25,7 @@ CONSULT_REQUIRED = "consult_required"
 
 @dataclass
 class _ConsultState:
-    """What the plugin knows about one run."""
+    """The plugin's knowledge about one run."""
 
     forced: int = 0
     """Consults that were forced."""
@@ -112,15 +112,12 @@ class ForceEscalationPlugin(PerRunPlugin[_ConsultState]):
         ):
             return None
 
-        refused = sum(
-            any(_status(response) == CONSULT_REQUIRED for response in event.get_function_responses())
-            for event in events_of_run(tool_context.session.events, tool_context.invocation_id)
-        )
+        events = events_of_run(tool_context.session.events, tool_context.invocation_id)
+        refused = sum(_has_refusal(event) for event in events)
         if self._max_refusals is not None and refused >= self._max_refusals:
             return None
 
         message = f"{tool.name} has not run: call {self.tool_name} first, then call {tool.name} again."
-
         return {"status": CONSULT_REQUIRED, "message": message}
 
     def _is_first_step(self, events: list[Event], agent_name: str) -> bool:
@@ -161,3 +158,7 @@ class ForceEscalationPlugin(PerRunPlugin[_ConsultState]):
 
 def _status(response: FunctionResponse) -> object:
     return (response.response or {}).get("status")
+
+
+def _has_refusal(event: Event) -> bool:
+    return any(_status(response) == CONSULT_REQUIRED for response in event.get_function_responses())

@@ -30,10 +30,10 @@ StreamingName = Literal["none", "sse"]
 
 
 class Settings(NamedTuple):
-    """Which turn of which recording a run belongs to."""
+    """The turn of a recording that a run belongs to."""
 
     directory: Path
-    """Where the file is."""
+    """The folder of the file."""
 
     turn: int
     """Index of the user's message, from 0."""

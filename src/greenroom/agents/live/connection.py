@@ -110,10 +110,10 @@ class Opened:
 
     connection: BaseLlmConnection
     request: LlmRequest
-    """What it was opened with."""
+    """The request with which it was opened."""
 
     history_at: int | None
-    """Which reading of the log it was given; None when it resumes a session that knows what was
+    """The reading of the log that it was given; None when it resumes a session that knows what was
     said.
     """
 

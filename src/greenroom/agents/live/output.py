@@ -31,7 +31,7 @@ from greenroom.telemetry.agent_spans import sent_history_span
 _log = logging.getLogger("greenroom.live")
 
 MAX_RECONNECTS = 5
-"""How often in a row a lost connection is opened again while the model says nothing."""
+"""The number of times in a row that a lost connection is opened again while the model says nothing."""
 
 FIRST_PAUSE_SECONDS = 0.1
 """Before the second attempt; doubled before each further one."""

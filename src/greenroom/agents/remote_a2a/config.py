@@ -26,7 +26,7 @@ event; None drops it. It replaces the built-in conversion of responses of its ki
 
 
 class ParametersConfig(Declarative):
-    """What goes along with a message to a remote agent."""
+    """Additions to a message to a remote agent."""
 
     request_metadata: JsonObject | None = None
     """Sent with the message."""
@@ -79,7 +79,7 @@ class A2aRemoteAgentConfig(Declarative):
     """
 
     aggregation_mode: AggregationMode | None = None
-    """How the new events of the session become the parts of a message. By default texts of other
+    """The way in which new events of the session become the parts of a message. By default texts of other
     agents are quoted with their names, calls are left out, and responses become text; with a
     mode, the parts are those of the events, as the mode says.
     """

@@ -63,7 +63,7 @@ class Outgoing(NamedTuple):
 
 
 class RemoteProgress(NamedTuple):
-    """How far the remote agent's answer to a message is known."""
+    """The known part of the remote agent's answer to a message."""
 
     is_done: bool = False
     """Also when it waits."""

@@ -208,7 +208,10 @@ def convert(parts: Sequence[Any] | Any, converter: Callable[[Any], Any]) -> list
     converted: list[Any] = []
     for part in parts:
         made = converter(part)
-        converted += made if isinstance(made, list) else [] if made is None else [made]
+        if isinstance(made, list):
+            converted += made
+        elif made is not None:
+            converted.append(made)
     return converted
 
 

@@ -85,7 +85,10 @@ class Graph:
         else:
             given = set[tuple[type[Any], Any]]()
 
-        targets = [edge.to_node for edge in edges if not edge.routes or any(_key(one) in given for one in edge.routes)]
+        def is_followed(edge: Edge) -> bool:
+            return not edge.routes or any(_key(one) in given for one in edge.routes)
+
+        targets = [edge.to_node for edge in edges if is_followed(edge)]
         if not any(edge.routes and edge.to_node in targets for edge in edges):
             targets = [edge.to_node for edge in edges if not edge.routes or DEFAULT_ROUTE in edge.routes]
 

@@ -47,7 +47,7 @@ class Owner(Protocol):
 
 
 class Beginning(Enum):
-    """How a run begins, given what an earlier process stored of it."""
+    """The beginning of a run, given what an earlier process stored of it."""
 
     NEW = auto()
     """There is nothing yet, or the run resumes where it was."""

@@ -68,7 +68,7 @@ class Node(BaseNode):
     """It runs once for each item of its input, and its output is the list of their outputs."""
 
     max_parallel_workers: int | None = None
-    """How many of them run at a time."""
+    """The number of them that run at a time."""
 
     def __post_init__(self) -> None:
         check_workers(self.name, self.parallel_worker, self.max_parallel_workers)

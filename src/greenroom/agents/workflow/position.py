@@ -52,16 +52,16 @@ class NodeRecord:
     """Index in the log of the attempt's first event; None when it is not known."""
 
     attempt_at: int = 0
-    """When the newest repeated attempt was stored."""
+    """The time at which the newest repeated attempt was stored."""
 
     failed_at: int = 0
-    """When it stored its newest failure."""
+    """The time of its newest failure."""
 
     settled_at: int | None = None
-    """When it last stored something that is neither a failure nor a request."""
+    """The time at which it last stored something that is neither a failure nor a request."""
 
     completed_at: int | None = None
-    """When it stored the checkpoint that says so."""
+    """The time of the checkpoint that says so."""
 
     output: JsonValue = None
     """Of the node, or of the node that replaces it."""

@@ -46,7 +46,7 @@ class Workflow(BaseAgent):
     """Chains of nodes, such as `("START", a, (b, c), d)`, and `Edge`s."""
 
     max_concurrency: int | None = None
-    """How many of its nodes run at a time; None, zero or less means no limit."""
+    """The number of its nodes that run at a time; None, zero or less means no limit."""
 
     rerun_on_resume: bool = True
     graph: Graph = field(init=False, repr=False)

@@ -23,7 +23,7 @@ class ConfigFile:
 
     path: Path
     shown: str
-    """How messages name it."""
+    """The name in messages."""
 
     data: bytes | None = None
     """Its content, where that isn't the one on disk."""

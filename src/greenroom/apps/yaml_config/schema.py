@@ -126,8 +126,12 @@ def _add_words(definitions: dict[str, JsonObject]) -> None:
 
 def _in_any_case(words: list[str | bool]) -> JsonObject:
     """The words for an editor to complete, and a pattern that takes them in lower case, too."""
-    spelled = ("".join(f"[{c}{c.lower()}]" if c.isalpha() else c for c in str(word).upper()) for word in words)
-    return {"anyOf": [{"enum": words}, {"type": "string", "pattern": f"^({'|'.join(spelled)})$"}]}
+    pattern = "|".join(_any_case_pattern(str(word)) for word in words)
+    return {"anyOf": [{"enum": words}, {"type": "string", "pattern": f"^({pattern})$"}]}
+
+
+def _any_case_pattern(word: str) -> str:
+    return "".join(f"[{char}{char.lower()}]" if char.isalpha() else char for char in word.upper())
 
 
 def _in_both_spellings(properties: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from greenroom.evaluation.metrics.metric import (
 from greenroom.evaluation.records import EvalMetric, EvalMetricResultDetails, Interval, Invocation, MetricInfo
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
+from greenroom.records.content import Content
 
 _TOKENS = {
     "total_tokens": "total_token_count",
@@ -68,10 +69,14 @@ def _sum(usages: Sequence[GenerateContentResponseUsageMetadata], field: str) -> 
 
 def _model_calls(invocation: Invocation) -> float:
     """Events that are no responses of tools; that of the final response has no content."""
-    contents = [event.content for event in invocation.steps.invocation_events or ()]
-    return float(
-        sum(one is None or all(part.function_response is None for part in one.parts or ()) for one in contents)
-    )
+    events = invocation.steps.invocation_events or ()
+    return float(sum(_is_model_call(event.content) for event in events))
+
+
+def _is_model_call(content: Content | None) -> bool:
+    if content is None:
+        return True
+    return all(part.function_response is None for part in content.parts or ())
 
 
 def _tokens(invocation: Invocation) -> float | None:
@@ -80,7 +85,11 @@ def _tokens(invocation: Invocation) -> float | None:
 
 
 def _token_details(invocations: Sequence[Invocation]) -> EvalMetricResultDetails:
-    counts = [{name: _sum(usages, field) for name, field in _TOKENS.items()} for usages in map(_usages, invocations)]
+    counts: list[JsonObject] = []
+    for invocation in invocations:
+        usages = _usages(invocation)
+        counts.append({name: _sum(usages, field) for name, field in _TOKENS.items()})
+
     return EvalMetricResultDetails(token_usage_details=_means(counts))
 
 
@@ -99,9 +108,13 @@ def _duration_details(invocations: Sequence[Invocation]) -> EvalMetricResultDeta
 
 
 def _means(rows: list[JsonObject]) -> JsonObject:
-    if rows:
-        return {name: mean([row[name] for row in rows]) for name in rows[0]}
-    return {}
+    if not rows:
+        return {}
+
+    means: JsonObject = {}
+    for name in rows[0]:
+        means[name] = mean([row[name] for row in rows])
+    return means
 
 
 _DETAILS: dict[str, Callable[[Sequence[Invocation]], EvalMetricResultDetails]] = {

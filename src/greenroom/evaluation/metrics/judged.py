@@ -359,8 +359,12 @@ class Hallucinations(_PerTurn):
             + quoted("Answer", text),
             lambda answer: _labels(read_object(answer)),
         )
-        shares = [sum(label in ("supported", "not_applicable") for label in one) / len(one) for one in labels if one]
-        return mean(shares)
+        return mean([_supported_share(answer) for answer in labels if answer])
+
+
+def _supported_share(labels: list[str]) -> float:
+    supported = sum(label in ("supported", "not_applicable") for label in labels)
+    return supported / len(labels)
 
 
 def _labels(answer: dict[str, Any]) -> list[str]:

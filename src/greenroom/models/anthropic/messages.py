@@ -18,6 +18,7 @@ from greenroom.models.conversion import (
     functions,
     is_model,
     json_text,
+    mime_type_of,
     own,
     refused,
     request_options,
@@ -337,7 +338,7 @@ def _as_text(part: Part) -> str:
 
 
 def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str) -> JsonObject:
-    mime_type = (blob.mime_type if blob else file.mime_type if file else None) or ""
+    mime_type = mime_type_of(blob, file)
     uri = (file.file_uri if file else None) or ""
     source: JsonObject | None = None
     if blob is not None:

@@ -99,10 +99,7 @@ class GeminiLiveConnection(LiveConnection):
         self._more: JsonObject = {}
 
     async def send_history(self, history: Sequence[Content]) -> None:
-        contents = [
-            msgspec.structs.replace(content, parts=[part for part in content.parts or () if not _is_media(part)])
-            for content in self.fitted(history)
-        ]
+        contents = [_without_media(content) for content in self.fitted(history)]
         asks = bool(history) and history[-1].role == "user"
         last = contents[-1].text() if asks else ""
         is_text = asks and all(part.text for part in contents[-1].parts or ())
@@ -293,3 +290,8 @@ def _usage(given: Any) -> GenerateContentResponseUsageMetadata:
     counts["candidatesTokenCount"] = counts.pop("responseTokenCount", None)
     counts["candidatesTokensDetails"] = counts.pop("responseTokensDetails", None)
     return msgspec.convert(counts, GenerateContentResponseUsageMetadata)
+
+
+def _without_media(content: Content) -> Content:
+    parts = [part for part in content.parts or () if not _is_media(part)]
+    return msgspec.structs.replace(content, parts=parts)

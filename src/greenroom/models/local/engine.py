@@ -93,7 +93,10 @@ class LlamaEngine:
             grammar=grammar,
         )
         choices = sorted(answer["choices"], key=lambda choice: choice["index"])
-        sums: list[float] = [sum(token["logprob"] for token in choice["logprobs"]["content"]) for choice in choices]
+        sums: list[float] = []
+        for choice in choices:
+            tokens_of_choice = choice["logprobs"]["content"]
+            sums.append(sum(token["logprob"] for token in tokens_of_choice))
 
         return sums, answer["usage"]["total_tokens"]
 

@@ -18,6 +18,7 @@ from greenroom.models.conversion import (
     functions,
     is_model,
     json_text,
+    mime_type_of,
     own,
     request_options,
     tool_choice,
@@ -161,7 +162,7 @@ def _output(response: FunctionResponse, *, is_new: bool, model: str) -> JsonValu
 
 
 def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str) -> JsonObject:
-    mime_type = (blob.mime_type if blob else file.mime_type if file else None) or ""
+    mime_type = mime_type_of(blob, file)
     if blob is None:
         uri = (file.file_uri if file else None) or ""
         is_image = mime_type.startswith("image/")

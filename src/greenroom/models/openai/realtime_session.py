@@ -97,8 +97,11 @@ def _in_snake_case(given: Any) -> Any:
         return [_in_snake_case(one) for one in given]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(given, dict):
         return given
-    names = {name: "".join(f"_{c.lower()}" if c.isupper() else c for c in name) for name in given}  # pyright: ignore
-    return {names[name]: _in_snake_case(value) for name, value in given.items()}  # pyright: ignore
+    return {_snake(name): _in_snake_case(value) for name, value in given.items()}  # pyright: ignore
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
 
 
 def _voice(speech: str | JsonObject | None) -> str | None:

@@ -30,7 +30,7 @@ class Prepared(NamedTuple):
 
     request: LlmRequest
     names: ToolNames | None
-    """How to read its replies; None if every name is sent as it is."""
+    """Maps the names in its replies back; None if every name is sent as it is."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -78,7 +78,7 @@ class Dialect:
     """A property that is required may not lead back to its own schema."""
 
     property_name: str | None = None
-    """What names of properties must look like."""
+    """A pattern for the names of properties."""
 
     def takes(self, keyword: str) -> bool:
         return self.keywords is None or keyword in self.keywords
@@ -102,7 +102,7 @@ class Fitted:
     """Whether it is equal to the given one."""
 
     notes: tuple[Note, ...] = ()
-    """What it does not say any more."""
+    """Constraints that it does not express any more."""
 
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     """By the names that are sent, the own names of properties that were renamed."""

@@ -103,10 +103,11 @@ def _run_text(node: ElementTree.Element) -> str:
 
 def xlsx_tables(archive: zipfile.ZipFile) -> str:
     """A Markdown table per sheet, with at most its first 100 rows."""
-    strings = [
-        "".join(text.text or "" for text in item.iter(f"{_SHEET}t"))
-        for item in (_xml(archive, _STRINGS) if _STRINGS in archive.namelist() else ())
-    ]
+    strings: list[str] = []
+    if _STRINGS in archive.namelist():
+        for item in _xml(archive, _STRINGS):
+            strings.append("".join(text.text or "" for text in item.iter(f"{_SHEET}t")))
+
     targets = {
         relation.get("Id"): (relation.get("Target") or "").removeprefix("/xl/")
         for relation in _xml(archive, "xl/_rels/workbook.xml.rels")

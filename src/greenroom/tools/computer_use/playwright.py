@@ -65,6 +65,7 @@ class PlaywrightComputer(BaseComputer):
         self._browser_args = list(browser_args)
         self._max_sessions = max_sessions
         self._settle_seconds = settle_seconds
+
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

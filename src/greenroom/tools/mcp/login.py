@@ -66,7 +66,7 @@ class McpLogin:
 
     credential_key: str
     client: OAuthClientInformationFull | None = None
-    """What was registered at the authorization server, for all users of this process."""
+    """The registration at the authorization server, for all users of this process."""
 
     token: OAuthToken | None = None
 

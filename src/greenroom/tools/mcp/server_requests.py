@@ -187,12 +187,13 @@ class McpCall:
 
         model = model_in(ctx)
         ctx.llm_calls.add()
-        contents = [
-            Content(
-                role="model" if one.role == "assistant" else "user", parts=[_part(item) for item in one.content_as_list]
-            )
-            for one in params.messages
-        ]
+
+        contents: list[Content] = []
+        for message in params.messages:
+            role = "model" if message.role == "assistant" else "user"
+            parts = [_part(item) for item in message.content_as_list]
+            contents.append(Content(role=role, parts=parts))
+
         config = GenerateContentConfig(
             system_instruction=params.system_prompt,
             max_output_tokens=params.max_tokens,

@@ -37,7 +37,7 @@ _INTERPRETERS = {".py": "python3", ".sh": "bash", ".bash": "bash"}
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptResult:
-    """What a script printed, and the files that it made."""
+    """A script's output, and the files that it made."""
 
     stdout: str = ""
     stderr: str = ""

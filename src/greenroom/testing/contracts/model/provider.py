@@ -45,7 +45,7 @@ class ModelProvider(Protocol):
     """The key that the model was given."""
 
     metadata_key: str | None
-    """Where `Part.part_metadata` has what is only for it."""
+    """The key in `Part.part_metadata` of data that is only for it."""
 
     def say(self, *parts: Part, finish_reason: str = "STOP") -> None:
         """From now on answers with these: texts, thoughts with signatures, function calls with ids;
