@@ -343,6 +343,17 @@ def test_a_list_of_models_is_a_fallback() -> None:
     assert agent.canonical_model.model == "gemini-3-pro"
 
 
+async def test_an_answer_with_a_schema_is_stored_as_data() -> None:
+    agent: LlmAgent = run_snippet("output_schema")["agent"]
+    agent.model = ScriptedModel(["I don't know", '```json\n{"name": "Ada", "age": 36}\n```'])
+    runner = InMemoryRunner(agent, app_name="app")
+    session = await runner.session_service.create_session(app_name="app", user_id="ada")
+    run = runner.run_async(user_id="ada", session_id=session.id, new_message=types.UserContent("Ada is 36."))
+    first, second = [event async for event in run]
+    assert "greenroom:rejected" in (first.custom_metadata or {})
+    assert second.actions.state_delta == {"person": {"name": "Ada", "age": 36}}
+
+
 async def test_the_parrot_repeats_what_it_hears() -> None:
     from greenroom import RunConfig, StreamingMode
 
