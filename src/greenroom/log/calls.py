@@ -73,7 +73,7 @@ class CallState:
         return self.call
 
 
-def is_last_word(event: Event, response: FunctionResponse) -> bool:
+def closes_call(event: Event, response: FunctionResponse) -> bool:
     """Whether a response closes a long-running call. Its tool's own response doesn't, unless the call was interrupted
     or refused."""
     return event.author == "user" or response.response in (INTERRUPTED, REFUSED)

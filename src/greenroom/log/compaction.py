@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from greenroom.errors import InvalidRequest
-from greenroom.log.calls import is_last_word
+from greenroom.log.calls import closes_call
 from greenroom.log.rewind import rewound_indexes
 from greenroom.log.state import log_state_of
 from greenroom.records import wire
@@ -168,7 +168,7 @@ def call_groups(events: CopyOnWriteList[Event], *, run_id: str | None = None) ->
             at = newest.get(response.id) if response is not None else None
             if response is not None and at is not None:
                 groups[at].add(index)
-                if is_last_word(event, response) or response.id not in (events[at].long_running_tool_ids or ()):
+                if closes_call(event, response) or response.id not in (events[at].long_running_tool_ids or ()):
                     unanswered.discard((at, response.id))
     log_state = log_state_of(events)
     for index, call_id in unanswered:

@@ -29,7 +29,7 @@ from typing import cast
 import msgspec
 
 from greenroom.errors import ApprovalRefused, InvalidRequest
-from greenroom.log.calls import NEVER, DecidedCall, is_last_word
+from greenroom.log.calls import NEVER, DecidedCall, closes_call
 from greenroom.log.rewind import rewound_indexes
 from greenroom.log.run_state import RunState
 from greenroom.records.base import JsonObject
@@ -183,7 +183,7 @@ class LogState:
                 if response.name == REQUEST_CREDENTIAL:
                     raise ApprovalRefused("nobody asked for it")
                 continue
-            self.refuse_second(request)
+            self.reject_duplicate(request)
             if response.id in found:
                 raise ApprovalRefused("the same message answers it twice")
             found[response.id] = (request, response.response or {})
@@ -219,7 +219,7 @@ class LogState:
             confirmation = ToolConfirmation()  # a reader of the stream may answer before the tool's event is stored
         if answered_at - event.timestamp > EXPIRES_AFTER_SECONDS:
             raise ApprovalRefused("it is out of date")
-        self.refuse_second(request)
+        self.reject_duplicate(request)
         answer = read_confirmation(response)
         arguments = made.args
         if answer.confirmed and confirmation.payload is None and isinstance(payload := answer.payload, dict):
@@ -227,7 +227,7 @@ class LogState:
         approved = FunctionCall(id=made.id, name=made.name, args=arguments)
         return DecidedCall(approved, answer, event.author, event.branch, event.invocation_id)
 
-    def refuse_second(self, request: Request) -> None:
+    def reject_duplicate(self, request: Request) -> None:
         """Raises ApprovalRefused when the request has been answered."""
         if self._answered_at.get(request.call.id, NEVER) > request.index:
             raise ApprovalRefused("it was answered before")
@@ -304,7 +304,7 @@ class LogState:
                 record = run.call(response.id, event.author, event.branch)
                 if record is not None:
                     record.responded_at = index
-                if response.id is not None and response.id in self._waiting and is_last_word(event, response):
+                if response.id is not None and response.id in self._waiting and closes_call(event, response):
                     for waiting, branch in self._waiting.pop(response.id):
                         waiting.waiting.pop((response.id, branch), None)
             logins = run.logins.get((event.author, event.branch))
@@ -354,7 +354,7 @@ class LogState:
                     one = self._decide(request, response, answered_at=event.timestamp, is_stored=True)
                     decided.setdefault(one.key, one)
                 elif request.call.name == REQUEST_CREDENTIAL:
-                    self.refuse_second(request)
+                    self.reject_duplicate(request)
                     logins.append((request, response))
         for one in decided.values():
             record = self._runs[one.invocation_id].call(one.call.id, one.author, one.branch)

@@ -21,10 +21,11 @@ from greenroom.records.genai_types import own_content
 from greenroom.records.redaction import redact
 from greenroom.records.run import Caller
 from greenroom.records.session import Session
-from greenroom.runner.intake import holds_media
 from greenroom.sessions.service import BaseSessionService, StoredEvent
 from greenroom.telemetry.span import Trace
 from greenroom.tools.result import is_plain, make_storable, to_plain
+
+_MEDIA = ("audio/", "video/", "image/")
 
 
 def answers_to_decided_calls(session: Session, invocation_id: str) -> list[Event]:
@@ -90,7 +91,7 @@ class RunLog:
 
     def publish_unstored(self, event: Event) -> bool:
         """Publishes a partial event, or media that a model makes in a live run. False for an event to be stored."""
-        is_media = self.is_live and event.author != "user" and holds_media(event)
+        is_media = self.is_live and event.author != "user" and _holds_media(event)
         if not event.partial and not is_media:
             return False
         self._prepare(event)
@@ -205,7 +206,7 @@ class RunLog:
         )
 
 
-async def let_plugins_change(event: Event, ctx: InvocationContext) -> None:
+async def apply_plugin_changes(event: Event, ctx: InvocationContext) -> None:
     """Lays over an event, before it is stored, what plugins make of it; its id and time stay."""
     changed: Event | None = await ctx.plugins.first_result("on_event_callback", invocation_context=ctx, event=event)
     if changed is None or changed is event:
@@ -235,6 +236,12 @@ def last_events(ctx: InvocationContext, log: RunLog, error: Exception) -> list[E
     return [*cut_off, *(event for event in unstored if event is not end), end]
 
 
-async def only(event: Event) -> AsyncGenerator[Event]:
+async def single(event: Event) -> AsyncGenerator[Event]:
     """A run of one event."""
     yield event
+
+
+def _holds_media(event: Event) -> bool:
+    """Whether the event holds inline audio, video or images."""
+    parts = (event.content.parts if event.content is not None else None) or ()
+    return any(part.inline_data is not None and (part.inline_data.mime_type or "").startswith(_MEDIA) for part in parts)

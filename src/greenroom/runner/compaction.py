@@ -10,8 +10,8 @@ from greenroom.errors import GreenroomError
 from greenroom.invocation.context import Services
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
+from greenroom.runner.accept import SINCE_COMPACTION
 from greenroom.runner.commit import RunLog
-from greenroom.runner.intake import SINCE_COMPACTION
 
 _log = logging.getLogger("greenroom.runner")
 

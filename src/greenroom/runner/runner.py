@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -32,25 +33,24 @@ from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import Caller, RunConfig, RunStatus, StreamingMode
 from greenroom.records.session import Session
 from greenroom.records.state import apply_delta
-from greenroom.runner.commit import RunLog, last_events, let_plugins_change, only
-from greenroom.runner.compaction import compact
-from greenroom.runner.intake import (
+from greenroom.runner.accept import (
     SINCE_COMPACTION,
-    Intake,
+    AcceptedMessage,
     answered_call,
     check_inputs,
     check_is_of_one_kind,
     check_run,
     checked_message,
-    live_config,
     needs_older_events,
-    next_agent,
-    save_blobs,
     user_event,
 )
+from greenroom.runner.commit import RunLog, apply_plugin_changes, last_events, single
+from greenroom.runner.compaction import compact
+from greenroom.runner.next_agent import next_agent
 from greenroom.runner.remember import remember
 from greenroom.runner.rewind import rewind_event
 from greenroom.runner.scripting import in_thread, shown_lines
+from greenroom.runner.uploads import save_blobs
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import NO_SPAN, Trace, TraceListener
 
@@ -196,12 +196,12 @@ class Runner:
         if needs_older_events(session.events, new_message, invocation_id):
             session = await self._open_session(user_id, session_id, config, whole=True)
         check_run(session.events, new_message, state_delta, invocation_id)
-        intake = self.take_in(session, new_message, invocation_id)
-        if intake.answered is not None:
-            intake = intake._replace(message=await self.redeem(session, intake.message))
-        log, after = self.open_log(session, intake.invocation_id, config), session.events.end
+        accepted = self.accept_message(session, new_message, invocation_id)
+        if accepted.answered is not None:
+            accepted = accepted._replace(message=await self.exchange_credentials(session, accepted.message))
+        log, after = self.open_log(session, accepted.invocation_id, config), session.events.end
         async with aclosing(
-            self._owned(log, self.run_intake(log, intake, state_delta=state_delta, run_config=config))
+            self._owned(log, self.execute(log, accepted, state_delta=state_delta, run_config=config))
         ) as events:
             async for event in events:
                 if self._is_shown(event):
@@ -265,7 +265,9 @@ class Runner:
             if log.trace is not None:
                 log.trace.end(status, self._trace_listeners)
 
-    def take_in(self, session: Session, new_message: Content | None, invocation_id: str | None = None) -> Intake:
+    def accept_message(
+        self, session: Session, new_message: Content | None, invocation_id: str | None = None
+    ) -> AcceptedMessage:
         """Checks a message before anything is done. An answer continues the run that asked, as a task's message does.
 
         Raises InvalidRequest, and ApprovalRefused.
@@ -275,25 +277,24 @@ class Runner:
         if answered is None and message is not None:
             task = log_state_of(session.events).waiting_task()
             if task is not None and invocation_id in (None, task.invocation_id):
-                return Intake(message, task, task.invocation_id)
+                return AcceptedMessage(message, task, task.invocation_id)
         if answered is None:
-            return Intake(message, None, invocation_id or new_invocation_id())
+            return AcceptedMessage(message, None, invocation_id or new_invocation_id())
         log_state = log_state_of(session.events)
         log_state.decide(message)
         log_state.credential_answers(message)
         check_inputs(log_state, message)
-        return Intake(message, answered, answered.invocation_id or new_invocation_id())
+        return AcceptedMessage(message, answered, answered.invocation_id or new_invocation_id())
 
-    async def redeem(self, session: Session, message: Content | None) -> Content | None:
+    async def exchange_credentials(self, session: Session, message: Content | None) -> Content | None:
         """The message as it may be stored: what it grants is exchanged for credentials, which are kept elsewhere.
 
         Raises ApprovalRefused, and ToolError when a provider fails.
         """
-        from greenroom.agents.human_input.credential_exchange import (
-            redeem,  # with all that exchanges logins, which few answers need
-        )
+        # Few answers need it, and it loads all that exchanges logins.
+        from greenroom.agents.human_input.credential_exchange import exchange_credentials
 
-        return await redeem(self.credential_service, session, message)
+        return await exchange_credentials(self.credential_service, session, message)
 
     def open_log(
         self,
@@ -317,14 +318,14 @@ class Runner:
             trace=Trace(session.key, invocation_id, traceparent=traceparent) if traces else None,
         )
 
-    def run_intake(
-        self, log: RunLog, intake: Intake, *, state_delta: JsonObject | None, run_config: RunConfig
+    def execute(
+        self, log: RunLog, accepted: AcceptedMessage, *, state_delta: JsonObject | None, run_config: RunConfig
     ) -> AsyncGenerator[Event]:
         """A run from its message on. An error is stored as an event, yielded, and raised."""
-        ctx = self._context(log, self.agent, intake.message, run_config)
+        ctx = self._context(log, self.agent, accepted.message, run_config)
 
         async def enter() -> AsyncGenerator[Event]:
-            message, artifact_delta = intake.message, None
+            message, artifact_delta = accepted.message, None
             if message is not None and "on_user_message_callback" in self.plugin_manager.listeners:
                 apply_delta(ctx.session.state, state_delta or {})
                 arguments = {"invocation_context": ctx, "user_message": message}
@@ -332,14 +333,14 @@ class Runner:
             if message is not None and run_config.save_input_blobs_as_artifacts:
                 message, artifact_delta = await save_blobs(message, ctx)
             ctx.user_content = message
-            event = user_event(intake, message, state_delta)
+            event = user_event(accepted, message, state_delta)
             if event is not None:
                 event.actions.artifact_delta.update(artifact_delta or {})
                 await log.commit(event)
-            agent = next_agent(self.agent, log.session.events, intake.answered)
+            agent = next_agent(self.agent, log.session.events, accepted.answered)
             ctx.agent = agent
             logged = log_state_of(log.session.events).find_run(log.invocation_id)
-            if logged is not None and (intake.answered is not None or message is None):
+            if logged is not None and (accepted.answered is not None or message is None):
                 ctx.resumed_from = logged.indexes[0]
                 ctx.llm_calls.count = logged.progress.model_calls
             return await self._begin(ctx, agent)
@@ -415,7 +416,7 @@ class Runner:
     async def _begin(self, ctx: InvocationContext, agent: BaseAgent) -> AsyncGenerator[Event]:
         answer: Content | None = await self.plugin_manager.first_result("before_run_callback", invocation_context=ctx)
         if answer is not None:
-            return only(Event(author="model", content=answer))
+            return single(Event(author="model", content=answer))
         return agent.run_async(ctx) if ctx.live_request_queue is None else agent.run_live(ctx)
 
     async def _drive(
@@ -430,7 +431,7 @@ class Runner:
                     async for event in events:
                         cancellations.check()
                         if is_watched:
-                            await let_plugins_change(event, ctx)
+                            await apply_plugin_changes(event, ctx)
                         if ctx.unstored:
                             await log.commit(*ctx.take_handled())
                         behind = ctx.stored_with.pop(event.id, ()) if ctx.stored_with else ()
@@ -497,3 +498,11 @@ class Cancellations:
         task = self._task
         if task is not None and task.cancelling() > self._before and task is asyncio.current_task():
             raise asyncio.CancelledError
+
+
+def live_config(run_config: RunConfig) -> RunConfig:
+    """The settings with the defaults of a live run: it answers with audio, unless they say otherwise."""
+    config = copy.copy(run_config)
+    config.streaming_mode = StreamingMode.BIDI
+    config.response_modalities = run_config.response_modalities or ["AUDIO"]
+    return config

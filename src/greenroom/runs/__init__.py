@@ -1,1 +1,9 @@
-"""Runs as the server owns them: started, attached to, cancelled, resumed."""
+"""Runs of many users: admitted, queued by session, executed as asyncio tasks, and resumed after a crash.
+
+A run passes `in_process` (the engine), `admission`, `queues` and `task`, in this order.
+`engine`: the interface of the engine. `limits`: how many runs may be active.
+`suspects`: resumes runs that may have ended the process. `watch`: readers of run records.
+`webhooks`, `memory_writer`: what follows the end of a run.
+`store`: the interface of run stores, which `memory_store`, `sqlite_store` and `postgres_store` implement, the last two
+by `sql_store`.
+"""

@@ -33,8 +33,7 @@ from greenroom.records.run import (
     default_max_llm_calls,
 )
 from greenroom.records.session import Session, SessionFilter, SessionKey
-from greenroom.runner.intake import live_config
-from greenroom.runner.runner import Runner
+from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission
 from greenroom.runs.engine import Attachment, RunEngine, RunLoad
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits

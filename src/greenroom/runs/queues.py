@@ -319,8 +319,8 @@ class SessionQueues:
         queue.remove(task)
         asked = run.asked
         for later in queue:
-            if later.run.id == run.id and later.intake is not None:
-                asked = later.run.asked = without_answered(asked, later.intake.message)
+            if later.run.id == run.id and later.accepted is not None:
+                asked = later.run.asked = without_answered(asked, later.accepted.message)
         if not queue:
             del self._queues[task.key]
         elif not queue[0].has_begun and not queue[0].is_held and not self.is_closing:

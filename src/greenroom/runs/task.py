@@ -34,8 +34,8 @@ from greenroom.records.run import (
     default_max_llm_calls,
 )
 from greenroom.records.session import Session, SessionKey
+from greenroom.runner.accept import AcceptedMessage
 from greenroom.runner.commit import RunLog
-from greenroom.runner.intake import Intake
 from greenroom.runner.runner import Runner
 from greenroom.telemetry.span import current_run
 from greenroom.usage.store import SECONDS_PER_DAY, ModelDay, ModelUsage
@@ -68,7 +68,7 @@ class RunTask:
     run: Run
     runner: Runner
     _: KW_ONLY
-    intake: Intake | None = None
+    accepted: AcceptedMessage | None = None
     """None: the run is resumed from its record and its log, unless it is live."""
     session: Session | None = None
     """As admission loaded it; None when it has to be loaded."""
@@ -149,7 +149,7 @@ class RunTask:
 
     def pending_requests(self, session: Session) -> Mapping[str, str]:
         """The run's pending requests to people, see `Run.asked`."""
-        if self.done.is_set() or (self.log is None and self.intake is not None):
+        if self.done.is_set() or (self.log is None and self.accepted is not None):
             return self.run.asked
         if self.log is None:  # it is resumed, and has not read its log yet
             return _asked_in_log(self.run, session)
@@ -237,8 +237,8 @@ class RunTask:
         if logged is not None and has_begun:
             executed = self.runner.resume(log, logged.progress, run_config=config)
         else:
-            intake = self.intake or self.runner.take_in(session, request.new_message, run.id)
-            executed = self.runner.run_intake(log, intake, state_delta=request.state_delta, run_config=config)
+            accepted = self.accepted or self.runner.accept_message(session, request.new_message, run.id)
+            executed = self.runner.execute(log, accepted, state_delta=request.state_delta, run_config=config)
         await self._collect(executed, request.deadline_seconds or defaults.deadline_seconds, stop)
 
     def _count_attempt(self, stored_events: int) -> None:

@@ -35,7 +35,9 @@ from greenroom.tools.login.oauth2 import TokenRefused, exchange_code, is_decline
 from greenroom.tools.web.http_client import HttpClient
 
 
-async def redeem(credentials: BaseCredentialService, session: Session, message: Content | None) -> Content | None:
+async def exchange_credentials(
+    credentials: BaseCredentialService, session: Session, message: Content | None
+) -> Content | None:
     """The message with each answer to a credential request replaced by how it went. Raises ApprovalRefused."""
     answers = log_state_of(session.events).credential_answers(message)
     if not answers or message is None:

@@ -73,9 +73,10 @@ class ClientInput:
             try:
                 self._check(said, answers)
                 ctx = self._conversation.ctx
-                from greenroom.agents.human_input.credential_exchange import redeem  # with all that exchanges logins
+                # Few answers need it, and it loads all that exchanges logins.
+                from greenroom.agents.human_input.credential_exchange import exchange_credentials
 
-                event.content = await redeem(ctx.services.credentials, ctx.session, said)
+                event.content = await exchange_credentials(ctx.services.credentials, ctx.session, said)
             except GreenroomError as error:
                 self._queue.take()
                 await self._refuse(error)

@@ -20,7 +20,7 @@ from greenroom.records.event import Event
 from greenroom.records.model_exchange import LiveRequest
 from greenroom.records.run import Run, RunConfig
 from greenroom.records.session import SessionKey
-from greenroom.runner.intake import check_is_of_one_kind, checked_message
+from greenroom.runner.accept import check_is_of_one_kind, checked_message
 from greenroom.runs.engine import Attachment
 from greenroom.server.replies import AnyReply, SocketReply, problem
 from greenroom.server.request_body import decode_limited

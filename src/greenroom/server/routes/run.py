@@ -27,7 +27,7 @@ from greenroom.records.run import (
     SessionRunRequest,
 )
 from greenroom.records.session import SessionKey
-from greenroom.runner.intake import check_is_of_one_kind
+from greenroom.runner.accept import check_is_of_one_kind
 from greenroom.runs.engine import Attachment
 from greenroom.runs.watch import RunWatch
 from greenroom.server.replies import AnyReply, Reply, StreamReply, failure_reply

@@ -1,0 +1,116 @@
+"""Accepts a user's message: checks it against the session's log, and finds the run that it starts or continues."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from greenroom.errors import ApprovalRefused, InvalidRequest, RunNotFound
+from greenroom.log.state import LogState, log_state_of
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content
+from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.event import Event, EventActions
+from greenroom.records.human_requests import is_input_request, read_input, responses_in
+from greenroom.records.session import GetSessionConfig
+
+SINCE_COMPACTION = GetSessionConfig(from_compaction=True)
+
+
+def needs_older_events(events: CopyOnWriteList[Event], message: Content | None, invocation_id: str | None) -> bool:
+    """Whether a message continues a run, or answers a call, that is not among the events that were loaded."""
+    answered = [response.id for response in responses_in(message)]
+    if invocation_id is None and not answered:
+        return False
+    log_state = log_state_of(events)
+    is_older = invocation_id is not None and not log_state.has_run(invocation_id)
+    return is_older or not all(map(log_state.has_call, answered))
+
+
+def check_run(
+    events: CopyOnWriteList[Event], message: Content | None, state_delta: JsonObject | None, invocation_id: str | None
+) -> None:
+    """Raises RunNotFound for the id of a run to continue, with nothing new, that the session doesn't have."""
+    if invocation_id is None or message is not None or state_delta:
+        return
+    if not log_state_of(events).has_run(invocation_id):
+        raise RunNotFound(invocation_id)
+
+
+class AcceptedMessage(NamedTuple):
+    """A message that was checked against its session. answered: the event with the calls that it answers, or of the
+    task that waits for it."""
+
+    message: Content | None
+    answered: Event | None
+    invocation_id: str
+
+    @property
+    def is_for_task(self) -> bool:
+        return self.answered is not None and not responses_in(self.message)
+
+
+_PARTS = ("body", "newMessage", "parts")
+
+
+def check_is_of_one_kind(message: Content | None) -> None:
+    """Raises InvalidRequest for function responses beside other parts, which ADK's interfaces refuse, too.
+
+    Other protocols send both in one request; their gates put the responses first.
+    """
+    parts = (message.parts if message is not None else None) or ()
+    responses = sum(part.function_response is not None for part in parts)
+    if 0 < responses < len(parts) and not any(part.function_call is not None for part in parts):
+        raise InvalidRequest("A message holds either function responses or other parts, not both", location=_PARTS)
+
+
+def checked_message(message: Content | None) -> Content | None:
+    """The message as a user's. Raises InvalidRequest for one with function calls."""
+    if message is None:
+        return None
+    if any(part.function_call is not None for part in message.parts or ()):
+        raise InvalidRequest("A user's message can't hold function calls", location=_PARTS)
+    return message if message.role == "user" else Content(role="user", parts=message.parts)
+
+
+def answered_call(events: CopyOnWriteList[Event], message: Content | None) -> Event | None:
+    """The event with the calls that this message answers; None when it is not an answer.
+
+    Raises InvalidRequest when it answers calls that are not a client's to answer, or calls of several runs.
+    """
+    responses = responses_in(message)
+    if not responses:
+        return None
+    log_state = log_state_of(events)
+    calling = [log_state.call_to_answer(response, location=_PARTS) for response in responses]
+    if any(event.invocation_id != calling[0].invocation_id for event in calling):
+        raise InvalidRequest("The function responses answer calls of several runs", location=_PARTS)
+    return calling[0]
+
+
+def check_inputs(log_state: LogState, message: Content | None) -> None:
+    """Checks a message's answers to the requests of workflows' nodes.
+
+    Raises InvalidRequest for an answer that does not fit the request's schema, and ApprovalRefused for one to what was
+    answered before, or given twice.
+    """
+    seen: set[str | None] = set()
+    for response in responses_in(message):
+        request = log_state.find_request(response.id)
+        if request is None or not is_input_request(request.call):
+            continue
+        log_state.reject_duplicate(request)
+        if response.id in seen:
+            raise ApprovalRefused("the same message answers it twice")
+        seen.add(response.id)
+        read_input(request.call, response)
+
+
+def user_event(accepted: AcceptedMessage, message: Content | None, state_delta: JsonObject | None) -> Event | None:
+    """The user's event. A message to a task has the scope of the task."""
+    if message is None and not state_delta:
+        return None
+    actions = EventActions(state_delta=dict(state_delta or {}))
+    event = Event(invocation_id=accepted.invocation_id, author="user", content=message, actions=actions)
+    if accepted.answered is not None and accepted.is_for_task:
+        event.isolation_scope = accepted.answered.isolation_scope
+    return event
