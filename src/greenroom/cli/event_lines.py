@@ -1,4 +1,4 @@
-"""A session's events as lines in a terminal."""
+"""Prints the events of a session in a terminal."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ _SHOWN_CHARS = 600
 
 
 class EventLines:
-    """Prints events as they come: text on the standard output, all else on the standard error.
+    """Prints events when they arrive: text to standard output, everything else to standard error.
 
-    Of agents that answer at the same time, the first one's text is printed as it streams. Events of the others are
-    printed when its message is complete: whole messages only, so that no text is printed twice.
-
-    has_failed: whether an event carried an error.
+    If several agents answer at the same time, the text of the first is printed while it streams. The others' events are
+    printed when that message is complete, as whole messages, so that no text is printed twice.
     """
 
     def __init__(self, *, shows_user: bool = False) -> None:
         self.has_failed = False
+        """Whether an event carried an error."""
         self._shows_user = shows_user
         self._author = ""
-        self._streamed = ""
-        self._streamed_thoughts = ""
+        """The author of the last event that was printed."""
         self._streaming: tuple[str, str | None] | None = None
+        """The author and the branch whose message is streaming."""
+        self._streamed = ""
+        """The text of that message that was printed, and its thoughts."""
+        self._streamed_thoughts = ""
         self._held: list[Event] = []
+        """Events of other agents, until that message is complete."""
 
     def show(self, event: Event) -> None:
         source = (event.author, event.branch)
@@ -35,26 +38,34 @@ class EventLines:
             if not event.partial:
                 self._held.append(event)
             return
+
         self._streaming = source if event.partial else None
         self._print(event)
         if self._streaming is None:
             self._print_held()
 
     def _print_held(self) -> None:
-        held, self._held = self._held, []
+        held = self._held
+        self._held = []
         for event in held:
             self._print(event)
 
     def _print(self, event: Event) -> None:
-        parts = (event.content.parts if event.content else None) or []
         if event.author == "user" and not self._shows_user:
             return
+
+        parts = (event.content.parts if event.content else None) or []
         if (parts or event.error_code) and event.author != self._author:
             self._author = event.author
             note(f"{event.author}:", "bold cyan")
-        self._show_text([part for part in parts if part.text], is_partial=bool(event.partial))
+
+        text = "".join(part.text or "" for part in parts if not part.thought)
+        thoughts = "".join(part.text or "" for part in parts if part.thought)
         if event.partial:
+            self._print_chunk(text, thoughts)
             return
+
+        self._print_whole(text, thoughts)
         for part in parts:
             line = _line(part, event.long_running_tool_ids or [])
             if line is not None:
@@ -64,43 +75,47 @@ class EventLines:
             note(f"{event.error_code}: {event.error_message or 'no details'}", "red")
 
     def forget_author(self) -> None:
-        """Name the author of the next event, even if it is the one before's."""
+        """Names the author of the next event even if the last one had the same."""
         self._author = ""
 
     def end_line(self) -> None:
-        """After a message that was cut off."""
+        """Ends the line of a message that was cut off."""
         if self._streamed or self._streamed_thoughts:
-            self._streamed = self._streamed_thoughts = ""
+            self._streamed = ""
+            self._streamed_thoughts = ""
             output.print()
         self._streaming = None
         self._print_held()
 
-    def _show_text(self, parts: list[Part], *, is_partial: bool) -> None:
-        thoughts = "".join(part.text or "" for part in parts if part.thought)
-        text = "".join(part.text or "" for part in parts if not part.thought)
-        if is_partial:
-            if thoughts:
-                notes.print(printable(thoughts), style="dim italic", markup=False, end="")
-                self._streamed_thoughts += thoughts
-            if text:
-                if self._streamed_thoughts and not self._streamed:
-                    notes.print()
-                output.print(printable(text), markup=False, end="")
-                output.file.flush()
-                self._streamed += text
-            return
+    def _print_chunk(self, text: str, thoughts: str) -> None:
+        """Prints a piece of a message that streams."""
+        if thoughts:
+            notes.print(printable(thoughts), style="dim italic", markup=False, end="")
+            self._streamed_thoughts += thoughts
+        if text:
+            if self._streamed_thoughts and not self._streamed:
+                notes.print()
+            output.print(printable(text), markup=False, end="")
+            output.file.flush()
+            self._streamed += text
+
+    def _print_whole(self, text: str, thoughts: str) -> None:
+        """Prints what a complete message has beyond the pieces that were printed."""
         if thoughts and not self._streamed_thoughts:
             note(thoughts, "dim italic")
+
         if text.startswith(self._streamed):
             text = text[len(self._streamed) :]
         elif text:
             text = "\n" + text
         if text or self._streamed:
             output.print(printable(text), markup=False)
-        self._streamed = self._streamed_thoughts = ""
+        self._streamed = ""
+        self._streamed_thoughts = ""
 
 
 def _line(part: Part, long_running: list[str]) -> str | None:
+    """Returns the line for a part; None for text. long_running: ids of calls that are answered later."""
     if part.function_call is not None:
         call = part.function_call
         later = "  (answers later)" if call.id in long_running else ""
@@ -128,4 +143,6 @@ def _json(value: JsonValue) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}… ({len(text)} characters)"
+    if len(text) <= _SHOWN_CHARS:
+        return text
+    return f"{text[:_SHOWN_CHARS]}… ({len(text)} characters)"

@@ -1,6 +1,6 @@
-"""HTTP connections with limits: a request's head and body must come within a time and a size, answers must be read.
+"""HTTP connections with limits: requests must arrive within a time and a size, and responses must be read.
 
-uvicorn itself waits for ever for the rest of a request, and takes a head of any size.
+uvicorn itself waits forever for the rest of a request, and accepts a head of any size.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionLimits:
-    """head_bytes, headers: of a request line with its headers, and of a chunked body's trailers. head_seconds: from a
-    connection's start, or the first byte of a later request, to the last header. idle_seconds: between two requests.
-    body_seconds: for a body; longer while it comes faster than body_bytes_per_second. stall_seconds: a client may read
-    nothing of an answer for so long; its run continues. ping_seconds: interval of a WebSocket's pings, and the timeout
-    of their pongs. sweep_seconds: how often all this is checked.
-    """
+    """Limits of what a client may send, and of how slowly."""
 
     head_bytes: int = 64 * 1024
+    """Size of a request line with its headers, and of the trailers of a chunked body."""
     headers: int = 100
     head_seconds: float = 10.0
+    """Time until the last header, from the start of the connection or the first byte of a later request."""
     idle_seconds: float = 75.0
+    """Time between two requests."""
     body_seconds: float = 30.0
+    """Time for a body. It may take longer while it arrives faster than `body_bytes_per_second`."""
     body_bytes_per_second: int = 8 * 1024
     stall_seconds: float = 120.0
+    """Time during which a client may read nothing of a response. Its run continues."""
     ping_seconds: float = 20.0
+    """Interval of the pings of a WebSocket, and the timeout of their pongs."""
     sweep_seconds: float = 1.0
+    """Interval of the checks."""
 
 
 DEFAULT_LIMITS = ConnectionLimits()
@@ -43,7 +45,7 @@ class _HeadTooLarge(Exception):
 
 
 class ReplyTransport:
-    """Writes the head of a reply together with a short body that follows at once: one system call instead of two."""
+    """Writes the head of a response together with a short body that follows at once, in one system call."""
 
     __slots__ = ("_has_begun", "_head", "_transport")
 
@@ -56,7 +58,8 @@ class ReplyTransport:
 
     def write(self, data: bytes) -> None:
         if not self._has_begun:
-            self._has_begun, self._head = True, data
+            self._has_begun = True
+            self._head = data
             asyncio.get_running_loop().call_soon(self._flush)
         elif len(data) > self.LONGEST_COPY:
             self._flush()
@@ -84,25 +87,29 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, limits: ConnectionLimits = DEFAULT_LIMITS, **more: Any) -> None:
         super().__init__(*args, **more)
         self._limits = limits
+
+        # When the connection began to wait for each of these; None if it doesn't wait for it.
         self._head_since: float | None = time.monotonic()
-        self._idle_since: float | None = None
         self._body_since: float | None = None
-        self._body_bytes = 0
+        self._idle_since: float | None = None
+        self._unread_since: float | None = None
+
         self._is_in_head = False
         self._is_too_large = False
+        self._body_bytes = 0
         self._unfinished_bytes = 0
-        self._unread_since: float | None = None
+        """Bytes that the parser holds or whose end it waits for: a head, a chunk's extensions, trailers."""
         self._unread_bytes = 0
+        """Bytes of the response that the client hasn't read."""
 
     def data_received(self, data: bytes) -> None:
-        # Counts what the parser holds or waits for the end of: a head, a chunk's extensions, trailers.
         self._unfinished_bytes += len(data)
         super().data_received(data)
         if self._unfinished_bytes > self._limits.head_bytes and not self.transport.is_closing():
             self._refuse_head()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers requests that the parser can't read; callbacks' exceptions end here, too."""
+        """Called for requests that the parser can't read, and for exceptions of the callbacks below."""
         if self._is_too_large:
             self._refuse_head()
         else:
@@ -110,22 +117,26 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         if self._idle_since is not None:
-            self._idle_since, self._head_since = None, time.monotonic()
+            self._idle_since = None
+            self._head_since = time.monotonic()
         self._is_in_head = True
         self._unfinished_bytes = 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        # Once per head, since a callback for each header costs more; what arrives at once is bounded by the read size.
-        headers, limits = self.headers, self._limits
-        size = len(self.url) + sum([len(name) + len(value) for name, value in headers])
-        if size > limits.head_bytes or len(headers) > limits.headers:
+        # Once per head, since a callback for each header costs more. What arrives at once is bounded by the read size.
+        size = len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
+        if size > self._limits.head_bytes or len(self.headers) > self._limits.headers:
             self._is_too_large = True
             raise _HeadTooLarge
-        self._is_in_head, self._head_since = False, None
+
+        self._is_in_head = False
+        self._head_since = None
         self._body_since = time.monotonic()
-        self._body_bytes = self._unfinished_bytes = 0
+        self._body_bytes = 0
+        self._unfinished_bytes = 0
         super().on_headers_complete()
+
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is not None:  # a WebSocket has none
             cycle.transport = cast("asyncio.Transport", ReplyTransport(self.transport))
@@ -141,10 +152,11 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        # As uvicorn's own, without its timer for each connection.
+        # Like uvicorn's, without its timer for each connection.
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
+
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
@@ -163,6 +175,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def close_if_too_slow(self, now: float) -> None:
+        """Closes the connection if the client exceeds one of the times."""
         limits = self._limits
         if self._unread_since is not None:
             unread_bytes = self.transport.get_write_buffer_size()
@@ -186,6 +199,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if cycle is not None and not cycle.response_complete:  # a response is being sent
             self.transport.close()
             return
+
         status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
         body = status.phrase.encode()
         head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
@@ -194,7 +208,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
 
 async def sweep(connections: Collection[object], limits: ConnectionLimits = DEFAULT_LIMITS) -> None:
-    """Closes slow connections for as long as the server runs. One timer for all costs less than one each."""
+    """Closes slow connections until it is cancelled. One timer for all costs less than one for each."""
     while True:
         await asyncio.sleep(limits.sweep_seconds)
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""uvicorn, as greenroom runs it. Apart from the command, so that its help doesn't wait for the import."""
+"""Runs uvicorn. A module of its own, so that the help of commands doesn't wait for its import."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ except ImportError:  # Windows has no such limits
 
 
 STOP_SECONDS = 5.0
-"""Time limit of a server's stop beyond the grace time of its runs."""
+"""Time limit of a stop after the grace time of the runs."""
 
 CANCEL_SECONDS = 1.0
-"""Time limit of tasks that remain when everything is closed."""
+"""Time limit of the tasks that remain when everything is closed."""
 
 
 def run_server(
@@ -45,9 +45,8 @@ def run_server(
     grace_seconds: int,
     limits: ConnectionLimits = DEFAULT_LIMITS,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. Raises the application's exception when it fails to start."""
+    """Serves until SIGINT or SIGTERM. Raises the application's exception if it fails to start."""
     failures: list[BaseException] = []
-
     collector = _Collector()
 
     async def watched(scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,10 +63,12 @@ def run_server(
     config = server_config(watched, grace_seconds=grace_seconds, limits=limits)
     server = _Server(config, when_started, limits)
     _allow_many_files()
+
     # Suppresses uvicorn's log messages of a start and of a failed start; the caller reports both.
     logger = logging.getLogger("uvicorn.error")
     logger.setLevel(logging.DEBUG if is_debugging() else logging.CRITICAL)
     logger.addFilter(_is_worth_logging)
+
     # When it has stopped, uvicorn raises the signal again; the process then ends by itself, and with success.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: None)
@@ -106,16 +107,19 @@ def _web_socket_protocol(*args: Any, **options: Any) -> asyncio.Protocol:
     return WebSocketsSansIOProtocol(*args, **options)
 
 
-_NOT_TOLD = (
+_SUPPRESSED_MESSAGES = (
     "ASGI callable returned without completing handshake.",
     "Invalid UTF-8 sequence received from client.",
 )
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """uvicorn takes each WebSocket that was refused with an answer for an error of the application, and shows a
-    traceback for each client that sends no UTF-8."""
-    return record.msg not in _NOT_TOLD
+    """False for messages of uvicorn about clients, not about errors.
+
+    It takes a WebSocket that was refused with a response for an error of the application, and logs a traceback for each
+    client that sends invalid UTF-8.
+    """
+    return record.msg not in _SUPPRESSED_MESSAGES
 
 
 class _Server(uvicorn.Server):
@@ -165,9 +169,11 @@ def _abandon(_number: int, _frame: FrameType | None) -> None:
 
 
 class _Collector:
-    """Adapts the garbage collector's threshold to the number of open requests. A server hardly makes circles, and holds
-    many objects that live long: a waiting run alone holds hundreds. The collector starts when more was allocated than
-    the open requests account for."""
+    """Adapts the garbage collector's threshold to the number of open requests.
+
+    A server makes hardly any reference cycles and holds many long-lived objects: a waiting run alone holds hundreds. So
+    a collection starts only when more was allocated than the open requests account for.
+    """
 
     OBJECTS = 50_000
     OBJECTS_PER_REQUEST = 300
@@ -175,7 +181,7 @@ class _Collector:
 
     def __init__(self) -> None:
         self._open = 0
-        gc.freeze()  # without a collection, which would free almost no memory
+        gc.freeze()  # without a collection before it, which would free almost no memory
         gc.enable()
         self.count(0)
 
@@ -187,8 +193,8 @@ class _Collector:
 
 
 def _allow_many_files() -> None:
-    """Thousands of connections need as many open files."""
+    """Raises the limit of open files to the maximum: each connection needs one."""
     if resource is not None:
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))

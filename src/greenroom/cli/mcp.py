@@ -48,8 +48,9 @@ async def _serve(app: GreenroomApp) -> None:
 
 @contextlib.asynccontextmanager
 async def _running(app: GreenroomApp) -> AsyncGenerator[None]:
-    """Starts and stops the application by ASGI's lifespan events."""
-    events, started = asyncio.Queue[Any](), asyncio.Event()
+    """Starts and stops the application with ASGI's lifespan events."""
+    events = asyncio.Queue[Any]()
+    started = asyncio.Event()
 
     async def send(event: Any) -> None:
         if event["type"] == "lifespan.startup.complete":
@@ -62,6 +63,7 @@ async def _running(app: GreenroomApp) -> AsyncGenerator[None]:
     if task.done():
         starting.cancel()
         await task
+
     try:
         yield
     finally:

@@ -14,6 +14,9 @@ from greenroom.server.inspection import content_policy
 from greenroom.server.settings import ServeSettings
 from greenroom.telemetry.span import current_run
 
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_CAUSE = "The direct cause of:"
+
 
 class TextFormatter(logging.Formatter):
     """Log lines for people, tracebacks in full."""
@@ -22,13 +25,13 @@ class TextFormatter(logging.Formatter):
         return hide_secrets(super().format(record))
 
 
-_CAUSE = "The direct cause of:"
-
-
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: `time` (UTC), `level`, `logger`, `message`, of a run's lines `appName`, `sessionId` and
-    `runId`, of an error's `error`, its class, and `traceback`. Messages of errors may quote users, so they are left out
-    unless content is wanted."""
+    """One JSON object per line.
+
+    Each has `time` (UTC), `level`, `logger` and `message`. Messages of a run have `appName`, `sessionId` and `runId`.
+    Errors have `error`, the class, and `traceback`. The texts of errors may quote users, so they are only included with
+    content.
+    """
 
     def __init__(self, *, with_content: bool) -> None:
         super().__init__()
@@ -41,9 +44,11 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": hide_secrets(record.getMessage()),
         }
+
         run = current_run.get()
         if run is not None:
             line |= {"appName": run.app_name, "sessionId": run.session_id, "runId": run.id}
+
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             line["error"] = type(error).__name__
@@ -51,12 +56,13 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line)  # all ASCII, so that any terminal and any broken file name works
 
     def _lines_of(self, error: BaseException, seen: set[int]) -> Iterator[str]:
-        """The traceback as Python prints it, the cause first; messages of errors only with content."""
+        """Yields the traceback as Python prints it, the cause first. Texts of errors are only included with content."""
         seen.add(id(error))
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         if cause is not None and id(cause) not in seen:
             yield from self._lines_of(cause, seen)
             yield _CAUSE
+
         yield from "".join(traceback.format_tb(error.__traceback__)).splitlines()
         lines = traceback.format_exception_only(error) if self._with_content else [type(error).__name__]
         yield "".join(lines).rstrip()
@@ -65,14 +71,15 @@ class JsonFormatter(logging.Formatter):
                 yield from self._lines_of(each, seen)  # pyright: ignore[reportUnknownArgumentType]
 
 
-_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-
-
 def set_up_log(settings: ServeSettings) -> None:
-    handler = logging.StreamHandler()
+    """Sends log messages to standard error."""
     if settings.log_format == "json":
         content = content_policy(settings.traced_content)
-        handler.setFormatter(JsonFormatter(with_content=content.in_export))
+        formatter = JsonFormatter(with_content=content.in_export)
     else:
-        handler.setFormatter(TextFormatter(_FORMAT))
-    logging.basicConfig(level="DEBUG" if is_debugging() else settings.log_level.upper(), handlers=[handler])
+        formatter = TextFormatter(_FORMAT)
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter)
+    level = "DEBUG" if is_debugging() else settings.log_level.upper()
+    logging.basicConfig(level=level, handlers=[handler])

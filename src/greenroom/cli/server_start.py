@@ -22,6 +22,7 @@ def bound(host: str, port: int) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise CallerError(f"Can't listen on {host!r}: {error.strerror}") from error
+
     # `localhost` is both IPv4 and IPv6; most clients try IPv4 first.
     family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     listener = socket.socket(family, kind, protocol)
@@ -71,6 +72,10 @@ def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket
     return settings
 
 
+StyledText = list[tuple[str, str]]
+"""Pieces of text with their styles."""
+
+
 def welcome(
     agents_dir: Path,
     listener: socket.socket,
@@ -80,27 +85,52 @@ def welcome(
     *,
     asks_for_keys: bool,
     url_prefix: str | None = None,
-) -> list[tuple[str, str]]:
+) -> StyledText:
+    """Returns the text that a started server prints: its addresses, its stores and its apps."""
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
-    name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else str(host)
-    url = public_address(url_prefix, scheme="http", host=f"{name}:{port}").url()
-    text: list[tuple[str, str]] = []
-    text += [("\ngreenroom", "bold green"), (f" serves {agents_dir}\n\n", "")]
-    text += [("  web page   ", "dim"), (f"{url}/\n", "bold")]
-    text += [("  HTTP API   ", "dim"), (f"{url}/docs\n", "")]
-    text += [("  sessions   ", "dim"), (f"{sessions_uri}\n", "")]
-    for index, app in enumerate(apps):
-        text.append(("  apps       " if index == 0 else " " * 13, "dim"))
-        if app in failed:
-            text += [(f"{app}  ", "red"), (f"failed to load: {printable(failed[app].reason)}\n", "red")]
-        else:
-            text.append((f"{app}\n", "green"))
-    if not apps:
-        kinds = "a folder with an agent.py or a root_agent.yaml"
-        text.append((f"  There are no apps in {agents_dir} yet: an app is {kinds}.\n", "yellow"))
+    url = public_address(url_prefix, scheme="http", host=f"{_host_name(address)}:{port}").url()
+
+    text: StyledText = [
+        ("\ngreenroom", "bold green"),
+        (f" serves {agents_dir}\n\n", ""),
+        ("  web page   ", "dim"),
+        (f"{url}/\n", "bold"),
+        ("  HTTP API   ", "dim"),
+        (f"{url}/docs\n", ""),
+        ("  sessions   ", "dim"),
+        (f"{sessions_uri}\n", ""),
+    ]
+    text += _list_of_apps(agents_dir, apps, failed)
     if asks_for_keys:
-        text += [("  access     ", "dim"), (f"with a key; for a browser: {url}/sign-in\n", "")]
+        text.append(("  access     ", "dim"))
+        text.append((f"with a key; for a browser: {url}/sign-in\n", ""))
     elif not address.is_loopback:
         text.append(("  Anyone who can reach this port can use the agents and read all sessions.\n", "yellow"))
-    return [*text, ("\n  Ctrl-C stops the server.\n", "dim")]
+    text.append(("\n  Ctrl-C stops the server.\n", "dim"))
+    return text
+
+
+def _host_name(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    """Returns the host for a URL on this machine."""
+    if address.is_unspecified:
+        return "localhost"
+    return f"[{address}]" if address.version == 6 else str(address)
+
+
+def _list_of_apps(agents_dir: Path, apps: list[str], failed: dict[str, AppLoadError]) -> StyledText:
+    if not apps:
+        kinds = "a folder with an agent.py or a root_agent.yaml"
+        return [(f"  There are no apps in {agents_dir} yet. An app is {kinds}.\n", "yellow")]
+
+    text: StyledText = []
+    label = "  apps       "
+    for app in apps:
+        text.append((label, "dim"))
+        label = " " * len(label)
+        if app in failed:
+            text.append((f"{app}  ", "red"))
+            text.append((f"failed to load: {printable(failed[app].reason)}\n", "red"))
+        else:
+            text.append((f"{app}\n", "green"))
+    return text

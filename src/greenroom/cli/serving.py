@@ -1,5 +1,6 @@
-"""Implements `greenroom serve` without the library that reads command lines: loading that one takes half as long as
-starting the server.
+"""Runs `greenroom serve`, and reads its plain command lines without cyclopts.
+
+Loading cyclopts takes half as long as starting the server, so this module doesn't import it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _log = logging.getLogger("greenroom.cli")
 
 
 def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
-    """Serves until SIGINT or SIGTERM."""
+    """Serves a folder until SIGINT or SIGTERM."""
     from greenroom.cli.http_protocol import ConnectionLimits
     from greenroom.cli.http_server import run_server
     from greenroom.cli.server_log import set_up_log
@@ -47,6 +48,7 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
             _log.warning("%s", warning)
         else:
             note(warning, "yellow")
+
     loader = app_loader(agents_dir, settings)
     with bound(settings.host, settings.port) as listener, contextlib.closing(loader):
         server_settings = secured_settings(agents_dir, settings, listener)
@@ -73,7 +75,7 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
 def app_of_folder(
     agents_dir: Path, loader: AppLoader, settings: ServeSettings, server_settings: ServerSettings
 ) -> tuple[GreenroomApp, str]:
-    """The application with the stores that the settings name, and the URI of its sessions."""
+    """Makes the application with the stores that the settings name. Returns it with the URI of its sessions."""
     from greenroom.artifacts.from_uri import artifact_service_from_uri
     from greenroom.memory.from_uri import embeddings_from_name, memory_service_from_uri
     from greenroom.server.application import create_app
@@ -86,26 +88,30 @@ def app_of_folder(
         data_folder.make(agents_dir)
     if sessions.is_remote:
         sessions.server_database = str(data_folder.database_path(agents_dir))
-    artifacts = artifact_service_from_uri(settings.artifact_service or data_folder.artifact_service_uri(agents_dir))
-    memory = memory_service_from_uri(
-        settings.memory_service or (local_uri if sessions.is_remote else sessions_uri),
-        embeddings=embeddings_from_name(settings.memory_embeddings) if settings.memory_embeddings else None,
-    )
+
+    artifacts_uri = settings.artifact_service or data_folder.artifact_service_uri(agents_dir)
+    default_memory_uri = local_uri if sessions.is_remote else sessions_uri
+    memory_uri = settings.memory_service or default_memory_uri
+    embeddings = embeddings_from_name(settings.memory_embeddings) if settings.memory_embeddings else None
+
     app = create_app(
         app_loader=loader,
         session_service=sessions,
-        artifact_service=artifacts,
-        memory_service=memory,
+        artifact_service=artifact_service_from_uri(artifacts_uri),
+        memory_service=memory_service_from_uri(memory_uri, embeddings=embeddings),
         settings=server_settings,
     )
     return app, sessions_uri
 
 
 def plain_command_line(tokens: Sequence[str]) -> tuple[Path, dict[str, Any]] | None:
-    """The folder and the flags of `serve DIR --flag value …`.
+    """Reads `serve DIR --flag value …`. Returns the folder, and the flags by the settings' keys.
 
-    None for all that needs more: help, faults, `--config`, lists and unusual spellings.
+    None for everything else, which cyclopts reads: help, faults, `--config`, lists and unusual spellings.
     """
+    if "GREENROOM_CONFIG" in os.environ:
+        return None
+
     by_flag = {setting.flag: setting for setting in all_settings()}
     folders: list[Path] = []
     flags: dict[str, Any] = {}
@@ -115,25 +121,34 @@ def plain_command_line(tokens: Sequence[str]) -> tuple[Path, dict[str, Any]] | N
         if not word.startswith("-"):
             folders.append(Path(word))
             continue
+
         setting = by_flag.get(word)
-        if setting is not None and setting.plain_type is bool:
-            has_value = bool(words) and words[0].lower() in ("true", "false")
-            text = words.pop(0) if has_value else "true"
-        else:
-            text = words.pop(0) if words else "-"
         if setting is None or setting.takes_list or setting.key in flags:
             return None
-        if text.startswith("-") or text.lower() in ("", "none", "null"):
+        text = _pop_value(words, is_switch=setting.plain_type is bool)
+        if text is None:
             return None
         try:
-            flags[setting.key] = setting.convert(text, strict=False)
+            flags[setting.key] = setting.convert(text, is_text=True)
         except msgspec.ValidationError:
             return None
-    return (folders[0], flags) if len(folders) == 1 and "GREENROOM_CONFIG" not in os.environ else None
+
+    if len(folders) != 1:
+        return None
+    return folders[0], flags
+
+
+def _pop_value(words: list[str], *, is_switch: bool) -> str | None:
+    """Takes the value of a flag from the rest of a command line; None if cyclopts has to read it."""
+    if is_switch and (not words or words[0].lower() not in ("true", "false")):
+        return "true"
+    if not words or words[0].startswith("-") or words[0].lower() in ("", "none", "null"):
+        return None
+    return words.pop(0)
 
 
 def read_configuration(agents_dir: Path, file: Path | None, flags: Mapping[str, Any]) -> Configuration:
-    """Raises ConfigurationError."""
+    """Loads the settings from flags, variables and a file. Raises ConfigurationError."""
     if file is None:
         file = find_file(agents_dir.expanduser(), Path())
     elif not file.is_file():

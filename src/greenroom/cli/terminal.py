@@ -1,4 +1,4 @@
-"""Output of commands: answers to the standard output, everything about them to the standard error."""
+"""Output of commands: results to standard output, everything about them to standard error."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ def is_debugging() -> bool:
 
 
 def printable(text: str) -> str:
-    """Without the control characters by which a model or a tool could command the terminal."""
+    """Removes control characters, with which the text of a model or a tool could control the terminal."""
     return _CONTROL.sub("", text)
 
 
 def print_line(text: str) -> None:
-    """Prints text to the standard output, without control characters and markup."""
+    """Prints text to standard output, without control characters and markup."""
     _console("output").print(printable(text), markup=False)
 
 
 def note(text: str, style: str = "dim") -> None:
+    """Prints text to standard error."""
     from rich.text import Text
 
     _console("notes").print(Text(printable(text), style))
 
 
 def print_pieces(pieces: Iterable[tuple[str, str]]) -> None:
-    """Prints texts with their styles; without the library that draws them if the output is no terminal."""
+    """Prints texts with their styles. Does without rich if the output is no terminal."""
     if sys.stdout.isatty():
         from rich.text import Text
 
@@ -68,8 +69,11 @@ def _console(name: str) -> Console:
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, wrapped: str = "") -> None:
-    """wrapped: the column whose texts may go over several lines. Without one, a row may be longer than a line of the
-    terminal: an id that is cut off can't be copied."""
+    """Prints a table to standard output.
+
+    wrapped: the column whose texts may be broken into several lines. Without one, rows may be longer than the lines of
+    the terminal: an id that is cut off can't be copied.
+    """
     from rich.segment import Segments
     from rich.table import Table
 
@@ -78,16 +82,18 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, wrappe
         table.add_column(column, no_wrap=column != wrapped)
     for row in rows:
         table.add_row(*map(printable, row))
+
     console = _console("output")
     options = console.options if wrapped else console.options.update(max_width=_UNLIMITED)
     console.print(Segments(console.render(table, options)))
 
 
 def show_error(error: BaseException) -> None:
+    """Prints an error in one line, after its traceback when debugging."""
     if is_debugging():
         _console("notes").print_exception()
     if isinstance(error, GreenroomError):
         note(error.detail, "red")
     else:
-        hint = "" if is_debugging() else " (--debug shows where)"
+        hint = "" if is_debugging() else " (use --debug for the traceback)"
         note(f"{type(error).__name__}: {error}{hint}", "red")

@@ -6,11 +6,11 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast, get_origin, get_type_hints
+from typing import Any, NamedTuple, cast, get_origin, get_type_hints
 
 import msgspec
 
@@ -22,20 +22,24 @@ FILE_NAME = "greenroom.toml"
 
 _PREFIX = "GREENROOM_"
 _FROM_FILE = "_FILE"
+"""The suffix of a variable that names a file with the value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One setting. key: names of the tables and of the key in TOML, with dots. type: with limits. plain_type: without,
-    for the command line."""
+    """One setting: a field of the settings classes, with its flag, its variable and its key in TOML."""
 
     key: str
+    """The key in TOML, after the names of its tables: `cors.max_age`."""
     type: Any
+    """The type with its limits."""
     plain_type: Any
+    """The type without limits, for the command line."""
     default: Any
     help: str
     flag: str
     default_words: str | None
+    """Describes the default, if its value doesn't."""
 
     @property
     def variable(self) -> str:
@@ -43,60 +47,66 @@ class Setting:
 
     @property
     def default_in_words(self) -> str:
-        if self.default_words is not None or self.default is None:
-            return self.default_words or "none"
+        if self.default_words is not None:
+            return self.default_words
+        if self.default is None:
+            return "none"
         if self.takes_list:
             return ", ".join(self.default) or "none"
         if isinstance(self.default, bool):
             return str(self.default).lower()
-        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+        if isinstance(self.default, float):
+            return f"{self.default:g}"
+        return str(self.default)
 
     @property
     def kind(self) -> str:
-        """The valid values in words."""
+        """Describes the valid values."""
         return in_words(self.type)
 
     @property
     def takes_list(self) -> bool:
         return get_origin(self.type) is tuple
 
-    def convert(self, value: Any, *, strict: bool) -> Any:
-        """strict: False to convert text to numbers and booleans. Raises msgspec.ValidationError."""
-        return msgspec.convert(value, self.type, strict=strict)
+    def convert(self, value: Any, *, is_text: bool) -> Any:
+        """Checks a value. is_text: numbers and booleans are read from text. Raises msgspec.ValidationError."""
+        return msgspec.convert(value, self.type, strict=not is_text)
 
 
 @cache
 def all_settings() -> tuple[Setting, ...]:
     """The settings of `greenroom serve`, in the order of the fields: its own before those of `create_app`."""
-    return tuple(_settings(ServeSettings))
+    return tuple(_settings_of(ServeSettings))
 
 
-def _settings(kind: type[Any], prefix: str = "") -> Iterable[Setting]:
+def _settings_of(kind: type[Any], prefix: str = "") -> Iterator[Setting]:
     types = field_types(kind)
     plain_types = get_type_hints(kind)
-    for each in sorted(fields(kind), key=lambda one: one.name not in kind.__annotations__):
-        key = prefix + each.name
-        if is_dataclass(each.default):
-            yield from _settings(plain_types[each.name], key + ".")
+    own_first = sorted(fields(kind), key=lambda field: field.name not in kind.__annotations__)
+    for field in own_first:
+        key = prefix + field.name
+        if is_dataclass(field.default):
+            yield from _settings_of(plain_types[field.name], key + ".")
             continue
         yield Setting(
             key=key,
-            type=types[each.name],
-            plain_type=plain_types[each.name],
-            default=each.default,
-            help=each.metadata["description"],
-            flag=each.metadata["flag"] or "--" + re.sub(r"[._]", "-", key),
-            default_words=each.metadata["default_words"],
+            type=types[field.name],
+            plain_type=plain_types[field.name],
+            default=field.default,
+            help=field.metadata["description"],
+            flag=field.metadata["flag"] or "--" + re.sub(r"[._]", "-", key),
+            default_words=field.metadata["default_words"],
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """A setting's value and a description of its source."""
+    """The value of a setting."""
 
     setting: Setting
     value: Any
     origin: str
+    """The source of the value: a flag, a variable, a line of the file, or `default`."""
 
     @property
     def shown(self) -> str:
@@ -104,21 +114,35 @@ class Value:
         if self.value is None:
             return (self.setting.default_words or "none").replace("`", "")
         value: object = self.value
-        return without_password(json.dumps(value) if isinstance(value, (tuple, bool)) else str(value))
+        text = json.dumps(value) if isinstance(value, (tuple, bool)) else str(value)
+        return without_password(text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """warnings: about variables with our prefix that are no settings."""
+    """The result of loading."""
 
     settings: ServeSettings
     values: Sequence[Value]
     warnings: Sequence[str]
+    """Of variables that begin like ours and are no settings."""
 
 
 def find_file(*folders: Path) -> Path | None:
-    """The first `greenroom.toml` in these folders."""
-    return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
+    """Returns the first `greenroom.toml` in these folders."""
+    for folder in folders:
+        file = folder / FILE_NAME
+        if file.is_file():
+            return file
+    return None
+
+
+class _Given(NamedTuple):
+    """A value in one of the sources."""
+
+    value: Any
+    origin: str
+    is_text: bool = False
 
 
 def load_configuration(
@@ -128,25 +152,29 @@ def load_configuration(
 
     Raises one ConfigurationError that lists all faults.
     """
-    environ, flags = environ or {}, flags or {}
+    flags = flags or {}
+    environ = environ or {}
     faults: list[str] = []
     in_file = _read_file(file, faults) if file is not None else {}
+
     values: dict[str, Value] = {}
     for setting in all_settings():
-        key, value, origin = setting.key, setting.default, "default"
+        if setting.key in flags:
+            given = _Given(flags[setting.key], f"flag {setting.flag}")
+        else:
+            given = _from_environment(setting, environ, faults) or in_file.get(setting.key)
+        if given is None:
+            values[setting.key] = Value(setting=setting, value=setting.default, origin="default")
+            continue
+
         try:
-            if key in flags:
-                origin = f"flag {setting.flag}"
-                value = setting.convert(value := flags[key], strict=True)
-            elif (found := _from_environment(setting, environ, faults)) is not None:
-                value, origin, is_text = found
-                value = setting.convert(value, strict=not is_text)
-            elif key in in_file:
-                value, origin = in_file[key]
-                value = setting.convert(value, strict=True)
+            value = setting.convert(given.value, is_text=given.is_text)
         except msgspec.ValidationError:
-            faults.append(f"{origin}: {key} must be {setting.kind}, not {without_password(repr(value))}")
-        values[key] = Value(setting=setting, value=value, origin=origin)
+            shown = without_password(repr(given.value))
+            faults.append(f"{given.origin}: {setting.key} must be {setting.kind}, not {shown}")
+        else:
+            values[setting.key] = Value(setting=setting, value=value, origin=given.origin)
+
     if faults:
         raise ConfigurationError(faults)
     return Configuration(
@@ -154,31 +182,34 @@ def load_configuration(
     )
 
 
-def _from_environment(setting: Setting, environ: Mapping[str, str], faults: list[str]) -> tuple[Any, str, bool] | None:
-    """Value, origin, and whether the value is text to convert. An empty variable counts as unset; `NAME_FILE` names a
-    file that holds the value."""
+def _from_environment(setting: Setting, environ: Mapping[str, str], faults: list[str]) -> _Given | None:
+    """Reads a variable. An empty one counts as unset; `NAME_FILE` names a file that holds the value."""
     name = setting.variable
-    text, origin = environ.get(name, ""), f"variable {name}"
-    if not text and (path := environ.get(name + _FROM_FILE)):
-        origin = f"variable {name}{_FROM_FILE}"
+    text = environ.get(name, "")
+    path = environ.get(name + _FROM_FILE)
+    if not text and path:
+        name += _FROM_FILE
         try:
             text = Path(path).read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            faults.append(f"{origin}: {path} can't be read ({error})")
+            faults.append(f"variable {name}: {path} can't be read ({error})")
+
     if not text:
         return None
-    if setting.takes_list and text.lstrip().startswith("["):
-        try:
-            return json.loads(text), origin, False
-        except ValueError:
-            return text, origin, False
-    if setting.takes_list:
-        return [part.strip() for part in text.split(",") if part.strip()], origin, True
-    return text, origin, True
+    origin = f"variable {name}"
+    if not setting.takes_list:
+        return _Given(text, origin, is_text=True)
+    if not text.lstrip().startswith("["):
+        parts = [part.strip() for part in text.split(",")]
+        return _Given([part for part in parts if part], origin, is_text=True)
+    try:
+        return _Given(json.loads(text), origin)
+    except ValueError:
+        return _Given(text, origin)
 
 
-def _read_file(file: Path, faults: list[str]) -> dict[str, tuple[Any, str]]:
-    """Values and origins."""
+def _read_file(file: Path, faults: list[str]) -> dict[str, _Given]:
+    """Reads the values of a TOML file. Unknown keys are added to the faults."""
     try:
         text = file.read_text(encoding="utf-8")
         document = tomllib.loads(text)
@@ -186,65 +217,75 @@ def _read_file(file: Path, faults: list[str]) -> dict[str, tuple[Any, str]]:
         raise ConfigurationError([f"{file} can't be read: {error}"]) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError([f"{file} is not valid TOML: {error}"]) from error
+
     known = [setting.key for setting in all_settings()]
-    found: dict[str, tuple[Any, str]] = {}
+    found: dict[str, _Given] = {}
     for key, value in _flattened(document, known):
         location = f"{file}:{_line_of(text, key)}"
         if key in known:
-            found[key] = value, location
+            found[key] = _Given(value, location)
         else:
             faults.append(f"{location}: there is no setting {key}.{_hint(key, known)}")
     return found
 
 
-def _flattened(table: Mapping[str, Any], known: Sequence[str], prefix: str = "") -> Iterable[tuple[str, Any]]:
+def _flattened(table: Mapping[str, Any], known: Sequence[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the keys, with the names of their tables in front, and their values."""
     for name, value in table.items():
         key = prefix + name
-        if isinstance(value, dict) and any(one.startswith(key + ".") for one in known):
+        is_known_table = any(one.startswith(key + ".") for one in known)
+        if isinstance(value, dict) and is_known_table:
             yield from _flattened(cast("dict[str, Any]", value), known, key + ".")
         else:
             yield key, value
 
 
 def _line_of(text: str, key: str) -> int:
-    """The line on which a key's value begins: the one after the longest prefix of the file that lacks the key."""
+    """Returns the line on which a key's value begins: the one after the longest valid beginning without the key."""
     lines = text.splitlines()
     begins = 1
     for count in range(len(lines) + 1):
         try:
-            document: Any = tomllib.loads("\n".join(lines[:count]))
+            document = tomllib.loads("\n".join(lines[:count]))
         except tomllib.TOMLDecodeError:
             continue  # in the middle of a value
-        for name in key.split("."):
-            document = cast("dict[str, Any]", document).get(name) if isinstance(document, dict) else None
-        if document is not None:
+        if _has_key(document, key):
             break
         begins = count + 1
     return begins
 
 
+def _has_key(document: Any, key: str) -> bool:
+    for name in key.split("."):
+        if not isinstance(document, dict) or name not in document:
+            return False
+        document = cast("dict[str, Any]", document)[name]
+    return True
+
+
 def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
     known = [*OTHER_VARIABLES, *(setting.variable for setting in all_settings())]
-    return [
-        f"{name} is not a setting of greenroom.{_hint(name, known)}"
-        for name in sorted(environ)
-        if name.startswith(_PREFIX) and name.removesuffix(_FROM_FILE) not in known
-    ]
+    unknown = [name for name in environ if name.startswith(_PREFIX) and name.removesuffix(_FROM_FILE) not in known]
+    return [f"{name} is not a setting of greenroom.{_hint(name, known)}" for name in sorted(unknown)]
 
 
 def _hint(given: str, known: Sequence[str]) -> str:
-    """A similar setting, by the whole name or, for a key in the wrong table, by its last part."""
+    """Suggests a similar setting, by the whole name or, for a key in the wrong table, by its last part."""
     given = given.replace("-", "_")
-    same_end = [name for name in known if name.rpartition(".")[2] == given.rpartition(".")[2]]
-    close = difflib.get_close_matches(given, known, n=1, cutoff=0.7) or same_end
+    close = difflib.get_close_matches(given, known, n=1, cutoff=0.7)
+    if not close:
+        last = given.rpartition(".")[2]
+        close = [name for name in known if name.rpartition(".")[2] == last]
     return f" Did you mean {close[0]}?" if close else ""
 
 
 def _build(kind: Any, values: Mapping[str, Value], prefix: str = "") -> Any:
-    given = {
-        each.name: values[key].value
-        if (key := prefix + each.name) in values
-        else _build(type(each.default), values, key + ".")
-        for each in fields(kind)
-    }
+    """Makes a settings object, with its nested ones, from values by key."""
+    given: dict[str, Any] = {}
+    for field in fields(kind):
+        key = prefix + field.name
+        if key in values:
+            given[field.name] = values[key].value
+        else:
+            given[field.name] = _build(type(field.default), values, key + ".")
     return kind(**given)
