@@ -1,8 +1,9 @@
-"""The command in processes of its own, with or without a terminal."""
+"""Runs the command: in this process, in a process of its own, or in a terminal."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import select
@@ -11,10 +12,13 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from greenroom.cli.main import main
 from tests.processes import END_WITH_PARENT
 
 SRC = Path(__file__).parents[2] / "src"
@@ -67,7 +71,11 @@ root_agent = LlmAgent(name="parrot", model=Parrot(model="parrot"), tools=[shout]
 
 
 class Cli:
-    """Runs `greenroom` in a folder, which holds the app `agents/parrot`."""
+    """Runs `greenroom` in a folder that holds the app `agents/parrot`.
+
+    A call runs the command in this process. `run_process` and `start` run it in one of its own, for servers and for
+    what depends on signals, logging or the start of Python. Each command has a test that does so.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,6 +95,35 @@ class Cli:
         path.write_text(textwrap.dedent(text))
 
     def __call__(self, *args: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        """Runs the command in another thread: in this one, the event loop of an async test is running."""
+        assert args[:1] != ("serve",), "a server installs signal handlers"
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(self._run_main, args, stdin, {**self.environment, **environment}).result()
+
+    def _run_main(
+        self, args: tuple[str, ...], stdin: str, environment: dict[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        stdout = io.BytesIO()
+        stderr = io.BytesIO()
+        code: str | int | None = 0
+        with (
+            contextlib.chdir(self.folder),
+            patch.dict(os.environ, environment, clear=True),
+            patch.object(sys, "argv", ["greenroom", *args]),
+            patch.object(sys, "stdin", io.StringIO(stdin)),
+            contextlib.redirect_stdout(io.TextIOWrapper(stdout, encoding="utf-8", write_through=True)),
+            contextlib.redirect_stderr(io.TextIOWrapper(stderr, encoding="utf-8", write_through=True)),
+        ):
+            try:
+                main()
+            except SystemExit as end:
+                code = end.code
+            output = stdout.getvalue().decode()
+            errors = stderr.getvalue().decode()
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(args, code, output, errors)
+
+    def run_process(self, *args: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*COMMAND, *args],
             cwd=self.folder,

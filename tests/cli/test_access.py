@@ -49,16 +49,18 @@ def test_a_folder_with_keys_is_served_to_who_has_one(cli: Cli) -> None:
 
 
 def test_a_listed_id_is_whole_on_a_narrow_terminal(cli: Cli) -> None:
-    made = cli("keys", "create", "agents", "--user", "somebody.with.a.long.name@example.com", "--name", "a laptop")
+    made = cli.run_process(
+        "keys", "create", "agents", "--user", "somebody.with.a.long.name@example.com", "--name", "a laptop"
+    )
     key_id = made.stdout.split("_")[1]
-    listed = cli("keys", "list", "agents", COLUMNS="40").stdout
+    listed = cli.run_process("keys", "list", "agents", COLUMNS="40").stdout
     assert key_id in listed.split()
     assert "somebody.with.a.long.name@example.com" in listed
-    assert cli("keys", "revoke", key_id, "agents").returncode == 0
+    assert cli.run_process("keys", "revoke", key_id, "agents").returncode == 0
 
 
 def test_other_machines_are_let_in_only_with_keys_or_by_a_word(cli: Cli) -> None:
-    refused = cli("serve", "agents", "--host", "0.0.0.0", "--port", "0")
+    refused = cli.run_process("serve", "agents", "--host", "0.0.0.0", "--port", "0")
     assert refused.returncode == 1
     assert "--allow-anonymous" in refused.stderr
     assert "greenroom keys create agents" in refused.stderr
@@ -68,13 +70,13 @@ def test_other_machines_are_let_in_only_with_keys_or_by_a_word(cli: Cli) -> None
     with served(cli, "agents", "--host", "0.0.0.0") as (url, said, _):
         assert "Anyone" not in said
         assert status(url) == 401
-    contradiction = cli("serve", "agents", "--port", "0", "--allow-anonymous")
+    contradiction = cli.run_process("serve", "agents", "--port", "0", "--allow-anonymous")
     assert contradiction.returncode == 1
     assert "Remove one of them" in contradiction.stderr
 
 
 def test_a_missing_file_of_keys_is_not_taken_for_none(cli: Cli) -> None:
-    refused = cli("serve", "agents", "--port", "0", "--keys", "missing.db")
+    refused = cli.run_process("serve", "agents", "--port", "0", "--keys", "missing.db")
     assert refused.returncode == 1
     assert "greenroom keys create --keys missing.db" in refused.stderr
 
@@ -140,5 +142,7 @@ async def test_logins_are_listed_without_secrets_and_revoked(cli: Cli) -> None:
 
 def test_a_login_that_nobody_granted_cannot_be_revoked(cli: Cli) -> None:
     cli("run", "agents", "hello", "--session-service", "sqlite:///chats.db")
-    done = cli("logins", "revoke", "mail", "agents", "--user", "ada", "--session-service", "sqlite:///chats.db")
+    done = cli.run_process(
+        "logins", "revoke", "mail", "agents", "--user", "ada", "--session-service", "sqlite:///chats.db"
+    )
     assert (done.returncode, done.stderr) == (1, "User 'ada' has no login 'mail'\n")

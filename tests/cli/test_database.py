@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,44 +13,52 @@ from greenroom.records.event import Event
 from greenroom.runs.sqlite_store import SqliteRunStore
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.sqlite.migrate import latest_version
+from tests.cli.conftest import Cli
 
 
-def _db(*arguments: str) -> str:
-    command = [sys.executable, "-m", "greenroom", "db", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.replace("\n", " ")
+@pytest.fixture
+def db(cli: Cli) -> Callable[..., str]:
+    """Runs `greenroom db`, which must succeed, and returns its output."""
+
+    def run(*arguments: str) -> str:
+        done = cli("db", *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
-def test_a_sqlite_file_is_upgraded(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path / 'x.db'}"
-    assert f"schema 0, this release uses {latest_version()}" in _db("status", "--session-service", uri)
-    assert not (tmp_path / "x.db").exists()
-    _db("upgrade", "--session-service", uri)
-    assert "up to date" in _db("status", "--session-service", uri)
+def test_a_sqlite_file_is_upgraded(cli: Cli, db: Callable[..., str]) -> None:
+    store = ("--session-service", "sqlite:///x.db")
+    assert f"schema 0, this release uses {latest_version()}" in db("status", *store)
+    assert not (cli.folder / "x.db").exists()
+    assert cli.run_process("db", "upgrade", *store).returncode == 0
+    assert "up to date" in db("status", *store)
 
 
-def test_a_postgresql_database_is_upgraded(empty_postgres_uri: str) -> None:
+def test_a_postgresql_database_is_upgraded(db: Callable[..., str], empty_postgres_uri: str) -> None:
     uri = empty_postgres_uri.replace("postgres@", "postgres:secret@")
-    shown = _db("status", "--session-service", uri)
+    shown = db("status", "--session-service", uri)
     assert f"schema 0, this release uses {len(migrations())}" in shown
     assert "secret" not in shown
-    _db("upgrade", "--session-service", uri)
-    assert "up to date" in _db("status", "--session-service", uri)
+    db("upgrade", "--session-service", uri)
+    assert "up to date" in db("status", "--session-service", uri)
 
 
 @pytest.mark.parametrize("command", ["status", "upgrade"])
-def test_a_folder_that_is_not_there_is_refused_and_not_made(command: str, tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused_and_not_created(cli: Cli, command: str) -> None:
     for given in ("missing", "postgresql://ada:secret@host/database"):
-        arguments = [sys.executable, "-m", "greenroom", "db", command, given]
-        refused = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)
+        refused = cli("db", command, given)
         assert refused.returncode == 1
-        assert "Use --session-service for the URI of a store" in " ".join(refused.stderr.split())
+        assert "Use --session-service for the URI of a store" in refused.stderr
         assert "secret" not in refused.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in cli.folder.iterdir()] == ["agents"]
 
 
-def test_a_store_in_memory_has_no_schema() -> None:
-    with pytest.raises(subprocess.CalledProcessError):
-        _db("status", "--session-service", "memory://")
+def test_a_store_in_memory_has_no_schema(cli: Cli) -> None:
+    refused = cli("db", "status", "--session-service", "memory://")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "An in-memory store has no schema" in refused.stderr
 
 
 async def _delete_all_but_one_session(path: Path) -> None:
@@ -65,39 +72,38 @@ async def _delete_all_but_one_session(path: Path) -> None:
     await service.close()
 
 
-async def test_a_sqlite_file_is_compacted_when_no_server_uses_it(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
+async def test_a_sqlite_file_is_compacted_when_no_server_uses_it(cli: Cli, db: Callable[..., str]) -> None:
+    path = cli.folder / "x.db"
     await _delete_all_but_one_session(path)
     before = path.stat().st_size
-    uri = f"sqlite:///{path}"
-    assert "hold no data; `greenroom db compact` frees them" in _db("status", "--session-service", uri)
+    store = ("--session-service", "sqlite:///x.db")
+    assert "hold no data; `greenroom db compact` frees them" in db("status", *store)
 
     server = SqliteRunStore(path)
     await server.lock(wait_seconds=0)
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        _db("compact", "--session-service", uri)
+    refused = cli.run_process("db", "compact", *store)
     await server.close()
-    assert "A server is using" in refused.value.stderr
+    assert refused.returncode == 1
+    assert "A server is using" in refused.stderr
     assert path.stat().st_size == before
 
-    shown = _db("compact", "--session-service", uri)
+    shown = db("compact", *store)
     assert f"{before / 1e6:.1f} MB before" in shown
     assert path.stat().st_size < before / 3
-    assert "hold no data" not in _db("status", "--session-service", uri)
+    assert "hold no data" not in db("status", *store)
 
 
 @pytest.mark.parametrize(
     ("uri", "reason"),
     [
-        ("sqlite:///{folder}/missing.db", "There is no database at"),
+        ("sqlite:///missing.db", "There is no database at"),
         ("postgresql://ada:secret@host/database", "VACUUM FULL"),
         ("memory://", "Only SQLite files are compacted"),
     ],
 )
-def test_only_an_existing_sqlite_file_is_compacted(uri: str, reason: str, tmp_path: Path) -> None:
-    arguments = [sys.executable, "-m", "greenroom", "db", "compact", "--session-service", uri.format(folder=tmp_path)]
-    refused = subprocess.run(arguments, capture_output=True, text=True)
+def test_only_an_existing_sqlite_file_is_compacted(cli: Cli, uri: str, reason: str) -> None:
+    refused = cli("db", "compact", "--session-service", uri)
     assert refused.returncode == 1
-    assert reason in " ".join(refused.stderr.split())
+    assert reason in refused.stderr
     assert "secret" not in refused.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in cli.folder.iterdir()] == ["agents"]

@@ -99,7 +99,7 @@ def test_what_a_tool_raises_is_reported_without_its_traceback(cli: Cli) -> None:
     _write_set(cli, "talk", "shout")
     done = cli("eval", "agents", "talk")
     assert (done.returncode, "ValueError: hoarse" in done.stdout, "Traceback" in done.stderr) == (1, True, False)
-    debugged = cli("eval", "agents", "talk", "--debug")
+    debugged = cli.run_process("eval", "agents", "talk", "--debug")
     assert "Traceback" in debugged.stderr
 
 
@@ -108,7 +108,7 @@ def test_stored_conversations_become_cases(cli: Cli) -> None:
     for number in range(3):
         said = cli("run", "agents", f"hello {number}", *store, "--session", f"talk-{number}", "--user", "ada")
         assert said.returncode == 0, said.stderr
-    done = cli("eval", "collect", "agents", "talks", *store, "--user", "bob")
+    done = cli.run_process("eval", "collect", "agents", "talks", *store, "--user", "bob")
     assert "Added 0 cases" in done.stderr
     done = cli("eval", "collect", "agents", "talks", *store, "--session", "talk-1")
     assert "Added 1 cases" in done.stderr
@@ -125,7 +125,8 @@ def test_a_killed_run_is_continued(cli: Cli) -> None:
     _write_set(cli, "many", *(f"case {number}" for number in range(20)), "wait")
     agent = (cli.folder / "agents/parrot/agent.py").read_text()
     waiting = (
-        '        open("said.txt", "a").write(str(last.text) + "\\n")\n'
+        '        with open("said.txt", "a") as said:\n'
+        '            said.write(str(last.text) + "\\n")\n'
         '        if last.text == "wait" and not __import__("os").path.exists("go"):\n'
         "            await asyncio.Event().wait()\n"
     )

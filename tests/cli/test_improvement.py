@@ -51,7 +51,7 @@ def test_results_are_compared(cli: Cli) -> None:
     assert lines[counts + 1].startswith("pass rate: -50.0 points (")
     assert lines[counts + 1].endswith("pairs of results would tell, these are 2")
     assert "worse: c0" in (cli.folder / "change.md").read_text()
-    assert cli("eval", "compare", before, "none.json").returncode == 1
+    assert cli.run_process("eval", "compare", before, "none.json").returncode == 1
 
 
 def test_two_versions_of_an_agent_are_run_side_by_side(cli: Cli) -> None:
@@ -81,7 +81,7 @@ def test_scenarios_are_added_once_from_a_file_or_a_model(cli: Cli) -> None:
     written = json.loads((cli.folder / "agents/parrot/wishes.evalset.json").read_text())["eval_cases"]
     assert [one["conversation_scenario"]["starting_prompt"] for one in written] == ["Hi", "a", "b"]
     assert written[0]["session_input"]["user_id"] == "ada"
-    assert "either" in cli("eval", "scenarios", "agents", "wishes").stderr
+    assert "either" in cli.run_process("eval", "scenarios", "agents", "wishes").stderr
 
 
 @pytest.mark.parametrize("more", [(), ("--max-metric-calls", "5")])
@@ -92,7 +92,7 @@ def test_an_instruction_is_optimized(cli: Cli, more: tuple[str, ...]) -> None:
     cli.write("sampler.json", json.dumps(sampler))
     cli.write("optimizer.json", '{"optimizer_model": "scripted", "reflection_minibatch_size": 2}')
     files = ("sampler.json", "--optimizer-config-file-path", "optimizer.json", "--to", "best.txt")
-    done = cli("optimize", "agents", *files, *more)
+    done = cli.run_process("optimize", "agents", *files, *more)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("✓ 0% of 2 (0%–66%) held-out cases: Greet.")

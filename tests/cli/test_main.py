@@ -14,7 +14,7 @@ _REPORT = "; import atexit, sys; atexit.register(lambda: print(*sorted(sys.modul
 
 
 def test_version(cli: Cli) -> None:
-    done = cli("--version")
+    done = cli.run_process("--version")
     assert (done.returncode, done.stdout.strip()) == (0, __version__)
 
 
@@ -23,7 +23,7 @@ def test_version(cli: Cli) -> None:
     ["", "serve", "run", "models", "models pull", "models list", "sessions", "sessions list", "sessions show"],
 )
 def test_every_command_explains_itself(cli: Cli, command: str) -> None:
-    done = cli(*command.split(), "--help")
+    done = cli.run_process(*command.split(), "--help")
     assert done.returncode == 0
     assert f"Usage: greenroom {command}".strip() in done.stdout
     assert done.stderr == ""
@@ -36,7 +36,7 @@ def test_help_has_no_flags_and_defaults_that_say_nothing(cli: Cli) -> None:
             assert noise not in text, (command, noise)
         assert text.rindex("--debug") > text.rindex("Parameters ─")
     assert "--no-run-tools" in cli("replay", "--help").stdout
-    served = cli("serve", "--help").stdout
+    served = cli.run_process("serve", "--help").stdout
     assert "--no-edit" in served
     assert "[default: 127.0.0.1]" in served
 
@@ -45,14 +45,14 @@ def test_help_waits_for_nothing_heavy(cli: Cli) -> None:
     cli.write("sitecustomize.py", "pass" + _REPORT)
     cli.environment["PYTHONPATH"] += f":{cli.folder}"
     for args in (["--help"], ["serve", "--help"], ["run", "--help"]):
-        loaded = set(cli(*args).stderr.split())
+        loaded = set(cli.run_process(*args).stderr.split())
         assert "cyclopts" in loaded
         assert not loaded & {"starlette", "uvicorn", "xllamacpp", "obstore", "openai", "pydantic", "sqlite3"}
 
 
 @pytest.mark.parametrize("args", [["nonsense"], ["serve"], ["run"], ["serve", "agents", "--port", "many"]])
 def test_wrong_usage_ends_with_2(cli: Cli, args: list[str]) -> None:
-    done = cli(*args)
+    done = cli.run_process(*args)
     assert done.returncode == 2
     assert "Error" in done.stderr
     assert "Traceback" not in done.stderr
@@ -65,7 +65,9 @@ def test_an_error_is_one_line_and_ends_with_1(cli: Cli) -> None:
 
 
 def test_debug_shows_the_traceback(cli: Cli) -> None:
-    for done in (cli("run", "nowhere", "hello", "--debug"), cli("run", "nowhere", "hello", GREENROOM_DEBUG="1")):
+    by_flag = cli.run_process("run", "nowhere", "hello", "--debug")
+    by_variable = cli.run_process("run", "nowhere", "hello", GREENROOM_DEBUG="1")
+    for done in (by_flag, by_variable):
         assert done.returncode == 1
         assert "Traceback" in done.stderr
         assert done.stderr.endswith("There is no folder 'nowhere' to find apps in\n")

@@ -15,7 +15,7 @@ def test_models_are_listed_with_whether_they_are_here(cli: Cli) -> None:
 
 
 def test_an_unknown_model_is_refused_with_the_known_ones(cli: Cli) -> None:
-    done = cli("models", "pull", "nonsense")
+    done = cli.run_process("models", "pull", "nonsense")
     assert done.returncode == 1
     assert "smollm2-135m" in done.stderr
     assert "Traceback" not in done.stderr

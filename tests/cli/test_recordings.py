@@ -35,7 +35,7 @@ def test_a_recording_is_a_spec_the_answers_and_the_session(recorded: Cli) -> Non
 
 
 def test_it_is_replayed_without_the_model(recorded: Cli) -> None:
-    done = recorded("replay", "agents:parrot", "recordings")
+    done = recorded.run_process("replay", "agents:parrot", "recordings")
     assert (done.returncode, done.stdout) == (0, "✓ talk/shouting\n1 passed, 0 failed\n"), done.stderr
 
 
@@ -78,7 +78,7 @@ def test_tools_can_be_left_alone(cli: Cli) -> None:
 
 def test_an_earlier_recording_is_replaced(recorded: Cli) -> None:
     recorded.write("agents/parrot/agent.py", PARROT)
-    assert recorded("record", "agents", "bye", "--to", CASE).returncode == 0
+    assert recorded.run_process("record", "agents", "bye", "--to", CASE).returncode == 0
     assert recorded("replay", "agents", CASE).returncode == 0
     assert "hello" not in (recorded.folder / CASE / "generated-recordings.yaml").read_text()
 

@@ -15,7 +15,7 @@ def test_an_agent_answers_on_the_standard_output(cli: Cli, target: str) -> None:
 
 
 def test_tool_calls_are_shown_beside_the_answer(cli: Cli) -> None:
-    done = cli("run", "agents", "shout")
+    done = cli.run_process("run", "agents", "shout")
     assert done.stdout == "The tool said HEY \n"
     assert done.stderr == 'parrot:\n→ shout(text="hey")\n← shout: {"shouted":"HEY"}\n'
 

@@ -47,7 +47,7 @@ def test_the_file_of_the_current_folder_and_another_one(cli: Cli) -> None:
 def test_a_fault_keeps_the_server_from_starting(cli: Cli) -> None:
     cli.write("agents/greenroom.toml", "prot = 1\nlog_level = 'loud'\n")
     for command in ("serve", "config show"):
-        done = cli(*command.split(), "agents")
+        done = cli.run_process(*command.split(), "agents")
         assert done.returncode == 1
         assert done.stderr.splitlines() == [
             "agents/greenroom.toml:1: there is no setting prot. Did you mean port?",
@@ -56,7 +56,7 @@ def test_a_fault_keeps_the_server_from_starting(cli: Cli) -> None:
 
 
 def test_an_unknown_variable_is_warned_of(cli: Cli) -> None:
-    done = cli("config", "show", GREENROOM_HOTS="x")
+    done = cli.run_process("config", "show", GREENROOM_HOTS="x")
     assert done.returncode == 0
     assert done.stderr == "GREENROOM_HOTS is not a setting of greenroom. Did you mean GREENROOM_HOST?\n"
 
@@ -85,7 +85,7 @@ def plain(text: str, tmp_path: Path) -> Any:
 
 
 def test_it_is_written_to_the_output_or_into_a_file(cli: Cli) -> None:
-    shown = cli("schema")
+    shown = cli.run_process("schema")
     assert shown.returncode == 0
     assert json.loads(shown.stdout) == SCHEMA
     written = cli("schema", "agent.schema.json")

@@ -28,7 +28,7 @@ def test_conversations_are_listed_the_latest_last(cli: Cli) -> None:
 
 def test_a_conversation_is_shown_with_its_tool_calls(cli: Cli) -> None:
     cli("run", "agents", "shout", *STORE, "--session", "s1")
-    done = cli("sessions", "show", "s1", "agents", *STORE)
+    done = cli.run_process("sessions", "show", "s1", "agents", *STORE)
     assert done.stdout == "shout\nThe tool said HEY \n"
     assert done.stderr == (
         'app parrot, user user, session s1\nuser:\nparrot:\n→ shout(text="hey")\n← shout: {"shouted":"HEY"}\n'
@@ -45,7 +45,7 @@ def test_the_beginning_of_an_id_is_enough_if_only_one_fits(cli: Cli) -> None:
 
 
 def test_a_folder_that_was_never_served_has_no_conversations(cli: Cli) -> None:
-    done = cli("sessions", "list", "agents")
+    done = cli.run_process("sessions", "list", "agents")
     assert done.returncode == 1
     assert "greenroom.db doesn't exist" in done.stderr
     assert not (cli.folder / "agents" / ".greenroom").exists()
@@ -58,7 +58,7 @@ def test_conversations_are_exported_and_imported(cli: Cli) -> None:
     assert (done.stdout, done.stderr) == ("", "2 sessions exported\n")
     file = cli.folder / "chats.jsonl"
     lines = file.read_text().splitlines(keepends=True)
-    assert cli("sessions", "export", "agents", *STORE).stdout == "".join(lines)
+    assert cli.run_process("sessions", "export", "agents", *STORE).stdout == "".join(lines)
     first = json.loads(lines[0])
     assert (first["id"], first["userId"], len(first["events"]), first["initialState"]) == ("s1", "ada", 2, {})
 
@@ -72,7 +72,7 @@ def test_conversations_are_exported_and_imported(cli: Cli) -> None:
     copied = cli("sessions", "export", "--app", "parrot", *copy).stdout
     assert copied == "".join(lines)
     file.write_text("{}\n")
-    assert "Line 1 is not an exported session" in cli("sessions", "import", "chats.jsonl", *copy).stderr
+    assert "Line 1 is not an exported session" in cli.run_process("sessions", "import", "chats.jsonl", *copy).stderr
 
 
 def test_conversations_of_apps_that_are_not_in_the_folder_are_included(cli: Cli) -> None:
