@@ -29,6 +29,7 @@ from greenroom.artifacts.files import FileArtifactService
 from greenroom.records import wire
 from greenroom.records.content import Part
 from greenroom.records.event import Event
+from greenroom.records.state import REMOVED
 from greenroom.sessions.from_uri import session_service_from_uri
 from greenroom.sessions.sqlite import SqliteSessionService
 from tests.cli.conftest import Cli
@@ -213,6 +214,23 @@ async def test_stores_are_migrated_there_and_back(cli: Cli, postgres_uri: str) -
     past = await service.list_events(app_name="app-1", user_id="user-1", session_id="s-1")
     assert past.last_seq == 20
     await service.close()
+
+
+async def test_keys_that_were_removed_from_shared_state_stay_removed(cli: Cli) -> None:
+    source = f"sqlite:///{cli.folder / 'a.db'}"
+    service = session_service_from_uri(source)
+    session = await service.create_session(app_name="app", user_id="ada", session_id="s", state={"user:null": None})
+    for value in (1, REMOVED):
+        event = Event(author="user")
+        event.actions.state_delta = {"user:gone": value, "app:gone": value}
+        await service.append(session, event)
+    await service.close()
+
+    done = cli("sessions", "migrate", "sqlite:///a.db", "sqlite:///b.db")
+    assert (done.returncode, done.stderr) == (0, "1 sessions copied, 0 already existed\n")
+    copied = await content_of(f"sqlite:///{cli.folder / 'b.db'}")
+    assert copied == await content_of(source)
+    assert copied["s"]["state"] == {"user:null": None}
 
 
 async def test_one_app_is_migrated(cli: Cli) -> None:

@@ -13,6 +13,7 @@ from greenroom.cli import data_folder
 from greenroom.cli.sessions_transfer import Source, StoreSource, own_state, set_shared_state, shared_state, store
 from greenroom.cli.terminal import note
 from greenroom.errors import CallerError
+from greenroom.records.state import REMOVED
 
 if TYPE_CHECKING:
     from greenroom.records.base import JsonObject
@@ -101,7 +102,9 @@ async def _migrate(
 
 
 def _is_equal(session: Session, digest: bytes, shared: JsonObject) -> bool:
-    return _digest(session) == digest and all(session.state.get(name) == value for name, value in shared.items())
+    """shared: the delta of the state of its app and user, in which removed keys are marked."""
+    has_shared_state = all(session.state.get(name, REMOVED) == value for name, value in shared.items())
+    return has_shared_state and _digest(session) == digest
 
 
 async def _open_source(uri: str, apps: list[str] | None) -> Source:
