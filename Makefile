@@ -153,6 +153,10 @@ conformance: setup node-servers test-litellm  ## Run the agents of tests/adk in 
 bench: setup  ## Measure against ADK's server; writes benchmarks/RESULTS.md.
 	$(RUN) python -m benchmarks
 
+.PHONY: soak
+soak: setup  ## Put mixed load on a server for MINUTES (20) on SQLite, then on PostgreSQL; compare the CPU per operation.
+	$(RUN) python -m benchmarks.soak --minutes $(or $(MINUTES),20)
+
 .PHONY: bench-ui
 bench-ui: ui browser  ## Measure the dev UI in Chromium beside ADK's web page.
 	$(RUN) python -m benchmarks.dev_ui

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 import msgspec
@@ -24,10 +25,17 @@ class Reply(NamedTuple):
     body_began_at: float
 
 
-def request_bytes(method: str, path: str, body: object = None) -> bytes:
+def request_bytes(method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> bytes:
     encoded = b"" if body is None else msgspec.json.encode(body)
-    head = f"{method} {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(encoded)}\r\n\r\n".encode() + encoded
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        f"Host: {HOST}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(encoded)}",
+        *(f"{name}: {value}" for name, value in (headers or {}).items()),
+    ]
+    head = "\r\n".join(lines)
+    return f"{head}\r\n\r\n".encode() + encoded
 
 
 class Connection(asyncio.Protocol):

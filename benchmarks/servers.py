@@ -63,6 +63,12 @@ def greenroom() -> Contender:
     return Contender("greenroom", command)
 
 
+def greenroom_on(uri: str, name: str = "greenroom") -> Contender:
+    """greenroom with its sessions at the URI, whatever store the benchmark asks for."""
+    ours = greenroom()
+    return Contender(name, lambda port, _, apps: ours.command(port, uri, apps))
+
+
 def ceiling() -> Contender:
     def command(port: int, sessions: str, apps: Path) -> list[str]:
         program = [sys.executable, "-m", "uvicorn", "benchmarks.ceiling:application", "--host", HOST]
@@ -151,6 +157,12 @@ class Server:
     ) -> None:
         self.stop()
 
+    async def end(self) -> None:
+        """Ask the server to stop, and wait until it has, with all that it had to store."""
+        assert self._process is not None
+        self._process.terminate()
+        await asyncio.to_thread(self._process.wait, self._start_seconds)
+
     def stop(self) -> None:
         if self._process is not None:
             try:
@@ -167,11 +179,17 @@ class Server:
     def cpu_seconds(self) -> float:
         return procfs.cpu_seconds(self.pid)
 
+    def process_seconds(self) -> float:
+        return procfs.process_seconds(self.pid)
+
     def memory_bytes(self) -> int:
         return procfs.memory_bytes(self.pid)
 
     def peak_memory_bytes(self) -> int:
         return procfs.peak_memory_bytes(self.pid)
+
+    def open_files(self) -> int:
+        return procfs.open_files(self.pid)
 
     def log_tail(self) -> str:
         return self._log.read_text(errors="replace")[-2000:]

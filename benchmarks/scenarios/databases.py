@@ -23,7 +23,8 @@ PLACES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 
 
 @contextmanager
-def _postgres() -> Generator[PostgresServer]:
+def postgres_server() -> Generator[PostgresServer]:
+    """One of the benchmark's own."""
     server = started_server()
     try:
         yield server
@@ -41,7 +42,7 @@ async def appends(bench: Bench) -> list[Table]:
     if bench.against_adk.peer is not None:
         kits["adk"] = str(await asyncio.to_thread(peers.adk_database_environment) / "python")
     rates: dict[tuple[str, str, int], list[float]] = {}
-    with _postgres() as server:
+    with postgres_server() as server:
         for _ in range(bench.scale.rounds):
             for where in PLACES:
                 for writers in WRITERS:
@@ -74,9 +75,8 @@ async def appends(bench: Bench) -> list[Table]:
 async def turns(bench: Bench) -> list[Table]:
     """The server's CPU, without the database's own."""
     ours = servers.greenroom()
-    with _postgres() as database:
-        uri = database.make_database("turns")
-        postgres = Contender(PLACES["postgres"], lambda port, _, apps: ours.command(port, uri, apps))
+    with postgres_server() as database:
+        postgres = servers.greenroom_on(database.make_database("turns"), PLACES["postgres"])
         pair = Pair(Contender(PLACES["sqlite"], ours.command), postgres)
         table = await compare_turns(bench, pair, ECHO, "sqlite", concurrencies=bench.scale.concurrencies)
     for figure in [figure for figure in table.figures if "CPU" in figure.label]:
