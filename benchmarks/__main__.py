@@ -27,6 +27,7 @@ from benchmarks.bench import QUICK, Bench, Pair, Scale
 from benchmarks.method import METHOD
 from benchmarks.report import Report, Table
 from benchmarks.scenarios import (
+    big_database,
     burst,
     databases,
     gates,
@@ -69,6 +70,8 @@ def scenarios(adk_python: Path) -> dict[str, Scenario]:
         "memory-search": memory_search.memory_search,
         "session-store-sqlite": session_store.sqlite,
         "session-store-postgres": session_store.postgres,
+        "big-database-sqlite": big_database.sqlite,
+        "big-database-postgres": big_database.postgres,
         "model-overhead": model_overhead.model_overhead,
         "gates": gates.gates,
         "start": start.cold_start,

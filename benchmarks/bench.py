@@ -30,6 +30,9 @@ class Scale:
     concurrent_runs: int = 4_000
     lasting_runs: int = 100_000
     starts: int = 5
+    requests: int = 200
+    big_sessions: int = 100_000
+    big_apps: int = 500
 
 
 QUICK = Scale(
@@ -45,6 +48,9 @@ QUICK = Scale(
     concurrent_runs=200,
     lasting_runs=5_000,
     starts=1,
+    requests=40,
+    big_sessions=5_000,
+    big_apps=50,
 )
 
 
