@@ -7,14 +7,14 @@ import copy
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping, MutableSequence
+from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from functools import cache
 from typing import Any, ClassVar, Self, TypeAlias, cast, get_args, get_type_hints
 
 import msgspec
 
 from greenroom.records import wire
-from greenroom.records.genai_types import is_foreign, own
+from greenroom.records.genai_types import is_foreign_type, own
 
 JsonValue: TypeAlias = Any
 """None, bool, int, float, str, or lists and string-keyed dicts of these."""
@@ -201,12 +201,32 @@ def _opened(value: Any, record: type[OpenRecord]) -> Any:
     return record(cast("JsonObject", value)) if type(value) is dict else value
 
 
-def _needs_conversion(value: object) -> bool:
-    """Whether a constructor's argument is, or holds, a map or an object that may have to become a record."""
-    kind = type(value)
-    if kind is list:
-        return any(type(item) is dict or is_foreign(item) for item in cast("list[object]", value))
-    return kind is dict or kind is tuple or is_foreign(value)
+_READY: set[type] = {str, int, float, bool, bytes, type(None)}
+"""Types whose values become fields as they are. Those of records are added when they are first met."""
+
+
+def _are_ready(values: Iterable[object]) -> bool:
+    """Whether no argument of a constructor is, or holds, a map or an object that may have to become a record."""
+    for value in values:
+        kind = type(value)
+        if kind in _READY:
+            continue
+        if kind is list:
+            for item in cast("list[object]", value):
+                item_kind = type(item)
+                if item_kind not in _READY and (item_kind is dict or not _is_ready(item_kind)):
+                    return False
+        elif kind is dict or kind is tuple or not _is_ready(kind):
+            return False
+    return True
+
+
+def _is_ready(kind: type) -> bool:
+    if is_foreign_type(kind):
+        return False
+    if issubclass(kind, Record):
+        _READY.add(kind)
+    return True
 
 
 class _Constructor(type(msgspec.Struct)):
@@ -222,7 +242,7 @@ class _Constructor(type(msgspec.Struct)):
         except KeyError:  # a subclass of the user's own
             return super().__call__(*args, **arguments)
 
-        if not any(map(_needs_conversion, arguments.values())):
+        if _are_ready(arguments.values()):
             try:
                 return record(*args, **arguments)
             except TypeError:

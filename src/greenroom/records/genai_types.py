@@ -51,6 +51,10 @@ def is_foreign(value: object) -> bool:
     return type(value).__module__ == PACKAGE
 
 
+def is_foreign_type(kind: type) -> bool:
+    return kind.__module__ == PACKAGE
+
+
 def own(value: Any) -> Any:
     """The record that says the same as an object of the package, or as a list or map of them; other values as they are.
 
@@ -102,7 +106,10 @@ def _has_field(record: Any, name: str) -> bool:
 
 def own_content(content: T) -> T:
     """The content with its parts as records. Parts of a record that are not are replaced in place."""
-    content = own(content)
-    if content.parts and any(map(is_foreign, content.parts)):
-        content.parts = own(list(content.parts))
+    if is_foreign(content):
+        content = own(content)
+    for part in content.parts or ():
+        if is_foreign(part):
+            content.parts = own(list(content.parts))
+            break
     return content
