@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from starlette.types import Receive, Scope
@@ -21,10 +21,14 @@ from greenroom.records.content import Part
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.runs.engine import RunEngine
 from greenroom.server.access.authorization import (
-    Authorized,
     AuthorizedApps,
+    AuthorizedArtifacts,
+    AuthorizedCredentials,
+    AuthorizedMemory,
     AuthorizedRuns,
+    AuthorizedSessions,
     AuthorizedTraces,
+    AuthorizedUsage,
     Permissions,
 )
 from greenroom.server.access.identity import EVERYBODY, NOBODY, Access, Identity
@@ -35,7 +39,6 @@ from greenroom.server.settings import ServerSettings
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.traces.store import TraceStore
-from greenroom.usage.store import UsageStore
 
 if TYPE_CHECKING:
     from greenroom.server.access.authentication import Authenticator
@@ -239,24 +242,24 @@ class RequestContext:
         return AuthorizedRuns(self._server.engine, self._permissions)
 
     @property
-    def sessions(self) -> BaseSessionService:
-        return cast("BaseSessionService", Authorized(self._server.sessions, self._permissions))
+    def sessions(self) -> AuthorizedSessions:
+        return AuthorizedSessions(self._server.sessions, self._permissions)
 
     @property
-    def artifacts(self) -> BaseArtifactService:
-        return cast("BaseArtifactService", Authorized(self._server.artifacts, self._permissions))
+    def artifacts(self) -> AuthorizedArtifacts:
+        return AuthorizedArtifacts(self._server.artifacts, self._permissions)
 
     @property
-    def credentials(self) -> BaseCredentialService:
-        return cast("BaseCredentialService", Authorized(self._server.credentials, self._permissions))
+    def credentials(self) -> AuthorizedCredentials:
+        return AuthorizedCredentials(self._server.credentials, self._permissions)
 
     @property
-    def memory(self) -> BaseMemoryService:
-        return cast("BaseMemoryService", Authorized(self._server.memory, self._permissions))
+    def memory(self) -> AuthorizedMemory:
+        return AuthorizedMemory(self._server.memory, self._permissions)
 
     @property
-    def usage(self) -> UsageStore:
-        return cast("UsageStore", Authorized(self._server.sessions.usage, self._permissions))
+    def usage(self) -> AuthorizedUsage:
+        return AuthorizedUsage(self._server.sessions.usage, self._permissions)
 
     async def failing_stores(self) -> list[str]:
         """Names of the stores that don't answer."""

@@ -134,7 +134,7 @@ class A2aCall:
         return run
 
     async def read(self, run: Run, *, keeps_artifacts: bool = True) -> tuple[TaskEvents, int]:
-        return await read_run(self.context.sessions, run, keeps_artifacts=keeps_artifacts)
+        return await read_run(self.context.sessions.as_service(), run, keeps_artifacts=keeps_artifacts)
 
     async def task(self, run: Run, *, keeps_artifacts: bool = True) -> a2a.Task:
         events, _ = await self.read(run, keeps_artifacts=keeps_artifacts)

@@ -8,65 +8,38 @@ alone, so another user's run is reported as not found.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
+from greenroom.artifacts.service import BaseArtifactService
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AppLoadError, AppNotFound, Forbidden, RunNotFound
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.memory.service import BaseMemoryService
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter, Webhook
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunConfig, RunFilter, Webhook
 from greenroom.records.session import SessionKey
 from greenroom.records.state import APP_PREFIX
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.runs.watch import RunWatch
 from greenroom.server.access.identity import Access, Identity
+from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span_record import SpanRecord
 from greenroom.traces.store import TraceStore
+from greenroom.usage.store import UsageStore
 
 if TYPE_CHECKING:
     from greenroom.apps.agent_files import AgentFiles
 
 T = TypeVar("T")
+P = ParamSpec("P")
 R = TypeVar("R")
 
 Operation = Literal["read", "write"]
-
-_RULES: Mapping[str, Operation] = {
-    "create_session": "write",
-    "get_session": "read",
-    "list_sessions": "read",
-    "list_events": "read",
-    "fork_session": "write",
-    "seq_of_event": "read",
-    "delete_session": "write",
-    "delete_user": "write",
-    "append": "write",
-    "start": "write",
-    "start_live": "write",
-    "attach_to_session": "read",
-    "save_artifact": "write",
-    "load_artifact": "read",
-    "list_artifact_keys": "read",
-    "list_versions": "read",
-    "list_artifact_versions": "read",
-    "get_artifact_version": "read",
-    "delete_artifact": "write",
-    "upload_artifact": "write",
-    "download_artifact": "read",
-    "add_session_to_memory": "write",
-    "search_memory": "read",
-    "list_credentials": "read",
-    "delete_credential": "write",
-    "forget": "write",
-    "query_usage": "read",
-}
-"""The permission that each service method needs. The app and the user are read from the first argument's `app_name` and
-`user_id`, else from the keyword arguments; without `user_id`, the call concerns all users. Other methods can't be
-called."""
 
 _ACCESSES: Mapping[Operation, frozenset[Access]] = {
     "read": frozenset({"read", "run", "manage", "debug"}),
@@ -90,7 +63,7 @@ class Permissions:
 
 
 class Authorized(Generic[T]):
-    """A service for one caller: its methods in `_RULES`, which raise Forbidden without permission."""
+    """A service for one caller. Subclasses list the methods that handlers may call, each with what it needs."""
 
     __slots__ = ("_permissions", "_service")
 
@@ -98,28 +71,106 @@ class Authorized(Generic[T]):
         self._service = service
         self._permissions = permissions
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        operation, method, permissions = _RULES.get(name), getattr(self._service, name), self._permissions
-        if operation is None:
-            raise AttributeError(f"Handlers can't call {name}")
+    def _check(self, operation: Operation, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+        """The app and the user are those of the first argument, else the keyword arguments; without `user_id`, the
+        call concerns all users. Raises Forbidden."""
+        if args:
+            self._permissions.check(operation, args[0].app_name, args[0].user_id)
+        else:
+            self._permissions.check(operation, named["app_name"], named.get("user_id"))
+        if operation == "write" and _writes_app_state(args, named):
+            self._permissions.identity.check("manage")
 
-        def authorized(*args: Any, **named: Any) -> Any:
-            if args:
-                permissions.check(operation, args[0].app_name, args[0].user_id)
-            else:
-                permissions.check(operation, named["app_name"], named.get("user_id"))
-            if operation == "write" and _writes_app_state(args, named):
-                permissions.identity.check("manage")
-            return method(*args, **named)
 
-        return authorized
+def _reading(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Authorized[T], P], R]:
+    """The method of a service, for callers that may read."""
+    return _checked("read", method)
+
+
+def _writing(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Authorized[T], P], R]:
+    """The method of a service, for callers that may write."""
+    return _checked("write", method)
+
+
+def _checked(
+    operation: Operation, method: Callable[Concatenate[T, P], R]
+) -> Callable[Concatenate[Authorized[T], P], R]:
+    name = method.__name__
+
+    def authorized(self: Authorized[T], *args: P.args, **named: P.kwargs) -> R:
+        self._check(operation, args, named)
+        of_service: Callable[P, R] = getattr(self._service, name)
+        return of_service(*args, **named)
+
+    return authorized
 
 
 def _writes_app_state(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
     """App state needs its own scope, because agents of all users read it."""
-    deltas = [named.get("state"), *(getattr(one, "state_delta", None) for one in args[:1])]
-    deltas += [one.actions.state_delta for one in (*args[1:], *named.get("events", ())) if isinstance(one, Event)]
-    return any(deltas) and any(key.startswith(APP_PREFIX) for delta in deltas for key in delta or ())
+    if _has_app_key(named.get("state")):
+        return True
+    if args and _has_app_key(getattr(args[0], "state_delta", None)):
+        return True
+    for one in (*args[1:], *named.get("events", ())):
+        if isinstance(one, Event) and _has_app_key(one.actions.state_delta):
+            return True
+    return False
+
+
+def _has_app_key(delta: Mapping[str, object] | None) -> bool:
+    return bool(delta) and any(key.startswith(APP_PREFIX) for key in delta)
+
+
+class AuthorizedSessions(Authorized[BaseSessionService]):
+    __slots__ = ()
+
+    create_session = _writing(BaseSessionService.create_session)
+    get_session = _reading(BaseSessionService.get_session)
+    list_sessions = _reading(BaseSessionService.list_sessions)
+    list_events = _reading(BaseSessionService.list_events)
+    seq_of_event = _reading(BaseSessionService.seq_of_event)
+    fork_session = _writing(BaseSessionService.fork_session)
+    delete_session = _writing(BaseSessionService.delete_session)
+    delete_user = _writing(BaseSessionService.delete_user)
+    append = _writing(BaseSessionService.append)
+
+    def as_service(self) -> BaseSessionService:
+        """For lower layers, which know nothing of callers. They can only call the methods above."""
+        return cast("BaseSessionService", self)
+
+
+class AuthorizedArtifacts(Authorized[BaseArtifactService]):
+    __slots__ = ()
+
+    save_artifact = _writing(BaseArtifactService.save_artifact)
+    load_artifact = _reading(BaseArtifactService.load_artifact)
+    list_artifact_keys = _reading(BaseArtifactService.list_artifact_keys)
+    list_versions = _reading(BaseArtifactService.list_versions)
+    list_artifact_versions = _reading(BaseArtifactService.list_artifact_versions)
+    get_artifact_version = _reading(BaseArtifactService.get_artifact_version)
+    delete_artifact = _writing(BaseArtifactService.delete_artifact)
+    upload_artifact = _writing(BaseArtifactService.upload_artifact)
+    download_artifact = _reading(BaseArtifactService.download_artifact)
+
+
+class AuthorizedMemory(Authorized[BaseMemoryService]):
+    __slots__ = ()
+
+    add_session_to_memory = _writing(BaseMemoryService.add_session_to_memory)
+    search_memory = _reading(BaseMemoryService.search_memory)
+
+
+class AuthorizedCredentials(Authorized[BaseCredentialService]):
+    __slots__ = ()
+
+    list_credentials = _reading(BaseCredentialService.list_credentials)
+    delete_credential = _writing(BaseCredentialService.delete_credential)
+
+
+class AuthorizedUsage(Authorized[UsageStore]):
+    __slots__ = ()
+
+    query_usage = _reading(UsageStore.query_usage)
 
 
 class AuthorizedRuns(Authorized[RunEngine]):
@@ -127,14 +178,52 @@ class AuthorizedRuns(Authorized[RunEngine]):
 
     __slots__ = ()
 
-    def start(self, request: AgentRunRequest, **options: Any) -> Awaitable[tuple[Run, Attachment | None]]:
-        return self._naming_own_apps(super().__getattr__("start")(request, caller=self._identity.caller, **options))
+    attach_to_session = _reading(RunEngine.attach_to_session)
+    append = _writing(RunEngine.append)
+    delete_session = _writing(RunEngine.delete_session)
+    delete_user = _writing(RunEngine.delete_user)
 
-    def start_live(
-        self, key: SessionKey, requests: LiveRequestQueue, **options: Any
-    ) -> Awaitable[tuple[Run, Attachment]]:
-        starting = super().__getattr__("start_live")(key, requests, caller=self._identity.caller, **options)
-        return self._naming_own_apps(starting)
+    async def start(
+        self,
+        request: AgentRunRequest,
+        *,
+        idempotency_key: str | None = None,
+        attach: bool = True,
+        traceparent: str | None = None,
+    ) -> tuple[Run, Attachment | None]:
+        self._check("write", (request,), {})
+        try:
+            return await self._service.start(
+                request,
+                idempotency_key=idempotency_key,
+                attach=attach,
+                traceparent=traceparent,
+                caller=self._identity.caller,
+            )
+        except AppNotFound as error:
+            raise self._naming_own_apps(error) from None
+
+    async def start_live(
+        self,
+        key: SessionKey,
+        requests: LiveRequestQueue,
+        *,
+        run_config: RunConfig,
+        after: int | None = None,
+        traceparent: str | None = None,
+    ) -> tuple[Run, Attachment]:
+        self._check("write", (key,), {})
+        try:
+            return await self._service.start_live(
+                key,
+                requests,
+                run_config=run_config,
+                after=after,
+                traceparent=traceparent,
+                caller=self._identity.caller,
+            )
+        except AppNotFound as error:
+            raise self._naming_own_apps(error) from None
 
     async def get(self, run_id: str) -> Run:
         """Raises RunNotFound, also for another user's run."""
@@ -199,15 +288,10 @@ class AuthorizedRuns(Authorized[RunEngine]):
     def _identity(self) -> Identity:
         return self._permissions.identity
 
-    async def _naming_own_apps(self, starting: Awaitable[R]) -> R:
-        """Awaits a start; an AppNotFound then lists only the apps that the caller may access."""
-        try:
-            return await starting
-        except AppNotFound as error:
-            apps = self._identity.apps
-            if apps is None:
-                raise
-            raise AppNotFound(error.app_name, sorted(apps - {error.app_name})) from None
+    def _naming_own_apps(self, error: AppNotFound) -> AppNotFound:
+        """The error with only the apps that the caller may access."""
+        apps = self._identity.apps
+        return error if apps is None else AppNotFound(error.app_name, sorted(apps - {error.app_name}))
 
 
 class AuthorizedTraces(Authorized[TraceStore]):
@@ -218,6 +302,8 @@ class AuthorizedTraces(Authorized[TraceStore]):
     """
 
     __slots__ = ()
+
+    forget = _writing(TraceStore.forget)
 
     async def of_session(self, session_id: str, *, app_name: str | None) -> list[SpanRecord]:
         found: list[SpanRecord] = []

@@ -251,7 +251,7 @@ async def _evaluation(context: RequestContext) -> Evaluation:
     eval_set = await _files(context).get_set(app_name, context.path["eval_set_id"])
     wanted = [EvalMetric(**msgspec.structs.asdict(metric)) for metric in body.eval_metrics]
     user_id = DEFAULT_USER if context.identity.caller is None else context.identity.subject
-    agent = AgentUnderTest(app_name, context.sessions, _runs(context), user_id)
+    agent = AgentUnderTest(app_name, context.sessions.as_service(), _runs(context), user_id)
     return Evaluation(
         agent,
         eval_set,
