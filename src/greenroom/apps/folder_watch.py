@@ -17,19 +17,18 @@ from pathlib import Path
 from typing import TypeAlias
 from weakref import WeakMethod
 
-from greenroom.apps.find_apps import folder_of
-
 _log = logging.getLogger("greenroom.apps")
 
 POLL_SECONDS = 0.25
 STOP_SECONDS = 1.0
-MAX_CPU_SHARE = 0.05
+MAX_CPU_SHARE = 0.02
 """Greatest share of a core for scanning; where it would be more, as with a thousand apps, scans are
 less frequent.
 """
 
 _SOURCES = (".py", ".yaml", ".yml")
 _ENV_FILE = ".env"
+_WATCHED = (*_SOURCES, _ENV_FILE)
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 Fingerprint: TypeAlias = frozenset[tuple[str, int, int]]
@@ -98,7 +97,7 @@ class Changes:
     """
 
     def __init__(self, agents_dir: Path) -> None:
-        self._agents_dir = agents_dir
+        self._agents_dir = str(agents_dir)
         self._loaded: dict[str, Fingerprint] = {}
         self._seen: dict[str, Fingerprint] = {}
         self._read: dict[str, frozenset[Path]] = {}
@@ -148,8 +147,8 @@ class Changes:
         return names
 
     def _fingerprint(self, app_name: str) -> Fingerprint:
-        sources = _files(folder_of(self._agents_dir, app_name), (*_SOURCES, _ENV_FILE))
-        return _stat_all((*sources, *map(str, self._read.get(app_name, ()))))
+        folder = os.path.join(self._agents_dir, *app_name.split("."))
+        return _stat_all((*_files(folder, _WATCHED), *map(str, self._read.get(app_name, ()))))
 
 
 class FolderWatch:
