@@ -1,4 +1,12 @@
-"""The HTTP server. The settings can be imported without loading the server."""
+"""The HTTP server. The settings can be imported without loading the server.
+
+`application`: `create_app`. `settings` and `configuration`: the settings, and how they are loaded.
+`endpoints`: the table of endpoints, with the handlers in `routes` and the callers' rights in
+`access`. `request_context`: what handlers get. For handlers, those of the gates included:
+`endpoint`, `replies`, `sse`, `websocket`, `request_body`, `addresses`. Internal: `router` and
+`websocket_endpoint`, which dispatch requests, `cross_origin`, `openapi` with `field_docstrings`,
+`prometheus`, `inspection` and `app_logs`.
+"""
 
 from __future__ import annotations
 
