@@ -62,7 +62,7 @@ def error_named(code: str, detail: str, status: int) -> GreenroomError:
 
 @cache
 def _classes() -> dict[str, type[GreenroomError]]:
-    return {one.__name__: one for one in error_classes()}
+    return {error.__name__: error for error in error_classes()}
 
 
 def _by_status(status: int, detail: str) -> GreenroomError:

@@ -91,7 +91,15 @@ class Follower:
     first read of the log, for a reader who knows that the log ends at `after`.
     """
 
-    __slots__ = ("_catches_up", "_read_log", "_read_whole", "_run_id", "_seen", "_subscription", "_with_user_events")
+    __slots__ = (
+        "_is_replaying",
+        "_last_seq",
+        "_read_log",
+        "_replayed_ids",
+        "_run_id",
+        "_subscription",
+        "_with_user_events",
+    )
 
     def __init__(
         self,
@@ -105,50 +113,59 @@ class Follower:
     ) -> None:
         self._subscription = subscription
         self._with_user_events = with_user_events
-        self._seen = after
+        self._last_seq = after
         self._read_log = read_log
         self._run_id = run_id
-        self._catches_up = catch_up
-        self._read_whole: set[str] = set()
+        self._is_replaying = catch_up
+        self._replayed_ids: set[str] = set()
 
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
         """All items that are ready; empty after `idle_seconds` without one, or when the follower was closed."""
         while True:
-            if self._catches_up:
-                events = await self._read_log(self._seen)
-                if events:
-                    batch = stored_items(
-                        events, after=self._seen, run_id=self._run_id, with_user_events=self._with_user_events
-                    )
-                    self._seen += len(events)
-                    self._read_whole = {event.id for event in events}
-                    if batch:
-                        return batch
-                    continue
-                self._catches_up = False
+            if self._is_replaying:
+                batch = await self._replay()
+                if batch:
+                    return batch
+                continue
 
             live = await self._subscription.next_batch(idle_seconds=idle_seconds)
             if live is None:
-                self._catches_up = True
+                self._is_replaying = True
                 continue
 
-            batch: list[LiveItem] = []
-            for item in live:
-                if isinstance(item, RunEnded):
-                    batch.append(item)
-                elif item.seq is None:
-                    # Drops chunks of a message that was already read whole from the log.
-                    if not self._read_whole or item.event.id not in self._read_whole:
-                        batch.append(item)
-                else:
-                    if self._run_id is None:
-                        batch += await self._missed_before(item.seq)
-                    if item.seq > self._seen:
-                        self._seen = item.seq
-                        batch.append(item)
-
+            batch = await self._unseen(live)
             if batch or not live:
                 return batch
+
+    async def _replay(self) -> list[LiveItem]:
+        """Reads the next page of the log. Ends the replay at the end of the log."""
+        events = await self._read_log(self._last_seq)
+        if not events:
+            self._is_replaying = False
+            return []
+
+        batch = stored_items(events, after=self._last_seq, run_id=self._run_id, with_user_events=self._with_user_events)
+        self._last_seq += len(events)
+        self._replayed_ids = {event.id for event in events}
+        return batch
+
+    async def _unseen(self, live: list[LiveItem]) -> list[LiveItem]:
+        """The live items that were not read from the log, with the events that were missed before them."""
+        batch: list[LiveItem] = []
+        for item in live:
+            if isinstance(item, RunEnded):
+                batch.append(item)
+            elif item.seq is None:
+                # Drops chunks of a message that was already read whole from the log.
+                if not self._replayed_ids or item.event.id not in self._replayed_ids:
+                    batch.append(item)
+            else:
+                if self._run_id is None:
+                    batch += await self._missed_before(item.seq)
+                if item.seq > self._last_seq:
+                    self._last_seq = item.seq
+                    batch.append(item)
+        return batch
 
     def close(self) -> None:
         self._subscription.close()
@@ -156,10 +173,10 @@ class Follower:
     async def _missed_before(self, seq: int) -> list[LiveItem]:
         """Reads events that were stored but not published: by another process, or out of order."""
         missed: list[LiveItem] = []
-        while self._seen < seq - 1 and (events := await self._read_log(self._seen)):
-            events = events[: seq - 1 - self._seen]
-            missed += stored_items(events, after=self._seen, run_id=None, with_user_events=self._with_user_events)
-            self._seen += len(events)
+        while self._last_seq < seq - 1 and (events := await self._read_log(self._last_seq)):
+            events = events[: seq - 1 - self._last_seq]
+            missed += stored_items(events, after=self._last_seq, run_id=None, with_user_events=self._with_user_events)
+            self._last_seq += len(events)
         return missed
 
 

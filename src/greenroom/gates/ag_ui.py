@@ -239,9 +239,9 @@ class AgUiEvents:
         """Each agent's part of the run is a step."""
         if author == self._step:
             return b""
-        left = self._close() + self._leave()
+        closing = self._close() + self._leave()
         self._step = author
-        return left + _event("STEP_STARTED", stepName=author)
+        return closing + _event("STEP_STARTED", stepName=author)
 
     def _leave(self) -> bytes:
         name = self._step
@@ -313,14 +313,14 @@ class AgUiEvents:
     def _interrupt(self, step: CallStep) -> bytes:
         call = step.call
         args = step.call.args or {}
-        asked: JsonObject = {"id": call.id, "reason": call.name, "metadata": args}
+        interrupt: JsonObject = {"id": call.id, "reason": call.name, "metadata": args}
         hint = as_object(args.get("toolConfirmation")).get("hint") or args.get("message")
         original = as_object(args.get("originalFunctionCall"))
         if isinstance(hint, str):
-            asked["message"] = hint
+            interrupt["message"] = hint
         if original:
-            asked["toolCallId"] = original.get("id")
-        self._interrupts.append(asked)
+            interrupt["toolCallId"] = original.get("id")
+        self._interrupts.append(interrupt)
         return b""
 
     def _change_state(self, delta: JsonObject) -> bytes:
@@ -388,8 +388,8 @@ async def run_agent(context: RequestContext) -> AnyReply:
 
 async def _started(context: RequestContext, body: RunAgentInput, key: SessionKey) -> Run | None:
     """The run that this input started. Its messages can't be read again once it has answered calls or changed state."""
-    where = RunFilter(app_names=[key.app_name], user_id=key.user_id, session_id=key.session_id)
-    listed = await context.engine.list_runs(where, limit=5)
+    run_filter = RunFilter(app_names=[key.app_name], user_id=key.user_id, session_id=key.session_id)
+    listed = await context.engine.list_runs(run_filter, limit=5)
     return next((run for run in listed.runs if run.idempotency_key == body.run_id), None)
 
 

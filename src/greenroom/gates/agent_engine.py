@@ -322,10 +322,10 @@ async def _stream_with_artifacts(call: _MethodCall, given: StreamRunRequest) -> 
 
     key = session.key._asdict()
     for artifact in given.artifacts or ():
-        for version in sorted(artifact.versions, key=lambda one: str(one.version).zfill(20)):
+        for version in sorted(artifact.versions, key=lambda entry: str(entry.version).zfill(20)):
             await call.context.artifacts.save_artifact(**key, filename=artifact.file_name, artifact=version.data)
 
-    tokens = {f"{TEMP_PREFIX}{name}": one.access_token for name, one in given.authorizations.items()}
+    tokens = {f"{TEMP_PREFIX}{name}": login.access_token for name, login in given.authorizations.items()}
     request = AgentRunRequest(**key, new_message=given.message, state_delta=tokens or None)
 
     async def line(event: Event) -> JsonObject:

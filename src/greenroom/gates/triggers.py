@@ -168,8 +168,8 @@ async def _run(context: RequestContext, request: AgentRunRequest, state: JsonObj
     try:
         await context.sessions.create_session(**names, state=state)
     except SessionExists:
-        where = RunFilter(app_names=[request.app_name], user_id=request.user_id, session_id=request.session_id)
-        runs = (await context.engine.list_runs(where, limit=MAX_DELIVERIES)).runs
+        run_filter = RunFilter(app_names=[request.app_name], user_id=request.user_id, session_id=request.session_id)
+        runs = (await context.engine.list_runs(run_filter, limit=MAX_DELIVERIES)).runs
         attempt = len(runs)
         if runs:
             run = await _wait(await context.engine.attach(runs[0].id))

@@ -291,7 +291,7 @@ class Context(ReadonlyContext):
     def render_ui_widget(self, ui_widget: UiWidget) -> None:
         """Has user interfaces show a widget with the event. Raises InvalidRequest when the event has one of its id."""
         widgets = self.actions.render_ui_widgets or []
-        if any(one.get("id") == ui_widget.id for one in widgets):
+        if any(widget.get("id") == ui_widget.id for widget in widgets):
             raise InvalidRequest(f"The event has a widget {ui_widget.id!r} already")
         self.actions.render_ui_widgets = [*widgets, wire.to_plain(ui_widget)]
 

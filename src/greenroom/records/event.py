@@ -119,9 +119,9 @@ _LATER_WINS = [name for name in EventActions.__struct_fields__ if name not in (*
 
 def _merge_maps(target: JsonObject, source: JsonObject) -> None:
     for key, value in source.items():
-        mine: Any = target.get(key)
-        if isinstance(mine, dict) and isinstance(value, dict):
-            _merge_maps(cast("JsonObject", mine), cast("JsonObject", value))
+        current: Any = target.get(key)
+        if isinstance(current, dict) and isinstance(value, dict):
+            _merge_maps(cast("JsonObject", current), cast("JsonObject", value))
         else:
             target[key] = value
 

@@ -238,9 +238,9 @@ class LlmResponse(Record, kw_only=True):
         if candidate.get("content", {}).get("parts") or reason == "STOP":
             return cls.model_validate({**candidate, **shared})
 
-        said = {name: value for name, value in candidate.items() if name != "content"}
+        fields = {name: value for name, value in candidate.items() if name != "content"}
         message = candidate.get("finishMessage")
-        return cls.model_validate({**said, "errorCode": reason, "errorMessage": message, **shared})
+        return cls.model_validate({**fields, "errorCode": reason, "errorMessage": message, **shared})
 
     def get_function_calls(self) -> list[FunctionCall]:
         parts = (self.content.parts if self.content is not None else None) or ()

@@ -171,8 +171,8 @@ class RequestLocator:
         prefixes = _listed(found.get(_PREFIX, ""))
         # Proxies that set `X-Forwarded-…` pass on a client's own `Forwarded`.
         if _FORWARDED in found and not found.keys() & {_FOR, _PROTO, _HOST}:
-            elements = [_parameters(one) for one in _ELEMENT.findall(found[_FORWARDED])]
-            hops = self._proxies.hops([one.get("for", "") for one in elements])
+            elements = [_parameters(element) for element in _ELEMENT.findall(found[_FORWARDED])]
+            hops = self._proxies.hops([element.get("for", "") for element in elements])
             chosen = elements[-hops] if elements else {}
             return _checked(chosen.get("for"), chosen.get("proto"), chosen.get("host"), prefixes[-hops:])
         clients = _listed(found.get(_FOR, ""))
@@ -190,7 +190,7 @@ class TrustedProxies:
 
     def __init__(self, entries: Sequence[str]) -> None:
         self._trusts_all = EVERY_PROXY in entries
-        self._networks = [ipaddress.ip_network(one, strict=False) for one in entries if one != EVERY_PROXY]
+        self._networks = [ipaddress.ip_network(entry, strict=False) for entry in entries if entry != EVERY_PROXY]
         self.trusts = lru_cache(maxsize=1024)(self._trusts)
 
     def hops(self, clients: Sequence[str]) -> int:
@@ -258,7 +258,7 @@ def _checked(client: str | None, scheme: str | None, host: str | None, prefixes:
         client=_ip_of(client) if client is not None else None,
         scheme=scheme if scheme in ("http", "https") else None,
         host=host if host is not None and _VALID_HOST.fullmatch(host) else None,
-        prefix="".join([_normal(one) for one in prefixes if _VALID_PREFIX.fullmatch(one)]),
+        prefix="".join([_normal(prefix) for prefix in prefixes if _VALID_PREFIX.fullmatch(prefix)]),
     )
 
 
@@ -275,7 +275,7 @@ def _ip_of(text: str) -> str | None:
 
 
 def _listed(value: str) -> list[str]:
-    return [one.strip() for one in value.split(",") if one.strip()]
+    return [entry.strip() for entry in value.split(",") if entry.strip()]
 
 
 def _nth_last(values: Sequence[str], hops: int) -> str | None:

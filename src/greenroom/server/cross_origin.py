@@ -60,7 +60,7 @@ class OriginGuard:
             self._mapped = CORSMiddleware(
                 app,
                 allow_origins=tuple(self._origins),
-                allow_origin_regex="|".join(f"(?:{one.pattern})" for one in self._patterns) or None,
+                allow_origin_regex="|".join(f"(?:{pattern.pattern})" for pattern in self._patterns) or None,
                 allow_methods=cors.methods,
                 allow_headers=cors.headers,
                 allow_credentials=cors.allow_credentials,
@@ -83,13 +83,16 @@ class OriginGuard:
             await _refuse("origin", scope, receive, send)
             return
 
-        await (self._mapped if scope["path"].startswith(self._prefix) else self._app)(scope, receive, send)
+        app = self._mapped if scope["path"].startswith(self._prefix) else self._app
+        await app(scope, receive, send)
 
     def _is_listed(self, origin: bytes, scope: Scope) -> bool:
         if not scope["path"].startswith(self._prefix):
             return False
         text = origin.decode("latin-1")
-        return "*" in self._origins or text in self._origins or any(one.fullmatch(text) for one in self._patterns)
+        if "*" in self._origins or text in self._origins:
+            return True
+        return any(pattern.fullmatch(text) for pattern in self._patterns)
 
     def _is_allowed_host(self, host: bytes) -> bool:
         name = _without_port(host.decode("latin-1").lower())

@@ -187,14 +187,7 @@ class EndpointApp:
 
         body: Any = None
         if endpoint.body not in (None, bytes):
-            data = await read_body(receive, headers, limit_bytes=server.settings.max_body_bytes)
-            if data or not endpoint.body_is_optional:
-                try:
-                    check_is_json(headers)
-                    body = decode_limited(data, endpoint.decode_body, server.settings.limits)
-                except InvalidRequest:
-                    check_is_plain(headers)
-                    raise
+            body = await self._read_body(receive, headers)
 
         query: Mapping[str, Any] = self._decode_query(scope["query_string"]) if endpoint.query else {}
         context = RequestContext(
@@ -212,6 +205,20 @@ class EndpointApp:
         if authenticator is None:
             return reply
         return close_when_revoked(reply, authenticator, identity)
+
+    async def _read_body(self, receive: Receive, headers: Mapping[str, str]) -> Any:
+        """Reads and decodes a JSON body; None for an empty one that is optional."""
+        settings = self._server.settings
+        data = await read_body(receive, headers, limit_bytes=settings.max_body_bytes)
+        if not data and self._endpoint.body_is_optional:
+            return None
+
+        try:
+            check_is_json(headers)
+            return decode_limited(data, self._endpoint.decode_body, settings.limits)
+        except InvalidRequest:
+            check_is_plain(headers)
+            raise
 
     def _decode_query(self, query_string: bytes) -> Mapping[str, Any]:
         given: dict[str, list[str]] = {}

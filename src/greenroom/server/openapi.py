@@ -335,9 +335,9 @@ def _error_response(errors: list[type[GreenroomError]]) -> JsonObject:
     examples = {
         error.__name__: {"value": problem(error.__name__, error.status, error.status.phrase)} for error in errors
     }
-    description = " or ".join("Any other error" if one is GreenroomError else title(one.__name__) for one in errors)
+    titles = ["Any other error" if error is GreenroomError else title(error.__name__) for error in errors]
     response: JsonObject = {
-        "description": description,
+        "description": " or ".join(titles),
         "content": {MEDIA_TYPE: {"schema": _PROBLEM, "examples": examples}},
     }
     headers = _ERROR_HEADERS.get(errors[0].status)

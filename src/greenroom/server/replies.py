@@ -85,7 +85,9 @@ def error_reply(error: GreenroomError) -> Reply:
         reply.headers["retry-after"] = str(math.ceil(error.retry_after_seconds))
     if isinstance(error, InvalidRequest):
         faults = (error, *error.others)
-        reply.value["errors"] = [{"type": one.kind, "loc": list(one.location), "msg": one.detail} for one in faults]
+        reply.value["errors"] = [
+            {"type": fault.kind, "loc": list(fault.location), "msg": fault.detail} for fault in faults
+        ]
     return reply
 
 

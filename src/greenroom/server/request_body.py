@@ -124,16 +124,16 @@ def check_items(body: object, max_items: int) -> None:
     Raises InvalidRequest.
     """
     count = 0
-    left = [body]
-    while left:
-        value: Any = left.pop()
+    pending = [body]
+    while pending:
+        value: Any = pending.pop()
         if isinstance(value, dict):
-            left += cast("dict[str, object]", value).values()
+            pending += cast("dict[str, object]", value).values()
         elif isinstance(value, (list, tuple, CopyOnWriteList)):
-            left += cast("list[object]", value)
+            pending += cast("list[object]", value)
         else:
             if isinstance(value, msgspec.Struct):
-                left += [getattr(value, name) for name in value.__struct_fields__]
+                pending += [getattr(value, name) for name in value.__struct_fields__]
             continue
 
         count += len(cast("list[object]", value))

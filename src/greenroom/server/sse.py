@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from greenroom.errors import RunNotFound, Unavailable
-from greenroom.event_streams.stream import LiveItem, RunEnded
+from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
@@ -36,8 +36,21 @@ def public_record(run: Run) -> Run:
     return Run(**{field: getattr(run, field) for field in Run.__struct_fields__ if field not in _INTERNAL_FIELDS})
 
 
-def _event_frame(seq: int, json: bytes) -> bytes:
+def _frame(seq: int | None, json: bytes) -> bytes:
+    """The frame of an event. seq: None for a partial event."""
+    if seq is None:
+        return b"data: %b\n\n" % json
     return b"id: %d\ndata: %b\n\n" % (seq, json)
+
+
+def _adk_frames(item: StreamItem) -> list[bytes]:
+    """The frames that ADK's clients get for an event; none for an internal one."""
+    if item.event.is_internal():
+        return []
+    parts = _split_for_adk(item.event) if item.seq is not None else ()
+    if parts:
+        return [_frame(item.seq, wire.encode(part)) for part in parts]
+    return [_frame(item.seq, item.json)]
 
 
 def _split_for_adk(event: Event) -> tuple[Event, ...]:
@@ -94,26 +107,21 @@ class EventFrames:
                 yield KEEP_ALIVE
                 continue
 
-            out: list[bytes] = []
+            frames: list[bytes] = []
             is_over = False
             for item in batch:
                 if isinstance(item, RunEnded):
-                    out.append(adk_end(item) if self.for_adk else run_end(item))
+                    frames.append(adk_end(item) if self.for_adk else run_end(item))
                     is_over = self.run_id is not None
                     continue
 
                 self.last_seq = item.seq or self.last_seq
-                if self.for_adk and item.event.is_internal():
-                    continue
-
-                if item.seq is None:
-                    out.append(b"data: %b\n\n" % item.json)
-                elif parts := _split_for_adk(item.event) if self.for_adk else ():
-                    out += [_event_frame(item.seq, wire.encode(part)) for part in parts]
+                if self.for_adk:
+                    frames += _adk_frames(item)
                 else:
-                    out.append(_event_frame(item.seq, item.json))
+                    frames.append(_frame(item.seq, item.json))
 
-            data = b"".join(out)
+            data = b"".join(frames)
             if data:
                 yield data
             if is_over:

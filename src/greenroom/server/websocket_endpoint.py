@@ -44,7 +44,7 @@ class SocketApp(EndpointApp):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # the handshake
         offered: list[str] = scope.get("subprotocols") or []
-        key = next((one.removeprefix(KEY_PREFIX) for one in offered if one.startswith(KEY_PREFIX)), None)
+        key = next((protocol.removeprefix(KEY_PREFIX) for protocol in offered if protocol.startswith(KEY_PREFIX)), None)
         if key is not None:
             scope = {**scope, "headers": [*scope["headers"], (b"authorization", b"Bearer " + key.encode())]}
         socket = Socket(receive, send, subprotocol=PROTOCOL if PROTOCOL in offered else None)

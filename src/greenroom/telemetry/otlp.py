@@ -100,7 +100,7 @@ def _context(run: TracedRun, span_id: int, *, is_sampled: bool = True, is_remote
 
 def _resource() -> Resource:
     """Builds the resource that `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say."""
-    said = Resource.create()
-    if not str(said.attributes[SERVICE_NAME]).startswith(_UNNAMED):
-        return said
-    return said.merge(Resource({SERVICE_NAME: "greenroom", SERVICE_VERSION: __version__}))
+    resource = Resource.create()
+    if not str(resource.attributes[SERVICE_NAME]).startswith(_UNNAMED):
+        return resource
+    return resource.merge(Resource({SERVICE_NAME: "greenroom", SERVICE_VERSION: __version__}))

@@ -79,7 +79,7 @@ class AgentCardBuilder:
         self._provider = provider
         self._version = agent_version or "0.0.1"
         self._schemes = dict(security_schemes or {})
-        self._security = [dict(one) for one in default_skill_security or ()]
+        self._security = [dict(requirement) for requirement in default_skill_security or ()]
 
     async def build(self) -> a2a.AgentCard:
         agent = self._agent
@@ -161,7 +161,7 @@ class AgentCardBuilder:
             name=name,
             description=description,
             tags=tags,
-            security_requirements=[_requirement(one) for one in security],
+            security_requirements=[_requirement(scheme) for scheme in security],
         )
 
 

@@ -187,7 +187,7 @@ class A2aCall:
         return updates
 
     def is_last(self, item: LiveItem) -> bool:
-        """Whether the stream ends with this item."""
+        """True if the stream ends with this item."""
         return isinstance(item, RunEnded) and (not self.is_subscription or is_terminal(item.run))
 
 
@@ -265,15 +265,15 @@ class RunHandler(RequestHandler):
         if params.status and params.status not in _STATUSES:
             return a2a.ListTasksResponse(page_size=size)
 
-        where = RunFilter(app_names=[call.app_name], session_id=params.context_id or None)
+        run_filter = RunFilter(app_names=[call.app_name], session_id=params.context_id or None)
         if params.status:
-            where.statuses = [_STATUSES[params.status]]
+            run_filter.statuses = [_STATUSES[params.status]]
         after = 0.0
         if params.HasField("status_timestamp_after"):
             after = params.status_timestamp_after.ToDatetime(tzinfo=UTC).timestamp()
         with call.translated_errors():
-            counted = await call.context.engine.list_runs(where, limit=PAGE_LIMIT)
-            page = await call.context.engine.list_runs(where, limit=size, page_token=params.page_token or None)
+            counted = await call.context.engine.list_runs(run_filter, limit=PAGE_LIMIT)
+            page = await call.context.engine.list_runs(run_filter, limit=size, page_token=params.page_token or None)
             tasks = [
                 apply_history_length(await call.task(run, keeps_artifacts=params.include_artifacts), params)
                 for run in page.runs
@@ -321,7 +321,7 @@ class RunHandler(RequestHandler):
         call = _call(context)
         with call.translated_errors():
             run = await call.run(params.task_id)
-            known = {one.id: one for one in await push.list_of(call.context, run)}
+            known = {config.id: config for config in await push.list_of(call.context, run)}
         if params.id not in known:
             raise errors.TaskNotFoundError(message=f"The task has no push notification configuration {params.id!r}")
         return known[params.id]
@@ -370,18 +370,10 @@ async def _start(call: A2aCall, request: SendRequest, *, attach: bool, streaming
     await _check_media_types(call, message)
     header = header_of(msgspec.to_builtins(msgspec.structs.replace(message, parts=[])))
 
-    earlier: Run | None = None
-    session: Session | None = None
     known: TaskEvents | None = None
     if message.task_id:
-        earlier = await call.run(message.task_id)
+        earlier = await _waiting_run(call, message)
         key = SessionKey(earlier.app_name, earlier.user_id, earlier.session_id)
-        if message.context_id and message.context_id != key.session_id:
-            raise errors.InvalidParamsError(message=f"The task is of the context {key.session_id!r}")
-        if earlier.status is not RunStatus.WAITING:
-            state = "has ended" if earlier.status.is_over else "is working"
-            raise errors.UnsupportedOperationError(message=f"The task {earlier.id} {state}")
-
         session = await find_session(context, key)
         known, _ = await call.read(earlier)
         answers = answers_of(parts, session, known.open_calls)
@@ -391,11 +383,7 @@ async def _start(call: A2aCall, request: SendRequest, *, attach: bool, streaming
         header = with_words(header, parts, answers)
         parts = answers
     else:
-        key = SessionKey(call.app_name, "", _context_id(message))
-        if context.identity is EVERYBODY:
-            key = key._replace(user_id=f"A2A_USER_{key.session_id}")
-        else:
-            key = key._replace(user_id=context.identity.subject)
+        key = _session_key(call, message)
         session = await context.sessions.get_session(**key._asdict(), config=GetSessionConfig(num_recent_events=1))
 
     run_request = AgentRunRequest(
@@ -420,6 +408,25 @@ async def _start(call: A2aCall, request: SendRequest, *, attach: bool, streaming
     events = TaskEvents(run, keeps_artifacts=False) if known is None else known
     events.add_message(parts, header=header)
     return _Started(run, events, attachment)
+
+
+async def _waiting_run(call: A2aCall, message: SentMessage) -> Run:
+    """The run of the message's task, which must wait for a message. Raises RunNotFound and A2A's errors."""
+    run = await call.run(message.task_id)
+    if message.context_id and message.context_id != run.session_id:
+        raise errors.InvalidParamsError(message=f"The task is of the context {run.session_id!r}")
+    if run.status is not RunStatus.WAITING:
+        state = "has ended" if run.status.is_over else "is working"
+        raise errors.UnsupportedOperationError(message=f"The task {run.id} {state}")
+    return run
+
+
+def _session_key(call: A2aCall, message: SentMessage) -> SessionKey:
+    """The session of a message without a task. Without authentication, each context has its own user."""
+    context_id = _context_id(message)
+    identity = call.context.identity
+    user_id = f"A2A_USER_{context_id}" if identity is EVERYBODY else identity.subject
+    return SessionKey(call.app_name, user_id, context_id)
 
 
 async def _check_media_types(call: A2aCall, message: SentMessage) -> None:

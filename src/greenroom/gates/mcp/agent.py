@@ -39,13 +39,13 @@ def to_mcp_server(
 
     async def call_agent(request: str, ctx: Context[Any, Any], session_id: str | None = None) -> types.CallToolResult:
         session_id = session_id or str(uuid4())
-        where: dict[str, Any] = {"app_name": runner.app_name, "user_id": _USER, "session_id": session_id}
-        if await sessions.get_session(**where) is None:
-            await sessions.create_session(**where)
+        names: dict[str, Any] = {"app_name": runner.app_name, "user_id": _USER, "session_id": session_id}
+        if await sessions.get_session(**names) is None:
+            await sessions.create_session(**names)
         content: list[Any] = []
         message = UserContent(request)
 
-        said = 0
+        progress = 0
         async for event in runner.run_async(user_id=_USER, session_id=session_id, new_message=message):
             if event.error_code is not None and event.content is None:
                 return failed_result(event.error_message or event.error_code)
@@ -55,8 +55,8 @@ def to_mcp_server(
                 content += [types.TextContent(text=text)] if text else []
                 content += [media_content(part) for part in parts if part.inline_data or part.file_data]
             elif text:
-                said += len(text)
-                await ctx.report_progress(said, message=text)
+                progress += len(text)
+                await ctx.report_progress(progress, message=text)
 
         return types.CallToolResult(content=content, structured_content={"session_id": session_id})
 

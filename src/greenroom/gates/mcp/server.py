@@ -211,8 +211,8 @@ class _AppCall:
             if len(questions) < len(outcome.requests) + len(outcome.waiting) or not self._can_ask():
                 return self._unanswered(outcome)
             if self._ctx.protocol_version >= STATELESS_SINCE:
-                asked: Any = {name: types.ElicitRequest(params=one) for name, one in questions.items()}
-                return types.InputRequiredResult(input_requests=asked, request_state=self._key.session_id)
+                requests: Any = {name: types.ElicitRequest(params=question) for name, question in questions.items()}
+                return types.InputRequiredResult(input_requests=requests, request_state=self._key.session_id)
 
             session = await self._context.find_session(self._key)
             parts: list[Part] = []
@@ -314,7 +314,7 @@ class _AppCall:
             content.append(types.TextContent(text=outcome.text))
         structured = {"text": outcome.text, "session_id": self._key.session_id}
         return types.CallToolResult(
-            content=content + [media_content(one) for one in outcome.media], structured_content=structured
+            content=content + [media_content(part) for part in outcome.media], structured_content=structured
         )
 
     def _unanswered(self, outcome: _Outcome) -> types.CallToolResult:
@@ -365,7 +365,7 @@ def _form(schema: JsonValue) -> JsonObject:
     """Forms have flat objects only; anything else is asked for as one value."""
     schema = as_object(schema)
     properties = as_object(schema.get("properties"))
-    if properties and all(as_object(one).get("type") in _PRIMITIVES for one in properties.values()):
+    if properties and all(as_object(schema).get("type") in _PRIMITIVES for schema in properties.values()):
         return {"type": "object", "properties": properties, "required": list(schema.get("required") or ())}
     kind = schema.get("type") if schema.get("type") in _PRIMITIVES else "string"
     return {"type": "object", "properties": {"result": {"type": kind}}, "required": ["result"]}

@@ -56,7 +56,7 @@ def _own_call_id(public_id: str, session: Session) -> str:
     if _CALL_ID.fullmatch(public_id) is None:
         return public_id
     answerable = log_state_of(session.events).answerable_ids()
-    return next((one for one in answerable if public_call_id(session_id, one) == public_id), public_id)
+    return next((call_id for call_id in answerable if public_call_id(session_id, call_id) == public_id), public_id)
 
 
 class StreamOptions(Record, kw_only=True, rename=None):
@@ -186,7 +186,9 @@ async def _run_of(context: RequestContext, body: ChatRequest) -> tuple[AgentRunR
 
     new_session: NewSession | None = None
     if session is None:
-        instructions = [part for one in messages if one.role in INSTRUCTION_ROLES for part in parts_of(one.content)]
+        instructions = [
+            part for entry in messages if entry.role in INSTRUCTION_ROLES for part in parts_of(entry.content)
+        ]
         conversation = (message for message in messages if message.role not in INSTRUCTION_ROLES)
         contents = contents_of_chat(conversation, lambda message: parts_of(message.content))
         history, parts = split_conversation(contents, client_tools)
@@ -195,7 +197,7 @@ async def _run_of(context: RequestContext, body: ChatRequest) -> tuple[AgentRunR
         new_session = NewSession(history)
         message = new_message(parts, history)
     else:
-        message = new_message(part for one in tail for part in _new_parts(one, session))
+        message = new_message(part for entry in tail for part in _new_parts(entry, session))
 
     request = AgentRunRequest(
         **key._asdict(), new_message=message, streaming=bool(body.stream), client_tools=client_tools

@@ -45,7 +45,7 @@ def parts_of(content: JsonValue) -> list[Part]:
         return [Part(text=content)] if content else []
     if not isinstance(content, list):
         raise InvalidRequest("The content of a message must be a text or a list of parts", location=("body",))
-    return [_part(as_object(one)) for one in cast("list[JsonValue]", content)]
+    return [_part(as_object(part)) for part in cast("list[JsonValue]", content)]
 
 
 def _part(part: JsonObject) -> Part:

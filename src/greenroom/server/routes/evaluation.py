@@ -311,7 +311,7 @@ async def _collect(context: RequestContext, evaluation: Evaluation) -> list[RunE
         pass
     summary = evaluation.summary()
     await _save(context, summary)
-    return [_run_result(context, one) for one in summary.eval_case_results]
+    return [_run_result(context, result) for result in summary.eval_case_results]
 
 
 async def _progress(context: RequestContext, evaluation: Evaluation) -> AsyncGenerator[bytes]:

@@ -135,7 +135,7 @@ async def edit_event(context: RequestContext) -> AnyReply:
 
 async def list_runs(context: RequestContext) -> AnyReply:
     query = context.query
-    where = RunFilter(
+    run_filter = RunFilter(
         app_names=None if query["app_name"] is None else [query["app_name"]],
         user_id=query["user_id"],
         session_id=query["session_id"],
@@ -144,11 +144,11 @@ async def list_runs(context: RequestContext) -> AnyReply:
         created_before=query["created_before"],
     )
     limit = min(query["limit"] or 100, PAGE_LIMIT)
-    list_page = partial(_list_page, context, where, limit=limit, page_token=query["page_token"])
+    list_page = partial(_list_page, context, run_filter, limit=limit, page_token=query["page_token"])
     if not wants_stream(context):
         return Reply(value=await list_page())
 
-    watch = context.engine.watch_runs(where)  # before the list is read, so that no change is missed
+    watch = context.engine.watch_runs(run_filter)  # before the list is read, so that no change is missed
     try:
         page = await list_page()
     except BaseException:
@@ -158,8 +158,8 @@ async def list_runs(context: RequestContext) -> AnyReply:
     return StreamReply(pieces=_run_changes(context, watch, page, list_page), close=watch.close)
 
 
-async def _list_page(context: RequestContext, where: RunFilter, **options: Any) -> ListRunsResponse:
-    page = await context.engine.list_runs(where, **options)
+async def _list_page(context: RequestContext, run_filter: RunFilter, **options: Any) -> ListRunsResponse:
+    page = await context.engine.list_runs(run_filter, **options)
     page.runs = [public_record(run) for run in page.runs]
     return page
 

@@ -104,19 +104,19 @@ async def create_session_with_id(context: RequestContext) -> AnyReply:
 async def list_sessions(context: RequestContext) -> AnyReply:
     """A user's sessions, except those of evaluations. With `limit`, a page; `x-next-page-token` gives the next one."""
     query = context.query
-    where = SessionFilter(
+    session_filter = SessionFilter(
         text=query["text"],
         state=_wanted_state(query["state"]),
         updated_from=query["updated_from"],
         updated_before=query["updated_before"],
     )
-    is_filtered = any(value is not None for value in msgspec.structs.astuple(where))
+    is_filtered = any(value is not None for value in msgspec.structs.astuple(session_filter))
     page = await context.sessions.list_sessions(
         app_name=context.path["app_name"],
         user_id=context.path["user_id"],
         limit=query["limit"],
         page_token=query["page_token"],
-        **({"where": where} if is_filtered else {}),  # stores written for earlier releases have no filters
+        **({"where": session_filter} if is_filtered else {}),  # stores written for earlier releases have no filters
     )
     sessions = [session for session in page.sessions if not session.id.startswith(EVAL_SESSION_PREFIXES)]
     headers = {"x-next-page-token": page.next_page_token} if page.next_page_token else {}
