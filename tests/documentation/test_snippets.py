@@ -118,6 +118,16 @@ async def test_the_weather_agent_answers() -> None:
     assert await ask(snippet["root_agent"], "How is the weather?") == ["It is 18 degrees."]
 
 
+async def test_the_tutorial_tests_its_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = run_snippet("tutorial_agent")["root_agent"]
+    assert await ask(desk, "What did I order as A-1?") == ["It is 18 degrees."]
+    folder = tmp_path / "agents" / "desk"
+    folder.mkdir(parents=True)
+    (folder / "agent.py").write_text((SNIPPETS / "tutorial_agent.py").read_text())
+    monkeypatch.chdir(tmp_path)
+    await run_snippet("tutorial_test")["test_a_large_refund_waits_for_a_person"]()
+
+
 async def test_the_party_workflow_asks_for_large_orders_only() -> None:
     party = run_snippet("workflow")["root_agent"]
     runner = InMemoryRunner(node=party)
