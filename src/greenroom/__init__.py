@@ -167,6 +167,10 @@ _HOMES = {
     "greenroom.tools.google_api.toolset": "GoogleApiToolset",
     "greenroom.tools.google_api.toolsets": "CalendarToolset DocsToolset GmailToolset SheetsToolset SlidesToolset "
     "YoutubeToolset",
+    "greenroom.tools.google_cloud.bigquery.config": "BigQueryCredentialsConfig BigQueryToolConfig WriteMode",
+    "greenroom.tools.google_cloud.bigquery.toolset": "BigQueryToolset",
+    "greenroom.tools.google_cloud.credentials_config": "BaseGoogleCredentialsConfig GoogleCredentialsManager",
+    "greenroom.tools.google_cloud.google_tool": "GoogleTool",
     "greenroom.tools.mcp.connection_params": "SseConnectionParams StdioConnectionParams StdioServerParameters "
     "StreamableHTTPConnectionParams StreamableHTTPServerParams",
     "greenroom.tools.mcp.instruction_provider": "McpInstructionProvider",

@@ -349,6 +349,13 @@ from greenroom.tools.google_api.toolsets import GmailToolset as GmailToolset
 from greenroom.tools.google_api.toolsets import SheetsToolset as SheetsToolset
 from greenroom.tools.google_api.toolsets import SlidesToolset as SlidesToolset
 from greenroom.tools.google_api.toolsets import YoutubeToolset as YoutubeToolset
+from greenroom.tools.google_cloud.bigquery.config import BigQueryCredentialsConfig as BigQueryCredentialsConfig
+from greenroom.tools.google_cloud.bigquery.config import BigQueryToolConfig as BigQueryToolConfig
+from greenroom.tools.google_cloud.bigquery.config import WriteMode as WriteMode
+from greenroom.tools.google_cloud.bigquery.toolset import BigQueryToolset as BigQueryToolset
+from greenroom.tools.google_cloud.credentials_config import BaseGoogleCredentialsConfig as BaseGoogleCredentialsConfig
+from greenroom.tools.google_cloud.credentials_config import GoogleCredentialsManager as GoogleCredentialsManager
+from greenroom.tools.google_cloud.google_tool import GoogleTool as GoogleTool
 from greenroom.tools.mcp.connection_params import SseConnectionParams as SseConnectionParams
 from greenroom.tools.mcp.connection_params import StdioConnectionParams as StdioConnectionParams
 from greenroom.tools.mcp.connection_params import StdioServerParameters as StdioServerParameters

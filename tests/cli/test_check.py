@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import greenroom
-from greenroom.adk_names import find_adk_name
 from greenroom.apps.find_apps import is_name
 from greenroom.cli.app_check.packages import requirements_of_adk
 from tests.cli.conftest import Cli
@@ -18,10 +19,10 @@ def test_missing_and_differing_names_stand_with_file_line_and_reason(cli: Cli, t
     agent.write_text(
         "from google.adk.agents import LlmAgent\n"
         "from google.adk.tools.mcp_tool.mcp_toolset import McpToolset\n"
-        "from google.adk.tools.bigquery import BigQueryToolset\n"
+        "from google.adk.tools.apihub_tool import APIHubToolset\n"
         "from google.genai import types as t\n"
         "raise SystemExit('checking runs nothing')\n"
-        "t.Part, t.NoSuchType, BigQueryToolset()\n"
+        "t.Part, t.NoSuchType, APIHubToolset()\n"
     )
     (tmp_path / "adk" / ".venv").mkdir()
     (tmp_path / "adk" / ".venv" / "broken.py").write_text("def (")
@@ -29,7 +30,7 @@ def test_missing_and_differing_names_stand_with_file_line_and_reason(cli: Cli, t
     assert done.returncode == 1
     assert [line.removeprefix(f"{agent}:") for line in done.stdout.splitlines()] == [
         "2: McpToolset differs: a server that can't be reached fails the run; `on_error=\"warn\"` is ADK's way",
-        "3: ADK's BigQueryToolset is not offered yet; it is planned with: Google Cloud tools",
+        "3: ADK's APIHubToolset is not offered yet; it is planned with: Google Cloud tools",
         "6: greenroom has no types.NoSuchType of google.genai",
     ]
     assert done.stderr == "missing: 2; names of ADK: 5; files: 1\n"
@@ -142,6 +143,45 @@ def test_packages_that_google_adk_brings_along_are_said(cli: Cli, tmp_path: Path
     assert found[-1] == "pip install aiosqlite graphviz"
 
 
+def test_an_app_with_toolsets_of_google_lacks_nothing(cli: Cli, tmp_path: Path) -> None:
+    agent = (
+        "import os\n"
+        "import google.auth\n"
+        "from google.adk.agents import LlmAgent\n"
+        "from google.adk.auth.auth_credential import ServiceAccount\n"
+        "from google.adk.tools.bigquery import BigQueryCredentialsConfig, BigQueryToolset\n"
+        "from google.adk.tools.bigquery.config import BigQueryToolConfig, WriteMode\n"
+        "from google.adk.tools.google_api_tool import CalendarToolset, GoogleApiToolset\n"
+        "from google.adk.tools.google_tool import GoogleTool\n"
+        "tool_config = BigQueryToolConfig(write_mode=WriteMode.ALLOWED, application_name='desk')\n"
+        "config = BigQueryCredentialsConfig(\n"
+        "    client_id=os.getenv('OAUTH_CLIENT_ID', 'c'), client_secret=os.getenv('OAUTH_CLIENT_SECRET', 's')\n"
+        ")\n"
+        "bigquery = BigQueryToolset(credentials_config=config, bigquery_tool_config=tool_config)\n"
+        "calendar = CalendarToolset(client_id='c', client_secret='s', tool_filter=['calendar_events_list'])\n"
+        "drive = GoogleApiToolset('drive', 'v3', service_account=ServiceAccount(use_default_credential=True))\n"
+        "def count(table: str, credentials) -> int:\n"
+        "    return 1\n"
+        "root_agent = LlmAgent(\n"
+        "    name='desk', instruction='Help.',\n"
+        "    tools=[bigquery, calendar, drive, GoogleTool(func=count, credentials_config=config)],\n"
+        ")\n"
+    )
+    code, found = lines(cli, write(tmp_path, {"desk/agent.py": agent}))
+    assert code == 0
+    assert all(" differs: " in line for line in found)
+
+    moved = re.sub(r"from google\.adk[\w.]* import", "from greenroom import", agent)
+    names: dict[str, Any] = {}
+    exec(compile(moved, "agent.py", "exec"), names)
+    assert [type(tool).__name__ for tool in names["root_agent"].tools] == [
+        "BigQueryToolset",
+        "CalendarToolset",
+        "GoogleApiToolset",
+        "GoogleTool",
+    ]
+
+
 def test_a_file_that_is_no_python_is_a_line_of_the_report(cli: Cli, tmp_path: Path) -> None:
     folder = write(
         tmp_path,
@@ -157,19 +197,17 @@ def test_a_file_that_is_no_python_is_a_line_of_the_report(cli: Cli, tmp_path: Pa
 
 
 def test_names_are_found_however_the_modules_are_imported(cli: Cli, tmp_path: Path) -> None:
-    toolset = find_adk_name("google.adk.tools.bigquery", "BigQueryToolset")
-    assert toolset is not None
     folder = write(
         tmp_path,
         {
             "agent.py": "import google.adk.agents\n"
-            "import google.adk.tools.bigquery as bq\n"
+            "import google.adk.tools.apihub_tool as bq\n"
             "from google import adk\n"
             "from google import genai\n"
             "from google.adk.tools import agent_tool, load_memory_tool\n"
             "import google.genai.types as gt\n"
             "google.adk.agents.ManagedAgent(name='a')\n"
-            "bq.BigQueryToolset()\n"
+            "bq.APIHubToolset()\n"
             "adk.Agent(name='a')\n"
             "genai.types.NoSuchThing\n"
             "agent_tool.AgentTool(agent=None, no_such=1)\n"
@@ -181,10 +219,10 @@ def test_names_are_found_however_the_modules_are_imported(cli: Cli, tmp_path: Pa
     assert code == 1
     assert found == [
         "agent.py:1: `import google.adk.agents`: greenroom has ADK's names in one module: `from greenroom import …`",
-        "agent.py:2: `import google.adk.tools.bigquery`: greenroom has ADK's names in one module: `from greenroom import …`",
+        "agent.py:2: `import google.adk.tools.apihub_tool`: greenroom has ADK's names in one module: `from greenroom import …`",
         "agent.py:3: `from google import adk`: greenroom has ADK's names in one module: `from greenroom import Agent`",
         f"agent.py:7: {greenroom.ManagedAgent.__doc__}",
-        f"agent.py:8: {toolset.missing_because}",
+        f"agent.py:8: {greenroom.APIHubToolset.__doc__}",
         "agent.py:10: greenroom has no types.NoSuchThing of google.genai",
         "agent.py:11: AgentTool has no argument 'no_such'",
         "agent.py:13: greenroom has no types.NoSuchEither of google.genai",
@@ -205,9 +243,9 @@ def test_names_that_are_guarded_or_only_mentioned_are_not_missing(cli: Cli, tmp_
             "    import pandas\n"
             "try:\n"
             "    import no_such_package\n"
-            "    from google.adk.tools.bigquery import BigQueryToolset\n"
+            "    from google.adk.tools.apihub_tool import APIHubToolset\n"
             "except ImportError:\n"
-            "    BigQueryToolset = None\n"
+            "    APIHubToolset = None\n"
             "def look_up(config: LlmAgentConfig) -> ManagedAgent:\n"
             "    try:\n"
             "        return isinstance(config, LlmAgentConfig)\n"
@@ -340,7 +378,7 @@ def test_a_folder_with_yaml_only_is_read(cli: Cli, tmp_path: Path) -> None:
             "instruction: Help.\n"
             "tools:\n"
             "  - name: google_search\n"
-            "  - name: google.adk.tools.bigquery.BigQueryToolset\n"
+            "  - name: google.adk.tools.apihub_tool.APIHubToolset\n"
             "  - name: no_such_tool\n"
             "  - name: shop.tools.own\n"
             "sub_agents:\n"

@@ -16,6 +16,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from greenroom import (
+    BigQueryToolset,
     CalendarToolset,
     Event,
     FunctionTool,
@@ -316,6 +317,14 @@ async def test_the_secretary_has_tools_of_two_google_apis() -> None:
     assert isinstance(calendar, CalendarToolset)
     assert isinstance(tasks, GoogleApiToolset)
     assert (calendar.api_name, tasks.api_name) == ("calendar", "tasks")
+
+
+async def test_the_analyst_is_told_that_only_temporary_tables_can_be_written() -> None:
+    agent: LlmAgent = run_snippet("bigquery_tools")["analyst_of"]("client", "secret")
+    (bigquery,) = agent.tools
+    assert isinstance(bigquery, BigQueryToolset)
+    tools = {tool.name: tool for tool in await bigquery.get_tools()}
+    assert "temporary tables" in tools["execute_sql"].description
 
 
 async def test_the_barista_loads_the_skill_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
