@@ -11,10 +11,10 @@ from greenroom.postgres.connection import Connection, connect
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event, EventActions
 from greenroom.records.session import SessionKey
+from greenroom.sessions.backend import Stored
 from greenroom.sessions.cached_session import prepare
 from greenroom.sessions.postgres import PostgresSessionService
 from greenroom.sessions.postgres_append import AppendBatch
-from greenroom.sessions.sql_queries import Stored
 from greenroom.testing.contracts.session_service import *  # noqa: F403
 
 

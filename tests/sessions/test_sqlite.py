@@ -21,7 +21,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
-from greenroom.sessions.session_cache import TRUSTED_SECONDS
+from greenroom.sessions.backend import TRUSTED_SECONDS
 from greenroom.sessions.sql_queries import SESSIONS_PER_DELETION
 from greenroom.sessions.sqlite import _EVENTS_PER_LISTING_UPDATE, SqliteSessionService
 from greenroom.sqlite.database import Database

@@ -12,6 +12,7 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import SequentialAgent
 from greenroom.errors import InvalidRequest, NotOffered, SessionExists, StorageError
+from greenroom.google_cloud.vertex import VertexClient
 from greenroom.records.state import REMOVED
 from greenroom.sessions.from_uri import session_service_from_uri
 from greenroom.sessions.service import BaseSessionService
@@ -111,8 +112,9 @@ async def test_what_others_wrote_is_read_and_continued(vertex: VertexServer) -> 
         "actions": {"transferAgent": "porter", "stateDelta": {"c": 3}},
         "eventMetadata": {"longRunningToolIds": ["c-1"], "branch": "a.b"},
     }
-    client = theirs._client
-    await client.call("POST", f"{client.engine(theirs.engine('concierge'))}/sessions/s-1:appendEvent", body)
+    client = VertexClient("p", "l", credentials=Token(), base_url=vertex.url)
+    await client.call("POST", f"{theirs.engine('concierge')}/sessions/s-1:appendEvent", body)
+    await client.close()
     await asyncio.sleep(0.06)
     again = await _loaded(ours)
     assert again.state == {"user:b": 2, "c": 3}

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from greenroom.errors import NotOffered, SessionExists, SessionNotFound, TooLarge
 from greenroom.google_cloud.document_names import DocumentCollections as Collections
@@ -39,10 +39,27 @@ from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
 from greenroom.records.state import ScopedDelta, apply_delta, split_by_scope
-from greenroom.sessions.cached_session import CachedSession, PreparedEvent, ScopeState, from_frozen, to_frozen
-from greenroom.sessions.remote import RemoteQueries, RemoteSessionService, WrittenByOthers
+from greenroom.sessions.backend import (
+    Created,
+    LogPage,
+    SessionBackend,
+    SessionPage,
+    Stored,
+    first_page,
+    is_trusted,
+)
+from greenroom.sessions.cached_session import (
+    CachedSession,
+    PreparedEvent,
+    ScopeState,
+    from_frozen,
+    page_position,
+    to_frozen,
+)
+from greenroom.sessions.remote import RemoteSessionService, RemoteWrites
 from greenroom.sessions.service import SessionCapability
-from greenroom.sessions.sql_queries import Stored
+
+T = TypeVar("T")
 
 _MAX_EVENT_BYTES = 950_000
 """A document may have 1 MiB."""
@@ -77,8 +94,8 @@ class FirestoreSessionService(RemoteSessionService):
 
         Connects on the first call, which raises MissingExtra without the package.
         """
-        database = database or FirestoreDatabase(client)
-        super().__init__(lambda: _Queries(database, root_collection), cache_bytes=cache_bytes, close=database.close)
+        backend = FirestoreSessionBackend(database or FirestoreDatabase(client), root_collection)
+        super().__init__(backend, cache_bytes=cache_bytes, close=backend.close)
 
 
 class _Found(NamedTuple):
@@ -90,37 +107,67 @@ class _Found(NamedTuple):
     user: ScopeState
 
 
-class _Queries(RemoteQueries):
-    """A session is created together with its first events."""
+class _WrittenByOthers(Exception):
+    """The session has events of another program, which have no sequence numbers yet."""
 
-    service = "in Firestore"
-
-    def __init__(self, database: FirestoreDatabase, root: str) -> None:
+    def __init__(self, reference: Any) -> None:
         super().__init__()
-        self._database, self._root = database, root
+        self.reference = reference
 
-    async def append(self, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
-        """Raises SessionNotFound, and SessionExists after `create`."""
-        if self._new is None:
-            return await self._database.transact(lambda transaction: self._append(transaction, key, prepared))
-        new = self._new
+
+class FirestoreSessionBackend(SessionBackend):
+    def __init__(self, database: FirestoreDatabase, root: str) -> None:
+        self._database = database
+        self._root = root
+        self._writes = RemoteWrites()
+
+    async def close(self) -> None:
+        await self._writes.finish()
+        await self._database.close()
+
+    def create(
+        self,
+        key: SessionKey,
+        now: float,
+        delta: ScopedDelta,
+        prepared: Sequence[PreparedEvent],
+        after_commit: Callable[[Created], None],
+    ) -> Awaitable[Created]:
+        return self._writes.start(lambda: self._create(key, now, delta, prepared), after_commit)
+
+    async def _create(
+        self, key: SessionKey, now: float, delta: ScopedDelta, prepared: Sequence[PreparedEvent]
+    ) -> Created:
+        state: JsonObject = {}
+        apply_delta(state, delta.session)
+        unknown = ScopeState({}, -2)
+        session = CachedSession(
+            key, app=unknown, user=unknown, state=state, update_time=now, number=time.time_ns() // 1000
+        )
+        session.checked_at = time.monotonic()
+
         for snapshot in (await self._database.get_all(self._references(key))).values():
             if snapshot.exists and snapshot.to_dict().get("deleting"):  # by a process that died
                 await self._delete(snapshot.reference)
-        stored = await self._database.transact(lambda transaction: self._create(transaction, new, prepared))
-        found = await self.find(key)
-        if found is not None:
-            new.app, new.user = found.app, found.user
-        return stored
 
-    async def _create(self, transaction: Any, new: CachedSession, prepared: Sequence[PreparedEvent]) -> Stored:
+        stored = await self._transact(lambda transaction: self._add(transaction, session, delta, prepared))
+        found = await self._find_numbered(key)
+        if found is not None:
+            session.app = found.app
+            session.user = found.user
+        return Created(session, stored)
+
+    async def _add(
+        self, transaction: Any, new: CachedSession, delta: ScopedDelta, prepared: Sequence[PreparedEvent]
+    ) -> Stored:
         key = new.key
-        if await self.find(key, transaction) is not None:
+        if await self._find(key, transaction) is not None:
             raise SessionExists(*key)
         references = self._references(key)
         snapshots = await self._database.get_all(references, transaction)
         reference = next(one for one in references if not snapshots[one.path].exists)
         stored = _add_events(transaction, key, reference, 0, {}, prepared)
+
         added = [one for one, (_, is_new) in zip(prepared, stored, strict=True) if is_new]
         state = dict(new.state)
         for one in added:
@@ -135,13 +182,28 @@ class _Queries(RemoteQueries):
             "initialState": to_fields(from_frozen(new.state)),
         }
         transaction.create(reference, fields | _times(added[-1].event.timestamp if added else new.update_time))
-        self._merge_scopes(transaction, key, [self._new_delta, *(one.scoped for one in added)])
+        self._merge_scopes(transaction, key, [delta, *(one.scoped for one in added)])
         return stored
 
+    async def fork(self, key: SessionKey, new_key: SessionKey, seq: int | None, now: float) -> CachedSession:
+        raise NotOffered("Sessions in Firestore can't be forked")
+
+    def append(
+        self, key: SessionKey, prepared: Sequence[PreparedEvent], after_commit: Callable[[Stored], None]
+    ) -> Awaitable[Stored]:
+        return self._writes.start(
+            lambda: self._transact(lambda transaction: self._append(transaction, key, prepared)),
+            after_commit,
+            in_order_of=key,
+        )
+
     async def _append(self, transaction: Any, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
-        found = await self._require(key, transaction)
+        found = await self._find(key, transaction)
+        if found is None:
+            raise SessionNotFound(*key)
         known = await self._seqs(found.reference, [one.event.id for one in prepared], transaction)
         stored = _add_events(transaction, key, found.reference, found.last_seq, known, prepared)
+
         new = [one for one, (_, is_new) in zip(prepared, stored, strict=True) if is_new]
         if new:
             changes: JsonObject = {}
@@ -152,25 +214,32 @@ class _Queries(RemoteQueries):
             self._merge_scopes(transaction, key, [one.scoped for one in new])
         return stored
 
-    async def delete(self, key: SessionKey) -> None:
+    def delete(self, key: SessionKey, after_commit: Callable[[], None]) -> Awaitable[None]:
+        return self._writes.start(lambda: self._delete_session(key), lambda _: after_commit())
+
+    async def _delete_session(self, key: SessionKey) -> None:
         for snapshot in (await self._database.get_all(self._references(key))).values():
             if snapshot.exists and snapshot.to_dict().get(Keys.APP_NAME) == key.app_name:
                 await self._delete(snapshot.reference)
 
-    async def delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
+    async def delete_user(
+        self, app_name: str, user_id: str, after_commit: Callable[[Sequence[SessionKey]], None]
+    ) -> None:
+        await self._writes.start(lambda: self._delete_user(app_name, user_id), after_commit)
+
+    async def _delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
         """The keys of the deleted sessions."""
         sessions = where(self._sessions(user_id), (Keys.APP_NAME, "==", app_name))
         keys = [SessionKey(app_name, user_id, one.get(Keys.ID)) for one in await self._database.fetch(sessions)]
         for key in keys:
-            await self.delete(key)
+            await self._delete_session(key)
         await self._database.delete(self._scopes(SessionKey(app_name, user_id, ""))[1])
         return keys
 
     async def read(
         self, key: SessionKey, *, known_number: int = 0, known_events: int = 0, from_compaction: bool = False
     ) -> CachedSession | None:
-        """from_compaction: has no effect; the whole log is read."""
-        found = await self.find(key)
+        found = await self._find_numbered(key)
         if found is None:
             return None
         session = _session(key, found)
@@ -179,7 +248,7 @@ class _Queries(RemoteQueries):
         return session
 
     async def read_part(self, key: SessionKey, config: GetSessionConfig) -> CachedSession | None:
-        found = await self.find(key)
+        found = await self._find_numbered(key)
         if found is None:
             return None
         session = _session(key, found)
@@ -196,93 +265,129 @@ class _Queries(RemoteQueries):
         session.events.extend(event for event in events if event.timestamp >= since)
         return session
 
-    async def read_events(self, key: SessionKey, after: int, limit: int | None) -> tuple[list[Event], int] | None:
-        found = await self.find(key)
+    async def read_events(self, key: SessionKey, after: int, limit: int | None) -> LogPage | None:
+        found = await self._find_numbered(key)
         if found is None:
             return None
         upto = found.last_seq if limit is None else min(max(after, 0) + limit, found.last_seq)
-        return await self._events(found, after=max(after, 0), upto=upto), found.last_seq
+        events = await self._events(found, after=max(after, 0), upto=upto)
+        return LogPage(events, found.last_seq)
 
     async def read_later(self, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
-        found = await self.find(key)
-        if found is None or (
-            last_id is not None and (await self._seqs(found.reference, [last_id])) != {last_id: known}
-        ):
+        found = await self._find_numbered(key)
+        if found is None:
+            return None
+        if last_id is not None and await self._seqs(found.reference, [last_id]) != {last_id: known}:
             return None
         return await self._events(found, after=known)
 
     async def find_event(self, key: SessionKey, event_id: str) -> int | None:
-        found = await self._require(key)
+        found = await self._find_numbered(key)
+        if found is None:
+            raise SessionNotFound(*key)
         return (await self._seqs(found.reference, [event_id])).get(event_id)
 
-    async def read_page(
-        self,
-        app_name: str,
-        user_id: str | None,
-        where_: SessionFilter,
-        before: tuple[float, str, str] | None,
-        limit: int | None,
-    ) -> list[CachedSession]:
-        if where_.text is not None:
+    async def list_sessions(
+        self, app_name: str, user_id: str | None, where: SessionFilter, limit: int | None, page_token: str | None
+    ) -> SessionPage:
+        if where.text is not None:
             raise NotOffered("Sessions in Firestore can't be searched by text")
-        query = (
-            self._database.client.collection_group(Collections.SESSIONS) if user_id is None else self._sessions(user_id)
-        )
+        before = page_position(page_token)
+        wanted = None if limit is None else limit + 1
+        found: list[CachedSession] = []
+        scopes: dict[str, Any] = {}
+        while wanted is None or len(found) < wanted:
+            snapshots = await self._database.fetch(self._newest_sessions(app_name, user_id, before).limit(_PAGE))
+            for one in await self._without_logs(app_name, snapshots, scopes):
+                if one.fits(where):
+                    found.append(one)
+            if len(snapshots) < _PAGE:
+                break
+            last = snapshots[-1]
+            before = from_iso(last.get(Keys.UPDATE_TIME)), last.get(Keys.USER_ID), last.get(Keys.ID)
+        if limit is None:
+            return SessionPage(found[::-1], None)
+        return first_page(found, limit)
+
+    def _newest_sessions(self, app_name: str, user_id: str | None, before: tuple[float, str, str] | None) -> Any:
+        """A query of an app's sessions, newest update first, after a position in this order."""
+        if user_id is None:
+            query = self._database.client.collection_group(Collections.SESSIONS)
+        else:
+            query = self._sessions(user_id)
         query = where(query, (Keys.APP_NAME, "==", app_name))
         for field in (Keys.UPDATE_TIME, Keys.USER_ID, Keys.ID):
             query = query.order_by(field, direction="DESCENDING")
-        scopes: dict[str, Any] = {}
-        page: list[CachedSession] = []
-        while limit is None or len(page) < limit:
-            if before is not None:
-                query = query.start_after(
-                    {Keys.UPDATE_TIME: to_iso(before[0]), Keys.USER_ID: before[1], Keys.ID: before[2]}
-                )
-            found = await self._database.fetch(query.limit(_PAGE))
-            keys = [SessionKey(app_name, one.get(Keys.USER_ID), one.get(Keys.ID)) for one in found]
-            wanted = {one.path: one for key in keys for one in self._scopes(key) if one.path not in scopes}
-            scopes |= await self._database.get_all(wanted.values()) if wanted else {}
-            for key, snapshot in zip(keys, found, strict=True):
-                fields = snapshot.to_dict()
-                app, user = (_scope(scopes[one.path]) for one in self._scopes(key))
-                one = _session(key, _Found(snapshot.reference, fields, 0, 0, app, user))
-                is_here = snapshot.reference.path.startswith(f"{self._root}/") and not fields.get("deleting")
-                if is_here and one.fits(where_):
-                    page.append(one)
-            if len(found) < _PAGE:
-                break
-            last = found[-1]
-            before = from_iso(last.get(Keys.UPDATE_TIME)), last.get(Keys.USER_ID), last.get(Keys.ID)
-        return page[::-1] if limit is None else page[:limit]
+        if before is None:
+            return query
+        update_time, user, session_id = before
+        return query.start_after({Keys.UPDATE_TIME: to_iso(update_time), Keys.USER_ID: user, Keys.ID: session_id})
 
-    async def find(self, key: SessionKey, transaction: Any = None) -> _Found | None:
-        """Raises WrittenByOthers."""
-        references, scopes = self._references(key), self._scopes(key)
+    async def _without_logs(
+        self, app_name: str, snapshots: Sequence[Any], scopes: dict[str, Any]
+    ) -> list[CachedSession]:
+        """scopes: the documents of states that were read already, by path; gets the others that are needed."""
+        keys = [SessionKey(app_name, one.get(Keys.USER_ID), one.get(Keys.ID)) for one in snapshots]
+        wanted = {one.path: one for key in keys for one in self._scopes(key) if one.path not in scopes}
+        if wanted:
+            scopes |= await self._database.get_all(wanted.values())
+
+        sessions: list[CachedSession] = []
+        for key, snapshot in zip(keys, snapshots, strict=True):
+            fields = snapshot.to_dict()
+            if fields.get("deleting") or not snapshot.reference.path.startswith(f"{self._root}/"):
+                continue
+            app, user = (_scope(scopes[one.path]) for one in self._scopes(key))
+            sessions.append(_session(key, _Found(snapshot.reference, fields, 0, 0, app, user)))
+        return sessions
+
+    async def list_apps(self) -> list[str]:
+        raise NotOffered("FirestoreSessionService can't list its apps")
+
+    async def is_current(self, cached: CachedSession) -> bool:
+        started = time.monotonic()
+        if is_trusted(cached, started):
+            return True
+
+        found = await self._find_numbered(cached.key)
+        if found is None or (found.number, found.last_seq) != (cached.number, len(cached.events)):
+            return False
+        if (found.app.version, found.user.version) != (cached.app.version, cached.user.version):
+            return False
+        cached.checked_at = started
+        return True
+
+    async def _find_numbered(self, key: SessionKey) -> _Found | None:
+        """The session, after all its events have got sequence numbers."""
+        try:
+            return await self._find(key)
+        except _WrittenByOthers as found:
+            await self._number_events(found.reference)
+            return await self._find(key)
+
+    async def _transact(self, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """Runs a transaction; again, if it met events without sequence numbers, which have got these meanwhile."""
+        try:
+            return await self._database.transact(work)
+        except _WrittenByOthers as found:
+            await self._number_events(found.reference)
+            return await self._database.transact(work)
+
+    async def _find(self, key: SessionKey, transaction: Any = None) -> _Found | None:
+        """Raises _WrittenByOthers."""
+        references = self._references(key)
+        scopes = self._scopes(key)
         snapshots = await self._database.get_all([*references, *scopes], transaction)
         for reference in references:
             fields: dict[str, Any] = snapshots[reference.path].to_dict() or {}
             if fields.get(Keys.APP_NAME) == key.app_name and not fields.get("deleting"):
                 if fields.get("numbered") != fields[Keys.UPDATE_TIME]:
-                    raise WrittenByOthers(reference)
+                    raise _WrittenByOthers(reference)
                 app, user = (_scope(snapshots[one.path]) for one in scopes)
                 return _Found(reference, fields, fields["number"], fields["lastSeq"], app, user)
         return None
 
-    async def is_current(self, cached: CachedSession) -> bool:
-        found = await self.find(cached.key)
-        return (
-            found is not None
-            and (found.number, found.last_seq) == (cached.number, len(cached.events))
-            and (found.app.version, found.user.version) == (cached.app.version, cached.user.version)
-        )
-
-    async def _require(self, key: SessionKey, transaction: Any = None) -> _Found:
-        found = await self.find(key, transaction)
-        if found is None:
-            raise SessionNotFound(*key)
-        return found
-
-    async def prepare(self, reference: Any) -> None:
+    async def _number_events(self, reference: Any) -> None:
         """Gives sequence numbers to the events that another program has appended."""
 
         async def apply(transaction: Any) -> None:
@@ -345,9 +450,12 @@ class _Queries(RemoteQueries):
         return [self._sessions(key.user_id).document(one) for one in ids]
 
     def _scopes(self, key: SessionKey) -> tuple[Any, Any]:
-        client, app = self._database.client, document_id(key.app_name)
-        return client.document(Collections.APP_STATE, app), client.document(
-            Collections.USER_STATE, app, "users", document_id(key.user_id)
+        client = self._database.client
+        app = document_id(key.app_name)
+        user = document_id(key.user_id)
+        return (
+            client.document(Collections.APP_STATE, app),
+            client.document(Collections.USER_STATE, app, "users", user),
         )
 
 

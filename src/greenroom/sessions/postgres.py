@@ -9,14 +9,16 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from greenroom.errors import SessionNotFound
-from greenroom.postgres.database import Database, Transaction
+from greenroom.postgres.database import Database, DatabaseStats, Transaction
 from greenroom.records.session import SessionKey
 from greenroom.records.state import ScopedDelta
+from greenroom.sessions.backend import Stored, is_trusted
+from greenroom.sessions.cached_service import CachedSessionService
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent
 from greenroom.sessions.postgres_append import AppendBatch, save_state
-from greenroom.sessions.session_cache import TRUSTED_SECONDS, SessionCache, SessionDatabase
-from greenroom.sessions.sql import SqlSessionService
-from greenroom.sessions.sql_queries import SessionQueries, Stored
+from greenroom.sessions.session_cache import SessionCache
+from greenroom.sessions.sql import SqlSessionBackend
+from greenroom.sessions.sql_queries import SessionQueries
 from greenroom.sessions.stored_event import to_stored
 from greenroom.usage.postgres import PostgresUsageStore
 
@@ -25,7 +27,7 @@ T = TypeVar("T")
 _append_batch = AppendBatch()
 
 
-class PostgresSessionService(SqlSessionService):
+class PostgresSessionService(CachedSessionService):
     """Keeps sessions in one database, which any number of processes use at the same time.
 
     `get_session` sees writes of other processes within a twentieth of a second, `append` at once.
@@ -39,42 +41,47 @@ class PostgresSessionService(SqlSessionService):
         Connects on the first call, and creates the tables. Raises MissingExtra.
         """
         self._postgres = database = Database.open(uri, pool_size=pool_size)
-        cache = database.companion(SessionCache, lambda: SessionCache(PostgresSessionDatabase(database)))
-        super().__init__(database, cache, cache_bytes=cache_bytes)
+        cache = database.companion(SessionCache, lambda: SessionCache(PostgresSessionBackend(database)))
+        super().__init__(cache.backend, cache=cache, cache_bytes=cache_bytes, close=database.close)
 
     @property
     def uri(self) -> str:
         """With the password."""
         return self._postgres.uri
 
+    @property
+    def database_stats(self) -> DatabaseStats:
+        return self._postgres.stats
+
     @cached_property
     def usage(self) -> PostgresUsageStore:
         return PostgresUsageStore(self._postgres)
 
 
-class PostgresSessionDatabase(SessionDatabase):
+class PostgresSessionBackend(SqlSessionBackend):
     def __init__(self, database: Database) -> None:
+        super().__init__(database)
         self._database = database
 
     def write(
-        self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]], then: Callable[[T], None] | None = None
+        self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]], after_commit: Callable[[T], None] | None = None
     ) -> Future[T]:
-        return self._database.transact(lambda transaction: work(PostgresSessionQueries(transaction)), then=then)
+        return self._database.transact(lambda transaction: work(PostgresSessionQueries(transaction)), then=after_commit)
 
-    async def read(self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]]) -> T:
+    async def snapshot(self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]]) -> T:
         return await self._database.snapshot(lambda transaction: work(PostgresSessionQueries(transaction)))
 
     def append_rows(
-        self, key: SessionKey, prepared: Sequence[PreparedEvent], then: Callable[[Stored], None]
+        self, key: SessionKey, prepared: Sequence[PreparedEvent], after_commit: Callable[[Stored], None]
     ) -> Future[Stored]:
         row = key, prepared, [to_stored(one.json or b"")[0].decode() for one in prepared]
-        return self._database.submit_row(_append_batch, row, then=then)
+        return self._database.submit_row(_append_batch, row, then=after_commit)
 
     async def is_current(self, cached: CachedSession) -> bool:
-        versions = cached.app.version, cached.user.version
         started = time.monotonic()
-        if started - cached.checked_at < TRUSTED_SECONDS and min(versions) >= 0:
+        if is_trusted(cached, started):
             return True
+
         found = await self._database.read(
             lambda connection: PostgresSessionQueries(Transaction(connection)).find(cached.key)
         )

@@ -1,28 +1,21 @@
-"""Cache of a database's sessions in use, so that a turn reads no events."""
+"""The cache of a backend's sessions in use, so that a turn reads no events."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from greenroom.log.compaction import changes_loading
 from greenroom.records.session import SessionKey
 from greenroom.records.state import apply_delta, split_by_scope
+from greenroom.sessions.backend import SessionBackend
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent, ScopeState, to_frozen
-from greenroom.sessions.sql_queries import SessionQueries, Stored
-from greenroom.sessions.stored_event import BLOB_BYTES
 
 T = TypeVar("T")
-
-TRUSTED_SECONDS = 0.05
-"""Time for which a cached session counts as current before a check for external writes."""
 
 _BYTES_PER_EVENT = 1500
 
@@ -41,46 +34,6 @@ Change: TypeAlias = Appended | CachedSession | Deleted
 """An appended event, a created session, or a deleted one."""
 
 
-class SessionDatabase(ABC):
-    """Transactions on the sessions in a database. They raise StorageError when the database fails.
-
-    then: called after the commit, in the order of the commits, before the method returns; also when its awaiter was
-    cancelled.
-    """
-
-    epoch: int = 0
-    """Counts the writes of other processes that were noticed, where the database's driver notices them."""
-
-    @abstractmethod
-    def write(
-        self,
-        work: Callable[[SessionQueries], Coroutine[Any, Any, T]],
-        then: Callable[[T], None] | None = None,
-    ) -> Awaitable[T]: ...
-
-    @abstractmethod
-    async def read(self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]]) -> T:
-        """All queries of `work` see the same snapshot of the database."""
-
-    @abstractmethod
-    def append_rows(
-        self, key: SessionKey, prepared: Sequence[PreparedEvent], then: Callable[[Stored], None]
-    ) -> Awaitable[Stored]:
-        """Appends events without blobs, together with appends to other sessions."""
-
-    def append(
-        self, key: SessionKey, prepared: Sequence[PreparedEvent], then: Callable[[Stored], None]
-    ) -> Awaitable[Stored]:
-        """Raises SessionNotFound."""
-        if any(len(one.json or b"") > BLOB_BYTES or changes_loading(one.event) for one in prepared):
-            return self.write(lambda queries: queries.append(key, prepared), then)
-        return self.append_rows(key, prepared, then)
-
-    @abstractmethod
-    async def is_current(self, cached: CachedSession) -> bool:
-        """False when another process has changed the session, or the state of its user or app, since it was read."""
-
-
 class SessionCache:
     """A cache bounded by an estimate of bytes, and shared by all users of the database in this process.
 
@@ -88,8 +41,8 @@ class SessionCache:
     is right even when the awaiter of an append was cancelled, or its event loop is gone.
     """
 
-    def __init__(self, database: SessionDatabase) -> None:
-        self.database = database
+    def __init__(self, backend: SessionBackend) -> None:
+        self.backend = backend
         self.max_bytes = 0
         self.events_decoded = 0
         self._lock = threading.Lock()
@@ -114,9 +67,9 @@ class SessionCache:
         return cached
 
     async def get_current(self, key: SessionKey) -> CachedSession | None:
-        """The session if it is cached, with what other processes wrote up to `TRUSTED_SECONDS` ago."""
+        """The session if it is cached, with what other processes wrote up to a twentieth of a second ago."""
         cached = self.peek(key)
-        if cached is None or not await self.database.is_current(cached):
+        if cached is None or not await self.backend.is_current(cached):
             return None
         return cached if self.peek(key) is cached else None
 
@@ -142,13 +95,11 @@ class SessionCache:
         if known is not None and whole and known.events.skipped:
             known = None
         number, events = (known.number, known.events.end) if known else (0, 0)
-        started, epoch = time.monotonic(), self.database.epoch
+        started, epoch = time.monotonic(), self.backend.epoch
         meanwhile: list[Change] = []
         self._reads[id(meanwhile)] = meanwhile
         try:
-            stored = await self.database.read(
-                lambda queries: queries.read(key, known_number=number, known_events=events, from_compaction=not whole)
-            )
+            stored = await self.backend.read(key, known_number=number, known_events=events, from_compaction=not whole)
             self._take_inbox()
         finally:
             del self._reads[id(meanwhile)]

@@ -1,257 +1,116 @@
-"""Sessions in a database, with those in use in memory."""
+"""The session backend on a database: runs `SessionQueries` in its transactions."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from greenroom.errors import NotFound, SessionNotFound
-from greenroom.records.base import JsonObject
+from greenroom.log.compaction import changes_loading
 from greenroom.records.event import Event
-from greenroom.records.session import (
-    GetSessionConfig,
-    ListEventsResponse,
-    ListSessionsResponse,
-    Session,
-    SessionFilter,
-    SessionKey,
-)
-from greenroom.records.state import split_by_scope
-from greenroom.sessions.cached_session import (
-    CachedSession,
-    PartialLog,
-    PreparedEvent,
-    append_own,
-    check_config,
-    check_limit,
-    clean_session_id,
-    extend_log,
-    is_partial,
-    next_page,
-    page_position,
-    prepare,
-    sync,
-    to_frozen,
-    undo,
-)
-from greenroom.sessions.service import BaseSessionService, StoredEvent
-from greenroom.sessions.session_cache import Appended, Deleted, SessionCache
-from greenroom.sessions.sql_queries import SESSIONS_PER_DELETION, SessionQueries, Stored
+from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
+from greenroom.records.state import ScopedDelta
+from greenroom.sessions.backend import Created, LogPage, SessionBackend, SessionPage, Stored, first_page
+from greenroom.sessions.cached_session import CachedSession, PreparedEvent, page_position
+from greenroom.sessions.sql_queries import LIST_APPS, SESSIONS_PER_DELETION, SessionQueries
+from greenroom.sessions.stored_event import BLOB_BYTES
 
 if TYPE_CHECKING:
     from greenroom.postgres.database import Database as PostgresDatabase
-    from greenroom.postgres.database import DatabaseStats as PostgresStats
     from greenroom.sqlite.database import Database as SqliteDatabase
-    from greenroom.sqlite.database import DatabaseStats as SqliteStats
+
+T = TypeVar("T")
 
 
-class SqlSessionService(BaseSessionService):
-    """Base of all stores on databases. An append whose awaiter is cancelled is stored nevertheless."""
+class SqlSessionBackend(SessionBackend):
+    """Subclasses have what differs between the databases: how transactions run, and appends of rows."""
 
-    def __init__(self, database: SqliteDatabase | PostgresDatabase, cache: SessionCache, *, cache_bytes: int) -> None:
-        """database: opened for this service, which closes it. cache: shared by all services on it.
+    def __init__(self, database: SqliteDatabase | PostgresDatabase) -> None:
+        self._fetch = database.fetch
 
-        cache_bytes: for sessions in use; of several services on one database the largest wish counts.
-        """
-        self._database, self._cache, self._sessions = database, cache, cache.database
-        self._cache.max_bytes = max(self._cache.max_bytes, cache_bytes)
-        self._closed = False
+    @abstractmethod
+    def write(
+        self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]], after_commit: Callable[[T], None] | None = None
+    ) -> Awaitable[T]:
+        """Runs `work` in a transaction, which may share its commit with others."""
 
-    @property
-    def database_stats(self) -> SqliteStats | PostgresStats:
-        return self._database.stats
+    @abstractmethod
+    async def snapshot(self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]]) -> T:
+        """Runs `work`, whose queries all see the same snapshot of the database."""
 
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await self._database.close()
+    @abstractmethod
+    def append_rows(
+        self, key: SessionKey, prepared: Sequence[PreparedEvent], after_commit: Callable[[Stored], None]
+    ) -> Awaitable[Stored]:
+        """As `append`, for events that need no rows but their own: together with appends to other sessions."""
 
-    @property
-    def events_decoded(self) -> int:
-        """Events read from the database into memory; none for those that are appended to a session in memory."""
-        return self._cache.events_decoded
-
-    async def create_session(
+    def create(
         self,
-        *,
-        app_name: str,
-        user_id: str,
-        state: JsonObject | None = None,
-        session_id: str | None = None,
-        events: Sequence[Event] = (),
-    ) -> Session:
-        key = SessionKey(app_name, user_id, clean_session_id(session_id))
-        delta = split_by_scope(to_frozen(state or {}))
-        now = time.time()
-        prepared = prepare(events, encode=True)
+        key: SessionKey,
+        now: float,
+        delta: ScopedDelta,
+        prepared: Sequence[PreparedEvent],
+        after_commit: Callable[[Created], None],
+    ) -> Awaitable[Created]:
+        async def work(queries: SessionQueries) -> Created:
+            session = await queries.create(key, now, delta)
+            session.epoch = self.epoch
+            session.checked_at = time.monotonic()
+            return Created(session, await queries.append(key, prepared))
 
-        async def create(queries: SessionQueries) -> tuple[CachedSession, Stored]:
-            made = await queries.create(key, now, delta)
-            made.epoch, made.checked_at = self._sessions.epoch, time.monotonic()
-            return made, await queries.append(key, prepared)
+        return self.write(work, after_commit)
 
-        def then(result: tuple[CachedSession, Stored]) -> None:
-            self._cache.report(result[0])
-            self._report_appended(key, prepared, result[1])
+    async def fork(self, key: SessionKey, new_key: SessionKey, seq: int | None, now: float) -> CachedSession:
+        return await self.write(lambda queries: queries.fork(key, new_key, seq, now))
 
-        try:
-            created, _ = await self._sessions.write(create, then)
-        except Exception:
-            undo(prepared)
-            raise
-        cached = self._cache.peek(key)
-        if cached is None or cached.number != created.number:
-            cached = await self._cache.fetch(key, whole=True) if prepared else created
-            if cached is None:  # another process has deleted it meanwhile
-                raise SessionNotFound(*key)
-        return cached.copy_for_caller()
+    def append(
+        self, key: SessionKey, prepared: Sequence[PreparedEvent], after_commit: Callable[[Stored], None]
+    ) -> Awaitable[Stored]:
+        if any(len(one.json or b"") > BLOB_BYTES or changes_loading(one.event) for one in prepared):
+            return self.write(lambda queries: queries.append(key, prepared), after_commit)
+        return self.append_rows(key, prepared, after_commit)
 
-    async def fork_session(
-        self, *, app_name: str, user_id: str, session_id: str, seq: int | None = None, new_session_id: str | None = None
-    ) -> Session:
-        key = SessionKey(app_name, user_id, session_id)
-        new_key = SessionKey(app_name, user_id, clean_session_id(new_session_id))
-        now = time.time()
-        forked = await self._sessions.write(lambda queries: queries.fork(key, new_key, seq, now))
-        session = forked.copy_for_caller()
-        session.events = PartialLog()
-        return session
+    def delete(self, key: SessionKey, after_commit: Callable[[], None]) -> Awaitable[None]:
+        return self.write(lambda queries: queries.delete(key), lambda _: after_commit())
 
-    async def get_session(
-        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
-    ) -> Session | None:
-        check_config(config)
-        key = SessionKey(app_name, user_id, session_id)
-        if config is not None and config.until_seq is not None:
-            return await self._read_part(key, config)
-        cached = await self._cache.get_current(key)
-        whole = config is None or not config.from_compaction
-        if cached is None or (whole and cached.events.skipped):
-            is_part = config is not None and not (config.num_recent_events is None and config.after_timestamp is None)
-            known = self._cache.peek(key)
-            if config is not None and is_part and (known is None or known.events.skipped):
-                return await self._read_part(key, config)
-            cached = await self._cache.fetch(key, whole=whole)
-        return None if cached is None else cached.copy_for_caller(config)
-
-    async def _read_part(self, key: SessionKey, config: GetSessionConfig) -> Session | None:
-        """Reads the requested events of a session, without the rest of its log."""
-        stored = await self._sessions.read(lambda queries: queries.read_part(key, config))
-        if stored is None:
-            return None
-        self._cache.events_decoded += len(stored.events)
-        session = stored.copy_for_caller()
-        session.events = PartialLog(stored.events)
-        return session
-
-    async def list_sessions(
-        self,
-        *,
-        app_name: str,
-        user_id: str | None = None,
-        where: SessionFilter | None = None,
-        limit: int | None = None,
-        page_token: str | None = None,
-    ) -> ListSessionsResponse:
-        check_limit(limit)
-        before = page_position(page_token)
-        one_more = None if limit is None else limit + 1
-        listed = await self._sessions.read(
-            lambda queries: queries.read_page(app_name, user_id, where or SessionFilter(), before, one_more)
-        )
-        page = [one.copy_for_caller() for one in listed[:limit]]
-        return ListSessionsResponse(sessions=page, next_page_token=next_page(page) if len(page) < len(listed) else None)
-
-    async def list_events(
-        self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None
-    ) -> ListEventsResponse:
-        check_limit(limit)
-        key = SessionKey(app_name, user_id, session_id)
-        cached = await self._cache.get_current(key)
-        first = max(after, 0) - (cached.events.skipped if cached is not None else 0)
-        if cached is not None and first >= 0:
-            events = cached.events[first : None if limit is None else first + limit]
-            return ListEventsResponse(events=events, last_seq=cached.events.end)
-        page = await self._sessions.read(lambda queries: queries.read_events(key, after, limit))
-        if page is None:
-            raise SessionNotFound(*key)
-        self._cache.events_decoded += len(page[0])
-        return ListEventsResponse(events=page[0], last_seq=page[1])
-
-    async def list_apps(self) -> list[str]:
-        rows = await self._database.fetch("SELECT DISTINCT app_name FROM sessions ORDER BY app_name")
-        return [name for (name,) in rows]
-
-    async def seq_of_event(self, *, app_name: str, user_id: str, session_id: str, event_id: str) -> int:
-        key = SessionKey(app_name, user_id, session_id)
-        seq = await self._sessions.read(lambda queries: queries.find_event(key, event_id))
-        if seq is None:
-            raise NotFound(f"Event not found: {event_id!r} in session {session_id!r}")
-        return seq
-
-    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        key = SessionKey(app_name, user_id, session_id)
-        await self._sessions.write(lambda queries: queries.delete(key), lambda _: self._cache.report(Deleted(key)))
-
-    async def delete_user(self, *, app_name: str, user_id: str) -> None:
-        def then(deleted: list[SessionKey]) -> None:
-            for key in deleted:
-                self._cache.report(Deleted(key))
-
+    async def delete_user(
+        self, app_name: str, user_id: str, after_commit: Callable[[Sequence[SessionKey]], None]
+    ) -> None:
         while True:
-            deleted = await self._sessions.write(lambda queries: queries.delete_user(app_name, user_id), then)
+            deleted = await self.write(lambda queries: queries.delete_user(app_name, user_id), after_commit)
             if len(deleted) < SESSIONS_PER_DELETION:
                 return
 
-    async def close_session(self, session: Session) -> None:
-        self._cache.release(session.key)
-
-    async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
-        """As the contract says. When it fails, session and events are as they were, and can be appended again."""
-        key = session.key
-        prepared = prepare(events, encode=True)
-
-        def then(stored: Stored) -> None:
-            self._report_appended(key, prepared, stored)
-
-        try:
-            stored = await self._sessions.append(key, prepared, then)
-        except Exception:  # nothing was stored
-            undo(prepared)
-            raise
-        last = max((seq for seq, _ in stored), default=0)
-        cached = self._cache.peek(key)
-        if cached is not None and cached.events.end < last:
-            cached = await self._cache.fetch(key)
-        if cached is not None and cached.events.end >= last:
-            sync(session, cached.events, prepared)
-        else:
-            await self._sync_from_rows(session, key, stored, prepared)
-        return [StoredEvent(seq, one.json) for one, (seq, _) in zip(prepared, stored, strict=True)]
-
-    def _report_appended(self, key: SessionKey, prepared: list[PreparedEvent], stored: Stored) -> None:
-        for one, (seq, is_new) in zip(prepared, stored, strict=True):
-            if is_new:
-                self._cache.report(Appended(key, one, seq))
-
-    async def _sync_from_rows(
-        self, session: Session, key: SessionKey, stored: Stored, prepared: list[PreparedEvent]
-    ) -> None:
-        """For a session that isn't in memory: read what its holder lacks, if it holds the log from the start."""
-        while not is_partial(session):
-            known = session.events.end
-            if stored == [(seq, True) for seq in range(known + 1, known + 1 + len(stored))]:
-                break
-            last_id = session.events[-1].id if known else None
-            later = await self._sessions.read(
-                lambda queries, last_id=last_id, known=known: queries.read_later(key, last_id, known)
+    async def read(
+        self, key: SessionKey, *, known_number: int = 0, known_events: int = 0, from_compaction: bool = False
+    ) -> CachedSession | None:
+        return await self.snapshot(
+            lambda queries: queries.read(
+                key, known_number=known_number, known_events=known_events, from_compaction=from_compaction
             )
-            if later is None:
-                break
-            self._cache.events_decoded += len(later)
-            # Otherwise another append on the same session object was faster.
-            if session.events.end == known:
-                extend_log(session, later, prepared)
-                return
-        append_own(session, prepared)
+        )
+
+    async def read_part(self, key: SessionKey, config: GetSessionConfig) -> CachedSession | None:
+        return await self.snapshot(lambda queries: queries.read_part(key, config))
+
+    async def read_events(self, key: SessionKey, after: int, limit: int | None) -> LogPage | None:
+        return await self.snapshot(lambda queries: queries.read_events(key, after, limit))
+
+    async def read_later(self, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
+        return await self.snapshot(lambda queries: queries.read_later(key, last_id, known))
+
+    async def find_event(self, key: SessionKey, event_id: str) -> int | None:
+        return await self.snapshot(lambda queries: queries.find_event(key, event_id))
+
+    async def list_sessions(
+        self, app_name: str, user_id: str | None, where: SessionFilter, limit: int | None, page_token: str | None
+    ) -> SessionPage:
+        before = page_position(page_token)
+        one_more = None if limit is None else limit + 1
+        found = await self.snapshot(lambda queries: queries.read_page(app_name, user_id, where, before, one_more))
+        return first_page(found, limit)
+
+    async def list_apps(self) -> list[str]:
+        rows = await self._fetch(LIST_APPS)
+        return [name for (name,) in rows]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from greenroom.errors import SessionExists, SessionNotFound
 from greenroom.log.compaction import changes_loading, range_of
@@ -24,6 +24,7 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
 from greenroom.records.state import REMOVED, ScopedDelta, apply_delta, split_by_scope
+from greenroom.sessions.backend import LogPage, Stored
 from greenroom.sessions.cached_session import (
     CachedSession,
     PreparedEvent,
@@ -38,9 +39,6 @@ from greenroom.sessions.cached_session import (
 from greenroom.sessions.load_points import load_point, save_load_point
 from greenroom.sessions.stored_event import inline_blobs, to_stored
 
-Stored: TypeAlias = list[tuple[int, bool]]
-"""Of each event the sequence number, and whether it is new in the log."""
-
 _decode_event = wire.decoder(Event)
 
 _ALL = 2**62
@@ -50,6 +48,7 @@ _PAGE_ROWS = 200
 SESSIONS_PER_DELETION = 100
 """Sessions of a user that one transaction deletes, so that other writes needn't wait for all of them."""
 
+LIST_APPS = "SELECT DISTINCT app_name FROM sessions ORDER BY app_name"
 _IS_SESSION = "app_name = ?1 AND user_id = ?2 AND sessions.id = ?3"
 _EVENTS = """
     SELECT seq, data FROM events WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND timestamp >= ?4 ORDER BY seq LIMIT ?5
@@ -309,12 +308,12 @@ class SessionQueries(ABC):
             session.state = await self._state_after(found, until)
         return session
 
-    async def read_events(self, key: SessionKey, after: int, limit: int | None) -> tuple[list[Event], int] | None:
-        """Events after a sequence number, and the last one of the log."""
+    async def read_events(self, key: SessionKey, after: int, limit: int | None) -> LogPage | None:
         found = await self.find(key)
         if found is None:
             return None
-        return (await self._read_log(found, after=max(after, 0), limit=limit))[0], found.last_seq
+        events, _ = await self._read_log(found, after=max(after, 0), limit=limit)
+        return LogPage(events, found.last_seq)
 
     async def read_later(self, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
         """The events after sequence number `known`, if that is of the event `last_id`, or zero."""

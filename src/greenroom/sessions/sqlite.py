@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 from greenroom.errors import AgentConfigError, SessionNotFound
 from greenroom.records.session import SessionKey
 from greenroom.records.state import REMOVED, ScopedDelta
+from greenroom.sessions.backend import TRUSTED_SECONDS, Stored
+from greenroom.sessions.cached_service import CachedSessionService
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent, frozen_json
-from greenroom.sessions.session_cache import TRUSTED_SECONDS, SessionCache, SessionDatabase
-from greenroom.sessions.sql import SqlSessionService
-from greenroom.sessions.sql_queries import PAGE, SEQ_OF_EVENT, SessionQueries, Stored
+from greenroom.sessions.session_cache import SessionCache
+from greenroom.sessions.sql import SqlSessionBackend
+from greenroom.sessions.sql_queries import PAGE, SEQ_OF_EVENT, SessionQueries
 from greenroom.sessions.stored_event import to_stored
-from greenroom.sqlite.database import Database
+from greenroom.sqlite.database import Database, DatabaseStats
 from greenroom.sqlite.transaction import Transaction
 from greenroom.usage.sqlite import SqliteUsageStore
 
@@ -85,7 +87,7 @@ _PAGE = f"""
 """
 
 
-class SqliteSessionService(SqlSessionService):
+class SqliteSessionService(CachedSessionService):
     """Keeps sessions in one file, which other processes may use at the same time.
 
     `get_session` sees writes of other processes within a twentieth of a second, `append` at once.
@@ -106,21 +108,26 @@ class SqliteSessionService(SqlSessionService):
         if bool(path) == bool(db_path):
             raise AgentConfigError("Give SqliteSessionService the path of its file")
         self._sqlite = database = Database.open(path or db_path)
-        cache = database.companion(SessionCache, lambda: SessionCache(SqliteSessionDatabase(database)))
-        super().__init__(database, cache, cache_bytes=cache_bytes)
+        cache = database.companion(SessionCache, lambda: SessionCache(SqliteSessionBackend(database)))
+        super().__init__(cache.backend, cache=cache, cache_bytes=cache_bytes, close=database.close)
         self.server_database = database.path
 
     @property
     def path(self) -> str:
         return self._sqlite.path
 
+    @property
+    def database_stats(self) -> DatabaseStats:
+        return self._sqlite.stats
+
     @cached_property
     def usage(self) -> SqliteUsageStore:
         return SqliteUsageStore(self._sqlite)
 
 
-class SqliteSessionDatabase(SessionDatabase):
+class SqliteSessionBackend(SqlSessionBackend):
     def __init__(self, database: Database) -> None:
+        super().__init__(database)
         self._database = database
         database.on_external_write(self._start_epoch)
 
@@ -128,20 +135,20 @@ class SqliteSessionDatabase(SessionDatabase):
         self.epoch += 1
 
     def write(
-        self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]], then: Callable[[T], None] | None = None
+        self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]], after_commit: Callable[[T], None] | None = None
     ) -> Future[T]:
-        return self._database.transact(lambda transaction: work(SqliteSessionQueries(transaction)), then=then)
+        return self._database.transact(lambda transaction: work(SqliteSessionQueries(transaction)), then=after_commit)
 
-    async def read(self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]]) -> T:
+    async def snapshot(self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]]) -> T:
         return await self._database.snapshot(lambda transaction: work(SqliteSessionQueries(transaction)))
 
     def append_rows(
-        self, key: SessionKey, prepared: Sequence[PreparedEvent], then: Callable[[Stored], None]
+        self, key: SessionKey, prepared: Sequence[PreparedEvent], after_commit: Callable[[Stored], None]
     ) -> Future[Stored]:
         def apply(cursor: sqlite3.Cursor) -> Stored:
             return [_insert(cursor, key, one, to_stored(one.json or b"")[0]) for one in prepared]
 
-        return self._database.submit(apply, then=then)
+        return self._database.submit(apply, then=after_commit)
 
     async def is_current(self, cached: CachedSession) -> bool:
         known_at = max(cached.checked_at, self._database.refreshed_at)

@@ -7,7 +7,8 @@ Source: `projects.locations.reasoningEngines.sessions` of the Vertex AI API, v1b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -25,21 +26,20 @@ from greenroom.google_cloud.vertex import VertexClient
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
-from greenroom.records.session import GetSessionConfig, ListSessionsResponse, SessionFilter, SessionKey
+from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
 from greenroom.records.state import REMOVED, USER_PREFIX, ScopedDelta, apply_delta, merge_scopes, split_by_scope
+from greenroom.sessions.backend import Created, LogPage, SessionBackend, SessionPage, Stored, is_trusted
 from greenroom.sessions.cached_session import (
     CachedSession,
     PreparedEvent,
     ScopeState,
-    check_limit,
     filter_events,
     from_frozen,
     to_frozen,
 )
-from greenroom.sessions.remote import RemoteQueries, RemoteSessionService
+from greenroom.sessions.remote import RemoteSessionService, RemoteWrites
 from greenroom.sessions.service import SessionCapability
 from greenroom.sessions.session_cache import SessionCache
-from greenroom.sessions.sql_queries import Stored
 
 _SESSION_ID = re.compile("[a-zA-Z0-9_-]{1,200}")
 _PAGE = 100
@@ -77,79 +77,16 @@ class VertexAiSessionService(RemoteSessionService):
 
         Others: see `VertexClient`.
         """
-        self._client = VertexClient(
+        client = VertexClient(
             project, location, api_key=express_mode_api_key, credentials=credentials, base_url=base_url
         )
-        self._engine_id = agent_engine_id
-        self._unclear: set[SessionKey] = set()
-        super().__init__(lambda: _Queries(self), cache_bytes=cache_bytes, close=self._client.close)
-
-    async def list_sessions(
-        self,
-        *,
-        app_name: str,
-        user_id: str | None = None,
-        where: SessionFilter | None = None,
-        limit: int | None = None,
-        page_token: str | None = None,
-    ) -> ListSessionsResponse:
-        check_limit(limit)
-        if where is not None and where.text is not None:
-            raise NotOffered("Sessions on Vertex AI can't be searched by text")
-        found: list[CachedSession] = []
-        while True:
-            page = await self._client.call(
-                "GET",
-                f"{self.engine(app_name)}/sessions",
-                filter=None if user_id is None else f"user_id={wire.encode(user_id).decode()}",
-                orderBy="update_time desc",
-                pageSize=_PAGE if limit is None else min(limit - len(found), _PAGE),
-                pageToken=page_token or None,
-            )
-            for fields in page.get("sessions") or ():
-                one = _Found.of(app_name, fields).session()
-                if one.fits(where):
-                    found.append(one)
-            page_token = page.get("nextPageToken") or None
-            if page_token is None or len(found) == limit:
-                break
-        if limit is None:
-            found.sort(key=lambda one: (one.update_time, one.key))
-        return ListSessionsResponse(sessions=[one.copy_for_caller() for one in found], next_page_token=page_token)
+        backend = VertexAiSessionBackend(client, agent_engine_id)
+        self._engine_of = backend.engine
+        super().__init__(backend, cache=backend.cache, cache_bytes=cache_bytes, close=backend.close)
 
     def engine(self, app_name: str) -> str:
-        """Raises InvalidRequest."""
-        chosen = self._engine_id(app_name) if callable(self._engine_id) else self._engine_id
-        return self._client.engine(chosen or app_name)
-
-    def path(self, key: SessionKey) -> str:
-        """Raises NotFound for an id that no session on Vertex AI has."""
-        if _SESSION_ID.fullmatch(key.session_id) is None:
-            raise NotFound(f"No session on Vertex AI has the id {key.session_id!r}")
-        return f"{self.engine(key.app_name)}/sessions/{key.session_id}"
-
-    async def _append(self, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
-        if len(prepared) > 1:
-            raise NotOffered("Vertex AI can't store several events in one step")
-        stored = Stored()
-        for one in prepared:
-            log = self._cache.peek(key)
-            if log is None or key in self._unclear:
-                log = await self._cache.fetch(key, whole=True)
-                self._unclear.discard(key)
-            if log is None:
-                raise SessionNotFound(*key)
-            known = next((seq for seq, event in enumerate(log.events, start=1) if event.id == one.event.id), None)
-            if known is None:
-                try:
-                    await self._client.call("POST", f"{self.path(key)}:appendEvent", _to_api(one))
-                except NotFound:
-                    raise SessionNotFound(*key) from None
-                except StorageError:
-                    self._unclear.add(key)  # it may be stored nevertheless
-                    raise
-            stored.append((known or len(log.events) + 1, known is None))
-        return stored
+        """The resource name of the reasoning engine that has an app's sessions. Raises InvalidRequest."""
+        return self._engine_of(app_name)
 
 
 class _Found(NamedTuple):
@@ -178,75 +115,138 @@ class _Found(NamedTuple):
         )
 
 
-class _Queries(RemoteQueries):
-    service = "on Vertex AI"
-    _reads = 0
+class VertexAiSessionBackend(SessionBackend):
+    def __init__(self, client: VertexClient, engine_id: str | Callable[[str], str] | None) -> None:
+        self.cache = SessionCache(self)
+        """Has the log that says which number an appended event gets: the service has no sequence numbers."""
 
-    def __init__(self, service: VertexAiSessionService) -> None:
-        super().__init__()
-        self._service = service
-        self._client: VertexClient = service._client
-        self._cache: SessionCache = service._cache
+        self._client = client
+        self._engine_id = engine_id
+        self._writes = RemoteWrites()
+        self._unclear: set[SessionKey] = set()
+        """Sessions with an append that failed, and may be stored nevertheless."""
 
-    async def append(self, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
-        """Raises SessionNotFound; SessionExists for a new session, NotOffered for its events and for several ones."""
-        new = self._new
-        if new is None:
-            return await self._service._append(key, prepared)
+        self._reads = 0
+
+    async def close(self) -> None:
+        await self._writes.finish()
+        await self._client.close()
+
+    def create(
+        self,
+        key: SessionKey,
+        now: float,
+        delta: ScopedDelta,
+        prepared: Sequence[PreparedEvent],
+        after_commit: Callable[[Created], None],
+    ) -> Awaitable[Created]:
+        """Raises NotOffered for a session with events."""
+        return self._writes.start(lambda: self._create(key, delta, prepared), after_commit)
+
+    async def _create(self, key: SessionKey, delta: ScopedDelta, prepared: Sequence[PreparedEvent]) -> Created:
+        checked_at = time.monotonic()
         if prepared:
             raise NotOffered("Vertex AI can't create a session together with its events")
         if _SESSION_ID.fullmatch(key.session_id) is None:
             raise InvalidRequest("A session's id on Vertex AI has 1 to 200 letters, digits, underscores and hyphens")
+
         state: JsonObject = {}
-        apply_delta(state, merge_scopes(**self._new_delta._asdict()))
-        sessions = f"{self._service.engine(key.app_name)}/sessions"
+        apply_delta(state, merge_scopes(**delta._asdict()))
+        body = {"userId": key.user_id, "sessionState": from_frozen(state)}
+        sessions = f"{self.engine(key.app_name)}/sessions"
         try:
-            body = {"userId": key.user_id, "sessionState": from_frozen(state)}
             await self._client.finish(await self._client.call("POST", sessions, body, sessionId=key.session_id))
         except Conflict:
             raise SessionExists(*key) from None
-        found = await self._require(key)
-        made = found.session(version=self._next_version())
-        new.app, new.user, new.state = made.app, made.user, made.state
-        new.number, new.update_time = made.number, made.update_time
-        return Stored()
 
-    async def delete(self, key: SessionKey) -> None:
+        found = await self._find(key)
+        if found is None:
+            raise SessionNotFound(*key)
+        session = found.session(version=self._next_version())
+        session.checked_at = checked_at
+        return Created(session, [])
+
+    async def fork(self, key: SessionKey, new_key: SessionKey, seq: int | None, now: float) -> CachedSession:
+        raise NotOffered("Sessions on Vertex AI can't be forked")
+
+    def append(
+        self, key: SessionKey, prepared: Sequence[PreparedEvent], after_commit: Callable[[Stored], None]
+    ) -> Awaitable[Stored]:
+        """Raises NotOffered for several events."""
+        return self._writes.start(lambda: self._append(key, prepared), after_commit, in_order_of=key)
+
+    async def _append(self, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
+        if len(prepared) > 1:
+            raise NotOffered("Vertex AI can't store several events in one step")
+
+        stored: Stored = []
+        for one in prepared:
+            log = self.cache.peek(key)
+            if log is None or key in self._unclear:
+                log = await self.cache.fetch(key, whole=True)
+                self._unclear.discard(key)
+            if log is None:
+                raise SessionNotFound(*key)
+            seq = _seq_of(log.events, one.event.id)
+            if seq is not None:
+                stored.append((seq, False))
+                continue
+            try:
+                await self._client.call("POST", f"{self._path(key)}:appendEvent", _to_api(one))
+            except NotFound:
+                raise SessionNotFound(*key) from None
+            except StorageError:
+                self._unclear.add(key)
+                raise
+            stored.append((len(log.events) + 1, True))
+        return stored
+
+    def delete(self, key: SessionKey, after_commit: Callable[[], None]) -> Awaitable[None]:
+        return self._writes.start(lambda: self._delete(key), lambda _: after_commit())
+
+    async def _delete(self, key: SessionKey) -> None:
         with suppress(NotFound):
-            if await self.find(key) is not None:
-                await self._client.finish(await self._client.call("DELETE", self._service.path(key)))
+            if await self._find(key) is not None:
+                await self._client.finish(await self._client.call("DELETE", self._path(key)))
 
-    async def delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
+    async def delete_user(
+        self, app_name: str, user_id: str, after_commit: Callable[[Sequence[SessionKey]], None]
+    ) -> None:
+        await self._writes.start(lambda: self._delete_user(app_name, user_id), after_commit)
+
+    async def _delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
         """The keys of the deleted sessions. The user's state is removed by an event of one of them."""
-        sessions = (await self._service.list_sessions(app_name=app_name, user_id=user_id)).sessions
-        removed = [name for name in (sessions[-1].state if sessions else ()) if name.startswith(USER_PREFIX)]
+        sessions = (await self.list_sessions(app_name, user_id, SessionFilter(), None, None)).sessions
+        if not sessions:
+            return []
+        newest = sessions[-1]
+        removed = [USER_PREFIX + name for name in newest.user.values]
         if removed:
             event = Event(author="user")
             event.actions.state_delta = dict.fromkeys(removed, REMOVED)
             body = _to_api(PreparedEvent(event))
-            await self._client.call("POST", f"{self._service.path(sessions[-1].key)}:appendEvent", body)
+            await self._client.call("POST", f"{self._path(newest.key)}:appendEvent", body)
         for session in sessions:
-            await self.delete(session.key)
+            await self._delete(session.key)
         return [session.key for session in sessions]
 
     async def read(
         self, key: SessionKey, *, known_number: int = 0, known_events: int = 0, from_compaction: bool = False
     ) -> CachedSession | None:
-        """The session with the events after the first `known_events`. from_compaction: has no effect."""
         version = self._next_version()
-        found = await self.find(key)
+        found = await self._find(key)
         if found is None:
             return None
-        known = self._cache.peek(key) if known_events else None
+        known = self.cache.peek(key) if known_events else None
         if known is None or not found.number == known.number == known_number:
             return found.session(await self._events(key), version)
+
         listed = await self._events(key, since=known.events[-1].timestamp - _CLOCK_SKEW_SECONDS)
-        if self._cache.peek(key) is not known:
+        if self.cache.peek(key) is not known:
             return await self.read(key)
         ids = {event.id for event in known.events}
-        return found.session(
-            [*known.events[known_events:], *(event for event in listed if event.id not in ids)], version
-        )
+        new = [event for event in listed if event.id not in ids]
+        return found.session([*known.events[known_events:], *new], version)
 
     async def read_part(self, key: SessionKey, config: GetSessionConfig) -> CachedSession | None:
         if config.until_seq is not None:
@@ -256,12 +256,13 @@ class _Queries(RemoteQueries):
             session.events = filter_events(session.events, config)
         return session
 
-    async def read_events(self, key: SessionKey, after: int, limit: int | None) -> tuple[list[Event], int] | None:
+    async def read_events(self, key: SessionKey, after: int, limit: int | None) -> LogPage | None:
         session = await self.read(key)
         if session is None:
             return None
         first = max(after, 0)
-        return session.events[first : None if limit is None else first + limit], len(session.events)
+        end = None if limit is None else first + limit
+        return LogPage(session.events[first:end], len(session.events))
 
     async def read_later(self, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
         session = await self.read(key)
@@ -273,34 +274,76 @@ class _Queries(RemoteQueries):
         session = await self.read(key)
         if session is None:
             raise SessionNotFound(*key)
-        return next((seq for seq, event in enumerate(session.events, start=1) if event.id == event_id), None)
+        return _seq_of(session.events, event_id)
 
-    async def find(self, key: SessionKey) -> _Found | None:
+    async def list_sessions(
+        self, app_name: str, user_id: str | None, where: SessionFilter, limit: int | None, page_token: str | None
+    ) -> SessionPage:
+        """The order, and the token of a page, are the service's own."""
+        if where.text is not None:
+            raise NotOffered("Sessions on Vertex AI can't be searched by text")
+        found: list[CachedSession] = []
+        while True:
+            page = await self._client.call(
+                "GET",
+                f"{self.engine(app_name)}/sessions",
+                filter=None if user_id is None else f"user_id={wire.encode(user_id).decode()}",
+                orderBy="update_time desc",
+                pageSize=_PAGE if limit is None else min(limit - len(found), _PAGE),
+                pageToken=page_token or None,
+            )
+            for fields in page.get("sessions") or ():
+                one = _Found.of(app_name, fields).session()
+                if one.fits(where):
+                    found.append(one)
+            page_token = page.get("nextPageToken") or None
+            if page_token is None or len(found) == limit:
+                break
+        if limit is None:
+            found.sort(key=lambda one: (one.update_time, one.key))
+        return SessionPage(found, page_token)
+
+    async def list_apps(self) -> list[str]:
+        raise NotOffered("VertexAiSessionService can't list its apps")
+
+    async def is_current(self, cached: CachedSession) -> bool:
+        """Not after `TRUSTED_SECONDS`: a read lists only events that may be new."""
+        return is_trusted(cached, time.monotonic())
+
+    def engine(self, app_name: str) -> str:
+        """Raises InvalidRequest."""
+        chosen = self._engine_id(app_name) if callable(self._engine_id) else self._engine_id
+        return self._client.engine(chosen or app_name)
+
+    def _path(self, key: SessionKey) -> str:
+        """Raises NotFound for an id that no session on Vertex AI has."""
+        if _SESSION_ID.fullmatch(key.session_id) is None:
+            raise NotFound(f"No session on Vertex AI has the id {key.session_id!r}")
+        return f"{self.engine(key.app_name)}/sessions/{key.session_id}"
+
+    async def _find(self, key: SessionKey) -> _Found | None:
         try:
-            found = _Found.of(key.app_name, await self._client.call("GET", self._service.path(key)))
+            found = _Found.of(key.app_name, await self._client.call("GET", self._path(key)))
         except NotFound:
             return None
         return found if found.key == key else None  # else it is another user's
 
-    async def is_current(self, _: CachedSession) -> bool:
-        return False  # a read lists only events that may be new
-
-    async def _require(self, key: SessionKey) -> _Found:
-        found = await self.find(key)
-        if found is None:
-            raise SessionNotFound(*key)
-        return found
-
     async def _events(self, key: SessionKey, since: float | None = None) -> list[Event]:
         wanted = None if since is None else f'timestamp>="{to_iso(since)}"'
-        pages = self._client.pages(f"{self._service.path(key)}/events", "sessionEvents", filter=wanted, pageSize=_PAGE)
+        pages = self._client.pages(f"{self._path(key)}/events", "sessionEvents", filter=wanted, pageSize=_PAGE)
         return [_from_api(fields) async for fields in pages]
 
-    @classmethod
-    def _next_version(cls) -> int:
+    def _next_version(self) -> int:
         """Of the states of app and user: a read that began later counts."""
-        cls._reads += 1
-        return cls._reads
+        self._reads += 1
+        return self._reads
+
+
+def _seq_of(events: Sequence[Event], event_id: str) -> int | None:
+    for seq, event in enumerate(events, start=1):
+        if event.id == event_id:
+            return seq
+    return None
 
 
 def _to_api(prepared: PreparedEvent) -> JsonObject:
