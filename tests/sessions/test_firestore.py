@@ -15,11 +15,8 @@ from greenroom.testing.contracts.session_service import *  # noqa: F403
 from greenroom.testing.contracts.session_service.creating import _OWNER, _event
 
 
-@pytest.fixture(params=["hot", "cold"])
-async def session_service(
-    request: pytest.FixtureRequest, firestore_host: str
-) -> AsyncIterator[FirestoreSessionService]:
-    cache_bytes = 64 * 1024 * 1024 if request.param == "hot" else 0
+@pytest.fixture
+async def session_service(cache_bytes: int, firestore_host: str) -> AsyncIterator[FirestoreSessionService]:
     database = FirestoreDatabase.from_uri(f"firestore://test-{uuid4().hex}/chats")
     service = FirestoreSessionService(database=database, cache_bytes=cache_bytes)
     yield service

@@ -18,9 +18,8 @@ from greenroom.sessions.postgres_append import AppendBatch
 from greenroom.testing.contracts.session_service import *  # noqa: F403
 
 
-@pytest.fixture(params=["hot", "cold"])
-async def session_service(request: pytest.FixtureRequest, postgres_uri: str) -> AsyncIterator[PostgresSessionService]:
-    cache_bytes = 64 * 1024 * 1024 if request.param == "hot" else 0
+@pytest.fixture
+async def session_service(cache_bytes: int, postgres_uri: str) -> AsyncIterator[PostgresSessionService]:
     service = PostgresSessionService(postgres_uri, cache_bytes=cache_bytes)
     yield service
     await service.close()

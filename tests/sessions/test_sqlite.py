@@ -73,9 +73,8 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-@pytest.fixture(params=["hot", "cold"])
-async def session_service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
-    cache_bytes = 64 * 1024 * 1024 if request.param == "hot" else 0
+@pytest.fixture
+async def session_service(cache_bytes: int, tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
     service = SqliteSessionService(tmp_path / "folder" / "sessions.db", cache_bytes=cache_bytes)
     yield service
     await service.close()
