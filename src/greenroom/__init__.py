@@ -55,7 +55,7 @@ _HOMES = {
     "greenroom.code_executors.unsafe_local": "UnsafeLocalCodeExecutor",
     "greenroom.credentials.in_memory": "InMemoryCredentialService",
     "greenroom.credentials.service": "BaseCredentialService",
-    "greenroom.credentials.sqlite": "SqliteCredentialService",
+    "greenroom.credentials.sql": "SqliteCredentialService",
     "greenroom.embeddings.embeddings": "BaseEmbeddings",
     "greenroom.embeddings.gemini": "GeminiEmbeddings",
     "greenroom.embeddings.local": "LocalEmbeddings",

@@ -109,7 +109,7 @@ from greenroom.code_executors.process import ExecutionResult as ExecutionResult
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor as UnsafeLocalCodeExecutor
 from greenroom.credentials.in_memory import InMemoryCredentialService as InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService as BaseCredentialService
-from greenroom.credentials.sqlite import SqliteCredentialService as SqliteCredentialService
+from greenroom.credentials.sql import SqliteCredentialService as SqliteCredentialService
 from greenroom.embeddings.embeddings import BaseEmbeddings as BaseEmbeddings
 from greenroom.embeddings.gemini import GeminiEmbeddings as GeminiEmbeddings
 from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings

@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from greenroom.credentials.sqlite import SqliteCredentialService
+from greenroom.credentials.sql import SqliteCredentialService
 from greenroom.records.auth import AuthCredential, AuthCredentialTypes, HttpAuth, HttpCredentials, OAuth2Auth
 from tests.cli.conftest import Cli
 from tests.cli.test_serve import served

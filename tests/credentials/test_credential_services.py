@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from greenroom.credentials.in_memory import InMemoryCredentialService
-from greenroom.credentials.postgres import PostgresCredentialService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.credentials.sqlite import SqliteCredentialService
+from greenroom.credentials.sql import PostgresCredentialService, SqliteCredentialService
 from greenroom.testing.contracts.credential_service import *  # noqa: F403
 
 

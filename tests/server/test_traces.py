@@ -25,7 +25,7 @@ from greenroom.sessions.service import BaseSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.telemetry.span import current_traceparent
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
-from greenroom.traces.sqlite import SqliteTraceStore
+from greenroom.traces.sql import SqliteTraceStore
 from greenroom.traces.store import InMemoryTraceStore, TraceStore
 from tests.server.agents import HeldModel, echo, scripted
 from tests.server.conftest import Serve, Store

@@ -1,7 +1,11 @@
-"""Credentials in a database, by the statements that SQLite and PostgreSQL share. They are not encrypted."""
+"""Credentials in a SQLite file or a PostgreSQL database, the sessions' or another.
+
+They are not encrypted: protect the file, or the database.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from greenroom.credentials.requests import KEPT_SECONDS
@@ -34,6 +38,8 @@ _FORGET_REQUESTS = "DELETE FROM credential_requests WHERE created_at < ?"
 
 
 class SqlCredentialService(BaseCredentialService):
+    """Uses statements that SQLite and PostgreSQL share."""
+
     def __init__(self, database: SqliteDatabase | PostgresDatabase) -> None:
         """database: opened for this service, which closes it."""
         self._database = database
@@ -79,3 +85,19 @@ class SqlCredentialService(BaseCredentialService):
         if not self._closed:
             self._closed = True
             await self._database.close()
+
+
+class SqliteCredentialService(SqlCredentialService):
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Opens the file on the first call."""
+        from greenroom.sqlite.database import Database
+
+        super().__init__(Database.open(path))
+
+
+class PostgresCredentialService(SqlCredentialService):
+    def __init__(self, uri: str) -> None:
+        """Connects on the first call. Raises MissingExtra."""
+        from greenroom.postgres.database import Database
+
+        super().__init__(Database.open(uri))

@@ -163,11 +163,11 @@ def run_store_beside(sessions: BaseSessionService) -> RunStore:
 def credential_service_beside(sessions: BaseSessionService) -> BaseCredentialService:
     """A credential store in the sessions' database, if they have one, so that pending requests survive a restart."""
     if sessions.server_database is not None:
-        from greenroom.credentials.sqlite import SqliteCredentialService
+        from greenroom.credentials.sql import SqliteCredentialService
 
         return SqliteCredentialService(sessions.server_database)
     if (uri := postgres_uri_of(sessions)) is not None:
-        from greenroom.credentials.postgres import PostgresCredentialService
+        from greenroom.credentials.sql import PostgresCredentialService
 
         return PostgresCredentialService(uri)
     from greenroom.credentials.in_memory import InMemoryCredentialService

@@ -49,11 +49,11 @@ def content_policy(setting: TracedContent | None) -> ContentPolicy:
 def trace_store_beside(sessions: BaseSessionService, *, with_content: bool) -> TraceStore:
     """A trace store in the database of the sessions, or in memory if they have none."""
     if sessions.server_database is not None:
-        from greenroom.traces.sqlite import SqliteTraceStore
+        from greenroom.traces.sql import SqliteTraceStore
 
         return SqliteTraceStore(sessions.server_database, with_content=with_content)
     if (uri := postgres_uri_of(sessions)) is not None:
-        from greenroom.traces.postgres import PostgresTraceStore
+        from greenroom.traces.sql import PostgresTraceStore
 
         return PostgresTraceStore(uri, with_content=with_content)
     return InMemoryTraceStore(with_content=with_content)

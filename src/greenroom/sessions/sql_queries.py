@@ -36,7 +36,6 @@ from greenroom.sessions.cached_session import (
     frozen_json,
     to_frozen,
 )
-from greenroom.sessions.load_points import load_point, save_load_point
 from greenroom.sessions.stored_event import inline_blobs, to_stored
 
 _decode_event = wire.decoder(Event)
@@ -114,6 +113,20 @@ _CUT = (
     "DELETE FROM compactions WHERE session = ?1 AND seq > ?2",
     "DELETE FROM state_changes WHERE session = ?1 AND (seq > ?2 OR ?2 = 0)",
 )
+# A row of compactions is of a compaction, or of a rewind: its load_seq is 0, since then all events are needed.
+_SAVE_LOAD_POINT = f"""
+    INSERT INTO compactions (session, seq, first_seq, load_seq)
+    SELECT number, CAST(?4 AS bigint), CAST(?5 AS bigint), CAST(?6 AS bigint) FROM sessions WHERE {_IS_SESSION}
+"""
+_NEWEST_LOAD_POINT = """
+    SELECT first_seq, load_seq FROM compactions
+    WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND load_seq IS NOT NULL ORDER BY seq DESC LIMIT 1
+"""
+_EARLIER_COMPACTIONS = """
+    SELECT data FROM compactions JOIN events ON events.session = compactions.session AND events.seq = compactions.seq
+    WHERE compactions.session = ?1 AND compactions.seq > ?2 AND compactions.seq <= ?3
+        AND (first_seq IS NULL OR first_seq < ?4) ORDER BY events.seq
+"""
 _HAS_STATE = {
     "session": "EXISTS (SELECT 1 FROM session_state WHERE session = number AND key = ? AND value = ?)",
     "user": """EXISTS (SELECT 1 FROM user_state WHERE app_name = sessions.app_name AND user_id = sessions.user_id
@@ -192,15 +205,31 @@ class SessionQueries(ABC):
         stored = await self.insert(key, prepared, [json for json, _ in split])
         for one, (seq, is_new) in zip(prepared, stored, strict=True):
             if is_new and changes_loading(one.event):
-                replaced = range_of(one.event)
-                seq_of_last = None if replaced is None else await self.find_event(key, replaced.last_id)
-                await save_load_point(self.fetch, key, one.event, seq, seq_of_last)
+                await self._save_load_point(key, one.event, seq)
+
         for (seq, is_new), (_, blobs) in zip(stored, split, strict=True):
-            for position, data in blobs if is_new else ():
+            if not is_new:
+                continue
+            for position, data in blobs:
                 digest = hashlib.sha256(data).digest()
                 await self.fetch(_SAVE_BLOB, digest, data)
                 await self.fetch(_REFER, *key, seq, position, digest)
         return stored
+
+    async def _save_load_point(self, key: SessionKey, event: Event, seq: int) -> None:
+        """Writes from which event on a run loads the log after this compaction or rewind.
+
+        A range that isn't one of this log, as after an import in part, is no reason to load less.
+        """
+        first_seq: int | None = None
+        load_seq = 0 if event.actions.compaction is None else None
+        replaced = range_of(event)
+        if replaced is not None:
+            seq_of_last = await self.find_event(key, replaced.last_id)
+            if seq_of_last == replaced.last_seq < seq:
+                first_seq = replaced.first_seq
+                load_seq = max(min(replaced.load_seq, replaced.last_seq + 1), 0)
+        await self.fetch(_SAVE_LOAD_POINT, *key, seq, first_seq, load_seq)
 
     async def fork(self, key: SessionKey, new_key: SessionKey, seq: int | None, now: float) -> CachedSession:
         """The new session without its events. Raises SessionNotFound, SessionExists, InvalidRequest."""
@@ -285,13 +314,36 @@ class SessionQueries(ABC):
         if found is None:
             return None
         session = await self._with_state(key, found)
-        after, earlier = known_events if found.number == known_number else 0, list[str]()
-        if from_compaction and found.number != known_number:
-            after, earlier = await load_point(self.fetch, await self._stored_parts(found, 0, _ALL))
+        after = 0
+        carried: list[Event] = []
+        if found.number == known_number:
+            after = known_events
+        elif from_compaction:
+            after, carried = await self._load_point(found)
         events, session.size = await self._read_log(found, after=after)
-        carried = [_decode_event(data.encode()) for data in earlier]
         session.events = CopyOnWriteList(events, skipped=after, carried=carried)
         return session
+
+    async def _load_point(self, session: Found) -> tuple[int, list[Event]]:
+        """The last sequence number of a log that a run doesn't need, and the earlier compactions that it does.
+
+        After a rewind all events are needed, until the next compaction.
+        """
+        parts = await self._stored_parts(session, 0, _ALL)
+        for part in reversed(parts):
+            rows = await self.fetch(_NEWEST_LOAD_POINT, *part)
+            if rows:
+                break
+        else:
+            return 0, []
+
+        first_seq, load_seq = rows[0]
+        earlier: list[Event] = []
+        for number, above, last in parts:
+            if above < load_seq - 1:
+                found = await self.fetch(_EARLIER_COMPACTIONS, number, above, min(last, load_seq - 1), first_seq)
+                earlier += [_decode_event(data.encode()) for (data,) in found]
+        return max(load_seq - 1, 0), earlier
 
     async def read_part(self, key: SessionKey, config: GetSessionConfig) -> CachedSession | None:
         """The session with the requested part of its log, and its state after that."""

@@ -1,9 +1,11 @@
-"""Traces in the database of the sessions."""
+"""Traces in the SQLite file or the PostgreSQL database of the sessions."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import sqlite3
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,6 +18,7 @@ from greenroom.telemetry.span_record import SpanRecord, span_records, spans_for_
 from greenroom.traces.store import SPANS_SHOWN, TraceStore
 
 if TYPE_CHECKING:
+    from greenroom.postgres.connection import Connection
     from greenroom.postgres.database import Database as PostgresDatabase
     from greenroom.sqlite.database import Database as SqliteDatabase
 
@@ -34,7 +37,24 @@ WRITE_AFTER_SECONDS = 1.0
 MOST_UNWRITTEN = 2_000
 """Traces that wait for a disk that doesn't keep up; more are dropped."""
 
-DROP_OLDEST = "DELETE FROM spans WHERE number <= (SELECT max(number) FROM spans) - ?"
+_DROP_OLDEST = "DELETE FROM spans WHERE number <= (SELECT max(number) FROM spans) - {most_rows}"
+# A run may end after its session was deleted.
+_INSERT_IN_SQLITE = """
+    INSERT INTO spans (app_name, user_id, session_id, event_id, data)
+    SELECT ?1, ?2, ?3, ?4, ?5
+    WHERE EXISTS (SELECT 1 FROM sessions WHERE app_name = ?1 AND user_id = ?2 AND id = ?3)
+"""
+_INSERT_IN_POSTGRES = """
+    INSERT INTO spans (app_name, user_id, session_id, event_id, data)
+    SELECT app_name, user_id, session_id, event_id, data
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
+        WITH ORDINALITY AS given (app_name, user_id, session_id, event_id, data, place)
+    WHERE EXISTS (
+        SELECT 1 FROM sessions
+        WHERE sessions.app_name = given.app_name AND sessions.user_id = given.user_id AND id = session_id
+    )
+    ORDER BY place
+"""
 _WHOSE = "AND app_name = coalesce(?, app_name) AND user_id = coalesce(?, user_id)"
 _OF_SESSION = f"SELECT data FROM spans WHERE session_id = ? {_WHOSE} ORDER BY number DESC LIMIT {SPANS_SHOWN}"
 _OF_EVENT = f"SELECT data FROM spans WHERE event_id = ? {_WHOSE} ORDER BY number DESC LIMIT 1"
@@ -105,6 +125,52 @@ class SqlTraceStore(TraceStore):
             await asyncio.wait([self._writing])
         rows = await self._database.fetch(query, key, app_name, user_id)
         return [_decode(data.encode()) for (data,) in rows]
+
+
+class SqliteTraceStore(SqlTraceStore):
+    """Needs a file that a `SqliteSessionService` writes its sessions to."""
+
+    def __init__(self, path: str | os.PathLike[str], *, with_content: bool = True, most_rows: int = MOST_ROWS) -> None:
+        """with_content: whether requests, replies and results are stored. The first call opens the file."""
+        from greenroom.sqlite.database import Database
+
+        self._file = Database.open(path)
+        super().__init__(self._file, with_content=with_content, most_rows=most_rows)
+
+    def write(self, make_rows: Callable[[], Sequence[SpanRow]]) -> asyncio.Future[None]:
+        rows: list[SpanRow] = []
+
+        def apply(cursor: sqlite3.Cursor) -> None:
+            if not rows:  # made here, in the writer's thread, and once
+                rows.extend(make_rows())
+            cursor.executemany(_INSERT_IN_SQLITE, rows)
+            cursor.execute(_DROP_OLDEST.format(most_rows="?"), (self.most_rows,))
+
+        return self._file.submit(apply)
+
+
+class PostgresTraceStore(SqlTraceStore):
+    """Needs a database that a `PostgresSessionService` writes its sessions to."""
+
+    def __init__(self, uri: str, *, with_content: bool = True, most_rows: int = MOST_ROWS) -> None:
+        """with_content: whether requests, replies and results are stored. Connects on the first call."""
+        from greenroom.postgres.database import Database
+
+        self._postgres = Database.open(uri)
+        super().__init__(self._postgres, with_content=with_content, most_rows=most_rows)
+
+    def write(self, make_rows: Callable[[], Sequence[SpanRow]]) -> asyncio.Future[None]:
+        return asyncio.ensure_future(self._insert(make_rows))
+
+    async def _insert(self, make_rows: Callable[[], Sequence[SpanRow]]) -> None:
+        rows = await asyncio.to_thread(make_rows)
+
+        async def apply(connection: Connection) -> None:
+            if rows:
+                await connection.execute(_INSERT_IN_POSTGRES, *map(list, zip(*rows, strict=True)))
+            await connection.execute(_DROP_OLDEST.format(most_rows="$1"), self.most_rows)
+
+        await self._postgres.submit(apply)
 
 
 def _by_event(spans: list[SpanRecord]) -> list[list[SpanRecord]]:
