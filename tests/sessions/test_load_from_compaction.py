@@ -97,7 +97,7 @@ async def test_earlier_summaries_and_new_ones_are_in_the_prompt_after_each_resta
     await host.close()
 
 
-async def test_a_rewind_behind_the_loaded_events_brings_back_the_older_ones(tmp_path: Path) -> None:
+async def test_a_rewind_to_before_the_loaded_events_brings_back_the_older_ones(tmp_path: Path) -> None:
     config = {"compaction_interval": 2, "overlap_size": 0}
     host = Host(tmp_path, **config)
     await host.sessions.create_session(**KEY)

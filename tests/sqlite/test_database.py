@@ -201,7 +201,7 @@ async def test_looking_for_foreign_writes_waits_for_no_lock(database: Database) 
     assert database.stats.commits == commits
 
 
-async def test_rows_of_a_group_are_written_together_in_their_order_behind_the_rest(database: Database) -> None:
+async def test_rows_of_a_group_are_written_together_in_their_order_after_the_rest(database: Database) -> None:
     rows = [(number, f"text {number}") for number in range(150)]
     commits = database.stats.commits
     written = [database.submit_row(_NOTES, row) for row in rows]

@@ -58,10 +58,11 @@ _CHUNK_BYTES = 1 << 20
 
 
 class _Metadata(ArtifactVersion, kw_only=True):
-    """mime_type: None of text. ADK's fields, then those that only we write."""
+    """ADK's fields, then those that only we write. The `mime_type` of text is None."""
 
     file_name: str = ""
     display_name: str | None = None
+
     part: Part | None = None
     payload: PayloadField | None = None
     payload_bytes: int | None = None
@@ -218,6 +219,7 @@ class FileArtifactService(ArtifactServiceByPath):
         number = max(_numbers(folder / _VERSIONS), default=-1) if version is None else version
         if not 0 <= number < 10**18:
             return None
+
         home = folder / _VERSIONS / str(number)
         try:
             metadata = _read_metadata((home / _METADATA).read_bytes())
@@ -228,6 +230,7 @@ class FileArtifactService(ArtifactServiceByPath):
             return None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StorageError("Reading an artifact", f"{home / _METADATA} can't be read: {error}") from None
+
         if metadata.payload_bytes not in (None, size):
             raise StorageError("Reading an artifact", f"{home} is not whole")
         return number, metadata, home / _payload_name(path)
@@ -260,16 +263,20 @@ class FileArtifactService(ArtifactServiceByPath):
         old = self._root / scope_key(scope)
         if scope.app_name == "apps" or not old.is_dir():  # the folder `apps` is the present layout's own
             return
+
         with self._moving:
             for file in sorted(file for file in old.rglob("*") if file.is_file()):
-                path, number = parse_version_key(scope, file.relative_to(self._root).as_posix()), version_in(file.name)
+                path = parse_version_key(scope, file.relative_to(self._root).as_posix())
+                number = version_in(file.name)
                 if path is None or number is None:
                     continue
+
                 head, _, payload = file.read_bytes().partition(b"\n")
                 try:
                     description = read_description(head)
                 except msgspec.DecodeError:
                     continue
+
                 with self._staging() as staging:
                     (staging / _payload_name(path)).write_bytes(payload)
                     _publish(self._home(scope) / _name_key(path), path, staging, description, number)
@@ -283,6 +290,7 @@ def _publish(
     """Renames the staged folder to an artifact's next version, or to the given one unless that is there."""
     versions = folder / _VERSIONS
     number = max(_numbers(versions), default=-1) + 1 if version is None else version
+
     staging.chmod(0o755)
     while True:
         (staging / _METADATA).write_bytes(wire.encode(_metadata(path, number, description)))

@@ -164,15 +164,18 @@ PayloadField: TypeAlias = Literal["inlineData", "text", "fileData"]
 
 
 class Description(Record, kw_only=True):
-    """payload: the field of the part that is stored apart from it. payload_bytes: None where only the store knows.
-
-    create_time: Unix seconds.
-    """
+    """A version without its payload."""
 
     part: Part
     payload: PayloadField
+    """The field of the part that is stored apart from it."""
+
     payload_bytes: int | None = None
+    """None where only the store knows."""
+
     create_time: float
+    """Unix seconds."""
+
     custom_metadata: JsonObject = msgspec.field(default_factory=empty_map)
 
     @property
@@ -208,23 +211,31 @@ def take_apart(part: Part, custom_metadata: JsonObject | None, *, limit_bytes: i
 
     Raises InvalidRequest for parts that aren't kept, and TooLarge for a payload over the limit.
     """
-    blob, reference = part.inline_data, part.file_data
+    blob = part.inline_data
+    reference = part.file_data
+
     kind: PayloadField
     try:
         if blob is not None and blob.data is not None:
             bare = msgspec.structs.replace(part, inline_data=msgspec.structs.replace(blob, data=None))
-            kind, payload = "inlineData", blob.data
+            kind = "inlineData"
+            payload = blob.data
         elif blob is None and part.text is not None:
             bare = msgspec.structs.replace(part, text=None)
-            kind, payload = "text", part.text.encode()
+            kind = "text"
+            payload = part.text.encode()
         elif blob is None and reference is not None and reference.file_uri:
-            bare, kind, payload = part, "fileData", b""
+            bare = part
+            kind = "fileData"
+            payload = b""
         else:
             raise InvalidRequest("Not supported artifact type.", location=("body", "artifact"))
     except UnicodeEncodeError:
         raise InvalidRequest("The artifact's text is not valid Unicode", location=("body", "artifact")) from None
+
     if limit_bytes is not None and len(payload) > limit_bytes:
         raise TooLarge("The artifact", limit_bytes=limit_bytes)
+
     description = Description(
         part=bare,
         payload=kind,

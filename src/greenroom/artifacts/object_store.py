@@ -94,6 +94,7 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
         key = self._key(path)
         with _storage_errors("Saving an artifact"):
             attributes = await self._attributes(key, description)
+
             version = await self._create(key, b"", {"Content-Type": _PENDING})
             try:
                 await obstore.put_async(
@@ -152,7 +153,8 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
             found = await self._open(key, version, with_payload=False)
             if found is None:
                 return None
-            path, expires = f"{key}/{found.version}", timedelta(seconds=expires_seconds)
+            path = f"{key}/{found.version}"
+            expires = timedelta(seconds=expires_seconds)
             return await obstore.sign_async(self._store, "GET", path, expires)
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> ListArtifactsResponse:
@@ -241,6 +243,7 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
                     break
         if version is None or not 0 <= version <= _LAST_VERSION:
             return None
+
         path = f"{key}/{version}"
         try:
             result = await obstore.get_async(self._store, path, options={"head": not with_payload})
@@ -253,11 +256,13 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
                 attributes[_DESCRIPTION] = str(await separate.bytes_async(), "ascii")
         except FileNotFoundError:
             return None
+
         if (text := attributes.get(_DESCRIPTION)) is not None:
             try:
                 return _Found(version, read_description(unquote(text).encode()), result, 0)
             except msgspec.DecodeError as error:
                 raise StorageError("Reading an artifact", f"{path} has no valid description: {error}") from None
+
         old = await self._read_old(path, result.meta["size"])
         description, payload_start = old or (_adk_description(attributes, result.meta), 0)
         return _Found(version, description, result, payload_start)
@@ -279,7 +284,8 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
 
     async def _attributes(self, key: str, description: Description) -> Attributes:
         attributes: Attributes = {"Content-Type": _header(description.mime_type) or _DEFAULT_TYPE}
-        blob, reference = description.part.inline_data, description.part.file_data
+        blob = description.part.inline_data
+        reference = description.part.file_data
         if description.payload == "text":
             attributes["adkIsText"] = "true"
         elif description.payload == "fileData" and reference is not None:
@@ -287,6 +293,7 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
             attributes["adkFileMimeType"] = _header(reference.mime_type)
         elif blob is not None:
             attributes["adkDisplayName"] = _header(blob.display_name)
+
         text = quote(encode_description(description), safe=_HEADER_TEXT)
         if len(text) <= _MAX_DESCRIPTION_BYTES:
             attributes[_DESCRIPTION] = text
@@ -314,12 +321,13 @@ class GcsArtifactService(ObjectStoreArtifactService):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A stored version. payload_start: where the payload starts in the object."""
+    """A stored version."""
 
     version: int
     description: Description
     result: GetResult
     payload_start: int
+    """The position in the object at which the payload starts."""
 
     async def payload(self) -> bytes:
         return bytes(memoryview(await self.result.bytes_async())[self.payload_start :])
@@ -348,7 +356,8 @@ def _adk_description(attributes: Mapping[str, str], meta: ObjectMeta) -> Descrip
         payload = "fileData"
         part = Part(file_data=FileData(file_uri=uri, mime_type=attributes.get("adkfilemimetype", mime_type)))
     elif attributes.get("adkistext") == "true":
-        payload, part = "text", Part()
+        payload = "text"
+        part = Part()
     else:
         part = Part(inline_data=Blob(mime_type=mime_type, display_name=attributes.get("adkdisplayname")))
     custom = {name: value for name, value in attributes.items() if name not in _NOT_CUSTOM}
@@ -377,6 +386,13 @@ def _first_line(error: Exception) -> str:
 def _base_uri(store: ArtifactStore) -> str:
     if isinstance(store, MemoryStore):
         return "memory:/"
-    scheme = "s3" if isinstance(store, S3Store) else "gs" if isinstance(store, GCSStore) else "az"
-    name = store.config.get("container_name" if isinstance(store, AzureStore) else "bucket", "")
+    bucket = "bucket"
+    if isinstance(store, S3Store):
+        scheme = "s3"
+    elif isinstance(store, GCSStore):
+        scheme = "gs"
+    else:
+        scheme = "az"
+        bucket = "container_name"
+    name = store.config.get(bucket, "")
     return f"{scheme}://{name}/{store.prefix or ''}".removesuffix("/")

@@ -15,10 +15,12 @@ USER_NAMESPACE = "user:"
 
 
 class ArtifactContent(NamedTuple):
-    """The bytes of a version as they are read: text in UTF-8, none for a file reference. size: in bytes."""
+    """The bytes of a version as they are read: text in UTF-8, none for a file reference."""
 
     version: ArtifactVersion
     size: int
+    """In bytes."""
+
     chunks: AsyncIterator[bytes]
 
 

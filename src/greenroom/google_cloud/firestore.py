@@ -40,7 +40,9 @@ class FirestoreDatabase:
     """
 
     def __init__(self, client: Any = None, *, project: str | None = None, database: str | None = None) -> None:
-        self._given, self._project, self._database = client, project, database
+        self._given = client
+        self._project = project
+        self._database = database
 
     @classmethod
     def from_uri(cls, uri: str) -> FirestoreDatabase:

@@ -54,7 +54,10 @@ class VertexClient:
         credentials: Any = None,
         base_url: str | None = None,
     ) -> None:
-        self._project, self._location, self._api_key, self._base_url = project, location, api_key, base_url
+        self._project = project
+        self._location = location
+        self._api_key = api_key
+        self._base_url = base_url
         self._credentials = GoogleCredentials(ServiceAccount(use_default_credential=True), credentials)
         self._http: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -100,16 +103,24 @@ class VertexClient:
             import httpx
         except ImportError as error:
             raise MissingExtra("google", "httpx") from error
+
         params = {name: str(value) for name, value in params.items() if value is not None}
         content = None if body is None else wire.encode(body)
         kind = {"X-Goog-Upload-Protocol": "multipart"} if files else {"Content-Type": "application/json"}
-        reply, problem, wait = None, "", _FIRST_WAIT_SECONDS
+        reply = None
+
+        problem = ""
+        wait = _FIRST_WAIT_SECONDS
+
         access: Mapping[str, str] = {}
         for attempt in range(_RETRIES):
             if attempt:
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, _MAX_WAIT_SECONDS)
-            rejected = access.get("Authorization", "")[7:] if reply is not None and reply.status_code == 401 else None
+
+            rejected = None
+            if reply is not None and reply.status_code == 401:
+                rejected = access.get("Authorization", "").removeprefix("Bearer ")
             access = await self._access(rejected)
             try:
                 reply = await self._client().request(
@@ -121,7 +132,9 @@ class VertexClient:
                     headers={**kind, **access},
                 )
             except httpx.HTTPError as error:
-                reply, problem = None, type(error).__name__
+                reply = None
+                problem = type(error).__name__
+
             if reply is not None and 200 <= reply.status_code < 300:
                 return _decoded(reply.content)
             if reply is None or reply.status_code >= 500:
@@ -129,6 +142,7 @@ class VertexClient:
                     break
             elif reply.status_code not in (401, 429):
                 break
+
         if reply is None:
             raise StorageError("A request to Vertex AI", problem)
         detail = _problem(reply.content) or f"HTTP status {reply.status_code}"
@@ -149,6 +163,7 @@ class VertexClient:
         except TimeoutError:
             reason = f"{operation['name']} has taken {_OPERATION_SECONDS:g} seconds"
             raise StorageError("An operation of Vertex AI", reason) from None
+
         if error := operation.get("error"):
             detail = error.get("message", "")
             if (kind := _CODES.get(error.get("code"))) is not None:
@@ -176,7 +191,8 @@ class VertexClient:
 
         loop = asyncio.get_running_loop()
         if self._http is None or self._loop is not loop:
-            self._http, self._loop = httpx.AsyncClient(timeout=_TIMEOUT_SECONDS), loop
+            self._http = httpx.AsyncClient(timeout=_TIMEOUT_SECONDS)
+            self._loop = loop
         return self._http
 
     def _base(self, path: str) -> str:

@@ -13,7 +13,8 @@ from greenroom.memory.words import words_of_text
 from greenroom.records.event import Event
 from greenroom.records.listings import MemoryEntry
 
-MANY_MATCHES, MANY_ENTRIES = 2000, 10_000
+MANY_MATCHES = 2000
+MANY_ENTRIES = 10_000
 """Counting stops here, to bound its cost: words in more entries weigh as much as words in so many."""
 
 

@@ -82,9 +82,11 @@ class FirestoreMemoryService(BaseMemoryService):
                 ("keywords", "array_contains_any", words[first : first + _WORDS_PER_QUERY]),
             ).order_by("seconds", direction="DESCENDING")
             found |= {one.id: one.to_dict() for one in await self._database.fetch(some.limit(MANY_MATCHES))}
+
         matches = {name: set(words).intersection(fields["keywords"]) for name, fields in found.items()}
         counts = Counter(word for matched in matches.values() for word in matched)
         weights = {word: weight(MANY_ENTRIES, count) for word, count in counts.items()}
+
         best = sorted(
             found,
             key=lambda name: (-sum(weights[word] for word in sorted(matches[name])), -found[name]["seconds"], name),
@@ -109,9 +111,11 @@ class FirestoreMemoryService(BaseMemoryService):
     ) -> None:
         new: dict[Any, dict[str, Any]] = {}
         for entry, seconds in entries:
-            words, json = words_of_entry(entry) - self._stop_words, wire.encode(entry)
+            words = words_of_entry(entry) - self._stop_words
+            json = wire.encode(entry)
             if len(json) > _MAX_ENTRY_BYTES:
                 raise TooLarge("A memory in Firestore", limit_bytes=_MAX_ENTRY_BYTES)
+
             if words:  # else no search finds it
                 new[self._reference(app_name, user_id, session_id, entry.id)] = {
                     Keys.APP_NAME: app_name,
@@ -122,6 +126,7 @@ class FirestoreMemoryService(BaseMemoryService):
                     "keywords": sorted(words)[:_MAX_WORDS],
                     "entry": json.decode(),
                 }
+
         if new and not replace:
             stored = await self._database.get_all(new)
             new = {reference: fields for reference, fields in new.items() if not stored[reference.path].exists}

@@ -60,11 +60,10 @@ class InMemoryMemoryService(BaseMemoryService):
 
 @dataclass(frozen=True, eq=False)
 class _Stored:
-    """order: of two entries that match alike, the one with the higher order comes first."""
-
     entry: MemoryEntry
     words: set[str]
     order: tuple[float, int]
+    """Of two entries that match equally well, the one with the higher order comes first."""
 
 
 class _UserIndex:

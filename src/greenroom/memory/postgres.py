@@ -78,7 +78,8 @@ _SIGNATURES = f"""
         array_agg(entry), string_agg(substr(varbit_send(signature) || '\\x00000000000000', 5, $5), '')
     FROM (SELECT entry, signature {{}}) AS newest_first
 """
-_ALL_SIGNATURES, _LATER_SIGNATURES = _SIGNATURES.format(_WHOLE), _SIGNATURES.format(_CHANGED_SINCE.format("$6"))
+_ALL_SIGNATURES = _SIGNATURES.format(_WHOLE)
+_LATER_SIGNATURES = _SIGNATURES.format(_CHANGED_SINCE.format("$6"))
 _BY_COSINE = """
     SELECT entry FROM memory_vectors WHERE entry = ANY(CAST($1 AS bigint[])) AND model = $2
     ORDER BY vector <=> (SELECT CAST(CAST($3 AS text) AS vector))

@@ -28,15 +28,17 @@ def signs(vector: array[float]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Signatures:
-    """Signatures of one user's vectors of one model, oldest first, and where in the database the next read begins.
-
-    repeated: entries of these that the next read may return again.
-    """
+    """Signatures of one user's vectors of one model, oldest first."""
 
     entries: list[int]
     bits: bytes
+    """Those of all entries, one after the other."""
+
     read_to: int = 0
+    """The position in the database from which the next read continues."""
+
     repeated: frozenset[int] = frozenset()
+    """Entries of these that the next read may return again."""
 
     def extended(self, rows: Iterable[tuple[int, bytes]], *, read_to: int, repeated: Iterable[int] = ()) -> Signatures:
         """rows: entries with their bits, oldest first, in equally many whole 64-bit words."""
@@ -44,7 +46,9 @@ class Signatures:
         if not new:
             return Signatures(self.entries, self.bits, read_to, frozenset(repeated))
         # Copied, since other threads may be reading the present ones.
-        entries, bits = [*self.entries, *new], b"".join((self.bits, *new.values()))
+        entries = [*self.entries, *new]
+        bits = b"".join((self.bits, *new.values()))
+
         dropped = max(len(entries) - MAX_SCANNED, 0)
         bits = bits[dropped * (len(bits) // len(entries)) :]
         return Signatures(entries[dropped:], bits, read_to, frozenset(repeated))

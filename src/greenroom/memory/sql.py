@@ -167,7 +167,9 @@ class SqlMemoryService(BaseMemoryService):
     async def _fill_vectors(self, embeddings: BaseEmbeddings) -> None:
         """Computes the vectors of entries that were stored without, or with another model. After an interruption, the
         next start continues."""
-        last = added = 0
+        last = 0
+        added = 0
+
         try:
             while rows := await self._database.fetch(_WITHOUT_VECTOR, embeddings.model, last):
                 last = rows[-1][0]
@@ -184,6 +186,7 @@ class SqlMemoryService(BaseMemoryService):
                     )
         except GreenroomError as error:
             _log.warning("earlier memories are found by words only: %s", error)
+
         if added:
             self._cache.clear()  # entries that are older than others got vectors
 
@@ -301,10 +304,12 @@ def _by_words(owner: Owner, words: list[str], limit: int) -> Search[list[int]]:
     rarest_first = sorted(counts, key=lambda word: counts[word])
     totals = itertools.accumulate(counts[word] for word in rarest_first)
     rare = [word for word, total in zip(rarest_first, totals, strict=True) if total <= _MAX_CANDIDATES]
+
     matches: set[tuple[int, str]] = set()
     if rare:
         matches.update((yield _OF_WORDS, (*owner, as_json(rare))))
     candidates = {entry for entry, _ in matches}
+
     common = rarest_first[len(rare) :]
     for word in common:
         if len(candidates) >= limit:
@@ -313,9 +318,11 @@ def _by_words(owner: Owner, words: list[str], limit: int) -> Search[list[int]]:
         candidates.update(entry for entry, _ in newest)
     if candidates and common:
         matches.update((yield _MATCHES, (*owner, as_json(common), as_json(candidates))))
+
     scores = dict.fromkeys(candidates, 0.0)
     for entry, word in sorted(matches):
         scores[entry] += weight(entries, counts[word])
+
     least = min(heapq.nlargest(limit, scores.values()), default=0.0)
     best = [entry for entry, score in scores.items() if score >= least]
     times: dict[int, float] = dict((yield _TIMES, (as_json(best),))) if best else {}

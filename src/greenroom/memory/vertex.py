@@ -167,9 +167,12 @@ class VertexAiRagMemoryService(BaseMemoryService):
         }
         parent = self._corpus().partition("/ragCorpora/")[0]
         reply = await self._client.call("POST", f"{parent}:retrieveContexts", body)
+
         found: dict[str, MemoryEntry] = {}
         replied: JsonObject = reply.get("contexts") or {}
+
         contexts: list[JsonObject] = replied.get("contexts") or []
+
         for context in contexts:
             owner: list[str] = context.get("sourceDisplayName", "").split(".")[:2]
             if [unquote(part) for part in owner] == [app_name, user_id]:
@@ -270,5 +273,6 @@ def _entries_in(text: str) -> Iterable[MemoryEntry]:
         content = Content(role="user", parts=[Part(text=found.text)])
         event = Event(id=found.id or str(uuid4()), author=found.author, timestamp=found.timestamp, content=content)
         ((entry, _),) = entries_of_events([event])
-        entry.id, entry.author = found.id, found.author or None
+        entry.id = found.id
+        entry.author = found.author or None
         yield entry

@@ -34,6 +34,7 @@ def _words(text: str, *, single_letters: bool) -> set[str]:
     if text.isascii():
         return set(_ASCII_WORD.findall(text.lower()))
     text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
     words: set[str] = set()
     for run in _runs(text):
         spaced_from = 0
@@ -45,6 +46,7 @@ def _words(text: str, *, single_letters: bool) -> set[str]:
             if single_letters or len(letters) == 1:
                 words.update(letters)
         words.add(run[spaced_from:])
+
     words.discard("")
     return words
 

@@ -25,7 +25,8 @@ T = TypeVar("T")
 _BATCH = 512
 """At most so many operations per transaction."""
 
-_FIRST_DELAY, _LONGEST_DELAY = 0.02, 1.0
+_FIRST_DELAY = 0.02
+_LONGEST_DELAY = 1.0
 _RETRIED_STATES = frozenset(("57P01", "57P02", "57P03", "53300", "40001", "40P01", "23505"))
 """SQLSTATEs of a server that stops, starts or has no connection left, and of conflicts with concurrent transactions.
 
@@ -40,11 +41,13 @@ _REFUSED_STATES = {
 
 @dataclass(slots=True)
 class DatabaseStats:
-    """Counted since the database was opened. retried: groups that were sent again, whole or one by one."""
+    """Counted since the database was opened."""
 
     operations: int = 0
     commits: int = 0
     retried: int = 0
+    """Groups that were sent again, whole or one by one."""
+
     reads: int = 0
 
 
@@ -70,14 +73,19 @@ class Transaction:
 
 @dataclass(slots=True, eq=False)
 class _Operation:
-    """With `apply`, or with `batch` and `row`. give_up_at: when to stop retrying, in monotonic seconds."""
+    """A write by `apply`, or one of a row."""
 
     future: asyncio.Future[Any]
     give_up_at: float
+    """Monotonic time after which it is not repeated any more."""
+
     apply: Callable[[Connection], Awaitable[Any]] | None = None
     batch: Batch | None = None
     row: Any = None
+
     then: Callable[[Any], None] | None = None
+    """Called with the result after the commit."""
+
     result: Any = None
 
 
@@ -335,10 +343,12 @@ class _LoopConnections:
                     is_ours = isinstance(error, _failures())
                     _fail(batch, _our_error("Writing", error) if is_ours else error)
                     return
+
             if not batch:
                 return
             self._database.stats.retried += 1
             await asyncio.sleep(delay)
+
         self._database.stats.commits += 1
         self._database.stats.operations += len(batch)
         for operation in batch:

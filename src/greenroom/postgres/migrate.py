@@ -49,7 +49,8 @@ async def schema_version(connection: Connection) -> int:
 
 
 async def _is_usable(connection: Connection) -> bool:
-    version, known = await schema_version(connection), len(migrations())
+    version = await schema_version(connection)
+    known = len(migrations())
     if version > known + 1:
         raise StorageError(
             "Opening the database",

@@ -34,8 +34,10 @@ class InMemoryRunStore(RunStore):
                 done.exception()  # marks it as seen: the future may be dropped
                 return done
             self._keys.setdefault(run.id, set()).add(run.idempotency_key)
+
         self._runs[run.id] = copy(run)
         self._by_session.setdefault((run.app_name, run.user_id, run.session_id), {})[run.id] = None
+
         if run.status.is_over:
             self._unfinished.pop(run.id, None)
             self._finished[run.id] = None
@@ -45,6 +47,7 @@ class InMemoryRunStore(RunStore):
             self._finished.pop(run.id, None)
             self._unfinished[run.id] = None
         done.set_result(None)
+
         return done
 
     def _forget(self, run_id: str) -> None:
@@ -66,22 +69,23 @@ class InMemoryRunStore(RunStore):
         run_id, digest = self._by_idempotency_key.get((app_name, user_id, key), (None, None))
         run = await self.get(run_id) if run_id is not None else None
         if run is not None:
-            run.idempotency_key, run.request_digest = key, digest
+            run.idempotency_key = key
+            run.request_digest = digest
         return run
 
     async def list_runs(
         self, where: RunFilter, *, limit: int | None = 100, page_token: str | None = None
     ) -> ListRunsResponse:
         check_limit(limit)
-        behind = page_position(page_token)
+        before = page_position(page_token)
         if where.app_names is not None and len(where.app_names) == 1 and where.user_id and where.session_id:
             ids = self._by_session.get((where.app_names[0], where.user_id, where.session_id), {})
             candidates = [self._runs[run_id] for run_id in ids]
         else:
             candidates = list(self._runs.values())
         found = [run for run in candidates if matches(run, where)]
-        if behind is not None:
-            found = [run for run in found if (run.created_at, run.id) < behind]
+        if before is not None:
+            found = [run for run in found if (run.created_at, run.id) < before]
         found.sort(key=lambda run: (run.created_at, run.id), reverse=True)
         page = [copy(run) for run in found[:limit]]
         return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
@@ -105,7 +109,8 @@ class InMemoryRunStore(RunStore):
         self._webhooks.get(run_id, {}).pop(webhook_id, None)
 
     async def list_unfinished(self) -> list[Run]:
-        return [copy(run) for run in sorted((self._runs[run_id] for run_id in self._unfinished), key=_created_at)]
+        unfinished = [self._runs[run_id] for run_id in self._unfinished]
+        return [copy(run) for run in sorted(unfinished, key=_created_at)]
 
 
 def _created_at(run: Run) -> float:

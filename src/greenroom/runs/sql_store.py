@@ -85,7 +85,8 @@ class SqlRunStore(RunStore):
             return None
         data, request, digest = rows[0]
         run = _run(data, request)
-        run.idempotency_key, run.request_digest = key, digest
+        run.idempotency_key = key
+        run.request_digest = digest
         return run
 
     async def list_runs(

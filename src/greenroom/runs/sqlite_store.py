@@ -40,7 +40,8 @@ class SqliteRunStore(SqlRunStore):
 
     def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
         row = row_of(run, wire.encode(run.request).decode() if run.request is not None else None, is_to_remember)
-        key, digest = run.idempotency_key, run.request_digest
+        key = run.idempotency_key
+        digest = run.request_digest
         if key is None:
             future = self._file.submit_row(_SAVE, row)
         else:

@@ -64,7 +64,8 @@ class AdkDatabase:
     """fetch: the rows of a query, whose parameters are written `?`; each row can be made a dict."""
 
     def __init__(self, fetch: Fetch, close: Close) -> None:
-        self._fetch, self._close = fetch, close
+        self._fetch = fetch
+        self._close = close
 
     async def close(self) -> None:
         await self._close()
@@ -84,8 +85,12 @@ class AdkDatabase:
         if not rows:
             return None
         events = [self._event(key, dict(row)) for row in await self._fetch(_EVENTS, *key)]
-        app, user = [await self._fetch(query, *key[: query.count("?")]) for query in _SCOPES]
-        own, app, user = (_state(found[0][0]) if found else {} for found in (rows, app, user))
+
+        states = [rows]
+        for query in _SCOPES:
+            states.append(await self._fetch(query, *key[: query.count("?")]))
+        own, app, user = (_state(found[0][0]) if found else {} for found in states)
+
         changed = {name for event in events for name in split_by_scope(event.actions.state_delta).session}
         return ExportedSession(
             id=key.session_id,
@@ -102,15 +107,16 @@ class AdkDatabase:
             if "event_data" in row:
                 fields: JsonObject = _json(row["event_data"]) or {}
             else:
-                fields = {name: _json(row.get(name)) for name in _JSON_FIELDS} | {
-                    name: row.get(name) for name in _FIELDS
-                }
+                fields = {name: _json(row.get(name)) for name in _JSON_FIELDS}
+                fields |= {name: row.get(name) for name in _FIELDS}
                 fields["long_running_tool_ids"] = _json(row.get("long_running_tool_ids_json"))
                 fields["actions"] = _unpickled(row["actions"])
+
             fields |= {"id": row["id"], "invocation_id": row["invocation_id"]}
             if fields.get("timestamp") is None:
                 fields["timestamp"] = _seconds(row["timestamp"])
             _respell(fields)
+
             return wire.from_plain({name: value for name, value in fields.items() if value is not None}, Event)
         except ValueError as error:  # InvalidRequest is one, too
             raise InvalidRequest(f"Event {row['id']} of session {key.session_id}: {error}") from error
@@ -130,7 +136,8 @@ async def open_adk_database(uri: str) -> AdkDatabase | None:
 
         database = Database.open(uri)
         database.is_prepared = True  # so that no migration is applied
-        fetch, close = database.fetch, database.close
+        fetch = database.fetch
+        close = database.close
         columns = (
             "SELECT column_name FROM information_schema.columns"
             " WHERE table_name = 'events' AND table_schema = ANY (current_schemas(false))"
@@ -201,7 +208,8 @@ class _Unpickled:
         self.fields: JsonObject = {}
 
     def __setstate__(self, state: JsonObject) -> None:
-        self.arguments, self.fields = (), state["__dict__"]
+        self.arguments = ()
+        self.fields = state["__dict__"]
 
 
 class _Unpickler(pickle.Unpickler):

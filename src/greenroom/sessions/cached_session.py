@@ -52,22 +52,20 @@ class PartialLog(CopyOnWriteList[Event]):
 
 
 class ScopeState:
-    """The state of an app or of a user, frozen, as all sessions in memory see it.
-
-    version: of the state in the database, where that counts them; -1 after a write of this process.
-    """
+    """The state of an app or of a user, as all sessions in memory see it."""
 
     __slots__ = ("__weakref__", "values", "version")
 
     def __init__(self, values: JsonObject, version: int = 0) -> None:
-        self.values, self.version = values, version
+        self.values = values
+        """Frozen."""
+
+        self.version = version
+        """Of the state in the database, where that counts them; negative when it must be read again."""
 
 
 class CachedSession:
-    """A session's whole log and its state. `events` is only ever appended to; `state` is frozen.
-
-    size (bytes, an estimate), epoch and checked_at (how current it is) are kept by the cache that holds it.
-    """
+    """A session with its log and its state. Its holders get copies; `append` is the one way to add an event."""
 
     __slots__ = ("app", "checked_at", "epoch", "events", "key", "number", "size", "state", "update_time", "user")
 
@@ -82,17 +80,26 @@ class CachedSession:
         update_time: float,
         number: int = 0,
     ) -> None:
-        """number: the store's own, never used for another session."""
         self.key = key
         self.app = app
         self.user = user
         self.state = state
+        """The session's own state, frozen."""
+
         self.events = CopyOnWriteList(events)
         self.update_time = update_time
         self.number = number
+        """The store's own, never used for another session."""
+
+        # Kept by the cache that holds it:
         self.size = 0
+        """Of its events in bytes, an estimate."""
+
         self.epoch = 0
+        """That of the backend when the session was read, or last found to be current."""
+
         self.checked_at = 0.0
+        """Monotonic time at which the session was known to be current."""
 
     def fits(self, where: SessionFilter | None) -> bool:
         if where is None:
@@ -136,11 +143,13 @@ class CachedSession:
 
 
 def filter_events(events: CopyOnWriteList[Event], config: GetSessionConfig) -> CopyOnWriteList[Event]:
-    recent, since = config.num_recent_events, config.after_timestamp
+    recent = config.num_recent_events
+    since = config.after_timestamp
     if config.until_seq is not None and config.until_seq < len(events):
         events = events.first(config.until_seq)
     elif recent is None and since is None:
         return events
+
     first = 0 if recent is None else max(len(events) - recent, 0)
     window = events[first:]
     return PartialLog(window if since is None else [event for event in window if event.timestamp >= since])
@@ -187,19 +196,24 @@ def clean_session_id(session_id: str | None) -> str:
 
 
 class PreparedEvent:
-    """An event ready to be stored: its state delta without `temp:` keys, and no longer shared with the caller.
-
-    json: the stored form, where the store encodes events.
-    """
+    """An event ready to be stored: its state delta without `temp:` keys, and no longer shared with the caller."""
 
     __slots__ = ("event", "json", "original", "scoped", "temp")
 
     def __init__(self, event: Event) -> None:
         self.event = event
         self.json: bytes | None = None
+        """The stored form, where the store encodes events."""
+
         self.original = event.actions.state_delta
+        """The caller's delta."""
+
         self.temp: JsonObject = {}
+        """Its `temp:` keys, which are not stored."""
+
         self.scoped = _NO_DELTA
+        """The rest, frozen."""
+
         if self.original:
             self.temp = {key: value for key, value in self.original.items() if key.startswith(TEMP_PREFIX)}
             stored = to_frozen({key: value for key, value in self.original.items() if key not in self.temp})
@@ -239,6 +253,7 @@ def sync(session: Session, log: CopyOnWriteList[Event], prepared: Sequence[Prepa
     """
     known = session.events.end
     at = known - log.skipped
+
     if type(session.events) is not CopyOnWriteList and is_partial(session):
         append_own(session, prepared)
     elif log.shares_items_with(session.events):

@@ -254,6 +254,7 @@ class FirestoreSessionBackend(SessionBackend):
         session = _session(key, found)
         upto = found.last_seq if config.until_seq is None else min(config.until_seq, found.last_seq)
         after = 0 if config.num_recent_events is None else max(upto - config.num_recent_events, 0)
+
         is_past = upto < found.last_seq
         events = await self._events(found, after=0 if is_past else after, upto=upto)
         if is_past:
@@ -261,6 +262,7 @@ class FirestoreSessionBackend(SessionBackend):
             for event in events:
                 apply_delta(session.state, to_frozen(split_by_scope(event.actions.state_delta).session))
             events = events[after:]
+
         since = float("-inf") if config.after_timestamp is None else config.after_timestamp
         session.events.extend(event for event in events if event.timestamp >= since)
         return session
@@ -294,6 +296,7 @@ class FirestoreSessionBackend(SessionBackend):
             raise NotOffered("Sessions in Firestore can't be searched by text")
         before = page_position(page_token)
         wanted = None if limit is None else limit + 1
+
         found: list[CachedSession] = []
         scopes: dict[str, Any] = {}
         while wanted is None or len(found) < wanted:
@@ -305,6 +308,7 @@ class FirestoreSessionBackend(SessionBackend):
                 break
             last = snapshots[-1]
             before = from_iso(last.get(Keys.UPDATE_TIME)), last.get(Keys.USER_ID), last.get(Keys.ID)
+
         if limit is None:
             return SessionPage(found[::-1], None)
         return first_page(found, limit)
@@ -468,7 +472,8 @@ def _add_events(
     prepared: Sequence[PreparedEvent],
 ) -> Stored:
     """known: the sequence numbers of those that are stored already."""
-    seqs, stored = dict(known), Stored()
+    seqs = dict(known)
+    stored: Stored = []
     for one in prepared:
         seq = seqs.get(one.event.id)
         is_new = seq is None
@@ -506,9 +511,11 @@ def _session(key: SessionKey, found: _Found) -> CachedSession:
 
 
 def _event_fields(key: SessionKey, seq: int, prepared: PreparedEvent) -> dict[str, Any]:
-    event, json = prepared.event, prepared.json or b""
+    event = prepared.event
+    json = prepared.json or b""
     if len(json) > _MAX_EVENT_BYTES:
         raise TooLarge("An event in Firestore", limit_bytes=_MAX_EVENT_BYTES)
+
     fields: dict[str, Any] = {
         Keys.AUTHOR: key.user_id if event.author == "user" else event.author,
         Keys.TIMESTAMP: to_iso(event.timestamp),

@@ -120,7 +120,8 @@ class PostgresSessionQueries(SessionQueries):
     async def create(self, key: SessionKey, now: float, delta: ScopedDelta, *, fork_seq: int = 0) -> CachedSession:
         made = await super().create(key, now, delta, fork_seq=fork_seq)
         found = await self.require(key)
-        made.app.version, made.user.version = found.app_version or 0, found.user_version or 0
+        made.app.version = found.app_version or 0
+        made.user.version = found.user_version or 0
         return made
 
     async def insert(self, key: SessionKey, prepared: Sequence[PreparedEvent], jsons: Sequence[bytes]) -> Stored:

@@ -155,17 +155,21 @@ class AppendBatch:
         ]
         if not events:
             return [[] for _ in rows]
-        scoped = (one.scoped for _, prepared, _ in rows for one in prepared)
+
+        scoped = [one.scoped for _, prepared, _ in rows for one in prepared]
         changes = [(place, *change) for place, delta in enumerate(scoped, start=1) for change in _changes(delta)]
+
         if len(events) == 1 and len(rows) == 1 and all(scope == "session" for _, scope, _, _ in changes):
             seq = await _append_one(connection, events[0], [(key, value) for _, _, key, value in changes])
             if seq is not None:
                 return [[(seq, True)]]
+
         if changes:
             found = await connection.fetch(_APPEND_EVENTS_AND_STATE, *_columns(events), *_columns(changes))
         else:
             found = await connection.fetch(_APPEND_EVENTS, *_columns(events))
         stored = {place: (seq, is_new) for place, seq, is_new in found}
+
         results: list[Stored | SessionNotFound] = []
         place = 0
         for key, prepared, _ in rows:

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 
 
 class StoredEvent(NamedTuple):
-    """seq: the event's sequence number in its session's log. json: the event as the store encoded it, None when the
-    store keeps no JSON."""
+    """An event that was appended, or was in the log already."""
 
     seq: int
+    """The event's sequence number in its session's log."""
+
     json: bytes | None
+    """The event as the store encoded it; None when the store keeps no JSON."""
 
 
 SessionCapability: TypeAlias = Literal["forks", "past states", "search by text", "several events in one step"]

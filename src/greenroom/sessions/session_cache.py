@@ -21,17 +21,21 @@ _BYTES_PER_EVENT = 1500
 
 
 class Appended(NamedTuple):
+    """An event that was stored."""
+
     key: SessionKey
     prepared: PreparedEvent
     seq: int
 
 
 class Deleted(NamedTuple):
+    """A session that was deleted."""
+
     key: SessionKey
 
 
 Change: TypeAlias = Appended | CachedSession | Deleted
-"""An appended event, a created session, or a deleted one."""
+"""A commit of this process: an appended event, a created session, or a deleted one."""
 
 
 class SessionCache:
@@ -45,12 +49,24 @@ class SessionCache:
         self.backend = backend
         self.max_bytes = 0
         self.events_decoded = 0
+        """Events that were read from the backend."""
+
         self._lock = threading.Lock()
+        """Of all below but the inbox, which the writer appends to."""
+
         self._inbox: deque[Change] = deque()
+        """Commits that the cache doesn't have yet, in their order."""
+
         self._sessions: OrderedDict[SessionKey, CachedSession] = OrderedDict()
+        """The most recently used one is the last."""
+
         self._bytes = 0
         self._scopes: WeakValueDictionary[tuple[str, ...], ScopeState] = WeakValueDictionary()
+        """States of apps and of users in them, which all their sessions share."""
+
         self._reads: dict[int, list[Change]] = {}
+        """Of each read that is under way, the commits since it began."""
+
         self._tasks: dict[tuple[asyncio.AbstractEventLoop, SessionKey, bool], asyncio.Task[CachedSession | None]] = {}
 
     def report(self, change: Change) -> None:
@@ -74,8 +90,10 @@ class SessionCache:
         return cached if self.peek(key) is cached else None
 
     async def fetch(self, key: SessionKey, *, whole: bool = False) -> CachedSession | None:
-        """Reads the session, or its new events, from the database; concurrent calls share one read. whole: with the
-        events before the newest compaction."""
+        """Reads the session, or its new events, from the backend; concurrent calls share one read.
+
+        whole: with the events before the newest compaction.
+        """
         reading = asyncio.get_running_loop(), key, whole
         task = self._tasks.get(reading)
         if task is None:
@@ -95,7 +113,9 @@ class SessionCache:
         if known is not None and whole and known.events.skipped:
             known = None
         number, events = (known.number, known.events.end) if known else (0, 0)
-        started, epoch = time.monotonic(), self.backend.epoch
+
+        started = time.monotonic()
+        epoch = self.backend.epoch
         meanwhile: list[Change] = []
         self._reads[id(meanwhile)] = meanwhile
         try:
@@ -103,23 +123,31 @@ class SessionCache:
             self._take_inbox()
         finally:
             del self._reads[id(meanwhile)]
+
         with self._lock:
             if stored is None:
                 if known is not None and self._sessions.get(key) is known:
                     self._drop(key)
                 return self._sessions.get(key)
+
             self.events_decoded += len(stored.events) + len(stored.events.carried)
             grown = stored.size + len(stored.events) * _BYTES_PER_EVENT
             self._share_scopes(stored)
+
             if known is not None and known.number == stored.number:
                 cached = known
                 for event in stored.events[known.events.end - events :]:
                     cached.append(event, to_frozen(split_by_scope(event.actions.state_delta).session))
             else:
-                cached, stored.size = stored, 0
-            cached.epoch, cached.checked_at = epoch, started
+                cached = stored
+                stored.size = 0
+
+            cached.epoch = epoch
+            cached.checked_at = started
+
             if not any(isinstance(change, Deleted) and change.key == key for change in meanwhile):
                 self._hold(cached, grown)
+
             # The snapshot that was read may be older than these; those that it has are passed over.
             for change in meanwhile:
                 self._take(change)
@@ -142,6 +170,7 @@ class SessionCache:
                 if values and (scope := self._scopes.get(owner)) is not None:
                     apply_delta(scope.values, values)
                     scope.version = -1
+
             # After a gap, which another process made, the session is synchronised by the next read.
             if cached is not None and change.seq == cached.events.end + 1:
                 cached.append(prepared.event, prepared.scoped.session)
@@ -159,8 +188,10 @@ class SessionCache:
         user = self._scopes.setdefault(read.key[:2], read.user)
         for shared, state in ((app, read.app), (user, read.user)):
             if state.version >= shared.version:  # else another read was later
-                shared.values, shared.version = state.values, state.version
-        read.app, read.user = app, user
+                shared.values = state.values
+                shared.version = state.version
+        read.app = app
+        read.user = user
 
     def _hold(self, cached: CachedSession, grown: int) -> None:
         if self._sessions.get(cached.key) is not cached:
@@ -170,6 +201,7 @@ class SessionCache:
         self._sessions.move_to_end(cached.key)
         cached.size += grown
         self._bytes += grown
+
         # Keeps one session of any size, unless the limit is zero.
         while self._bytes > self.max_bytes and len(self._sessions) > (self.max_bytes > 0):
             self._drop(next(iter(self._sessions)))

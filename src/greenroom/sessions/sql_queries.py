@@ -146,14 +146,21 @@ _STATES = {
 
 
 class Found(NamedTuple):
-    """A session's row. Versions: of the states of app and user, where the database counts them."""
+    """A session's row."""
 
     number: int
     last_seq: int
+    """The sequence number of the log's last event."""
+
     fork_seq: int
+    """That of the last event that it has from the session of which it is a fork; 0 for others."""
+
     update_time: float
     app_version: int | None
+    """Of the app's state, where the database counts versions."""
+
     user_version: int | None
+    """Of the user's state in the app."""
 
 
 class Transaction(Protocol):
@@ -398,9 +405,11 @@ class SessionQueries(ABC):
                 terms.append(_HAS_STATE[scope])
                 arguments += [name, frozen_json(value)]
         if limit is None:
-            direction, count = "ASC", _ALL
+            direction = "ASC"
+            count = _ALL
         else:
-            direction, count = "DESC", _PAGE_ROWS if where.text else limit
+            direction = "DESC"
+            count = _PAGE_ROWS if where.text else limit
         order = f"update_time {direction}, user_id {direction}, id {direction}"
 
         page: list[CachedSession] = []
@@ -431,11 +440,13 @@ class SessionQueries(ABC):
             return []
         numbers = wire.encode([one.number for one in found.values()]).decode()
         users = list({key.user_id for key in found})
+
         session_states = await self._states("session", numbers)
         if len(users) == 1:
             user_states = await self._states("user", app_name, users[0])
         else:
             user_states = await self._states("users", app_name, wire.encode(users).decode())
+
         app = ScopeState((await self._states("app", app_name)).get(app_name, {}))
         of_users = {key.user_id: ScopeState(user_states.get(key.user_id, {})) for key in found}
         return [

@@ -282,6 +282,7 @@ class VertexAiSessionBackend(SessionBackend):
         """The order, and the token of a page, are the service's own."""
         if where.text is not None:
             raise NotOffered("Sessions on Vertex AI can't be searched by text")
+
         found: list[CachedSession] = []
         while True:
             page = await self._client.call(
@@ -299,6 +300,7 @@ class VertexAiSessionBackend(SessionBackend):
             page_token = page.get("nextPageToken") or None
             if page_token is None or len(found) == limit:
                 break
+
         if limit is None:
             found.sort(key=lambda one: (one.update_time, one.key))
         return SessionPage(found, page_token)
@@ -350,11 +352,13 @@ def _to_api(prepared: PreparedEvent) -> JsonObject:
     event: Mapping[str, Any] = wire.to_plain(prepared.event)  # pyright: ignore[reportAssignmentType]
     given = event.get("actions", {})
     actions = {name: given[name] for name in _ACTIONS if name in given}
+
     if "stateDelta" in actions:  # its null removes a key
         delta: JsonObject = actions["stateDelta"]
         actions["stateDelta"] = {key: None if value == REMOVED else value for key, value in delta.items()}
     if "transferToAgent" in given:
         actions["transferAgent"] = given["transferToAgent"]
+
     fields = {name: event[name] for name in ("content", "errorCode", "errorMessage") if name in event}
     return {
         "author": prepared.event.author,

@@ -31,25 +31,35 @@ _CHECKPOINT_PAGES = 4000
 
 @dataclass(slots=True)
 class DatabaseStats:
-    """Counted since the file was opened. retried: operations run again alone, because their group failed."""
+    """Counted since the file was opened."""
 
     operations: int = 0
     commits: int = 0
     retried: int = 0
+    """Operations that were run again alone, because their group failed."""
+
     reads: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class _Operation:
-    """With `apply`, or with `insert` and `row`, or a check for external writes."""
+    """A write by `apply`, or one of a row, or, with neither, a check for external writes."""
 
     loop: asyncio.AbstractEventLoop
+    """Where `future` is resolved."""
+
     future: asyncio.Future[Any]
+
     apply: Callable[[sqlite3.Cursor], Any] | None = None
     then: Callable[[Any], None] | None = None
+    """Called with the result after the commit."""
+
     after_rows: bool = False
+    """Rows that were queued before are written before `apply` runs."""
+
     insert: RowInsert | None = None
     row: Row = ()
+
     result: Any = None
     error: Exception | None = None
 
@@ -81,23 +91,39 @@ class Database:
         """Interval between two tries on a full disk: writing the WAL back needs space, too."""
         self.refreshed_at = -1e9
         """Monotonic time of the last check for external writes."""
+
         self._key = key
         self._users = 0
+        """Calls of `open` without a `close` yet."""
+
         self._closed = False
+        self._companions: dict[type, Any] = {}
+        self._external_write_listeners: list[Callable[[], None]] = []
+
         self._queue: deque[_Operation] = deque()
         self._wake: SimpleQueue[None] = SimpleQueue()
+        """An item wakes the writer when it is idle."""
+
         self._is_idle = True
         self._waker: asyncio.AbstractEventLoop | None = None
+        """The event loop that will wake the writer after its ready callbacks."""
+
         self._stopping = False
         self._start_lock = threading.Lock()
         self._writer: threading.Thread | None = None
+
+        # The writer thread's own:
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
         self._data_version = 0
+        """SQLite's number of the file's version, which changes with writes of other processes."""
+
         self._is_full = False
+        """A write failed for lack of disk space, and no checkpoint has succeeded since."""
+
         self._reclaimed_at = -1e9
-        self._external_write_listeners: list[Callable[[], None]] = []
-        self._companions: dict[type, Any] = {}
+        """Monotonic time of the last try to free space."""
+
         self._readers: ThreadPoolExecutor | None = None
         self._reader = threading.local()
         self._reader_connections: list[sqlite3.Connection] = []
@@ -227,6 +253,7 @@ class Database:
                 connection = self._reader.connection = self._connect()
                 connection.execute("PRAGMA query_only = ON")
                 self._reader_connections.append(connection)
+
             self.stats.reads += 1
             cursor = connection.cursor()
             cursor.execute("BEGIN")
@@ -301,6 +328,7 @@ class Database:
         cursor = self._begin(batch)
         if cursor is None:
             return False
+
         try:
             rows: dict[RowInsert, list[Row]] = {}
             for operation in batch:
@@ -311,36 +339,45 @@ class Database:
                     rows.setdefault(operation.insert, []).append(operation.row)
                 elif operation.apply is not None:
                     operation.result = operation.apply(cursor)
+
             for insert, together in rows.items():
                 insert.write(cursor, together)
             cursor.execute("COMMIT")
         except Exception as error:  # Any exception belongs to the operation's caller; the thread must continue.
             self._roll_back()
-            if _says_full(error):
-                self._is_full = True
-                if may_reclaim and self._reclaim():
-                    return self._write(batch, may_reclaim=False)
-            if len(batch) == 1:
-                batch[0].error = _storage_error("Writing", error) if isinstance(error, sqlite3.Error) else error
-                return True
-            self.stats.retried += len(batch)
-            for number, operation in enumerate(batch):
-                if not self._write([operation]):
-                    # Waiting for the busy timeout once per operation would take too long.
-                    _fail(batch[number + 1 :], getattr(operation.error, "reason", str(operation.error)))
-                    break
-            return True
+            return self._write_again(batch, error, may_reclaim=may_reclaim)
+
         self.stats.commits += 1
         self.stats.operations += len(batch)
         if self._is_full:  # there is space again, which the WAL would use up
             self._reclaimed_at = -1e9
             self._reclaim()
+
         for operation in batch:
             if operation.then is not None:
                 try:
                     operation.then(operation.result)
                 except Exception as error:  # As above; the write itself is committed.
                     operation.error = error
+        return True
+
+    def _write_again(self, batch: list[_Operation], error: Exception, *, may_reclaim: bool) -> bool:
+        """As `_write`, after the group was rolled back for this error; that of a single operation is its result."""
+        if _says_full(error):
+            self._is_full = True
+            if may_reclaim and self._reclaim():
+                return self._write(batch, may_reclaim=False)
+
+        if len(batch) == 1:
+            batch[0].error = _storage_error("Writing", error) if isinstance(error, sqlite3.Error) else error
+            return True
+
+        self.stats.retried += len(batch)
+        for number, operation in enumerate(batch):
+            if not self._write([operation]):
+                # Waiting for the busy timeout once per operation would take too long.
+                _fail(batch[number + 1 :], getattr(operation.error, "reason", str(operation.error)))
+                break
         return True
 
     def _begin(self, batch: list[_Operation]) -> sqlite3.Cursor | None:
@@ -401,7 +438,9 @@ class Database:
             self._disconnect()
 
     def _disconnect(self) -> None:
-        connection, self._connection, self._cursor = self._connection, None, None
+        connection = self._connection
+        self._connection = None
+        self._cursor = None
         if connection is not None:
             try:
                 connection.close()

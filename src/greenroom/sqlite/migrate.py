@@ -60,7 +60,9 @@ def prepare(connection: sqlite3.Connection, *, patience_seconds: float) -> None:
     _switch_to_wal(connection, time.monotonic() + patience_seconds)
     if _version(connection) >= len(_migrations()):
         return
+
     connection.execute("BEGIN IMMEDIATE")
+
     try:
         for number, statements in enumerate(_migrations()[_version(connection) :], start=_version(connection) + 1):
             for statement in statements:

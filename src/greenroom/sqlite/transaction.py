@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Transaction:
-    """A transaction behind PostgreSQL's interface, for functions that use both databases. No call waits."""
+    """A transaction with PostgreSQL's interface, for functions that use both databases. No call waits."""
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self.cursor = cursor
@@ -23,7 +23,11 @@ class Transaction:
 
 
 def completed(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits."""
+    """The result of a coroutine that never waits.
+
+    One step runs it to its end, since what it awaits (`Transaction.fetch`) doesn't wait either: so one function serves
+    asyncpg, which waits, and SQLite, whose thread has no event loop.
+    """
     try:
         coroutine.send(None)
     except StopIteration as done:

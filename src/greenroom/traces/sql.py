@@ -108,7 +108,8 @@ class SqlTraceStore(TraceStore):
             self._timer = None
         if not self._unwritten:
             return
-        traces, self._unwritten = self._unwritten, []
+        traces = self._unwritten
+        self._unwritten = []
         self._writing = self.write(lambda: [row for trace in traces for row in self._rows(trace)])
         self._writing.add_done_callback(_log_failure)
 

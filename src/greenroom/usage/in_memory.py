@@ -43,7 +43,8 @@ class InMemoryUsageStore(SqliteUsageStore):
         return done
 
     def _execute_queued(self) -> None:
-        queued, self._queued = self._queued, []
+        queued = self._queued
+        self._queued = []
         self._cursor.execute("BEGIN")
         for statement, group in itertools.groupby(queued, key=operator.itemgetter(0)):
             self._cursor.executemany(statement, [arguments for _, arguments in group])

@@ -17,17 +17,16 @@ _MILLION = Decimal(1_000_000)
 
 
 class Amount(NamedTuple):
-    """money: in the currency of the price table."""
-
     tokens: int = 0
     money: Decimal = Decimal(0)
+    """In the currency of the price table."""
 
     def plus(self, other: Amount) -> Amount:
         return Amount(self.tokens + other.tokens, self.money + other.money)
 
 
 class Price:
-    """Per million tokens, in any one currency. cached_input: of prompt tokens from the provider's cache."""
+    """Per million tokens, in any one currency."""
 
     __slots__ = ("cached_input", "input", "output")
 
@@ -37,6 +36,7 @@ class Price:
         output: Decimal | float | str,
         cached_input: Decimal | float | str | None = None,
     ) -> None:
+        """cached_input: of prompt tokens from the provider's cache; as `input` if it isn't given."""
         self.input = Decimal(str(input))
         self.output = Decimal(str(output))
         self.cached_input = self.input if cached_input is None else Decimal(str(cached_input))
@@ -66,7 +66,7 @@ class PriceTable:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PriceTable:
-        """The file's prices, and behind them the default ones if the currency is the same. Raises ConfigurationError.
+        """The file's prices, then the default ones if the currency is the same. Raises ConfigurationError.
 
         The file has `currency` and a table `models`: a price by name pattern, with `input`, `output` and perhaps
         `cached_input`.

@@ -114,12 +114,16 @@ class ModelUsage:
 
 
 class Account(NamedTuple):
-    """Whose usage a budget limits. per: "run", "user", "app" or "key". owner: its ids. day: "2025-01-31" (UTC), empty
-    for all days."""
+    """The usage that a budget limits: of a run, a user, an app or a caller's key."""
 
     per: str
+    """`run`, `user`, `app` or `key`."""
+
     owner: tuple[str, ...]
+    """The ids of what `per` names."""
+
     day: str = ""
+    """As `2025-01-31`, in UTC; empty for all days."""
 
 
 class Ceiling(NamedTuple):
@@ -142,16 +146,19 @@ class Refusal(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """A reservation for one model call. key: of the caller, as budgets count it; empty without one. day: of the call,
-    as in `Account`."""
+    """A reservation for one model call."""
 
     app_name: str
     user_id: str
     session_id: str
     run_id: str
     key: str
+    """Of the caller, as budgets count it; empty without one."""
+
     model: str
     day: str
+    """Of the call, as in `Account`."""
+
     amount: Amount
 
 
@@ -247,7 +254,8 @@ class UsageStore(ABC):
         """
         statements: list[Statement] = []
         if hold.amount.tokens:
-            tokens, money = hold.amount.tokens, float(hold.amount.money)
+            tokens = hold.amount.tokens
+            money = float(hold.amount.money)
             statements.append((_RELEASE, (tokens, tokens, money, money, hold.run_id, hold.model, hold.day)))
         if usage is not None:
             self._running_run(hold).prices[model] = price
@@ -285,8 +293,10 @@ class UsageStore(ABC):
         """
         if limit < 1:
             raise InvalidRequest("limit must be at least 1", location=("query", "limit"))
+
         columns = [_GROUPS[group] for group in dict.fromkeys(group_by)]
-        terms, arguments = ["calls > 0"], list[str]()
+        terms = ["calls > 0"]
+        arguments: list[str] = []
         for term, value in (
             ("app_name = ?", app_name),
             ("user_id = ?", user_id),
@@ -299,13 +309,17 @@ class UsageStore(ABC):
             if value is not None:
                 terms.append(term)
                 arguments.append(value)
+
         if page_token:
             arguments += wire.read_page_token(page_token, keys=len(columns))[1]
             if columns:
                 terms.append(f"({', '.join(columns)}) > ({', '.join('?' * len(columns))})")
-        chosen, names = " AND ".join(terms), ", ".join(columns)
+
+        chosen = " AND ".join(terms)
+        names = ", ".join(columns)
         order = f"GROUP BY {names} ORDER BY {names} LIMIT {limit + 1}" if columns else ""
         query = f"SELECT {', '.join([*columns, _SUMS])} FROM model_usage WHERE {chosen} {order}"
+
         rows = await self.fetch(query, *arguments)
         page = rows[:limit]
         following = wire.write_page_token(0.0, *page[-1][: len(columns)]) if len(rows) > limit else None
@@ -337,8 +351,10 @@ def _name_of_day(number: int) -> str:
 
 
 def _counts(usage: GenerateContentResponseUsageMetadata, calls: int) -> tuple[int, ...]:
-    prompt, tools = usage.prompt_token_count or 0, usage.tool_use_prompt_token_count or 0
-    candidates, thoughts = usage.candidates_token_count or 0, usage.thoughts_token_count or 0
+    prompt = usage.prompt_token_count or 0
+    tools = usage.tool_use_prompt_token_count or 0
+    candidates = usage.candidates_token_count or 0
+    thoughts = usage.thoughts_token_count or 0
     total = max(usage.total_token_count or 0, prompt + tools + candidates + thoughts)
     return calls, prompt, usage.cached_content_token_count or 0, tools, candidates, thoughts, total
 
@@ -348,9 +364,11 @@ def _cost(usage: GenerateContentResponseUsageMetadata, price: Price | None) -> f
 
 
 def _balance_query(account: Account, now: float) -> Statement:
-    where, owner = _OWNED[account.per], account.owner
+    where = _OWNED[account.per]
+    owner = account.owner
     if account.day:
-        where, owner = f"{where} AND day = ?", (*owner, account.day)
+        where = f"{where} AND day = ?"
+        owner = (*owner, account.day)
     return _BALANCE + where, (now, now, *owner)
 
 

@@ -1,4 +1,4 @@
--- update_time runs behind the log; roll_forward in sessions/sqlite_rows.py says why and how far.
+-- update_time lags behind the log: sessions/sqlite.py says why and how far.
 CREATE TABLE sessions (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     app_name TEXT NOT NULL,
