@@ -1,1 +1,5 @@
-"""Google Cloud's databases and services, as far as several stores share them."""
+"""What the stores on Google Cloud share.
+
+`credentials` gets access tokens, of a service account or the machine. `firestore` is a Firestore database with its
+conversions, and `document_names` the names that ADK for Java uses in it. `vertex` calls Vertex AI's REST interface.
+"""

@@ -1,1 +1,5 @@
-"""Usage and cost of runs: prices, and the stores that budgets and reports read."""
+"""Usage and cost of models by runs, which budgets and reports read.
+
+`store` has the contract and its statements; `sqlite` and `postgres` run them in the sessions' database, `in_memory` in
+a database of the process. `prices` computes costs.
+"""
