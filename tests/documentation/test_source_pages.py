@@ -23,6 +23,7 @@ _PATH = re.compile(r"`([\w-]+(?:/[\w.-]+)*/|[\w./-]*[\w-]+\.(?:py|md|toml|sql|ya
 _PARTICIPANT = re.compile(r"participant \w+ as ([\w/.]+(?:/|\.py))")
 _MODULE = re.compile(r"`(greenroom(?:\.\w+)+)`")
 _NAME = re.compile(r"`([A-Z]\w*[a-z]\w*)(?:\.\w+)*(?:\([^`]*\))?`|`(\w+)\(\)`")
+_PLACED = re.compile(r"`([A-Za-z]\w+)(?:\.\w+)*(?:\(\))?` (?:\(|of |in )`([\w/]+\.py)`")
 _TARGET = re.compile(r"`make ([a-z-]+)")
 
 
@@ -43,6 +44,10 @@ def exists(path: str) -> bool:
     return (SOURCE / path).exists() or (ROOT / path).exists()
 
 
+def content_of(path: str) -> str:
+    return next(folder / path for folder in (SOURCE, ROOT) if (folder / path).exists()).read_text()
+
+
 def test_paths_are_there() -> None:
     named = [*found(_PATH), *found(_PARTICIPANT)]
     assert len(named) > 100
@@ -58,6 +63,17 @@ def test_names_are_in_the_source() -> None:
     sources = [*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
     words = {word for path in sources for word in re.findall(r"\w+", path.read_text())} | set(dir(builtins))
     assert [(page, name) for page, name in found(_NAME) if name not in words] == []
+
+
+def test_names_are_where_pages_say() -> None:
+    placed = [
+        (page.name, name, path)
+        for page in PAGES
+        for name, path in _PLACED.findall(re.sub(r"\s+", " ", text_of(page)))
+        if exists(path)
+    ]
+    assert len(placed) > 20
+    assert [one for one in placed if not re.search(rf"\b{one[1]}\b", content_of(one[2]))] == []
 
 
 def test_targets_are_in_the_makefile() -> None:
