@@ -168,7 +168,7 @@ def test_an_app_with_toolsets_of_google_lacks_nothing(cli: Cli, tmp_path: Path) 
         ")\n"
     )
     code, found = lines(cli, write(tmp_path, {"desk/agent.py": agent}))
-    assert code == 0
+    assert code == 0, found
     assert all(" differs: " in line for line in found)
 
     moved = re.sub(r"from google\.adk[\w.]* import", "from greenroom import", agent)

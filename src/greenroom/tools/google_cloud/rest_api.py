@@ -14,7 +14,7 @@ from greenroom.records.auth import ServiceAccount
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.tools.google_cloud.credentials_config import Credentials
 from greenroom.tools.result import shortened
-from greenroom.tools.web.http_client import Headers, HttpClient, Reply
+from greenroom.tools.web.http_client import Headers, HttpClient, HttpReply
 from greenroom.version import __version__
 
 Query = Mapping[str, str | int | bool | list[str] | None]
@@ -79,7 +79,7 @@ class GoogleRestApi:
         *,
         media_type: str = "application/json",
         user_agent: str = "",
-    ) -> Reply:
+    ) -> HttpReply:
         agent = f"greenroom/{__version__} {user_agent}".strip()
         headers: Headers = [
             (b"Authorization", f"Bearer {await self._token(credentials)}".encode()),
@@ -145,7 +145,7 @@ def objects_in(node: JsonValue, *keys: str) -> list[JsonObject]:
     return cast("list[JsonObject]", found) if isinstance(found, list) else []
 
 
-def decoded(reply: Reply) -> JsonValue:
+def decoded(reply: HttpReply) -> JsonValue:
     """The JSON of a reply; None for one without content. Raises ToolError for anything else."""
     if not reply.body.strip():
         return None
@@ -167,7 +167,7 @@ def _encoded(query: Query) -> str:
     return urlencode(pairs, quote_via=quote)
 
 
-def _refusal(reply: Reply) -> GoogleApiError:
+def _refusal(reply: HttpReply) -> GoogleApiError:
     details = object_in(reply.json_or_text(), "error")
     reason = str(details.get("status") or reply.reason or "Error")
     return GoogleApiError(reply.status, reason, str(details.get("message") or reply.text()))
