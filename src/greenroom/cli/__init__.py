@@ -1,7 +1,9 @@
 """The `greenroom` command.
 
-`main` is the entry point, `commands` the list of commands. `run`, `check`, `recordings`, `evaluation`, `improvement`,
-`models`, `database`, `access`, `sessions…`, `mcp` and `server_commands` each implement what they are named after.
-`serving`, `server_start`, `server_log`, `http_server` and `http_protocol` run a server. `parameters`, `terminal`,
-`event_lines`, `chat` and `data_folder` are shared by commands.
+- `main` is the entry point; `commands` lists the commands, each of which has a module of its name. `eval` has
+  `evaluation`, `eval_cases` and `comparison`, `sessions` also `sessions_transfer` and `sessions_migrate`, `record` and
+  `replay` are `recordings`, `serve` and `config` are `server_commands`, `check` uses the package `app_check`.
+- Running a server: `serving` (settings, application), `server_start` (address, access, welcome), `server_log`,
+  `http_server` (uvicorn), `http_protocol` (limits of connections).
+- Shared by commands: `parameters`, `find_agent`, `data_folder`, `terminal`, `event_lines`, `chat`.
 """

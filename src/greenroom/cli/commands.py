@@ -11,15 +11,19 @@ from typing import Annotated, Any, cast
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from greenroom.cli import (
-    access,
     check,
+    comparison,
     database,
+    eval_cases,
     evaluation,
-    improvement,
+    keys,
+    logins,
     mcp,
     models,
+    optimize,
     recordings,
     run,
+    schema,
     server_commands,
     sessions,
     sessions_migrate,
@@ -66,15 +70,16 @@ app.command(check.check)
 app.command(recordings.record)
 app.command(recordings.replay)
 app.command(evaluation.app)
-evaluation.app.command(improvement.compare)
-evaluation.app.command(improvement.scenarios)
-app.command(improvement.optimize)
+evaluation.app.command(eval_cases.collect)
+evaluation.app.command(eval_cases.scenarios)
+evaluation.app.command(comparison.compare)
+app.command(optimize.optimize)
 app.command(server_commands.config_app)
 app.command(models.app)
 app.command(database.app)
-app.command(access.keys_app)
-app.command(access.logins_app)
-app.command(server_commands.schema)
+app.command(keys.app)
+app.command(logins.app)
+app.command(schema.schema)
 app.command(sessions.app)
 sessions.app.command(sessions_transfer.export_sessions, name="export")
 sessions.app.command(sessions_transfer.import_sessions, name="import")

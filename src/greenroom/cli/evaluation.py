@@ -1,10 +1,9 @@
-"""`greenroom eval`: evaluates agents on sets of cases, and collects cases from stored conversations."""
+"""`greenroom eval`: evaluates agents on sets of cases."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import App, Parameter
 
-from greenroom.cli import data_folder, sessions
-from greenroom.cli.parameters import AgentPath, Report, SessionStore
-from greenroom.cli.run import find_loader
+from greenroom.cli import data_folder
+from greenroom.cli.find_agent import find_loader
+from greenroom.cli.parameters import AgentPath, Report
 from greenroom.cli.terminal import note, print_line, printable
 from greenroom.errors import CallerError, InvalidRequest
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from greenroom.evaluation.files import EvalFiles
     from greenroom.evaluation.records import EvalCaseResult, EvalSet, EvalSetResult
     from greenroom.evaluation.statistics import PassRate
-    from greenroom.records.session import Session
-    from greenroom.sessions.service import BaseSessionService
 
 T = TypeVar("T")
 
@@ -139,80 +136,6 @@ def _has_passed(results: list[EvalSetResult], expected: int, fail_under: float |
         note(f"{rate.rate:.1%} passed, {fail_under:.1%} required", "red")
         return False
     return True
-
-
-@app.command
-def collect(
-    agent: AgentPath,
-    set_id: Annotated[str, Parameter(name="SET")],
-    /,
-    *,
-    user: str | None = None,
-    session: tuple[str, ...] = (),
-    session_service: SessionStore = None,
-    limit: int = 50,
-) -> None:
-    """Add stored conversations to an evaluation set.
-
-    The set is created if it doesn't exist. The answers and tool calls of a conversation become the expected ones.
-    Conversations that are already in the set are skipped, and so are those of evaluations.
-
-        greenroom eval collect examples:weather cities --user ada --limit 20
-
-        greenroom eval collect examples:weather cities --session 0198c1b2 --session-service sqlite:///chats.db
-
-    Parameters
-    ----------
-    set_id
-        The ID of the set: letters, digits and `_`.
-    user
-        Only conversations of this user.
-    session
-        Only this conversation: its session ID, or the beginning of it. May be repeated.
-    limit
-        The maximum number of conversations. The newest are taken.
-    """
-    from greenroom.evaluation.files import EvalFiles
-
-    loader, name = find_loader(agent)
-    store = sessions.open_store(loader.folder(name).parent, session_service)
-    added = asyncio.run(_collect(store, name, EvalFiles(loader.folder), set_id, user, session, limit))
-    note(f"Added {added} cases to {set_id}; run them with: greenroom eval {agent} {set_id}")
-
-
-async def _collect(
-    store: BaseSessionService,
-    app_name: str,
-    files: EvalFiles,
-    set_id: str,
-    user: str | None,
-    wanted: tuple[str, ...],
-    limit: int,
-) -> int:
-    """Returns how many cases were added."""
-    from greenroom.evaluation.invocations import case_of_session, invocations_of
-    from greenroom.evaluation.run import SESSION_PREFIX
-
-    eval_set = await files.get_or_create_set(app_name, set_id)
-    known = {case.eval_id for case in eval_set.eval_cases}
-    added = 0
-    async with data_folder.closing(store):
-        found: list[Session] = []
-        if wanted:
-            for session_id in wanted:
-                found.append(await sessions.find_session(store, [app_name], user, session_id))
-        else:
-            found += [session async for session in sessions.newest(store, app_name, user, limit)]
-
-        for listed in found:
-            eval_id = re.sub(r"\W", "_", listed.id)
-            if eval_id in known or listed.id.startswith(SESSION_PREFIX):
-                continue
-            session = await store.get_session(**listed.key._asdict())
-            if session is not None and invocations_of(session.events):
-                await files.add_case(app_name, set_id, case_of_session(session, eval_id))
-                added += 1
-    return added
 
 
 def read_config(path: Path | None) -> EvalConfig:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from greenroom.cli import data_folder, sessions
+from greenroom.cli.find_agent import find_app
 from greenroom.cli.parameters import AgentPath, SessionStore
-from greenroom.cli.run import find_app
 from greenroom.cli.terminal import note, print_line
 from greenroom.errors import CallerError, ReplayConfigError
 

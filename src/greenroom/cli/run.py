@@ -6,20 +6,18 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from greenroom.cli import data_folder
 from greenroom.cli.event_lines import EventLines
+from greenroom.cli.find_agent import find_app
 from greenroom.cli.parameters import ApiKey, ServerUrl, check_not_with_server
 from greenroom.cli.terminal import note
-from greenroom.errors import AppNotFound, CallerError
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App
-    from greenroom.apps.load_directory import DirectoryAppLoader
     from greenroom.cli.chat import ChatPartner
     from greenroom.records.event import Event
 
@@ -81,42 +79,6 @@ def run(
                 sys.exit(1)
         finally:
             loop.run(opened.__aexit__(None, None, None))
-
-
-def find_app(given: str) -> App:
-    """Loads the app that an AGENT argument names.
-
-    Raises CallerError when that isn't clear, AppNotFound, AgentConfigError, AppLoadError.
-    """
-    loader, name = find_loader(given)
-    return loader.load(name)
-
-
-def find_loader(given: str) -> tuple[DirectoryAppLoader, str]:
-    """Returns the loader and the name of the app that an AGENT argument names. Raises as `find_app`."""
-    from greenroom.apps.load_directory import DirectoryAppLoader
-
-    folder, separator, name = given.rpartition(":")
-    if not separator or Path(given).exists():
-        folder = given
-        name = ""
-
-    loader = DirectoryAppLoader(folder)
-    apps = loader.list_apps()
-    if name:
-        if name not in apps:
-            raise AppNotFound(name, apps)
-        return loader, name
-
-    if not apps:
-        raise CallerError(
-            f"There is no agent in {folder!r}. An agent is a folder with an agent.py or a root_agent.yaml"
-        )
-    if len(apps) > 1:
-        raise CallerError(
-            f"There are several agents in {folder!r}: {', '.join(apps)}. Choose one, for example {folder}:{apps[0]}"
-        )
-    return loader, apps[0]
 
 
 @contextlib.asynccontextmanager

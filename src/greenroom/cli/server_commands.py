@@ -1,13 +1,11 @@
-"""`greenroom serve`, `greenroom config` and `greenroom schema`."""
+"""`greenroom serve` and `greenroom config`."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
-import msgspec
 from cyclopts import App, Parameter
 from rich.table import Table
 
@@ -116,26 +114,3 @@ def show(
         style = "dim" if value.origin == "default" else ""
         table.add_row(value.setting.key, printable(value.shown), printable(value.origin), style=style)
     output.print(table, markup=False)
-
-
-def schema(file: Annotated[Path | None, Parameter(name="FILE")] = None, /) -> None:
-    """Write the JSON Schema of agents' YAML files, for completion and validation in editors.
-
-    Editors with a YAML language server find it by the first line of a YAML file:
-    `# yaml-language-server: $schema=../agent.schema.json`
-
-        greenroom schema agents/agent.schema.json
-
-    Parameters
-    ----------
-    file
-        The output file. Default: standard output.
-    """
-    from greenroom.apps.yaml_config.schema import config_schema
-
-    data = msgspec.json.format(msgspec.json.encode(config_schema()), indent=2) + b"\n"
-    if file is None:
-        sys.stdout.write(data.decode())
-    else:
-        file.write_bytes(data)
-        note(f"Wrote {file}")
