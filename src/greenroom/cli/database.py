@@ -75,7 +75,7 @@ def _uri(agents_dir: Path, uri: str | None) -> str:
     return data_folder.session_service_uri(agents_dir)
 
 
-class _Schema(NamedTuple):
+class _SchemaState(NamedTuple):
     """The schema of a database."""
 
     name: str
@@ -87,7 +87,7 @@ class _Schema(NamedTuple):
     """The size of a SQLite file's pages that hold no data."""
 
 
-async def _schema(uri: str, *, upgrade: bool) -> _Schema:
+async def _schema(uri: str, *, upgrade: bool) -> _SchemaState:
     from greenroom.sessions.from_uri import session_service_from_uri
     from greenroom.sessions.sqlite import SqliteSessionService
 
@@ -100,7 +100,7 @@ async def _schema(uri: str, *, upgrade: bool) -> _Schema:
     raise CallerError("An in-memory store has no schema. Name a database with --session-service")
 
 
-async def _sqlite_schema(path: str, *, upgrade: bool) -> _Schema:
+async def _sqlite_schema(path: str, *, upgrade: bool) -> _SchemaState:
     from greenroom.sqlite.compact import free_bytes
     from greenroom.sqlite.database import Database
     from greenroom.sqlite.migrate import latest_version, schema_version
@@ -109,10 +109,10 @@ async def _sqlite_schema(path: str, *, upgrade: bool) -> _Schema:
         database = Database.open(path)
         await database.fetch("SELECT 1")
         await database.close()
-    return _Schema(path, schema_version(path), latest_version(), free_bytes(path))
+    return _SchemaState(path, schema_version(path), latest_version(), free_bytes(path))
 
 
-async def _postgres_schema(uri: str, *, upgrade: bool) -> _Schema:
+async def _postgres_schema(uri: str, *, upgrade: bool) -> _SchemaState:
     from greenroom.postgres.database import Database
     from greenroom.postgres.migrate import migrations, schema_version
 
@@ -120,7 +120,7 @@ async def _postgres_schema(uri: str, *, upgrade: bool) -> _Schema:
     database.is_prepared = not upgrade
     async with data_folder.closing(database):
         version = await database.read(schema_version)
-        return _Schema(database.name, version, len(migrations()))
+        return _SchemaState(database.name, version, len(migrations()))
 
 
 async def _sqlite_path(uri: str) -> str:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from cyclopts import Parameter
 
 from greenroom.cli import data_folder
-from greenroom.cli.sessions_transfer import Source, StoreSource, own_state, set_shared_state, shared_state, store
+from greenroom.cli.sessions_transfer import (
+    SessionSource,
+    StoredSessions,
+    own_state,
+    set_shared_state,
+    shared_state,
+    store,
+)
 from greenroom.cli.terminal import note
 from greenroom.errors import CallerError
 from greenroom.records.state import REMOVED
@@ -107,11 +114,11 @@ def _is_equal(session: Session, digest: bytes, shared: JsonObject) -> bool:
     return has_shared_state and _digest(session) == digest
 
 
-async def _open_source(uri: str, apps: list[str] | None) -> Source:
+async def _open_source(uri: str, apps: list[str] | None) -> SessionSource:
     from greenroom.sessions.adk_database import open_adk_database
     from greenroom.sessions.from_uri import session_service_from_uri
 
-    return await open_adk_database(uri) or StoreSource(session_service_from_uri(uri), apps)
+    return await open_adk_database(uri) or StoredSessions(session_service_from_uri(uri), apps)
 
 
 async def _copy_artifacts(from_uri: str, to_uri: str, keys: list[SessionKey]) -> int:

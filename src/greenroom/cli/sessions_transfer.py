@@ -52,7 +52,7 @@ def export_sessions(
         Only sessions of this user.
     """
     service = open_store(agents_dir, session_service)
-    source = StoreSource(service, apps_of(service, agents_dir, app), user)
+    source = StoredSessions(service, apps_of(service, agents_dir, app), user)
     if output is None:
         count = asyncio.run(_export(source, sys.stdout.buffer, set()))
     else:
@@ -90,7 +90,7 @@ def import_sessions(
     note(f"{count} sessions imported, {skipped} already existed")
 
 
-class Source(Protocol):
+class SessionSource(Protocol):
     """Sessions to be exported or migrated, in the order in which they are read."""
 
     async def keys(self) -> list[SessionKey]: ...
@@ -102,7 +102,7 @@ class Source(Protocol):
     async def close(self) -> None: ...
 
 
-class StoreSource:
+class StoredSessions:
     """The sessions of a store: of some or all apps, and of one or all users."""
 
     def __init__(self, service: BaseSessionService, apps: list[str] | None = None, user: str | None = None) -> None:
@@ -142,7 +142,7 @@ class StoreSource:
         )
 
 
-async def _export(source: Source, output: BinaryIO, written: set[tuple[str, ...]]) -> int:
+async def _export(source: SessionSource, output: BinaryIO, written: set[tuple[str, ...]]) -> int:
     from greenroom.records import wire
 
     count = 0

@@ -44,12 +44,15 @@ TracedContent = Literal["nowhere", "debug", "everywhere"]
 
 
 def setting(default: T, description: str, *, flag: str | None = None, default_words: str | None = None) -> T:
-    """A field of a settings class. flag: instead of the one from its key. default_words: describes the default."""
+    """Declares a field of a settings class.
+
+    flag: the flag, if it isn't the one that follows from the key. default_words: describes a default that is no value.
+    """
     return field(default=default, metadata={"description": description, "flag": flag, "default_words": default_words})
 
 
 class _Checked:
-    """Checks the fields of a settings class: other sequences become tuples, and paths become text.
+    """Base of settings classes: checks the fields. Other sequences become tuples, and paths become text.
 
     Raises ConfigurationError for values of other types and beyond the limits.
     """
@@ -60,26 +63,29 @@ class _Checked:
             given: object = getattr(self, name)
             if isinstance(given, Path):
                 given = str(given)
+
             try:
                 value = msgspec.convert(given, kind)
             except msgspec.ValidationError:
                 faults.append(f"{name} must be {in_words(kind)}, not {without_password(repr(given))}")
             else:
                 object.__setattr__(self, name, value)
+
         if faults:
             raise ConfigurationError([f"{type(self).__name__}: {fault}" for fault in faults])
 
 
 @cache
 def field_types(kind: type[Any]) -> dict[str, Any]:
-    """The types of a settings class's fields, with their limits."""
+    """Returns the types of a settings class's fields, with their limits."""
     hints = get_type_hints(kind, include_extras=True)
     return {each.name: hints[each.name] for each in fields(kind)}
 
 
 def in_words(kind: Any) -> str:
     """Describes the valid values of a type."""
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    arguments = get_args(kind)
     if origin is Annotated:
         limits: Meta = arguments[1]
         return limits.description or in_words(arguments[0]) + _limits(limits)
@@ -96,7 +102,9 @@ def in_words(kind: Any) -> str:
 def _limits(limits: Meta) -> str:
     if limits.le is not None:
         return f" from {limits.ge:g} to {limits.le:g}"
-    return f" above {limits.gt:g}" if limits.gt is not None else f", at least {limits.ge:g}"
+    if limits.gt is not None:
+        return f" above {limits.gt:g}"
+    return f", at least {limits.ge:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,11 +302,14 @@ class ServerSettings(_Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for one in self.trusted_proxies:
+        for proxy in self.trusted_proxies:
+            if proxy == "*":
+                continue
             try:
-                _ = one == "*" or ipaddress.ip_network(one, strict=False)
+                ipaddress.ip_network(proxy, strict=False)
             except ValueError:
-                raise ConfigurationError([f"trusted_proxies must not contain {one!r}: it is no IP address"]) from None
+                fault = f"trusted_proxies must not contain {proxy!r}: it isn't an IP address"
+                raise ConfigurationError([fault]) from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from greenroom.apps.find_apps import ROOT_FILE, is_app, is_name
 from greenroom.cli.app_check.finding import Finding
-from greenroom.cli.app_check.source import Import, Source
+from greenroom.cli.app_check.source import Import, PythonFile
 
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__"})
 _ENTRY_FILES = ("__init__.py", "agent.py", "agent/__init__.py")
@@ -20,7 +20,7 @@ class AppFiles:
     def __init__(self, given: Path) -> None:
         """given: a folder of apps, an app's folder, or one file."""
         self.folder = given if given.is_dir() else given.parent
-        self.sources: dict[Path, Source] = {}
+        self.sources: dict[Path, PythonFile] = {}
         self.findings: list[Finding] = []
         self.configs: list[Path] = []
 
@@ -39,15 +39,15 @@ class AppFiles:
         self.file_count += len(self.configs)
         self._others = [file for file in python if file not in self.sources]
 
-    def read_others(self) -> Iterator[Source]:
+    def read_others(self) -> Iterator[PythonFile]:
         """The Python files that no app imports, such as tests and scripts, as far as they can be parsed."""
         for file in self._others:
             try:
-                yield Source(file)
+                yield PythonFile(file)
             except (SyntaxError, ValueError):
                 continue
 
-    def source_of(self, importer: Path, one: Import) -> Source | None:
+    def source_of(self, importer: Path, one: Import) -> PythonFile | None:
         """The module that a name is imported from, if it is the app's own."""
         found = [file for file in self._local_files(importer, one._replace(name="")) if file in self.sources]
         return self.sources[found[-1]] if found else None
@@ -102,9 +102,9 @@ class AppFiles:
                         seen.add(imported)
                         waiting.append(imported)
 
-    def _read(self, file: Path) -> Source | None:
+    def _read(self, file: Path) -> PythonFile | None:
         try:
-            self.sources[file] = Source(file)
+            self.sources[file] = PythonFile(file)
         except (SyntaxError, ValueError) as error:
             line = (error.lineno or 1) if isinstance(error, SyntaxError) else 1
             reason = error.msg if isinstance(error, SyntaxError) else str(error)

@@ -10,7 +10,7 @@ from typing import cast
 
 from greenroom.cli.app_check.finding import Finding
 from greenroom.cli.app_check.names import known_name, offered_object
-from greenroom.cli.app_check.source import Source
+from greenroom.cli.app_check.source import PythonFile
 from greenroom.records.base import Record
 from greenroom.records.declarative import Declarative
 
@@ -20,7 +20,7 @@ _REFUSED = {
 """Arguments that are there and whose value True is refused."""
 
 
-def find_unknown_arguments(source: Source) -> Iterator[Finding]:
+def find_unknown_arguments(source: PythonFile) -> Iterator[Finding]:
     for call in source.calls():
         known = known_name(call.origin)
         taken = _parameters_of(offered_object(call.origin))
@@ -59,7 +59,7 @@ def _snake(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
-def find_abstract_methods(source: Source) -> Iterator[Finding]:
+def find_abstract_methods(source: PythonFile) -> Iterator[Finding]:
     """Of classes without further ones below them in the file, since those may have the methods."""
     classes = {node.name: node for node in source.classes()}
     bases = {base.id for node in classes.values() for base in node.bases if isinstance(base, ast.Name)}
@@ -73,7 +73,7 @@ def find_abstract_methods(source: Source) -> Iterator[Finding]:
             yield Finding(source.path, node.lineno, f"class {node.name} has no {methods}, which {base} requires here")
 
 
-def _lacking(source: Source, node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> frozenset[str]:
+def _lacking(source: PythonFile, node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> frozenset[str]:
     required: set[str] = set()
     defined = set(_members(node))
     waiting = list(node.bases)

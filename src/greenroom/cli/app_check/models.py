@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from greenroom.cli.app_check.app_files import AppFiles
 from greenroom.cli.app_check.finding import Finding
-from greenroom.cli.app_check.source import Source
+from greenroom.cli.app_check.source import PythonFile
 from greenroom.models.by_name import LLMRegistry
 
 _WRAPPERS = ("FallbackModel", "RetryingLlm")
@@ -17,7 +17,7 @@ _MAX_STEPS = 10
 """Constants that are named after other constants."""
 
 
-def find_models(source: Source, files: AppFiles) -> Iterator[Finding]:
+def find_models(source: PythonFile, files: AppFiles) -> Iterator[Finding]:
     """Of agents' `model=`, and of what wraps models. Names that an app registers by itself aren't known here."""
     registers = registers_models(files)
     for given in _model_arguments(source):
@@ -39,13 +39,13 @@ def model_fault(name: str, *, registers: bool) -> str | None:
     return LLMRegistry.fault(name)
 
 
-def _judge(source: Source, line: int, name: str, registers: bool) -> Iterator[Finding]:
+def _judge(source: PythonFile, line: int, name: str, registers: bool) -> Iterator[Finding]:
     fault = model_fault(name, registers=registers)
     if fault is not None:
         yield Finding(source.path, line, fault)
 
 
-def _model_arguments(source: Source) -> Iterator[ast.expr]:
+def _model_arguments(source: PythonFile) -> Iterator[ast.expr]:
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.Call):
             continue
@@ -58,7 +58,7 @@ def _model_arguments(source: Source) -> Iterator[ast.expr]:
             yield from (one.value for one in node.keywords if one.arg == "model")
 
 
-def _text_of(source: Source, node: ast.expr, files: AppFiles, steps: int = 0) -> str | None:
+def _text_of(source: PythonFile, node: ast.expr, files: AppFiles, steps: int = 0) -> str | None:
     """The text of an expression: a literal, a constant of this or another module of the app, or a variable of the
     environment with a default."""
     if steps > _MAX_STEPS:
@@ -86,7 +86,7 @@ def _text_of(source: Source, node: ast.expr, files: AppFiles, steps: int = 0) ->
             return None
 
 
-def _imported_text(source: Source, bound_as: str, attribute: str, files: AppFiles, steps: int) -> str | None:
+def _imported_text(source: PythonFile, bound_as: str, attribute: str, files: AppFiles, steps: int) -> str | None:
     for one in source.imports:
         if one.bound_as != bound_as or not one.name:
             continue

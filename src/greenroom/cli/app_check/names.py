@@ -10,7 +10,7 @@ import greenroom
 from greenroom import types
 from greenroom.adk_names import adk_modules, adk_names, find_adk_name
 from greenroom.cli.app_check.finding import Finding
-from greenroom.cli.app_check.source import Source
+from greenroom.cli.app_check.source import PythonFile
 
 ADK = "google.adk"
 GENAI_TYPES = "google.genai.types"
@@ -68,7 +68,7 @@ def offered_object(origin: str) -> object | None:
     return getattr(greenroom, known.name)
 
 
-def find_names(source: Source, reexported: Collection[str] = ()) -> tuple[list[Finding], int]:
+def find_names(source: PythonFile, reexported: Collection[str] = ()) -> tuple[list[Finding], int]:
     """The findings, and how many names of ADK there are. reexported: names that other files import from this one."""
     lines: dict[Known, int] = {}
     used: dict[Known, int] = {}
@@ -84,7 +84,7 @@ def find_names(source: Source, reexported: Collection[str] = ()) -> tuple[list[F
     return [*findings, *_modules_to_rewrite(source)], len(lines)
 
 
-def _occurrences(source: Source) -> Iterator[tuple[int, str, bool, bool]]:
+def _occurrences(source: PythonFile) -> Iterator[tuple[int, str, bool, bool]]:
     """Line, origin, whether it is more than an import or a mention, and whether the code does without."""
     for one in source.imports:
         if one.name and not one.module.startswith("."):
@@ -93,7 +93,7 @@ def _occurrences(source: Source) -> Iterator[tuple[int, str, bool, bool]]:
         yield reference.line, reference.origin, not reference.is_mention, reference.is_optional
 
 
-def _judge(source: Source, known: Known, line: int, is_used: bool) -> Iterator[Finding]:
+def _judge(source: PythonFile, known: Known, line: int, is_used: bool) -> Iterator[Finding]:
     problem, difference = _words(known)
     if problem is not None:
         text = problem if is_used else f"{problem} (the app only mentions it, which does no harm)"
@@ -119,7 +119,7 @@ def _words(known: Known) -> tuple[str | None, str | None]:
     return row.missing_because, difference
 
 
-def _modules_to_rewrite(source: Source) -> Iterator[Finding]:
+def _modules_to_rewrite(source: PythonFile) -> Iterator[Finding]:
     """Modules of ADK that can't be imported from greenroom by changing the module's path."""
     uses = list(source.references())
     for one in source.imports:

@@ -15,7 +15,7 @@ import greenroom
 from greenroom.cli.app_check.app_files import AppFiles
 from greenroom.cli.app_check.finding import Finding
 from greenroom.cli.app_check.names import ADK, GENAI_TYPES, known_name
-from greenroom.cli.app_check.source import Import, Source
+from greenroom.cli.app_check.source import Import, PythonFile
 
 _EXTRAS = {
     "greenroom.a2a.": "a2a",
@@ -44,7 +44,7 @@ _EXTRAS = {
 _NEEDS_NOTHING = frozenset({"AGENT_CARD_WELL_KNOWN_PATH"})
 
 
-def find_missing_packages(source: Source, files: AppFiles) -> Iterator[Finding]:
+def find_missing_packages(source: PythonFile, files: AppFiles) -> Iterator[Finding]:
     """One finding for a package, at its first import."""
     seen: set[str] = set()
     for one in source.imports:
@@ -64,7 +64,7 @@ def find_missing_packages(source: Source, files: AppFiles) -> Iterator[Finding]:
             yield Finding(source.path, one.line, f"{text}; it is imported when it is used", is_missing=False)
 
 
-def find_missing_extras(source: Source) -> Iterator[Finding]:
+def find_missing_extras(source: PythonFile) -> Iterator[Finding]:
     seen: set[str] = set()
     for call in source.calls():
         known = known_name(call.origin)

@@ -45,7 +45,7 @@ class Call(NamedTuple):
     is_optional: bool
 
 
-class Source:
+class PythonFile:
     """Raises SyntaxError and ValueError for what is no Python of this version."""
 
     def __init__(self, path: Path) -> None:
