@@ -47,7 +47,7 @@ from greenroom.gates.steps import (
 from greenroom.log.state import log_state_of
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, Record, as_object
-from greenroom.records.content import Content, FileData, Part
+from greenroom.records.content import Content, FileData, FunctionResponse, Part
 from greenroom.records.human_requests import DECLINED, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, requests_in
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
@@ -171,9 +171,9 @@ class AgUiEvents:
     of their text, and the ids of the session's events that they are of.
     """
 
-    def __init__(self, asked: RunAgentInput, state: JsonObject) -> None:
-        self._ids = {"threadId": asked.thread_id, "runId": asked.run_id}
-        self._asked = asked.messages
+    def __init__(self, given: RunAgentInput, state: JsonObject) -> None:
+        self._ids = {"threadId": given.thread_id, "runId": given.run_id}
+        self._client_messages = given.messages
         self._messages: dict[str, JsonObject] = {}
         self._texts: dict[str, list[str]] = {}
         self._events: dict[str, str] = {}
@@ -200,12 +200,7 @@ class AgUiEvents:
             out += self._close() + self._enter(step.author)
             out += self._interrupt(step) if step.is_request else self._call(step)
         elif isinstance(step, ResponseStep):
-            response = step.response
-            content = wire.encode(response.response or {}).decode()
-            result: JsonObject = {"toolCallId": response.id, "content": content, "role": "tool"}
-            message_id = new_event_id()
-            self._messages[message_id] = {"id": message_id, **result}
-            out += self._close() + _event("TOOL_CALL_RESULT", messageId=message_id, **result)
+            out += self._close() + self._add_result(step.response)
         elif isinstance(step, StateStep):
             out += self._change_state(step.delta)
         else:
@@ -222,16 +217,16 @@ class AgUiEvents:
 
     def _end(self, ended: RunEnded) -> bytes:
         run = ended.run
-        outcome = JsonObject()
         if run.error is not None and run.status is RunStatus.FAILED:
             return _event("RUN_ERROR", message=run.error.message, code=run.error.code)
 
+        outcome: JsonObject = {"type": "success"}
         if run.status is RunStatus.CANCELLED:
             outcome = {"type": "cancelled"}
         elif self._interrupts:
             outcome = {"type": "interrupt", "interrupts": self._interrupts}
-        else:
-            outcome = {"type": "success", **({"pendingToolCallIds": self._pending} if self._pending else {})}
+        elif self._pending:
+            outcome["pendingToolCallIds"] = self._pending
 
         return _event("RUN_FINISHED", **self._ids, outcome=outcome, **_usage(run))
 
@@ -266,12 +261,14 @@ class AgUiEvents:
         if step.text:
             self._write_message(step.message_id, step.message_id, step.author)
             self._texts[step.message_id].append(step.text)
-        snapshot = [wire.to_plain(message) for message in self._asked if message.role not in _NOT_REPLACED]
+        snapshot = [wire.to_plain(message) for message in self._client_messages if message.role not in _NOT_REPLACED]
 
         for message_id, message in self._messages.items():
             text = "".join(self._texts.get(message_id, ()))
-            if text or message["role"] == "tool" or "toolCalls" in message:
-                snapshot.append({**message, **({"content": text} if text else {})})
+            if text:
+                snapshot.append({**message, "content": text})
+            elif message["role"] == "tool" or "toolCalls" in message:
+                snapshot.append({**message})
 
         return _event("MESSAGES_SNAPSHOT", messages=snapshot)
 
@@ -309,6 +306,13 @@ class AgUiEvents:
         begun = _event("TOOL_CALL_START", toolCallId=call.id, toolCallName=call.name, parentMessageId=step.message_id)
         arguments = _event("TOOL_CALL_ARGS", toolCallId=call.id, delta=function["arguments"])
         return begun + arguments + _event("TOOL_CALL_END", toolCallId=call.id)
+
+    def _add_result(self, response: FunctionResponse) -> bytes:
+        content = wire.encode(response.response or {}).decode()
+        result: JsonObject = {"toolCallId": response.id, "content": content, "role": "tool"}
+        message_id = new_event_id()
+        self._messages[message_id] = {"id": message_id, **result}
+        return _event("TOOL_CALL_RESULT", messageId=message_id, **result)
 
     def _interrupt(self, step: CallStep) -> bytes:
         call = step.call
@@ -365,7 +369,6 @@ async def run_agent(context: RequestContext) -> AnyReply:
         return stream_reply(context, attachment, AgUiEvents(body, session.state), run)
 
     client_tools = _tools(body)
-
     new_session: NewSession | None = None
     known = JsonObject()
     changes = JsonObject()

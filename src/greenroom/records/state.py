@@ -72,21 +72,21 @@ class State(MutableMapping[str, Any]):
     USER_PREFIX = USER_PREFIX
     TEMP_PREFIX = TEMP_PREFIX
 
-    __slots__ = ("_delta", "_lent", "_value")
+    __slots__ = ("_delta", "_snapshots", "_value")
 
     def __init__(self, value: JsonObject, delta: JsonObject) -> None:
         self._value = value
         self._delta = delta
-        self._lent: dict[str, bytes] = {}
+        self._snapshots: dict[str, bytes] = {}
 
     def __getitem__(self, key: str) -> Any:
         value: Any = self._value[key]
-        if isinstance(value, (dict, list)) and key not in self._lent:
-            self._lent[key] = _snapshot(value)
+        if isinstance(value, (dict, list)) and key not in self._snapshots:
+            self._snapshots[key] = _snapshot(value)
         return value  # pyright: ignore[reportUnknownVariableType]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._lent.pop(key, None)
+        self._snapshots.pop(key, None)
         self._delta[key] = value
         if isinstance(value, str) and value == REMOVED:
             self._value.pop(key, None)
@@ -123,9 +123,9 @@ class State(MutableMapping[str, Any]):
 
     def collect(self) -> None:
         """Move in-place changes of values read through this view into the delta."""
-        for key, before in self._lent.items():
+        for key, before in self._snapshots.items():
             if key in self._value:
                 now = _snapshot(self._value[key])
                 if now != before:
-                    self._lent[key] = now
+                    self._snapshots[key] = now
                     self._delta[key] = self._value[key]

@@ -307,7 +307,7 @@ async def get_card(context: RequestContext) -> AnyReply:
     tag = f'"{hashlib.sha256(card).hexdigest()[:32]}"'
     audience = "private" if context.settings.auth.is_on else "public"
     headers = {"etag": tag, "cache-control": f"{audience}, max-age={CARD_SECONDS:.0f}"}
-    known = [tag.strip().removeprefix("W/") for tag in context.headers.get("if-none-match", "").split(",")]
+    known = [entry.strip().removeprefix("W/") for entry in context.headers.get("if-none-match", "").split(",")]
     if tag in known or "*" in known:
         return Reply(data=b"", status=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Reply(data=card, headers=headers)

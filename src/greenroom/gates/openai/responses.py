@@ -89,7 +89,7 @@ class ResponseWriter:
     def __init__(
         self,
         run: Run,
-        asked: ResponsesRequest | None = None,
+        request: ResponsesRequest | None = None,
         *,
         response_id: str | None = None,
         after: int | None = None,
@@ -98,7 +98,7 @@ class ResponseWriter:
         self.is_over = False
         self._id = response_id or id_of(run)
         self._run = run
-        self._asked = asked
+        self._request = request
         self._streamed = -1
         self._checksum = 0
         self._after, self._after_checksum = (-1, 0) if after is None else divmod(after, _CHECK)
@@ -107,10 +107,11 @@ class ResponseWriter:
         self._text: list[str] = []
 
     def response(self, run: Run, status: str | None = None) -> JsonObject:
-        asked = self._asked
+        request = self._request
         error = None
         if run.error is not None:
             error = {"code": "server_error", "message": f"{run.error.code}: {run.error.message}"}
+
         return {
             "id": self._id,
             "object": "response",
@@ -120,15 +121,15 @@ class ResponseWriter:
             "output": self.output,
             "error": error,
             "incomplete_details": None,
-            "background": bool(asked and asked.background),
+            "background": bool(request and request.background),
             "conversation": {"id": run.session_id},
-            "instructions": asked.instructions if asked else None,
-            "metadata": (asked.metadata if asked else None) or {},
+            "instructions": request.instructions if request else None,
+            "metadata": (request.metadata if request else None) or {},
             "parallel_tool_calls": True,
-            "previous_response_id": asked.previous_response_id if asked else None,
+            "previous_response_id": request.previous_response_id if request else None,
             "text": {"format": {"type": "text"}},
             "tool_choice": "auto",
-            "tools": (asked.tools if asked else None) or [],
+            "tools": (request.tools if request else None) or [],
             "usage": usage_of(run, ("input", "output")),
         }
 
@@ -179,8 +180,11 @@ class ResponseWriter:
         if self._open is None:
             out += self._open_item(kind, message_id)
         self._text.append(text)
-        name = "response.reasoning_summary_text.delta" if is_thought else "response.output_text.delta"
-        data: JsonObject = {**self._item_position(), "delta": text, **({} if is_thought else {"logprobs": []})}
+        data: JsonObject = {**self._item_position(), "delta": text}
+        name = "response.reasoning_summary_text.delta"
+        if not is_thought:
+            data["logprobs"] = []
+            name = "response.output_text.delta"
         return out + self._frame(name, data, check=text, is_text=True)
 
     def _correct_text(self, step: CorrectionStep) -> bytes:
@@ -194,15 +198,19 @@ class ResponseWriter:
         return out
 
     def _open_item(self, kind: str, message_id: str) -> bytes:
-        content: JsonObject = {"role": "assistant", "content": []}
         if kind == "reasoning":
-            content = {"summary": []}
-        prefix = "rs" if kind == "reasoning" else "msg"
+            prefix = "rs"
+            name = "response.reasoning_summary_part.added"
+            content: JsonObject = {"summary": []}
+        else:
+            prefix = "msg"
+            name = "response.content_part.added"
+            content = {"role": "assistant", "content": []}
+
         self._message_id = message_id
         self._open = {"id": self._item_id(prefix), "type": kind, "status": "in_progress", **content}
         item: JsonObject = {"output_index": len(self.output), "item": self._open}
         added = self._frame("response.output_item.added", item, check=self._open["id"] + message_id)
-        name = "response.reasoning_summary_part.added" if kind == "reasoning" else "response.content_part.added"
         return added + self._frame(name, {**self._item_position(), "part": _text_part(kind, "")})
 
     def _close(self, status: str = "completed") -> bytes:
@@ -217,14 +225,16 @@ class ResponseWriter:
         position = self._item_position()
         self._text = []
         self._open = None
-        item[("summary" if kind == "reasoning" else "content")] = [part]
         item["status"] = status
+
         if kind == "reasoning":
-            names = ("response.reasoning_summary_text.done", "response.reasoning_summary_part.done")
+            item["summary"] = [part]
+            out = self._frame("response.reasoning_summary_text.done", {**position, "text": text})
+            out += self._frame("response.reasoning_summary_part.done", {**position, "part": part})
         else:
-            names = ("response.output_text.done", "response.content_part.done")
-        out = self._frame(names[0], {**position, "text": text, **({} if kind == "reasoning" else {"logprobs": []})})
-        out += self._frame(names[1], {**position, "part": part})
+            item["content"] = [part]
+            out = self._frame("response.output_text.done", {**position, "text": text, "logprobs": []})
+            out += self._frame("response.content_part.done", {**position, "part": part})
         out += self._frame("response.output_item.done", {"output_index": len(self.output), "item": item})
         self.output.append(item)
         return out
@@ -240,20 +250,17 @@ class ResponseWriter:
         }
         arguments = arguments_of(call)
         position = {"item_id": item["id"], "output_index": index}
+        begun = {**item, "arguments": "", "status": "in_progress"}
         done = {**item, "arguments": arguments, "status": "completed"}
         self.output.append(done)
-        return b"".join(
-            self._frame(name, data, check=call.id or "")
-            for name, data in (
-                (
-                    "response.output_item.added",
-                    {"output_index": index, "item": {**item, "arguments": "", "status": "in_progress"}},
-                ),
-                ("response.function_call_arguments.delta", {**position, "delta": arguments}),
-                ("response.function_call_arguments.done", {**position, "arguments": arguments, "name": call.name}),
-                ("response.output_item.done", {"output_index": index, "item": done}),
-            )
-        )
+
+        frames: list[tuple[str, JsonObject]] = [
+            ("response.output_item.added", {"output_index": index, "item": begun}),
+            ("response.function_call_arguments.delta", {**position, "delta": arguments}),
+            ("response.function_call_arguments.done", {**position, "arguments": arguments, "name": call.name}),
+            ("response.output_item.done", {"output_index": index, "item": done}),
+        ]
+        return b"".join(self._frame(name, data, check=call.id or "") for name, data in frames)
 
     def _item_id(self, prefix: str) -> str:
         return f"{prefix}_{self._id.removeprefix('resp_')}_{len(self.output)}"
