@@ -1,4 +1,4 @@
-"""Runs behind other protocols. A gate is a leaf over the run engine: it translates requests and
+"""Runs over other protocols. A gate is a leaf over the run engine: it translates requests and
 events, and stores nothing itself. Each has a table `ENDPOINTS`; the setting `gates` names those that
 a server offers: `a2a`, `ag_ui`, `agent_engine`, `mcp`, `openai` and `triggers`.
 

@@ -109,19 +109,34 @@ class Context(ReadonlyContext):
     Tests of callbacks, tools and nodes make their own: `Context(invocation_context,
     node_path="wf@1/node@1")`.
 
-    function_call_id, tool_confirmation, requested_credential: of one tool call, whose actions
-    become those of the event with the call's response. agent_calls: the number of agents called
-    within the call, see `AgentTool`. The others are set in nodes of workflows. node_path: as in
-    events, `wf@1/node@2`. run_id: what follows its last `@`. resume_inputs: the answers to the
-    node's requests, by interrupt id. output, route: those of the node, in place of yielding them.
+    `function_call_id`, `tool_confirmation` and `requested_credential` are set in tools; the fields about
+    a node are set in nodes of workflows.
     """
 
     event_author: str = ""
-    _output: Any = None
+    actions: EventActions
+    """In a tool, these become the actions of the event with the call's response."""
+    function_call_id: str | None
+    """The id of the tool call."""
+    tool_confirmation: ToolConfirmation | None
+    """The user's answer to the tool's request for approval."""
+    requested_credential: CredentialRequest | None
+    """The credential that the tool has requested."""
+    agent_calls: int
+    """Number of agents that were called within the tool call, see `AgentTool`."""
+    node: Any
+    """The node that runs."""
+    node_path: str
+    """The node's path as in events, `wf@1/node@2`."""
+    run_id: str
+    """The part of the path after its last `@`."""
+    resume_inputs: Mapping[str, JsonValue]
+    """The answers to the node's requests, by interrupt id."""
     error: Exception | None = None
-    """Set when an attempt has failed."""
+    """The error of an attempt that has failed."""
     error_node_path: str = ""
-    """Set when an attempt has failed."""
+    """The path of the node in which the attempt failed."""
+    _output: Any = None
 
     def __init__(
         self,
@@ -151,9 +166,9 @@ class Context(ReadonlyContext):
         self.node = node
         self.node_path = node_path
         self.run_id = run_id
-        self.resume_inputs: Mapping[str, JsonValue] = resume_inputs or {}
+        self.resume_inputs = resume_inputs or {}
         self.attempt_count = attempt_count
-        self.requested_credential: CredentialRequest | None = None
+        self.requested_credential = None
         self.agent_calls = 0
         self._children = 0
         self._args = args or {}
@@ -166,6 +181,7 @@ class Context(ReadonlyContext):
 
     @property
     def output(self) -> Any:
+        """The node's output, which may be set in place of yielding it."""
         return self._output
 
     @output.setter
@@ -176,6 +192,7 @@ class Context(ReadonlyContext):
 
     @property
     def route(self) -> JsonValue:
+        """The node's route, which may be set in place of yielding it."""
         return self.actions.route
 
     @route.setter

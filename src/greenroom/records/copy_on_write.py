@@ -38,7 +38,7 @@ class CopyOnWriteList(MutableSequence[T], Generic[T]):
 
     @property
     def end(self) -> int:
-        """The number of items, those that were not loaded included."""
+        """The number of items, including those that were not loaded."""
         return self.skipped + self._count
 
     def snapshot(self) -> CopyOnWriteList[T]:
@@ -188,7 +188,7 @@ class CopyOnReadList(CopyOnWriteList[T]):
                 self._items[index] = function(item)
 
     def as_they_are(self) -> CopyOnWriteList[T]:
-        """The items for those who only read: what was not read is still shared."""
+        """The items for readers that change nothing: items that were not read are still shared."""
         items: CopyOnWriteList[T] = CopyOnWriteList()
         items._items = self._items
         items._count = self._count

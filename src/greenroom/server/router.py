@@ -40,7 +40,7 @@ class Router:
             self._patterns[slashes] = [route for route in patterns if route.slashes in (None, slashes)]
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """The path of the scope is one of this server's own: what is in front of it is in `root_path`."""
+        """Dispatches a scope whose `path` is one of this server's own; the part before it is in `root_path`."""
         path: str = scope["path"]
         route, parameters = self._find(path)
         method = scope.get("method", _WEBSOCKET)

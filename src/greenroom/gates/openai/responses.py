@@ -188,7 +188,7 @@ class ResponseWriter:
         return out + self._frame(name, data, check=text, is_text=True)
 
     def _correct_text(self, step: CorrectionStep) -> bytes:
-        """The pieces of a text can't be taken back; the events that end it, and the response, have what is right."""
+        """Replaces an open text. Its pieces can't be taken back, but the events that end it have the corrected text."""
         out = b""
         if self._open is not None and (self._message_id != step.message_id or self._open["type"] != "message"):
             out = self._close()

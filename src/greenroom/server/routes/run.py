@@ -114,7 +114,10 @@ async def _start_in_background(
 
 
 async def edit_event(context: RequestContext) -> AnyReply:
-    """Starts a run in a fork that ends before the event, on the given message or, of a user's event, on its own."""
+    """Forks the session before the event, and starts a run there with the given message.
+
+    Without one, a user's event is sent again.
+    """
     await context.apps.load(context.path["app_name"])
     event_id = context.path["event_id"]
     seq = await context.sessions.seq_of_event(**context.session_names, event_id=event_id) - 1
