@@ -237,6 +237,7 @@ async def test_a_server_killed_amid_a_stream_loses_and_repeats_nothing(tmp_path:
         await client.create_session(**AT_DESK)
         # Kind 3 looks two orders up, charges twice and says a last word: five stored events and more.
         stream = await client.run(**AT_DESK, message="3", streaming=streaming)
+
         seen: list[Event] = []
         kills = 0
         async for event in stream:
@@ -245,6 +246,7 @@ async def test_a_server_killed_amid_a_stream_loses_and_repeats_nothing(tmp_path:
             if kills < 3 and len(stored) > kills:
                 kills += 1
                 await again(server)
+
         assert stream.run.status is RunStatus.SUCCEEDED
         assert stream.run.attempts > 1
         log = (await client.get_session(**AT_DESK)).events

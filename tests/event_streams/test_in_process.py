@@ -200,6 +200,7 @@ async def test_each_stored_event_is_read_once_and_in_order(
         unpublished.clear()
 
     follower = Follower(stream.subscribe(KEY), after=start, read_log=read_log)
+
     items: list[LiveItem] = []
     for step in steps:
         if step == "read":
@@ -212,11 +213,13 @@ async def test_each_stored_event_is_read_once_and_in_order(
             unpublished.append(stored)
             if step == "store":
                 publish_all()
+
     publish_all()
     stream.publish(KEY, ended())
     async with asyncio.timeout(5):
         while not any(isinstance(one, RunEnded) for one in items):
             items += await follower.next_batch(idle_seconds=0)
+
     follower.close()
     seqs = [one.seq for one in items if isinstance(one, StreamItem) and one.seq is not None]
     assert seqs == list(range(start + 1, len(log) + 1))

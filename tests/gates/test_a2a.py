@@ -228,6 +228,7 @@ def test_chunks_of_text_are_the_same_without_protobuf() -> None:
         {"id": "e-2", "branch": "x.y"},
         {"id": "e-2", "custom_metadata": known},
     ]
+
     for fields in kinds:
         event = Event(
             author="echo", invocation_id="r", partial=True, content=Content(role="model", parts=parts), **fields
@@ -236,6 +237,7 @@ def test_chunks_of_text_are_the_same_without_protobuf() -> None:
         (update,) = slow.read(event)
         assert chunk is not None
         assert json.loads(chunk) == update
+
     for other in (
         Event(author="echo", partial=True, content=Content(role="model", parts=[Part(text="a", thought=True)])),
         Event(author="echo", partial=True, content=Content(role="model", parts=[Part(inline_data=Blob(data=b"x"))])),

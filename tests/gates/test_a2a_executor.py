@@ -142,11 +142,13 @@ async def test_interceptors_see_the_message_each_update_and_the_end() -> None:
         return InMemoryRunner(echo(), app_name="echo")
 
     app = to_a2a(echo(), agent_executor_factory=lambda _: A2aAgentExecutor(runner=make_runner, config=config))
+
     async with connected(app) as client:
         request = message("hi", metadata={"tag": "a"})
         request.metadata["of"] = "b"
         begun, *updates, end = await sent(client, request)
         task = await client.get_task(a2a.GetTaskRequest(id=begun.id))
+
     assert seen[0] == ("m1", "hi", "a", "b")
     assert seen[-2:] == ["second", "first"]
     assert {entry[0] for entry in seen[1:-2]} == {"echo"}
@@ -244,12 +246,14 @@ async def test_the_card_the_path_and_the_lifespan_are_as_given(tmp_path: Path) -
     async with connected(app, path="/agents/echo") as client:
         *_, end = await sent(client, message("hi"))
         assert end.status.state == State.TASK_STATE_COMPLETED
+
     assert entered == ["begun", "ended"]
 
     card = {"name": "other", "description": "Another.", "version": "1", "url": "http://localhost:8000", "skills": [],
         "capabilities": {}, "defaultInputModes": [], "defaultOutputModes": [], "protocolVersion": "0.3.0"}  # fmt: skip
     (tmp_path / "card.json").write_text(json.dumps(card))
     app = to_a2a(echo(), agent_card=tmp_path / "card.json", push_config_store=InMemoryPushNotificationConfigStore())
+
     async with app.router.lifespan_context(app):
         http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost:8000")
         async with http:

@@ -98,6 +98,7 @@ async def test_callers_and_requests_are_checked_as_over_http(serve: Serve, keys:
     bob = keys("bob", "run", "read")
     reader = keys("ann", "read")
     elsewhere = keys("ann", "run", "read", apps=["other"])
+
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)  # pyright: ignore[reportUnknownVariableType]
         hello = message("x")
@@ -107,10 +108,12 @@ async def test_callers_and_requests_are_checked_as_over_http(serve: Serve, keys:
         subscribe = a2a.SubscribeToTaskRequest(id=made.task.id, tenant="echo")
         assert await _code(stub, read, x_api_key=ann) is None
         assert await _code(stub, read, authorization=f"Bearer {reader}") is None
+
         for request in (read, subscribe, hello):
             assert await _code(stub, request) == code.UNAUTHENTICATED
             assert await _code(stub, request, x_api_key="gr_wrong") == code.UNAUTHENTICATED
             assert await _code(stub, request, x_api_key=elsewhere) == code.PERMISSION_DENIED
+
         assert await _code(stub, hello, x_api_key=reader) == code.PERMISSION_DENIED
         assert await _code(stub, read, x_api_key=bob) == code.NOT_FOUND
         assert await _code(stub, subscribe, x_api_key=bob) == code.NOT_FOUND

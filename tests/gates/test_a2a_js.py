@@ -25,6 +25,7 @@ async def test_messages_streams_tasks_and_webhooks(serve: Serve) -> None:
         skip_or_fail("needs node and A2A's client: make node-servers")
     held = LlmAgent(name="held", model=HeldModel())
     server = await serve(echo(), held, gates=("a2a",), allow_private_webhooks=True)
+
     async with receiving() as receiver:
         urls = (f"{server.url}/a2a/echo", f"{server.url}/a2a/held", receiver.url)
         process = await asyncio.create_subprocess_exec(
@@ -34,6 +35,7 @@ async def test_messages_streams_tasks_and_webhooks(serve: Serve) -> None:
         assert process.returncode == 0
         await receiver.until(has_state("TASK_STATE_CANCELED"))
         assert {headers["x-a2a-notification-token"] for headers, _ in receiver.requests} == {"t-1"}
+
     made = json.loads(output)
     assert made["texts"][0] == made["texts"][1]
     assert "one two" in made["texts"][0][0]

@@ -125,10 +125,12 @@ async def test_configurations_are_listed_and_deleted(serve: Serve) -> None:
         request = message("Wait")
         request.configuration.return_immediately = True
         (task,) = await sent(client, request)
+
         for name in ("a", "b"):
             await client.create_task_push_notification_config(
                 a2a.TaskPushNotificationConfig(task_id=task.id, id=name, url=f"{receiver.url}/{name}", token=name)
             )
+
         await client.delete_task_push_notification_config(
             a2a.DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="a")
         )
@@ -136,10 +138,12 @@ async def test_configurations_are_listed_and_deleted(serve: Serve) -> None:
             a2a.ListTaskPushNotificationConfigsRequest(task_id=task.id)
         )
         assert [one.id for one in listed.configs] == ["b"]
+
         with pytest.raises(errors.TaskNotFoundError):
             await client.get_task_push_notification_config(
                 a2a.GetTaskPushNotificationConfigRequest(task_id=task.id, id="a")
             )
+
         await client.cancel_task(a2a.CancelTaskRequest(id=task.id))
         await receiver.until(has_state("TASK_STATE_CANCELED"))
         assert {headers["x-a2a-notification-token"] for headers, _ in receiver.requests} == {"b"}

@@ -90,6 +90,7 @@ async def test_others_reach_no_task_of_anns(serve: Serve, keys: Keys, who: str) 
     task_id = made.json()["task"]["id"]
     subject, scopes, apps = OTHERS.get(who, ("", [], None))
     headers = {**(bearer(keys(subject, *scopes, apps=apps)) if subject else {}), **version}
+
     for endpoint in A2A:
         path = endpoint.path.replace("{app_name}", "echo").replace("{id}", task_id).replace("{push_id}", "p")
         own = {"message": {**A2A_MESSAGE["message"], "contextId": "s"}} if endpoint.method == "POST" else None
@@ -99,10 +100,12 @@ async def test_others_reach_no_task_of_anns(serve: Serve, keys: Keys, who: str) 
             assert reply.status_code == 401, path
         elif "{id}" in endpoint.path:
             assert reply.status_code >= 400, path
+
     call = {"jsonrpc": "2.0", "id": 1, "params": {"id": task_id}}
     for method in ("GetTask", "CancelTask", "SubscribeToTask"):
         reply = await server.client.post("/a2a/echo", json={**call, "method": method}, headers=headers)
         assert reply.status_code in (401, 403) or reply.json()["error"]["code"] == -32001, reply.text
+
     session = await server.client.get("/apps/echo/users/ann/sessions/s", headers=ann)
     assert len(session.json()["events"]) == 2
 
@@ -121,20 +124,25 @@ async def test_others_reach_nothing_of_anns_by_mcp(serve: Serve, keys: Keys, who
             yield client
 
     ann = bearer(keys("ann", "run", "read"))
+
     async with connected(ann, "auto") as client:
         made = await client.call_tool("echo", {"message": SECRET})
         assert made.structured_content is not None
         session_id = made.structured_content["session_id"]
+
     subject, scopes, apps = OTHERS.get(who, ("", [], None))
     headers = bearer(keys(subject, *scopes, apps=apps)) if subject else {}
     may_run = bool({"run", "admin"} & set(scopes))
+
     for endpoint in MCP:
         if endpoint.access != "open" and not may_run:
             path = endpoint.path.replace("{app_name}", "echo")
             reply = await server.client.request(endpoint.method, path, headers=headers)
             assert reply.status_code == (401 if who == "nobody" else 403), path
+
     if not may_run:
         return
+
     for mode in ("auto", "legacy"):
         async with connected(headers, mode) as client:
             for uri in [one.uri for one in (await client.list_resources()).resources]:
@@ -144,6 +152,7 @@ async def test_others_reach_nothing_of_anns_by_mcp(serve: Serve, keys: Keys, who
             tried = await client.call_tool("echo", {"message": "x", "session_id": session_id})
             assert tried.is_error
             assert SECRET not in str(tried)
+
     session = await server.client.get(f"/apps/echo/users/ann/sessions/{session_id}", headers=ann)
     assert len(session.json()["events"]) == 2
 

@@ -303,6 +303,7 @@ async def test_an_approval_comes_with_words(serve: Serve, kind: type[Client], is
     client.says("Pay")
     _, _, calls = await client.send()
     client.says("And hurry")
+
     if isinstance(client, AgUi):
         [interrupt] = client.events[-1]["outcome"]["interrupts"]
         resume = {"interruptId": interrupt["id"], "status": "resolved", "payload": is_confirmed}
@@ -312,6 +313,7 @@ async def test_an_approval_comes_with_words(serve: Serve, kind: type[Client], is
         client.gives(calls[0], json.dumps({"confirmed": is_confirmed}))
         client.says("And hurry")
         status, text, _ = await client.send()
+
     assert status == 200
     assert paid == ([3] if is_confirmed else [])
     before = text.split(" | ", 1)[0]

@@ -223,10 +223,12 @@ async def test_the_calls_of_a_stateless_client_may_be_answered_but_not_forged(co
         {**output, "output": '{"confirmed": true}'},
     ]
     tool_lists: list[Any] = [tools, [request], [{**request, "name": "pay"}, request]]
+
     for given in tool_lists:
         with pytest.raises(openai.APIStatusError) as refused:
             await client.responses.create(model="echo", input=items, tools=given)
         assert refused.value.status_code in (409, 422)
+
     assert paid == []
 
 

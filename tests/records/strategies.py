@@ -61,11 +61,13 @@ def _values(info: inspect_types.Type, name: str, declared: Any = None) -> st.Sea
         return st.lists(_values(info.item_type, name), max_size=2)
     if isinstance(info, inspect_types.DictType):
         return st.dictionaries(keys, _values(info.value_type, name), max_size=3)
+
     if isinstance(info, inspect_types.CustomType):
         if issubclass(info.cls, OpenRecord):
             return st.dictionaries(keys, texts, max_size=2).map(info.cls)
         (item,) = declared.__args__
         return st.lists(st.deferred(lambda: records(item)), max_size=2).map(CopyOnWriteList)
+
     if isinstance(info, inspect_types.EnumType):
         return st.sampled_from(list(info.cls))
     if isinstance(info, inspect_types.LiteralType):
@@ -76,6 +78,7 @@ def _values(info: inspect_types.Type, name: str, declared: Any = None) -> st.Sea
         lowest = [-(2**63), *([] if info.ge is None else [info.ge]), *([] if info.gt is None else [info.gt + 1])]
         highest = [2**63 - 1, *([] if info.le is None else [info.le]), *([] if info.lt is None else [info.lt - 1])]
         return st.integers(max(lowest), min(highest))
+
     simple: dict[type[inspect_types.Type], st.SearchStrategy[Any]] = {
         inspect_types.StrType: texts,
         inspect_types.BoolType: st.booleans(),

@@ -90,7 +90,9 @@ class AdkArtifacts(BaseArtifactService):
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> types.Part | None:
         versions = self.parts.get((app_name, user_id, session_id, filename))
-        return versions[-1 if version is None else version] if versions else None
+        if not versions:
+            return None
+        return versions[-1 if version is None else version]
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
         return sorted(key[3] for key in self.parts if key[:3] == (app_name, user_id, session_id))
@@ -119,7 +121,9 @@ class AdkArtifacts(BaseArtifactService):
         all_versions = await self.list_artifact_versions(
             app_name=app_name, user_id=user_id, filename=filename, session_id=session_id
         )
-        return all_versions[-1 if version is None else version] if all_versions else None
+        if not all_versions:
+            return None
+        return all_versions[-1 if version is None else version]
 
 
 class AdkMemory(BaseMemoryService):

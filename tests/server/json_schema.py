@@ -23,6 +23,7 @@ def check(value: Any, schema: dict[str, Any], document: dict[str, Any], where: s
         name = schema["$ref"].rpartition("/")[2]
         check(value, document["components"]["schemas"][name], document, f"{where}<{name}>")
         return
+
     if "anyOf" in schema:
         reasons: list[str] = []
         for option in schema["anyOf"]:
@@ -33,10 +34,12 @@ def check(value: Any, schema: dict[str, Any], document: dict[str, Any], where: s
             else:
                 return
         raise AssertionError("; ".join(reasons))
+
     if "type" in schema:
         kinds = _TYPES[schema["type"]]
         right = isinstance(value, kinds) and not (isinstance(value, bool) and schema["type"] in ("integer", "number"))
         assert right, f"{where}: {value!r} is no {schema['type']}"
+
     if "enum" in schema:
         assert value in schema["enum"], f"{where}: {value!r} is none of {schema['enum']}"
     if isinstance(value, str) and "pattern" in schema:

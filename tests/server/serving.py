@@ -206,6 +206,7 @@ async def serving(app: GreenroomApp, limits: ConnectionLimits = DEFAULT_LIMITS) 
         task.result()
     port = server.servers[0].sockets[0].getsockname()[1]
     sweeping = asyncio.create_task(sweep(server.server_state.connections, limits))
+
     try:
         async with httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port}",

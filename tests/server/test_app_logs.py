@@ -37,6 +37,7 @@ async def test_lines_of_runs_are_listed_and_streamed_without_secrets(serve: Serv
     server = await serve(weather(), weather("other"))
     for app in ("weather", "other"):
         await server.new_session(app)
+
     run_id = (await server.run("weather")).headers["x-run-id"]
     first, second = (await server.client.get("/apps/weather/logs")).json()["lines"]
     assert (first["message"], first["level"], first["logger"]) == (

@@ -239,6 +239,7 @@ async def test_traces_of_others_are_as_if_they_were_not_there(state: ServerState
     await state.engine.close()
     assert run.status == "succeeded", events
     [event_id] = [span.event_id for span in await everything(state) if span.event_id]
+
     for identity, app, is_seen in (
         (EVERYBODY, "echo", True),
         (EVERYBODY, None, True),
@@ -255,6 +256,7 @@ async def test_traces_of_others_are_as_if_they_were_not_there(state: ServerState
         traces = a_call(state, identity, "debug").traces
         assert bool(await traces.of_session("s", app_name=app)) is is_seen, (identity, app)
         assert (await traces.of_event(event_id, app_name=app) is not None) is is_seen, (identity, app)
+
     closed = a_call(state, who("ann", "admin", apps={"other"}), "debug").traces
     with pytest.raises(Forbidden):
         await closed.of_session("s", app_name="echo")

@@ -56,6 +56,7 @@ async def test_neither_the_client_nor_the_next_run_waits_for_the_summary(serve: 
             await asyncio.sleep(0.01)
         (third,) = await server.sse("desk", "three")
         assert third.text == "re three"
+
     assert [content.text() for content in model.requests[-1].contents] == ["in short", "three"]  # the newer has both
     assert compactions[0]["author"] == "user"
     assert "content" not in compactions[0]

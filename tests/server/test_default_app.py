@@ -46,6 +46,7 @@ async def check_is(server: Serving, app: str) -> None:
     assert (await get("/app-info")).json()["name"] == app
     made = (await post("/users/ann/sessions", json={"sessionId": "s-1", "state": {"a": 1}})).json()
     assert (made["appName"], made["id"]) == (app, "s-1")
+
     for path in ("/run", "/run_sse"):
         for sent in (body(), body(None), {**body(), "app_name": ""}, {**body(), "app_name": None}):
             reply = await post(path, json=sent)
@@ -53,12 +54,14 @@ async def check_is(server: Serving, app: str) -> None:
             (event,) = [frame.data for frame in frames_of(reply.content)] if path == "/run_sse" else reply.json()
             assert event["content"]["parts"] == [{"text": "You said hi"}]
             assert (await get(f"/runs/{event['invocationId']}")).json()["appName"] == app
+
     part = {"filename": "a/b.txt", "artifact": {"text": "kept"}}
     assert (await post("/users/ann/sessions/s-1/artifacts", json=part)).status_code == 200
     for at in ("", f"/apps/{app}"):
         session = (await get(f"{at}/users/ann/sessions/s-1")).json()
         assert (session["appName"], len(session["events"])) == (app, 16)
         assert (await get(f"{at}/users/ann/sessions/s-1/artifacts/a/b.txt")).json() == {"text": "kept"}
+
     assert (await server.client.patch("/users/ann/memory", json={"sessionId": "s-1"})).status_code == 200
     started = await post("/users/ann/sessions/s-1/runs", json={"newMessage": {"parts": [{"text": "x"}]}})
     assert (started.status_code, started.json()["appName"]) == (202, app)

@@ -300,6 +300,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
     for path, method, reply in calls:
         assert reply.is_success, (path, reply.text)
         check(reply.json(), schema_of(path, method, str(reply.status_code)), DOCUMENT)
+
     json_endpoints = {
         (path, method)
         for path, method, operation in operations()

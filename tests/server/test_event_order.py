@@ -44,7 +44,12 @@ def lines_of(events: list[Json]) -> list[tuple[str, str]]:
         for part in event.get("content", {}).get("parts", [{"text": ""}]):
             call = part.get("functionCall")
             response = part.get("functionResponse")
-            text = f"{call['name']}()" if call else f"= {response['name']}" if response else part["text"]
+            if call:
+                text = f"{call['name']}()"
+            elif response:
+                text = f"= {response['name']}"
+            else:
+                text = part["text"]
             lines.append((event["author"], text))
     return lines
 

@@ -74,6 +74,7 @@ def test_another_parser_may_run_at_the_same_time(tmp_path: Path, monkeypatch: py
     thresholds = gc.get_threshold()
     gc.set_threshold(50)
     gc.callbacks.append(parse_once)
+
     try:
         found = field_docstrings(many)
     finally:

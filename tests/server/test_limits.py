@@ -219,11 +219,13 @@ def test_requests_are_refilled_at_the_rate() -> None:
     now += 60
     assert let_in("ann") == 3
     kept: weakref.WeakSet[_Caller] = weakref.WeakSet()
+
     for n in range(5000):
         now += 1
         caller = _Caller(f"one-{n}")
         kept.add(caller)
         rate.take(caller)
+
     assert len(kept) <= 1024, "callers whose buckets are full are forgotten"
 
 

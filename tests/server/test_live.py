@@ -89,6 +89,7 @@ async def test_audio_goes_in_as_base64_and_as_binary(serve: Serve) -> None:
         await client.socket.send(b"\x01\x02\x03")
         await client.send({"activity_end": {}})
         frames = await client.turn()
+
     assert model.connections[0].received == [
         Blob(data=b"\xfb\xff" * 8, mime_type="audio/pcm;rate=16000"),
         Blob(data=b"\xfb\xff", mime_type="audio/pcm"),
@@ -174,9 +175,11 @@ async def test_the_query_sets_the_run(serve: Serve) -> None:
         await client.turn()
         await client.send({"close": True})
         await client.closed()
+
     async with talking(server.port) as client:
         await client.say("hi")
         await client.turn()
+
     first, second = (connection.request.live_connect_config for connection in model.connections)
     assert first is not None
     assert second is not None
@@ -586,12 +589,14 @@ async def test_who_comes_back_gets_what_was_missed(serve: Serve) -> None:
 
     agent, _ = desk("one", FunctionCall(name="slow", args={}), "two", tools=[slow])
     server = await ready(serve, agent)
+
     async with talking(server.port) as first:
         await first.say("begin")
         frames = await first.turn()
         await first.say("work")
         await first.until(lambda f: "functionCall" in json.dumps(f))
         first.socket.transport.abort()
+
     gate.set()
     seen = max(frame["seq"] for frame in frames if "seq" in frame)
     async with talking(server.port, after=seen) as second:

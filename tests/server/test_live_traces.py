@@ -52,6 +52,7 @@ async def test_what_the_model_says_is_a_call_of_it_up_to_its_tools_and_to_the_en
         [LlmResponse(usage_metadata=USAGE), Hears("thanks"), Says("bye")],  # vendors count a turn after its end
         tools=[weather],
     )
+
     async with talking(server.port) as client:
         await client.say("weather?")
         await client.turn()
@@ -60,6 +61,7 @@ async def test_what_the_model_says_is_a_call_of_it_up_to_its_tools_and_to_the_en
         await client.turn()
         await client.send({"close": True})
         await client.closed()
+
     spans = await traced(server)
     assert tree(spans) == [
         ("invocation", None),

@@ -89,6 +89,7 @@ async def test_runs_their_calls_and_tokens_are_counted(serve: Serve) -> None:
     await server.new_session("echo")
     for _ in range(2):
         assert (await server.run("weather")).status_code == 200
+
     await server.sse("echo", streaming=True)
     samples = await scrape(server)
     assert counters(samples) == {
@@ -137,6 +138,7 @@ async def test_times_are_those_of_the_run_and_of_its_first_word(serve: Serve) ->
     model.let_go()
     await connection.chunks()
     samples = await scrape(server)
+
     for name in ("greenroom_run_duration_seconds", "greenroom_first_reply_seconds"):
         assert samples[f"{name}_count{{app=held}}"] == 1
         buckets = {
@@ -146,6 +148,7 @@ async def test_times_are_those_of_the_run_and_of_its_first_word(serve: Serve) ->
         assert samples[f"{name}_sum{{app=held}}"] <= least
         assert buckets[math.inf] == 1
         assert list(buckets.values()) == sorted(buckets.values())
+
     first, whole = (samples[f"greenroom_{name}_seconds_sum{{app=held}}"] for name in ("first_reply", "run_duration"))
     assert 0 < first < whole
 
@@ -154,11 +157,13 @@ async def test_runs_going_on_and_in_line_are_shown_while_they_are(serve: Serve) 
     gate = Gate()
     server = await serve(gated(gate))
     await server.new_session("gated")
+
     runs: list[str] = []
     for _ in range(3):
         path = "/apps/gated/users/ann/sessions/s-1/runs"
         reply = await server.client.post(path, json={"newMessage": {"parts": [{"text": "hi"}]}})
         runs.append(reply.json()["id"])
+
     await until(lambda: gate.entered > 0)
     samples = await scrape(server)
     assert samples == {"greenroom_runs_running{app=gated}": 1, "greenroom_runs_queued{app=gated}": 2}
@@ -192,6 +197,7 @@ async def test_who_is_bound_to_apps_sees_their_numbers_only(serve: Serve, tmp_pa
     for app in ("echo", "other"):
         await server.new_session(app)
         assert (await server.run(app)).status_code == 200
+
     refused = await server.client.get("/metrics")
     assert refused.status_code == 403
     assert "greenroom_" not in refused.text

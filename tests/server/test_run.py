@@ -73,6 +73,7 @@ async def test_frames_are_lines_of_compact_json_each_in_one_write(serve: Serve, 
     assert headers["transfer-encoding"] == "chunked"
     assert headers["cache-control"] == "no-cache"
     writes = await connection.chunks()
+
     for write in writes:
         assert write.endswith(b"\n\n")
         for frame in write.split(b"\n\n")[:-1]:
@@ -84,6 +85,7 @@ async def test_frames_are_lines_of_compact_json_each_in_one_write(serve: Serve, 
                 assert lines == [b"data: " + data]
             else:
                 assert lines == [b"id: 2", b"data: " + data]
+
     assert "".join(f.text for f in frames_of(b"".join(writes)) if f.id is None) == "Hei på deg, " * 50
     connection.drop()
 

@@ -21,13 +21,16 @@ async def test_runs_are_listed_by_app_user_session_status_and_time(serve: Serve)
     server = await serve(echo(), gated(gate))
     for app, user, session in (("echo", "ann", "s-1"), ("echo", "bob", "s-2"), ("gated", "ann", "s-3")):
         await server.new_session(app, user, session)
+
     ids = {}
     for user, session in (("ann", "s-1"), ("bob", "s-2")):
         ids[session] = (await server.run("echo", userId=user, sessionId=session)).headers["x-run-id"]
+
     middle = time.time()
     path = "/apps/gated/users/ann/sessions/s-3/runs"
     ids["s-3"] = (await server.client.post(path, json={"newMessage": {"parts": [{"text": "a"}]}})).json()["id"]
     await until(lambda: gate.entered)
+
     for query, expected in (
         ({}, ["s-3", "s-2", "s-1"]),
         ({"app_name": "echo"}, ["s-2", "s-1"]),
@@ -41,12 +44,14 @@ async def test_runs_are_listed_by_app_user_session_status_and_time(serve: Serve)
         found = (await server.client.get("/runs", params=query)).json()
         assert [run["id"] for run in found["runs"]] == [ids[session] for session in expected], query
         assert all("request" not in run and "caller" not in run for run in found["runs"])
+
     async with AsyncClient(server.url) as client:
         first = await client.list_runs(limit=2)
         rest = await client.list_runs(limit=2, page_token=first.next_page_token)
         assert [run.session_id for run in (*first.runs, *rest.runs)] == ["s-3", "s-2", "s-1"]
         assert rest.next_page_token is None
         assert [run.id for run in (await client.list_runs(status=[RunStatus.RUNNING])).runs] == [ids["s-3"]]
+
     gate.open()
     for query in ({"status": "done"}, {"limit": "0"}, {"page_token": "x"}, {"created_from": "soon"}):
         refused = await server.client.get("/runs", params=query)
@@ -61,6 +66,7 @@ async def test_callers_see_the_runs_that_they_may_read(serve: Serve, keys: Keys)
         await server.new_session(app, user, f"{app}-{user}")
         reply = await server.run(app, userId=user, sessionId=f"{app}-{user}")
         assert reply.status_code == 200
+
     everything = {"echo-ann", "echo-bob", "other-ann", "other-bob"}
     for key, query, expected in (
         (keys("root", "admin"), "", everything),
@@ -87,6 +93,7 @@ async def test_changes_of_runs_are_streamed_as_far_as_the_caller_may_see_them(se
     server.client.headers.update(bearer(keys("root", "admin")))
     for app, user in (("echo", "ann"), ("echo", "bob"), ("gated", "ann")):
         await server.new_session(app, user)
+
     ended = (await server.run("echo", userId="ann")).headers["x-run-id"]
 
     async def watching(key: str, query: str = "") -> tuple[RawConnection, Frame]:
@@ -107,12 +114,14 @@ async def test_changes_of_runs_are_streamed_as_far_as_the_caller_may_see_them(se
     held = (await server.client.post(path, json={"newMessage": {"parts": [{"text": "a"}]}})).json()["id"]
     await until(lambda: gate.entered)
     gate.open()
+
     for connection, expected in ((ann, {"ann"}), (every, {"ann", "bob"})):
         seen: list[dict[str, Any]] = []
         while not seen or (seen[-1]["id"], seen[-1]["status"]) != (held, "succeeded"):
             seen += [frame.data for frame in frames_of(await connection.chunk())]
         assert {run["userId"] for run in seen} == expected
         assert all("request" not in run and "caller" not in run for run in seen)
+
     for key, query in ((keys("ann", "read"), "?user_id=bob"), (keys("ann", "run"), "")):
         reply = await server.client.get(f"/runs{query}", headers={"accept": "text/event-stream", **bearer(key)})
         assert reply.status_code == 403

@@ -125,6 +125,7 @@ async def test_a_reader_that_comes_back_misses_nothing(serve: Serve) -> None:
     server = await serve(scripted("walker", [*turns, "there"], tools=[step], delay=0.002))
     session = await server.new_session("walker")
     run_id = (await server.client.post(f"{session}/runs", json=MESSAGE)).json()["id"]
+
     seen: list[int] = []
     is_over = False
     while not is_over:
@@ -132,6 +133,7 @@ async def test_a_reader_that_comes_back_misses_nothing(serve: Serve) -> None:
         headers = {**STREAM, **({"last-event-id": str(seen[-1])} if seen else {})}
         await connection.request("GET", f"/runs/{run_id}/events", headers)
         assert (await connection.head())[0] == 200
+
         for _ in range(2):  # a reader that drops after two writes
             chunk = await connection.chunk()
             frames = frames_of(chunk)
@@ -139,7 +141,9 @@ async def test_a_reader_that_comes_back_misses_nothing(serve: Serve) -> None:
             is_over = is_over or any(frame.event == "end" for frame in frames)
             if is_over or not chunk:
                 break
+
         connection.drop()
+
     assert seen == list(range(1, 63))
     assert len((await server.client.get(session)).json()["events"]) == 62
 

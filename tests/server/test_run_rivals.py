@@ -99,6 +99,7 @@ async def test_one_key_starts_one_run(server: Serving, path: str) -> None:
     else:
         assert again.headers["x-run-id"] == first.headers["x-run-id"]
         assert again.content == first.content
+
     other_body = await send("something else")
     assert (other_body.status_code, other_body.json()["code"]) == (422, "IdempotencyConflict")
     other_key = await send(**{"idempotency-key": "k-2"})

@@ -305,6 +305,7 @@ async def test_a_session_stream_shows_the_ends_of_runs_that_ended_before_it_was_
     await server.client.patch(path, json={"stateDelta": {"k": 1}})
     run_ids.append((await server.run("echo", "c")).headers["x-run-id"])
     seen = [f"{kind} {run_id}" for run_id in run_ids for kind in ("event", "event", "end")]
+
     for after in range(8):  # each run has two events, the patch is the fifth
         reader = await server.connect()
         await reader.request("GET", f"{path}/events", {**STREAM, "last-event-id": str(after)})
@@ -313,6 +314,7 @@ async def test_a_session_stream_shows_the_ends_of_runs_that_ended_before_it_was_
         del expected[: [0, 1, 2, 4, 5, 9, 7, 8][after]]
         if after == 5:  # the patch itself was the last event seen
             expected = seen[6:]
+
         frames: list[str] = []
         while len(frames) < len(expected):
             for frame in frames_of(await reader.chunk()):
@@ -321,6 +323,7 @@ async def test_a_session_stream_shows_the_ends_of_runs_that_ended_before_it_was_
                 frames.append(
                     f"end {frame.data['id']}" if frame.event == "end" else f"event {frame.data['invocationId']}"
                 )
+
         assert frames == expected, after
         reader.drop()
 

@@ -96,6 +96,7 @@ async def test_usage_is_summed_over_models_users_and_days(serve: Serve, tmp_path
     server = await priced(serve, tmp_path)
     for user in ("ann", "bob"):
         await server.new_session("desk", user)
+
     assert (await server.run("desk", userId="ann")).status_code == 200
     assert (await server.run("desk", userId="bob")).status_code == 200
     today = datetime.now(UTC).date()

@@ -375,6 +375,7 @@ async def test_a_conversation_becomes_a_test_which_fails_after_a_change(serve: S
     for name in ("t1.json", "t2_xfail"):
         saved = await server.client.put(f"{DEV}/tests/{name}", json=data)
         assert saved.json() == {"status": "success", "file": f"{name.removesuffix('.json')}.json"}
+
     assert await get(server, f"{DEV}/tests") == ["t1.json", "t2_xfail.json"]
     assert (await get(server, f"{DEV}/tests/t1.json"))["events"] == data["session_data"]["events"]
     ran = await server.client.post(f"{DEV}/tests/run?test_name=t1.json")

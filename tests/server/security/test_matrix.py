@@ -148,12 +148,14 @@ async def test_other_users_get_nothing_of_anns(world: World, keys: Keys, endpoin
     reach = reach_of(endpoint, path)
     values = await world.fill(endpoint)
     before = await world.of_ann()
+
     for name, given in OTHERS.items():
         who = caller(keys, *given)
         values = await with_evaluations(world.server, endpoint, values)
         reply = await world.ask(endpoint, path, values, who.headers)
         status = reply.status_code
         assert SECRET not in reply.text, name
+
         if scope == "open":
             assert status not in (403, 500), name
         elif not who.has(scope) or reach == "user" or (_is_of_echo(path) and not who.reaches("echo")):
@@ -167,8 +169,10 @@ async def test_other_users_get_nothing_of_anns(world: World, keys: Keys, endpoin
             assert status == 404 or reply.json() == [], name
         else:
             assert status == status_of(endpoint), (name, reply.text)
+
         if path != "/openapi.json" and not who.reaches("echo") and status == 200:
             assert '"echo"' not in reply.text, name
+
     assert await world.of_ann() == before
 
 
