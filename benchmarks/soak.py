@@ -46,7 +46,7 @@ WARM_UP_SECONDS = 60.0
 INTERVAL_SECONDS = 60.0
 COMPARISON_SECONDS = 180.0
 OPERATION_SECONDS = 60.0
-"""How long an operation may take before it counts as failed."""
+"""Longest time of an operation that does not count as failed."""
 
 TOLERANCE = 0.05
 _CONTENT = {"role": "user", "parts": [{"text": MESSAGE}]}
@@ -120,7 +120,7 @@ class Client:
             self.errors[f"{name}: {fault}"] += 1
 
     async def _exchange(self, request: bytes, expected: bytes) -> str | None:
-        """What is wrong with the answer, or None."""
+        """Returns the fault of the answer, or None."""
         if self._connection is None:
             self._connection = await connect(self._port)
         reply = await self._connection.exchange(request)
@@ -146,7 +146,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Interval:
-    """What the operations of some time cost."""
+    """Cost of the operations of some time."""
 
     operations: int
 

@@ -216,8 +216,9 @@ async def _measure_kind(
 
 
 def _figure(tally: Tally, name: str, unit: str, factor: float, target: Target | None) -> Figure:
-    sides = [[value * factor for value in tally.values[server, name]] for server in (EMPTY, BIG)]
-    return Figure(name, unit, *sides, target=target)
+    empty = [value * factor for value in tally.values[EMPTY, name]]
+    big = [value * factor for value in tally.values[BIG, name]]
+    return Figure(name, unit, empty, big, target=target)
 
 
 async def _measure(bench: Bench, where: str, uris: dict[str, str]) -> Table:
