@@ -12,6 +12,7 @@ from greenroom.plugins.recording import recording_of
 from greenroom.plugins.recordings_file import dump_recordings
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
+from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
 from greenroom.records.session import Session
 from greenroom.testing.scripted_model import ScriptedModel
@@ -61,7 +62,8 @@ def test_answers_find_the_oldest_open_call_of_their_name() -> None:
             part.function_response.id for part in (content.parts if content else None) or () if part.function_response
         ]
 
-    events = [asking("c-1"), Event(author="user", content=answer("ask", "c-1", {})), asking("c-2", "c-3")]
+    answered = Event(author="user", content=answer("ask", "c-1", {}))
+    events = CopyOnWriteList([asking("c-1"), answered, asking("c-2", "c-3")])
     one = answer("ask", "old", {})
     assert ids(with_open_calls(one, events)) == ["c-2"]
     assert ids(with_open_calls(Content(parts=[*(one.parts or ()), *(one.parts or ())]), events)) == ["c-2", "c-3"]
