@@ -1,4 +1,4 @@
-"""What the stores on Google Cloud share.
+"""Access to Google Cloud, shared by the stores there.
 
 `credentials` gets access tokens, of a service account or the machine. `firestore` is a Firestore database with its
 conversions, and `document_names` the names that ADK for Java uses in it. `vertex` calls Vertex AI's REST interface.

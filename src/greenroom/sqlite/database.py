@@ -46,7 +46,7 @@ class _Operation:
     """A write by `apply`, or one of a row, or, with neither, a check for external writes."""
 
     loop: asyncio.AbstractEventLoop
-    """Where `future` is resolved."""
+    """The event loop of `future`."""
 
     future: asyncio.Future[Any]
 
