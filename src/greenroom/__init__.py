@@ -171,6 +171,7 @@ _HOMES = {
     "greenroom.tools.google_cloud.bigquery.toolset": "BigQueryToolset",
     "greenroom.tools.google_cloud.credentials_config": "BaseGoogleCredentialsConfig GoogleCredentialsManager",
     "greenroom.tools.google_cloud.google_tool": "GoogleTool",
+    "greenroom.tools.google_cloud.pubsub": "PubSubCredentialsConfig PubSubToolConfig PubSubToolset",
     "greenroom.tools.mcp.connection_params": "SseConnectionParams StdioConnectionParams StdioServerParameters "
     "StreamableHTTPConnectionParams StreamableHTTPServerParams",
     "greenroom.tools.mcp.instruction_provider": "McpInstructionProvider",

@@ -356,6 +356,9 @@ from greenroom.tools.google_cloud.bigquery.toolset import BigQueryToolset as Big
 from greenroom.tools.google_cloud.credentials_config import BaseGoogleCredentialsConfig as BaseGoogleCredentialsConfig
 from greenroom.tools.google_cloud.credentials_config import GoogleCredentialsManager as GoogleCredentialsManager
 from greenroom.tools.google_cloud.google_tool import GoogleTool as GoogleTool
+from greenroom.tools.google_cloud.pubsub import PubSubCredentialsConfig as PubSubCredentialsConfig
+from greenroom.tools.google_cloud.pubsub import PubSubToolConfig as PubSubToolConfig
+from greenroom.tools.google_cloud.pubsub import PubSubToolset as PubSubToolset
 from greenroom.tools.mcp.connection_params import SseConnectionParams as SseConnectionParams
 from greenroom.tools.mcp.connection_params import StdioConnectionParams as StdioConnectionParams
 from greenroom.tools.mcp.connection_params import StdioServerParameters as StdioServerParameters

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from greenroom.errors import ToolError
-from greenroom.invocation.user_context import ReadonlyContext, ToolContext
+from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.google_cloud.bigquery import statements
@@ -19,8 +19,8 @@ from greenroom.tools.google_cloud.credentials_config import BaseGoogleCredential
 from greenroom.tools.google_cloud.data_answers import ask_with_context
 from greenroom.tools.google_cloud.google_tool import GoogleTool
 from greenroom.tools.google_cloud.rest_api import GoogleRestApi, object_in, objects_in, path_of
-from greenroom.tools.tool import BaseTool
-from greenroom.tools.toolset import BaseToolset, ToolPredicate
+from greenroom.tools.google_cloud.toolset import GoogleCloudToolset
+from greenroom.tools.toolset import ToolPredicate
 
 _WRITES = {
     WriteMode.BLOCKED: "Only SELECT statements are executed.",
@@ -32,7 +32,7 @@ _WRITES = {
 _DEFAULTS = {"project_id": "default_project_id", "dataset_id": "default_dataset_id"}
 
 
-class BigQueryToolset(BaseToolset):
+class BigQueryToolset(GoogleCloudToolset):
     """Metadata, SQL, forecasts and analyses of BigQuery.
 
     credentials_config: without it the machine's own credentials are used. bigquery_tool_config: by default nothing can
@@ -50,25 +50,18 @@ class BigQueryToolset(BaseToolset):
         dataplex_url: str = "https://dataplex.googleapis.com",
         analytics_url: str = "https://geminidataanalytics.googleapis.com",
     ) -> None:
-        super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix)
         settings = bigquery_tool_config or BigQueryToolConfig()
-        self._apis = (
-            GoogleRestApi(f"{bigquery_url.rstrip('/')}/bigquery/v2"),
-            GoogleRestApi(f"{dataplex_url.rstrip('/')}/v1"),
-            GoogleRestApi(f"{analytics_url.rstrip('/')}/v1"),
-        )
-        functions = _BigQueryFunctions(settings, *self._apis)
-        self._tools = [BigQueryTool(one, credentials_config, settings) for one in functions.reading()]
-        self._tools += [
+        bigquery = GoogleRestApi(f"{bigquery_url.rstrip('/')}/bigquery/v2")
+        catalog = GoogleRestApi(f"{dataplex_url.rstrip('/')}/v1")
+        analytics = GoogleRestApi(f"{analytics_url.rstrip('/')}/v1")
+        functions = _BigQueryFunctions(settings, bigquery, catalog, analytics)
+        tools = [BigQueryTool(one, credentials_config, settings) for one in functions.reading()]
+        tools += [
             BigQueryTool(one, credentials_config, settings, on_interrupt="report") for one in functions.executing()
         ]
-
-    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        return [tool for tool in self._tools if self.is_selected(tool, readonly_context)]
-
-    async def close(self) -> None:
-        for api in self._apis:
-            await api.aclose()
+        super().__init__(
+            tools, [bigquery, catalog, analytics], tool_filter=tool_filter, tool_name_prefix=tool_name_prefix
+        )
 
 
 class BigQueryTool(GoogleTool):
