@@ -13,7 +13,7 @@ from greenroom.cli.app_check.packages import requirements_of_adk
 from tests.cli.conftest import Cli
 
 
-def test_missing_and_differing_names_stand_with_file_line_and_reason(cli: Cli, tmp_path: Path) -> None:
+def test_missing_and_differing_names_are_reported_with_file_line_and_reason(cli: Cli, tmp_path: Path) -> None:
     agent = tmp_path / "adk" / "shop" / "agent.py"
     agent.parent.mkdir(parents=True)
     agent.write_text(
@@ -36,7 +36,7 @@ def test_missing_and_differing_names_stand_with_file_line_and_reason(cli: Cli, t
     assert done.stderr == "missing: 2; names of ADK: 5; files: 1\n"
 
 
-def test_app_that_misses_nothing_passes(cli: Cli, tmp_path: Path) -> None:
+def test_an_app_without_findings_passes(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(
         "from google.adk.agents import LlmAgent\nfrom google.genai.types import Content\n"
     )
@@ -55,7 +55,9 @@ def test_a_folder_without_files_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert "No Python files and no YAML agents found" in cli("check", str(tmp_path / "nowhere")).stderr
 
 
-def test_what_models_need_stands_with_file_and_line(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_requirements_of_models_are_reported_with_file_and_line(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("OPENAI_API_KEY", "GROQ_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "agent.py").write_text(
@@ -95,7 +97,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def test_all_that_is_missing_is_said_at_once_with_one_command(cli: Cli, tmp_path: Path) -> None:
+def test_all_findings_are_reported_with_one_install_command(cli: Cli, tmp_path: Path) -> None:
     folder = write(
         tmp_path,
         {
@@ -135,7 +137,7 @@ def test_all_that_is_missing_is_said_at_once_with_one_command(cli: Cli, tmp_path
     assert found[8] == "pip install google-cloud-bigquery no-such-package pandas"
 
 
-def test_packages_that_google_adk_brings_along_are_said(cli: Cli, tmp_path: Path) -> None:
+def test_packages_that_google_adk_installs_are_reported_as_such(cli: Cli, tmp_path: Path) -> None:
     folder = write(tmp_path, {"agent.py": "import aiosqlite\nimport graphviz\n"})
     code, found = lines(cli, folder)
     assert code == 1
@@ -143,7 +145,7 @@ def test_packages_that_google_adk_brings_along_are_said(cli: Cli, tmp_path: Path
     assert found[-1] == "pip install aiosqlite graphviz"
 
 
-def test_an_app_with_toolsets_of_google_lacks_nothing(cli: Cli, tmp_path: Path) -> None:
+def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -> None:
     agent = (
         "import os\n"
         "import google.auth\n"
@@ -182,7 +184,7 @@ def test_an_app_with_toolsets_of_google_lacks_nothing(cli: Cli, tmp_path: Path) 
     ]
 
 
-def test_a_file_that_is_no_python_is_a_line_of_the_report(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_with_a_syntax_error_is_reported(cli: Cli, tmp_path: Path) -> None:
     folder = write(
         tmp_path,
         {
@@ -229,7 +231,7 @@ def test_names_are_found_however_the_modules_are_imported(cli: Cli, tmp_path: Pa
     ]  # fmt: skip
 
 
-def test_names_that_are_guarded_or_only_mentioned_are_not_missing(cli: Cli, tmp_path: Path) -> None:
+def test_guarded_and_mentioned_names_do_not_count_as_missing(cli: Cli, tmp_path: Path) -> None:
     folder = write(
         tmp_path,
         {
@@ -299,7 +301,7 @@ def test_models_in_constants_modules_and_variables_are_found(cli: Cli, tmp_path:
     assert all(f"{name!r}" in line for name, line in zip(names, found, strict=True))
 
 
-def test_causes_for_which_apps_stopped_are_found(cli: Cli, tmp_path: Path) -> None:
+def test_known_causes_of_failing_apps_are_found(cli: Cli, tmp_path: Path) -> None:
     """Apps that others wrote for ADK used these; those that are offered by now have no line."""
     folder = write(
         tmp_path,
@@ -368,7 +370,7 @@ def test_classes_without_abstract_methods_are_found(cli: Cli, tmp_path: Path) ->
     assert found == ["agent.py:11: class Empty has no get_tools, which BaseToolset requires here"]
 
 
-def test_a_folder_with_yaml_only_is_read(cli: Cli, tmp_path: Path) -> None:
+def test_a_folder_with_only_yaml_files_is_checked(cli: Cli, tmp_path: Path) -> None:
     folder = write(
         tmp_path,
         {
@@ -400,7 +402,7 @@ def test_a_folder_with_yaml_only_is_read(cli: Cli, tmp_path: Path) -> None:
     assert "'no_such_tool'" in found[4]
 
 
-def test_apps_of_this_repository_miss_nothing_but_keys(cli: Cli) -> None:
+def test_apps_of_this_repository_lack_only_keys(cli: Cli) -> None:
     root = Path(__file__).parents[2]
     for folder in ("examples", "tests/adk/agents"):
         done = cli("check", str(root / folder))

@@ -33,7 +33,7 @@ def _history(cli: Cli) -> list[Path]:
     return sorted((cli.folder / "agents/parrot/.adk/eval_history").iterdir())
 
 
-def test_a_set_is_scored_and_kept(cli: Cli) -> None:
+def test_a_set_is_scored_and_its_result_stored(cli: Cli) -> None:
     _write_set(cli, "talk", "hello there", "good|bad")
     done = cli("eval", "agents", "talk", "--metrics", "response_match_score=0.8")
     assert done.returncode == 1, done.stderr
@@ -54,7 +54,7 @@ def test_too_few_passes_end_with_1(cli: Cli, given: str, code: int) -> None:
     assert "</html>" in (cli.folder / "r.html").read_text()
 
 
-def test_a_config_file_and_mistakes(cli: Cli) -> None:
+def test_a_configuration_file_is_used_and_mistakes_are_reported(cli: Cli) -> None:
     _write_set(cli, "talk", "hello there")
     cli.write("config.json", '{"criteria": {"response_match_score": 1}}')
     cli.write("broken.json", "{")
@@ -93,7 +93,7 @@ def test_mistakes_in_options_are_reported_before_any_case_is_run(cli: Cli, given
     assert not (cli.folder / "agents/parrot/.adk").exists()
 
 
-def test_what_a_tool_raises_is_reported_without_its_traceback(cli: Cli) -> None:
+def test_errors_of_tools_are_reported_without_a_traceback(cli: Cli) -> None:
     agent = (cli.folder / "agents/parrot/agent.py").read_text()
     cli.write("agents/parrot/agent.py", agent.replace("return {", "raise ValueError('hoarse')  # {"))
     _write_set(cli, "talk", "shout")

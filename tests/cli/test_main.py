@@ -22,7 +22,7 @@ def test_version(cli: Cli) -> None:
     "command",
     ["", "serve", "run", "models", "models pull", "models list", "sessions", "sessions list", "sessions show"],
 )
-def test_every_command_explains_itself(cli: Cli, command: str) -> None:
+def test_every_command_has_help(cli: Cli, command: str) -> None:
     done = cli.run_process(*command.split(), "--help")
     assert done.returncode == 0
     assert f"Usage: greenroom {command}".strip() in done.stdout
@@ -41,7 +41,7 @@ def test_help_has_no_flags_and_defaults_that_say_nothing(cli: Cli) -> None:
     assert "[default: 127.0.0.1]" in served
 
 
-def test_help_waits_for_nothing_heavy(cli: Cli) -> None:
+def test_help_imports_no_heavy_modules(cli: Cli) -> None:
     cli.write("sitecustomize.py", "pass" + _REPORT)
     cli.environment["PYTHONPATH"] += f":{cli.folder}"
     for args in (["--help"], ["serve", "--help"], ["run", "--help"]):
@@ -113,7 +113,7 @@ def test_booleans_take_values_in_every_command() -> None:
         assert values_of([*path, flag])[key] is True
 
 
-def test_words_that_are_no_values_stay(cli: Cli) -> None:
+def test_other_words_are_left_as_they_are(cli: Cli) -> None:
     assert join_boolean_values(["run", "apps/x", "true"]) == ["run", "apps/x", "true"]
     assert join_boolean_values(["--debug", "false", "run", "x"]) == ["--debug=false", "run", "x"]
     assert join_boolean_values(["serve", "true", "--port", "1"]) == ["serve", "true", "--port", "1"]

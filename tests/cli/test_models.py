@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.cli.conftest import Cli
 
 
-def test_models_are_listed_with_whether_they_are_here(cli: Cli) -> None:
+def test_models_are_listed_with_whether_they_are_downloaded(cli: Cli) -> None:
     cli.environment["GREENROOM_CACHE_DIR"] = str(cli.folder / "cache")
     cli.write("cache/models/mine.gguf", "GGUF")
     done = cli("models", "list")

@@ -1,4 +1,4 @@
-"""Recording conversations to files, and having them again."""
+"""`greenroom record` and `greenroom replay`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_recording_is_a_spec_the_answers_and_the_session(recorded: Cli) -> Non
     assert "_adk_recordings_config" not in (folder / "generated-session.yaml").read_text()
 
 
-def test_it_is_replayed_without_the_model(recorded: Cli) -> None:
+def test_a_recording_is_replayed_without_the_model(recorded: Cli) -> None:
     done = recorded.run_process("replay", "agents:parrot", "recordings")
     assert (done.returncode, done.stdout) == (0, "✓ talk/shouting\n1 passed, 0 failed\n"), done.stderr
 
@@ -58,7 +58,7 @@ def test_events_and_state_must_be_the_same(recorded: Cli) -> None:
     assert "+  said: 'The tool said HEY '" in done.stderr
 
 
-def test_chunks_are_recorded_beside_the_whole(recorded: Cli) -> None:
+def test_streamed_chunks_are_recorded_in_a_second_file(recorded: Cli) -> None:
     recorded.write("agents/parrot/agent.py", PARROT)
     assert recorded("record", "agents", "hello  there", "shout", "--to", CASE, "--stream").returncode == 0
     recorded.write("agents/parrot/agent.py", PARROT.replace("last = llm", "raise RuntimeError('asked') #"))
@@ -67,7 +67,7 @@ def test_chunks_are_recorded_beside_the_whole(recorded: Cli) -> None:
     assert done.stdout == "✓ talk/shouting\n✓ talk/shouting (streamed)\n2 passed, 0 failed\n", done.stderr
 
 
-def test_tools_can_be_left_alone(cli: Cli) -> None:
+def test_a_replay_without_tools_has_no_side_effects(cli: Cli) -> None:
     noisy = PARROT.replace('return {"shouted"', 'print("a side effect"); return {"shouted"')
     cli.write("agents/parrot/agent.py", noisy)
     assert "a side effect" in cli("record", "agents", "shout", "--to", CASE).stdout
@@ -101,7 +101,7 @@ def test_a_stored_conversation_becomes_a_recording(cli: Cli) -> None:
     assert (done.returncode, done.stdout) == (0, "✓ talk/shouting\n1 passed, 0 failed\n"), done.stderr
 
 
-def test_up_to_a_run_if_one_is_named(cli: Cli) -> None:
+def test_a_stored_conversation_is_exported_up_to_a_run(cli: Cli) -> None:
     store = ("--session-service", "sqlite:///chats.db")
     for text in ("hello", "shout"):
         cli("run", "agents", text, "--session", "holiday", *store)
@@ -142,7 +142,7 @@ def test_an_answer_to_an_open_call_finds_it_by_name(cli: Cli) -> None:
         ("agent: [", "not valid YAML"),
     ],
 )
-def test_a_spec_that_can_not_be_meant_is_refused(recorded: Cli, spec: str, why: str) -> None:
+def test_an_invalid_spec_is_refused(recorded: Cli, spec: str, why: str) -> None:
     (recorded.folder / CASE / "spec.yaml").write_text(spec)
     done = recorded("replay", "agents", CASE)
     assert done.returncode == 1
@@ -150,7 +150,7 @@ def test_a_spec_that_can_not_be_meant_is_refused(recorded: Cli, spec: str, why: 
     assert why in done.stderr
 
 
-def test_where_nothing_is_to_be_replayed_or_recorded_it_says_so(cli: Cli) -> None:
+def test_missing_and_contradictory_arguments_are_reported(cli: Cli) -> None:
     done = cli("replay", "agents", "nowhere")
     assert (done.returncode, done.stderr) == (1, "There are no recordings in nowhere\n")
     assert "Give either messages to record" in cli("record", "agents", "--to", CASE).stderr
@@ -159,7 +159,7 @@ def test_where_nothing_is_to_be_replayed_or_recorded_it_says_so(cli: Cli) -> Non
     assert not Path(cli.folder / CASE).exists()
 
 
-def test_a_changed_agent_departs_from_stored_conversations(cli: Cli) -> None:
+def test_a_changed_agent_differs_from_stored_conversations(cli: Cli) -> None:
     store = ("--session-service", "sqlite:///chats.db")
     for session, text in (("one", "hello"), ("two", "shout")):
         assert cli("run", "agents", text, "--session", session, *store).returncode == 0

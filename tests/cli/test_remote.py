@@ -65,7 +65,7 @@ def test_conversations_of_a_server_are_listed_by_user(served_cli: Cli) -> None:
     assert "There is no session 'one' in the apps parrot" in served_cli("sessions", "show", "one").stderr
 
 
-def test_what_fails_on_the_server_is_reported(served_cli: Cli) -> None:
+def test_failures_on_the_server_are_reported(served_cli: Cli) -> None:
     failed = served_cli("run", "parrot", "boom", "--session", "b")
     assert (failed.returncode, failed.stdout) == (1, "")
     assert failed.stderr == "session b\nparrot:\nRuntimeError: the model is on fire\n"
@@ -73,7 +73,7 @@ def test_what_fails_on_the_server_is_reported(served_cli: Cli) -> None:
     assert (missing.returncode, missing.stderr) == (1, "App not found: 'other'. Known apps: parrot.\n")
 
 
-def test_a_chat_with_a_server_can_be_stopped_in_the_midst_of_an_answer(served_cli: Cli) -> None:
+def test_ctrl_c_stops_an_answer_of_a_server(served_cli: Cli) -> None:
     terminal = Terminal(served_cli, "run", "parrot", "--session", "chat")
     try:
         terminal.expect("you> ")
@@ -92,7 +92,7 @@ def test_a_chat_with_a_server_can_be_stopped_in_the_midst_of_an_answer(served_cl
     assert served_cli("sessions", "show", "chat").stdout == "wait forever now\nwait forever \nstill here\nstill here \n"
 
 
-def test_flags_of_a_folder_and_of_a_server_do_not_go_together(served_cli: Cli) -> None:
+def test_flags_of_a_folder_are_refused_with_a_server(served_cli: Cli) -> None:
     for args, name in (
         (("run", "parrot", "hi", "--session-service", "sqlite:///x.db"), "--session-service"),
         (("sessions", "list", "agents"), "DIR"),
@@ -103,7 +103,7 @@ def test_flags_of_a_folder_and_of_a_server_do_not_go_together(served_cli: Cli) -
         assert done.stderr == f"{name} can't be combined with a server (--url or GREENROOM_URL)\n"
 
 
-def test_no_server_is_named_by_an_empty_variable(served_cli: Cli) -> None:
+def test_an_empty_url_variable_counts_as_unset(served_cli: Cli) -> None:
     assert served_cli("run", "agents", "hi", GREENROOM_URL="").stderr == "parrot:\n"
 
 
@@ -113,7 +113,7 @@ def test_an_address_without_a_server_is_reported(cli: Cli) -> None:
     assert (wrong.returncode, wrong.stderr) == (1, expected)
 
 
-def test_the_chat_goes_on_when_the_server_has_started_again(cli: Cli) -> None:
+def test_a_chat_continues_after_a_restart_of_the_server(cli: Cli) -> None:
     with served(cli, "agents") as (url, _, process):
         port = int(url.rpartition(":")[2])
         terminal = Terminal(cli, "run", "parrot", "--url", url)
@@ -132,7 +132,7 @@ def test_the_chat_goes_on_when_the_server_has_started_again(cli: Cli) -> None:
             terminal.close()
 
 
-def test_a_server_with_keys_is_asked_with_one(cli: Cli) -> None:
+def test_the_api_key_is_sent_to_the_server(cli: Cli) -> None:
     made = cli("keys", "create", "agents", "--user", "ada")
     assert made.returncode == 0, made.stderr
     key = made.stdout.split()[-1]

@@ -8,13 +8,13 @@ from tests.cli.conftest import CTRL_C, CTRL_D, Cli, Terminal
 
 
 @pytest.mark.parametrize("target", ["agents/parrot", "agents", "agents:parrot"])
-def test_an_agent_answers_on_the_standard_output(cli: Cli, target: str) -> None:
+def test_answers_go_to_standard_output(cli: Cli, target: str) -> None:
     done = cli("run", target, "hello  [bold]there[/bold]")
     assert (done.returncode, done.stdout) == (0, "hello [bold]there[/bold] \n")
     assert done.stderr == "parrot:\n"
 
 
-def test_tool_calls_are_shown_beside_the_answer(cli: Cli) -> None:
+def test_tool_calls_go_to_standard_error(cli: Cli) -> None:
     done = cli.run_process("run", "agents", "shout")
     assert done.stdout == "The tool said HEY \n"
     assert done.stderr == 'parrot:\n→ shout(text="hey")\n← shout: {"shouted":"HEY"}\n'
@@ -58,7 +58,7 @@ def test_a_failed_run_says_why_once_and_ends_with_1(cli: Cli) -> None:
     assert done.stderr == "parrot:\nRuntimeError: the model is on fire\n"
 
 
-def test_it_must_be_clear_which_agent_is_meant(cli: Cli) -> None:
+def test_an_ambiguous_or_unknown_agent_is_refused(cli: Cli) -> None:
     cli.write("agents/broken/agent.py", "import missing_library")
     assert (
         "There are several agents in 'agents': broken, parrot. Choose one, for example agents:broken"
@@ -78,7 +78,7 @@ def test_an_empty_folder_has_no_agent(cli: Cli) -> None:
     assert cli("run", "empty", "hi").stderr.startswith("There is no agent in 'empty'")
 
 
-def test_a_conversation_can_be_kept_and_gone_on_with(cli: Cli) -> None:
+def test_a_stored_conversation_can_be_continued(cli: Cli) -> None:
     kept = ("--session-service", "sqlite:///chats.db", "--session", "holiday")
     assert cli("run", "agents", "one", *kept).stdout == "one \n"
     again = cli("run", "agents", "two", *kept)
@@ -89,13 +89,13 @@ def test_a_conversation_can_be_kept_and_gone_on_with(cli: Cli) -> None:
 # a chat
 
 
-def test_lines_from_a_pipe_are_a_conversation(cli: Cli) -> None:
+def test_lines_from_a_pipe_are_messages(cli: Cli) -> None:
     done = cli("run", "agents", stdin="one\n\nboom\ntwo")
     assert (done.returncode, done.stdout) == (0, "one \ntwo \n")
     assert done.stderr == "parrot:\nparrot:\nRuntimeError: the model is on fire\nparrot:\n"
 
 
-def test_a_chat_goes_on_until_ctrl_d(terminal: Terminal) -> None:
+def test_ctrl_d_ends_a_chat(terminal: Terminal) -> None:
     terminal.expect("you> ")
     terminal.type("hello there\n")
     assert "parrot:\r\nhello there \r\n" in terminal.expect("you> ")
@@ -128,7 +128,7 @@ def test_an_error_keeps_the_chat(terminal: Terminal) -> None:
     assert terminal.exit_code() == 0
 
 
-def test_ctrl_c_twice_leaves_a_turn_that_does_not_stop(cli: Cli) -> None:
+def test_ctrl_c_twice_leaves_an_answer_that_does_not_stop(cli: Cli) -> None:
     agent = """
         import asyncio
         from greenroom import BaseLlm, LlmAgent

@@ -50,7 +50,7 @@ def say(url: str, session_id: str, text: str) -> str:
     return post(f"{url}/run", body)[-1]["content"]["parts"][0]["text"]
 
 
-def test_apps_are_served_and_conversations_survive_a_restart(cli: Cli) -> None:
+def test_apps_are_served_and_sessions_survive_a_restart(cli: Cli) -> None:
     cli.write("agents/broken/agent.py", "1 / 0")
     for expected in ("first ", "second "):
         with served(cli, "agents") as (url, said, process):
@@ -84,7 +84,7 @@ def test_apps_are_served_from_build_outputs(cli: Cli) -> None:
             assert json.load(reply) == ["built"]
 
 
-def test_an_app_whose_import_never_ends_stops_neither_others_nor_the_end(cli: Cli) -> None:
+def test_an_endless_import_blocks_neither_other_apps_nor_the_stop(cli: Cli) -> None:
     with served(cli, "agents", "--grace-seconds", "0") as (url, _, process):
         post(f"{url}/apps/parrot/users/ada/sessions/s1", {})
         cli.write("agents/stuck/agent.py", "import threading\nprint('began', flush=True)\nthreading.Event().wait()")
@@ -98,7 +98,7 @@ def test_an_app_whose_import_never_ends_stops_neither_others_nor_the_end(cli: Cl
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_the_server_in_peace(cli: Cli, number: signal.Signals) -> None:
+def test_a_signal_stops_the_server_with_success(cli: Cli, number: signal.Signals) -> None:
     with served(cli, "agents", "--session-service", "memory://") as (_, _, process):
         process.send_signal(number)
         _, errors = process.communicate(timeout=10)
@@ -106,7 +106,7 @@ def test_a_signal_stops_the_server_in_peace(cli: Cli, number: signal.Signals) ->
     assert errors == ""
 
 
-def test_an_idle_connection_is_closed_after_the_time_of_its_setting(cli: Cli) -> None:
+def test_an_idle_connection_is_closed_after_the_configured_time(cli: Cli) -> None:
     with served(cli, "agents", "--idle-connection-seconds", "1.5") as (url, _, _):
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=20) as idle:
@@ -185,7 +185,7 @@ root_agent = LlmAgent(name="slow", model=ScriptedModel(ask), tools=[wait])
 """
 
 
-def test_a_stopping_server_sends_its_waiting_clients_where_the_runs_continue(cli: Cli) -> None:
+def test_a_stopping_server_sends_waiting_clients_the_address_of_their_runs(cli: Cli) -> None:
     """Defect F6."""
     cli.write("agents/slow/agent.py", _SLOW)
 
@@ -270,7 +270,7 @@ def _run_with_status(url: str, run_id: str, status: str) -> Any:
     return run
 
 
-def test_an_import_that_never_ends_does_not_keep_the_server_from_stopping(cli: Cli) -> None:
+def test_a_server_stops_during_an_endless_import(cli: Cli) -> None:
     with served(cli, "agents", "--grace-seconds", "0") as (url, _, process):
         post(f"{url}/apps/parrot/users/ada/sessions/s1", {})
         cli.write("agents/parrot/agent.py", "open('importing', 'w').close()\nwhile True: pass")
@@ -315,14 +315,14 @@ def test_a_port_in_use_is_reported(cli: Cli) -> None:
     assert done.stderr == f"Port {port} on 127.0.0.1 is in use. Use another one (--port {port + 1})\n"
 
 
-def test_what_can_not_work_is_reported_before_anything_starts(cli: Cli) -> None:
+def test_invalid_arguments_are_reported_before_the_server_starts(cli: Cli) -> None:
     assert cli.run_process("serve", "nowhere").stderr == "There is no folder 'nowhere' to find apps in\n"
     done = cli.run_process("serve", "agents", "--port", "0", "--session-service", "mysql://x")
     assert done.returncode == 1
     assert done.stderr.startswith("Unknown session store: 'mysql://x'")
 
 
-def test_a_store_that_can_not_be_opened_is_reported_in_one_line(cli: Cli) -> None:
+def test_a_store_that_cannot_be_opened_is_reported_in_one_line(cli: Cli) -> None:
     cli.write("folder/file", "")
     done = cli.run_process("serve", "agents", "--port", "0", "--session-service", "sqlite:///folder")
     assert done.returncode == 1
@@ -330,7 +330,7 @@ def test_a_store_that_can_not_be_opened_is_reported_in_one_line(cli: Cli) -> Non
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_folder_that_takes_no_data_is_reported(cli: Cli) -> None:
+def test_a_data_folder_that_cannot_be_created_is_reported(cli: Cli) -> None:
     cli.write("agents/.greenroom", "a file is in the way")
     done = cli.run_process("serve", "agents", "--port", "0")
     assert done.returncode == 1
@@ -343,14 +343,14 @@ def test_an_empty_folder_is_served_with_a_hint(cli: Cli) -> None:
         assert "There are no apps in empty yet" in said
 
 
-def test_pages_of_other_origins_are_let_in_when_asked_for(cli: Cli) -> None:
+def test_allowed_origins_may_call_the_server(cli: Cli) -> None:
     with served(cli, "agents", "--allow-origins", "https://a.example", "https://b.example") as (url, _, _):
         request = urllib.request.Request(f"{url}/list-apps", headers={"origin": "https://b.example"})
         with urllib.request.urlopen(request, timeout=10) as reply:
             assert reply.headers["access-control-allow-origin"] == "https://b.example"
 
 
-def test_the_addresses_at_the_start_have_the_prefix(cli: Cli) -> None:
+def test_the_welcome_text_has_the_url_prefix(cli: Cli) -> None:
     with served(cli, "agents", "--url-prefix", "/agents") as (url, said, _):
         assert url.endswith("/agents")
         assert f"{url}/docs\n" in said

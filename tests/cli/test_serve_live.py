@@ -17,7 +17,7 @@ root_agent = LlmAgent(name="desk", model=ScriptedLiveModel([[Hears("good day"), 
 """
 
 
-async def test_served_agents_are_spoken_with(cli: Cli) -> None:
+async def test_a_live_conversation_with_a_served_agent(cli: Cli) -> None:
     cli.write("agents/desk/agent.py", DESK)
     with served(cli, "agents", "--session-service", "memory://") as (url, _, process):
         await asyncio.to_thread(post, f"{url}/apps/desk/users/ann/sessions/s-1", {})

@@ -18,7 +18,7 @@ from tests.cli.schema_check import mistakes
 from tests.cli.test_serve import served
 
 
-def test_each_value_is_shown_with_where_it_comes_from(cli: Cli) -> None:
+def test_each_value_is_shown_with_its_source(cli: Cli) -> None:
     cli.write("agents/greenroom.toml", "port = 9000\nsession_service = 'postgresql://ada:hunter2@db/x'\n")
     done = cli("config", "show", "agents", "--on-disconnect", "cancel", GREENROOM_LOG_LEVEL="error")
     assert done.returncode == 0, done.stderr
@@ -31,7 +31,7 @@ def test_each_value_is_shown_with_where_it_comes_from(cli: Cli) -> None:
     assert "hunter2" not in done.stdout + done.stderr
 
 
-def test_the_file_of_the_current_folder_and_another_one(cli: Cli) -> None:
+def test_the_file_of_the_current_folder_or_a_named_one_is_read(cli: Cli) -> None:
     cli.write("greenroom.toml", "port = 1")
     cli.write("other.toml", "port = 2")
     assert " 1 " in cli("config", "show", "agents").stdout
@@ -44,7 +44,7 @@ def test_the_file_of_the_current_folder_and_another_one(cli: Cli) -> None:
     assert (done.returncode, done.stderr) == (1, "There is no configuration file none.toml\n")
 
 
-def test_a_fault_keeps_the_server_from_starting(cli: Cli) -> None:
+def test_a_server_with_invalid_settings_does_not_start(cli: Cli) -> None:
     cli.write("agents/greenroom.toml", "prot = 1\nlog_level = 'loud'\n")
     for command in ("serve", "config show"):
         done = cli.run_process(*command.split(), "agents")
@@ -55,13 +55,13 @@ def test_a_fault_keeps_the_server_from_starting(cli: Cli) -> None:
         ]
 
 
-def test_an_unknown_variable_is_warned_of(cli: Cli) -> None:
+def test_an_unknown_variable_causes_a_warning(cli: Cli) -> None:
     done = cli.run_process("config", "show", GREENROOM_HOTS="x")
     assert done.returncode == 0
     assert done.stderr == "GREENROOM_HOTS is not a setting of greenroom. Did you mean GREENROOM_HOST?\n"
 
 
-def test_the_server_does_what_the_file_says(cli: Cli) -> None:
+def test_the_server_applies_the_settings_of_the_file(cli: Cli) -> None:
     cli.write("agents/greenroom.toml", "max_body_bytes = 100\n[cors]\norigins = ['https://a.example']\n")
     with served(cli, "agents", "--session-service", "memory://") as (url, _, _):
         request = urllib.request.Request(f"{url}/list-apps", headers={"origin": "https://a.example"})
@@ -84,7 +84,7 @@ def plain(text: str, tmp_path: Path) -> Any:
     return read_document(ConfigFile(path, path.name)).plain()
 
 
-def test_it_is_written_to_the_output_or_into_a_file(cli: Cli) -> None:
+def test_the_schema_is_written_to_the_output_or_a_file(cli: Cli) -> None:
     shown = cli.run_process("schema")
     assert shown.returncode == 0
     assert json.loads(shown.stdout) == SCHEMA
@@ -94,14 +94,14 @@ def test_it_is_written_to_the_output_or_into_a_file(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/**/*.yaml")), ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_example_keeps_to_it(path: Path) -> None:
+def test_every_example_matches_the_schema(path: Path) -> None:
     assert mistakes(read_document(ConfigFile(path, path.name)).plain(), SCHEMA) == []
 
 
 @pytest.mark.parametrize(
     "block", re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs/yaml.md").read_text(), re.MULTILINE | re.DOTALL)
 )
-def test_every_block_of_the_page_keeps_to_it(block: str, tmp_path: Path) -> None:
+def test_every_block_of_the_page_matches_the_schema(block: str, tmp_path: Path) -> None:
     assert mistakes(plain(block, tmp_path), SCHEMA) == []
 
 
@@ -143,12 +143,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize("text", RIGHT)
-def test_what_is_right_keeps_to_it(text: str, tmp_path: Path) -> None:
+def test_valid_files_match_the_schema(text: str, tmp_path: Path) -> None:
     assert mistakes(plain(text, tmp_path), SCHEMA) == []
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_wrong_does_not(text: str, tmp_path: Path) -> None:
+def test_invalid_files_do_not_match_the_schema(text: str, tmp_path: Path) -> None:
     assert mistakes(plain(text, tmp_path), SCHEMA)
 
 

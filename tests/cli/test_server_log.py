@@ -66,7 +66,7 @@ def lines_of(cli: Cli, *flags: str) -> tuple[list[dict[str, Any]], str, str]:
     return [json.loads(line) for line in errors.splitlines()], run_id, errors
 
 
-def test_each_line_is_an_object_that_names_its_run(cli: Cli) -> None:
+def test_each_json_line_names_its_run(cli: Cli) -> None:
     lines, run_id, text = lines_of(cli)
     run = {"appName": "weather", "sessionId": "s1", "runId": run_id}
     for line in lines:
@@ -87,14 +87,14 @@ def test_each_line_is_an_object_that_names_its_run(cli: Cli) -> None:
         assert said not in text
 
 
-def test_what_errors_say_is_logged_when_content_may_be_seen_everywhere(cli: Cli) -> None:
+def test_texts_of_errors_are_logged_if_content_is_traced_everywhere(cli: Cli) -> None:
     lines, _, _ = lines_of(cli, "--traced-content", "everywhere")
     [traceback, *_] = [line["traceback"] for line in lines if "error" in line]
     assert "KeyError: 'secret Oslo'" in traceback
     assert traceback.endswith("ValueError: secret of Oslo")
 
 
-def test_what_is_no_setting_is_logged_as_an_object_too(cli: Cli) -> None:
+def test_warnings_about_variables_are_logged_as_json(cli: Cli) -> None:
     cli.environment["GREENROOM_PROT"] = "1"
     lines, _, _ = lines_of(cli)
     assert lines[0]["level"] == "warning"
@@ -129,7 +129,7 @@ REFUSED = """
         ("task-force sk-i lifts; a key= is missing", None),
     ],
 )
-def test_what_has_the_form_of_a_secret_is_hidden(said: str, expected: str | None) -> None:
+def test_texts_that_look_like_secrets_are_hidden(said: str, expected: str | None) -> None:
     assert hide_secrets(said) == (expected or said)
 
 
@@ -151,7 +151,7 @@ def test_secrets_of_the_environment_are_hidden_in_messages_and_errors(monkeypatc
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_served_agents_vendor_may_quote_its_key(cli: Cli, form: str) -> None:
+def test_a_key_quoted_by_a_vendor_is_hidden(cli: Cli, form: str) -> None:
     cli.environment["VENDOR_API_KEY"] = "very-private-0123456789"
     cli.write("agents/weather/agent.py", REFUSED)
     flags = ("--log-format", form, "--traced-content", "everywhere")

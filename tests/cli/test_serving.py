@@ -35,7 +35,7 @@ def every_flag() -> list[str]:
         *(f"apps {flag}" for flag in every_flag()),
     ],
 )
-def test_a_plain_line_is_read_as_by_the_library(line: str) -> None:
+def test_a_plain_command_line_is_read_as_by_cyclopts(line: str) -> None:
     assert plain_command_line(shlex.split(line)) == read_by_library(line)
 
 
@@ -56,5 +56,5 @@ def test_a_plain_line_is_read_as_by_the_library(line: str) -> None:
         "apps --session-service none",
     ],
 )
-def test_other_lines_are_left_to_the_library(line: str) -> None:
+def test_other_command_lines_are_left_to_cyclopts(line: str) -> None:
     assert plain_command_line(shlex.split(line)) is None

@@ -11,7 +11,7 @@ from tests.cli.conftest import Cli
 STORE = ("--session-service", "sqlite:///chats.db")
 
 
-def test_conversations_are_listed_the_latest_last(cli: Cli) -> None:
+def test_sessions_are_listed_newest_last(cli: Cli) -> None:
     for session, user in (("s1", "ada"), ("s2", "grace"), ("s3", "ada")):
         cli("run", "agents", "hello", *STORE, "--session", session, "--user", user)
 
@@ -26,7 +26,7 @@ def test_conversations_are_listed_the_latest_last(cli: Cli) -> None:
     assert listed("--app", "other") == []
 
 
-def test_a_conversation_is_shown_with_its_tool_calls(cli: Cli) -> None:
+def test_a_session_is_shown_with_its_tool_calls(cli: Cli) -> None:
     cli("run", "agents", "shout", *STORE, "--session", "s1")
     done = cli.run_process("sessions", "show", "s1", "agents", *STORE)
     assert done.stdout == "shout\nThe tool said HEY \n"
@@ -35,7 +35,7 @@ def test_a_conversation_is_shown_with_its_tool_calls(cli: Cli) -> None:
     )
 
 
-def test_the_beginning_of_an_id_is_enough_if_only_one_fits(cli: Cli) -> None:
+def test_the_beginning_of_an_id_is_enough_if_it_is_unique(cli: Cli) -> None:
     for session in ("abc-1", "abd-2"):
         cli("run", "agents", session, *STORE, "--session", session)
     assert cli("sessions", "show", "abc", "agents", *STORE).stdout == "abc-1\nabc-1 \n"
@@ -44,14 +44,14 @@ def test_the_beginning_of_an_id_is_enough_if_only_one_fits(cli: Cli) -> None:
     assert (missing.returncode, missing.stderr) == (1, "There is no session 'x' in the apps parrot\n")
 
 
-def test_a_folder_that_was_never_served_has_no_conversations(cli: Cli) -> None:
+def test_a_folder_that_was_never_served_has_no_sessions(cli: Cli) -> None:
     done = cli.run_process("sessions", "list", "agents")
     assert done.returncode == 1
     assert "greenroom.db doesn't exist" in done.stderr
     assert not (cli.folder / "agents" / ".greenroom").exists()
 
 
-def test_conversations_are_exported_and_imported(cli: Cli) -> None:
+def test_sessions_are_exported_and_imported(cli: Cli) -> None:
     for session, user in (("s1", "ada"), ("s2", "grace")):
         cli("run", "agents", "hello", *STORE, "--session", session, "--user", user)
     done = cli("sessions", "export", "agents", *STORE, "--output", "chats.jsonl")
@@ -75,7 +75,7 @@ def test_conversations_are_exported_and_imported(cli: Cli) -> None:
     assert "Line 1 is not an exported session" in cli.run_process("sessions", "import", "chats.jsonl", *copy).stderr
 
 
-def test_conversations_of_apps_that_are_not_in_the_folder_are_included(cli: Cli) -> None:
+def test_sessions_of_removed_apps_are_included(cli: Cli) -> None:
     cli("run", "agents", "hello", *STORE, "--session", "s1")
     (cli.folder / "agents" / "parrot").rename(cli.folder / "agents" / "budgie")
     assert cli("sessions", "export", "agents", *STORE).stderr == "1 sessions exported\n"
@@ -83,7 +83,7 @@ def test_conversations_of_apps_that_are_not_in_the_folder_are_included(cli: Cli)
     assert cli("sessions", "show", "s1", "agents", *STORE).stdout == "hello\nhello \n"
 
 
-async def test_an_import_has_the_state_that_was_exported(cli: Cli) -> None:
+async def test_an_import_restores_the_exported_state(cli: Cli) -> None:
     service = SqliteSessionService(cli.folder / "chats.db")
     owner: JsonObject = {"app_name": "parrot", "user_id": "ada"}
     for number in (1, 2):

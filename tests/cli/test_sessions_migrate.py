@@ -156,7 +156,7 @@ async def test_a_database_of_adk_is_migrated(
 @pytest.mark.skipif(not ADK_PYTHON.exists(), reason="there is no environment with google-adk and SQLAlchemy")
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
-async def test_a_database_that_adk_makes_now_is_migrated(
+async def test_a_new_database_of_adk_is_migrated(
     cli: Cli, request: pytest.FixtureRequest, database: str, version: int
 ) -> None:
     if database == "sqlite":
@@ -179,7 +179,7 @@ class _Command:
 
 
 @pytest.mark.parametrize("data", [pickle.dumps(_Command()), b"\x80\x05damaged"])
-def test_pickled_actions_run_nothing(cli: Cli, data: bytes) -> None:
+def test_pickled_actions_execute_nothing(cli: Cli, data: bytes) -> None:
     shutil.copy(HERE / "version_0.sqlite", cli.folder / "adk.db")
     with closing(sqlite3.connect(cli.folder / "adk.db")) as connection:
         connection.execute("UPDATE events SET actions = ? WHERE session_id = 'ada-0'", (data,))
@@ -240,7 +240,7 @@ async def test_one_app_is_migrated(cli: Cli) -> None:
     assert set(await content_of(f"sqlite:///{cli.folder / 'b.db'}")) == {"s-1", "s-3"}
 
 
-async def test_sessions_that_differ_are_named(cli: Cli) -> None:
+async def test_differing_sessions_are_reported(cli: Cli) -> None:
     await _fill(f"sqlite:///{cli.folder / 'a.db'}", 3)
     service = SqliteSessionService(cli.folder / "b.db")
     await service.create_session(app_name="app-1", user_id="user-1", session_id="s-1", state={"other": True})
@@ -253,7 +253,7 @@ async def test_sessions_that_differ_are_named(cli: Cli) -> None:
 
 
 @pytest.mark.kill
-async def test_a_migration_that_was_killed_is_continued(cli: Cli) -> None:
+async def test_a_killed_migration_is_continued(cli: Cli) -> None:
     await _fill(f"sqlite:///{cli.folder / 'a.db'}", 60)
     for copied in (1, 20, 40):
         process = cli.start("sessions", "migrate", "sqlite:///a.db", "sqlite:///b.db")
