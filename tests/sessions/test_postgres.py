@@ -12,9 +12,9 @@ from greenroom.records.base import JsonObject
 from greenroom.records.event import Event, EventActions
 from greenroom.records.session import SessionKey
 from greenroom.sessions.backend import Stored
-from greenroom.sessions.cached_session import prepare
 from greenroom.sessions.postgres import PostgresSessionService
 from greenroom.sessions.postgres_append import AppendBatch
+from greenroom.sessions.prepared_event import prepare
 from greenroom.testing.contracts.session_service import *  # noqa: F403
 
 

@@ -13,14 +13,8 @@ from greenroom.errors import NotOffered
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, ListSessionsResponse, Session, SessionFilter
-from greenroom.sessions.cached_session import (
-    check_config,
-    check_limit,
-    filter_events,
-    fits_state,
-    next_page,
-    page_position,
-)
+from greenroom.sessions.arguments import check_config, check_limit, next_page, page_position
+from greenroom.sessions.cached_session import filter_events, fits_state
 
 Create = Callable[..., Awaitable[Session]]
 Get = Callable[..., Awaitable[Session | None]]

@@ -10,7 +10,8 @@ from greenroom.records import wire
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
 from greenroom.records.state import ScopedDelta
-from greenroom.sessions.cached_session import CachedSession, PreparedEvent
+from greenroom.sessions.cached_session import CachedSession
+from greenroom.sessions.prepared_event import PreparedEvent
 
 TRUSTED_SECONDS = 0.05
 """Time for which a cached session counts as current before a check for writes of other processes."""

@@ -17,21 +17,12 @@ from greenroom.records.session import (
     SessionKey,
 )
 from greenroom.records.state import split_by_scope
+from greenroom.sessions.arguments import check_config, check_limit, clean_session_id
 from greenroom.sessions.backend import Created, SessionBackend, Stored
-from greenroom.sessions.cached_session import (
-    PartialLog,
-    PreparedEvent,
-    append_own,
-    check_config,
-    check_limit,
-    clean_session_id,
-    extend_log,
-    is_partial,
-    prepare,
-    sync,
-    to_frozen,
-    undo,
-)
+from greenroom.sessions.cached_session import PartialLog
+from greenroom.sessions.caller_session import append_own, extend_log, is_partial, sync
+from greenroom.sessions.frozen import to_frozen
+from greenroom.sessions.prepared_event import PreparedEvent, prepare, undo
 from greenroom.sessions.service import BaseSessionService, StoredEvent
 from greenroom.sessions.session_cache import Appended, Deleted, SessionCache
 

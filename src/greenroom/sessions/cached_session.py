@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
-
-from greenroom.errors import InvalidRequest
 from greenroom.records import wire
-from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.base import JsonObject
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
-from greenroom.records.identifiers import new_session_id
 from greenroom.records.session import GetSessionConfig, Session, SessionFilter, SessionKey, title_of
-from greenroom.records.state import TEMP_PREFIX, ScopedDelta, apply_delta, merge_scopes, split_by_scope
-
-
-class Frozen(msgspec.Struct, frozen=True):
-    """A list or map of a state as JSON: each caller decodes its own copy."""
-
-    data: bytes
-
-
-def to_frozen(values: Mapping[str, Any]) -> JsonObject:
-    """A state or delta that no caller can change. Raises TypeError for what JSON can't hold."""
-    return {
-        key: value if value is None or isinstance(value, (str, int, float, Frozen)) else Frozen(wire.encode(value))
-        for key, value in values.items()
-    }
-
-
-def from_frozen(values: Mapping[str, Any]) -> JsonObject:
-    """The caller's own copy of a frozen state or delta."""
-    return {key: msgspec.json.decode(value.data) if type(value) is Frozen else value for key, value in values.items()}
-
-
-def frozen_json(value: JsonValue) -> str:
-    """One frozen value as the JSON that is stored."""
-    return (value.data if type(value) is Frozen else wire.encode(value)).decode()
-
-
-def frozen_from_json(text: str) -> JsonValue:
-    return Frozen(text.encode()) if text[0] in "[{" else msgspec.json.decode(text)
+from greenroom.records.state import apply_delta, merge_scopes
+from greenroom.sessions.frozen import from_frozen
 
 
 class PartialLog(CopyOnWriteList[Event]):
@@ -155,20 +124,6 @@ def filter_events(events: CopyOnWriteList[Event], config: GetSessionConfig) -> C
     return PartialLog(window if since is None else [event for event in window if event.timestamp >= since])
 
 
-def check_config(config: GetSessionConfig | None) -> None:
-    if config is not None and config.num_recent_events is not None and config.num_recent_events < 0:
-        raise InvalidRequest("numRecentEvents must not be negative", location=("query", "numRecentEvents"))
-    if config is not None and config.until_seq is not None and config.until_seq < 0:
-        raise InvalidRequest("untilSeq must not be negative", location=("query", "untilSeq"))
-
-
-def check_fork(seq: int | None, last_seq: int) -> int:
-    """The sequence number after which a log of `last_seq` events is forked."""
-    if seq is not None and not 0 <= seq <= last_seq:
-        raise InvalidRequest(f"seq must be between 0 and {last_seq}, the last event's", location=("body", "seq"))
-    return last_seq if seq is None else seq
-
-
 def fits_state(state: Mapping[str, Any], where: SessionFilter) -> bool:
     """True if a merged state has the wanted values; as JSON, in which 1 and 1.0 differ, and so do 1 and true."""
     return all(
@@ -184,132 +139,3 @@ def fits_text(state: JsonObject, events: Iterable[Event], text: str) -> bool:
         for part in (event.content and event.content.parts) or ()
         if part.text and not part.thought
     )
-
-
-def check_limit(limit: int | None) -> None:
-    if limit is not None and limit < 1:
-        raise InvalidRequest("limit must be at least 1", location=("query", "limit"))
-
-
-def clean_session_id(session_id: str | None) -> str:
-    return (session_id or "").strip() or new_session_id()
-
-
-class PreparedEvent:
-    """An event ready to be stored: its state delta without `temp:` keys, and no longer shared with the caller."""
-
-    __slots__ = ("event", "json", "original", "scoped", "temp")
-
-    def __init__(self, event: Event) -> None:
-        self.event = event
-        self.json: bytes | None = None
-        """The stored form, where the store encodes events."""
-
-        self.original = event.actions.state_delta
-        """The caller's delta."""
-
-        self.temp: JsonObject = {}
-        """Its `temp:` keys, which are not stored."""
-
-        self.scoped = _NO_DELTA
-        """The rest, frozen."""
-
-        if self.original:
-            self.temp = {key: value for key, value in self.original.items() if key.startswith(TEMP_PREFIX)}
-            stored = to_frozen({key: value for key, value in self.original.items() if key not in self.temp})
-            self.scoped = split_by_scope(stored)
-            event.actions.state_delta = from_frozen(stored)
-
-
-_NO_DELTA = ScopedDelta({}, {}, {})
-
-
-def prepare(events: Sequence[Event], *, encode: bool = False) -> list[PreparedEvent]:
-    """Prepares events that are stored together; when one can't be, all are as they were."""
-    prepared: list[PreparedEvent] = []
-    try:
-        for event in events:
-            one = PreparedEvent(event)
-            prepared.append(one)
-            if encode:
-                one.json = wire.encode(event)
-    except Exception:
-        undo(prepared)
-        raise
-    return prepared
-
-
-def undo(prepared: Sequence[PreparedEvent]) -> None:
-    """Gives the events their deltas back: they were not stored, and may be appended again."""
-    for one in prepared:
-        one.event.actions.state_delta = one.original
-
-
-def sync(session: Session, log: CopyOnWriteList[Event], prepared: Sequence[PreparedEvent]) -> None:
-    """Adds to a caller's session the events that it lacks, and their deltas.
-
-    A caller that holds the whole log gets all that is new. One that holds a part (a filtered session, or a list of its
-    own making) gets the events it appended. `session.state` stays the same map, since views of it are held.
-    """
-    known = session.events.end
-    at = known - log.skipped
-
-    if type(session.events) is not CopyOnWriteList and is_partial(session):
-        append_own(session, prepared)
-    elif log.shares_items_with(session.events):
-        session.events = log.snapshot()
-        if len(log) == at + 1 and log[at] is prepared[0].event and len(prepared) == 1:  # there are no other writers
-            if prepared[0].original:
-                apply_delta(session.state, prepared[0].original)
-            session.last_update_time = prepared[0].event.timestamp
-        else:
-            _apply_deltas(session, log[at:], prepared)
-    elif known == at == 0 or (0 < at <= len(log) and len(session.events) and session.events[-1].id == log[at - 1].id):
-        extend_log(session, log[at:], prepared)
-    else:
-        append_own(session, prepared)
-
-
-def is_partial(session: Session) -> bool:
-    # Once a caller has assigned a list of its own, the type can be any.
-    return not isinstance(session.events, CopyOnWriteList) or isinstance(session.events, PartialLog)
-
-
-def extend_log(session: Session, later: Sequence[Event], prepared: Sequence[PreparedEvent]) -> None:
-    """Lengthen a caller's own list, which it may have changed on purpose, by the events that it lacks."""
-    session.events.extend(later)
-    _apply_deltas(session, later, prepared)
-
-
-def append_own(session: Session, prepared: Sequence[PreparedEvent]) -> None:
-    """Adds the appended events only."""
-    known = {event.id for event in session.events[-20:]}
-    own = {one.event.id: one.event for one in prepared if one.event.id not in known}
-    extend_log(session, list(own.values()), prepared)
-
-
-def _apply_deltas(session: Session, later: Sequence[Event], prepared: Sequence[PreparedEvent]) -> None:
-    own = {one.event.id: one for one in prepared}
-    for event in later:
-        if event.id in own:
-            apply_delta(session.state, own[event.id].original)
-        elif event.actions.state_delta:
-            apply_delta(session.state, from_frozen(to_frozen(event.actions.state_delta)))
-    for one in prepared:
-        apply_delta(session.state, one.temp)
-    if session.events:
-        session.last_update_time = session.events[-1].timestamp
-
-
-def next_page(page: Sequence[Session]) -> str:
-    """The token of the next page."""
-    last = page[-1]
-    return wire.write_page_token(last.last_update_time, last.user_id, last.id)
-
-
-def page_position(page_token: str | None) -> tuple[float, str, str] | None:
-    """Update time, user and id of the last session of the previous page. Raises InvalidRequest."""
-    if not page_token:
-        return None
-    time, (user_id, session_id) = wire.read_page_token(page_token, keys=2)
-    return time, user_id, session_id

@@ -39,6 +39,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
 from greenroom.records.state import ScopedDelta, apply_delta, split_by_scope
+from greenroom.sessions.arguments import page_position
 from greenroom.sessions.backend import (
     Created,
     LogPage,
@@ -48,14 +49,9 @@ from greenroom.sessions.backend import (
     first_page,
     is_trusted,
 )
-from greenroom.sessions.cached_session import (
-    CachedSession,
-    PreparedEvent,
-    ScopeState,
-    from_frozen,
-    page_position,
-    to_frozen,
-)
+from greenroom.sessions.cached_session import CachedSession, ScopeState
+from greenroom.sessions.frozen import from_frozen, to_frozen
+from greenroom.sessions.prepared_event import PreparedEvent
 from greenroom.sessions.remote import RemoteSessionService, RemoteWrites
 from greenroom.sessions.service import SessionCapability
 

@@ -18,21 +18,18 @@ from greenroom.records.session import (
     SessionKey,
 )
 from greenroom.records.state import apply_delta, split_by_scope
-from greenroom.sessions.cached_session import (
-    CachedSession,
-    PartialLog,
-    PreparedEvent,
-    ScopeState,
+from greenroom.sessions.arguments import (
     check_config,
     check_fork,
     check_limit,
     clean_session_id,
     next_page,
     page_position,
-    prepare,
-    sync,
-    to_frozen,
 )
+from greenroom.sessions.cached_session import CachedSession, PartialLog, ScopeState
+from greenroom.sessions.caller_session import sync
+from greenroom.sessions.frozen import to_frozen
+from greenroom.sessions.prepared_event import PreparedEvent, prepare
 from greenroom.sessions.service import BaseSessionService, StoredEvent
 from greenroom.sqlite.transaction import completed
 

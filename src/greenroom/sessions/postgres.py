@@ -14,8 +14,9 @@ from greenroom.records.session import SessionKey
 from greenroom.records.state import ScopedDelta
 from greenroom.sessions.backend import Stored, is_trusted
 from greenroom.sessions.cached_service import CachedSessionService
-from greenroom.sessions.cached_session import CachedSession, PreparedEvent
+from greenroom.sessions.cached_session import CachedSession
 from greenroom.sessions.postgres_append import AppendBatch, save_state
+from greenroom.sessions.prepared_event import PreparedEvent
 from greenroom.sessions.session_cache import SessionCache
 from greenroom.sessions.sql import SqlSessionBackend
 from greenroom.sessions.sql_queries import SessionQueries

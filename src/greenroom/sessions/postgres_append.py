@@ -16,7 +16,8 @@ from greenroom.postgres.connection import Connection
 from greenroom.records.session import SessionKey
 from greenroom.records.state import REMOVED, ScopedDelta
 from greenroom.sessions.backend import Stored
-from greenroom.sessions.cached_session import PreparedEvent, frozen_json
+from greenroom.sessions.frozen import frozen_json
+from greenroom.sessions.prepared_event import PreparedEvent
 
 # Sets `delta` (number, app_name, user_id, place, scope, key, value); of equal keys the greatest place counts.
 _SET_STATE = """

@@ -20,7 +20,9 @@ from greenroom.records.session import (
 )
 from greenroom.records.state import USER_PREFIX
 from greenroom.sessions.adk_methods import with_imported_log, with_pages, with_partial_logs
-from greenroom.sessions.cached_session import append_own, check_limit, is_partial, prepare
+from greenroom.sessions.arguments import check_limit
+from greenroom.sessions.caller_session import append_own, is_partial
+from greenroom.sessions.prepared_event import prepare
 
 if TYPE_CHECKING:
     from greenroom.usage.store import UsageStore

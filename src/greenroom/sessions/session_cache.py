@@ -13,7 +13,9 @@ from weakref import WeakValueDictionary
 from greenroom.records.session import SessionKey
 from greenroom.records.state import apply_delta, split_by_scope
 from greenroom.sessions.backend import SessionBackend
-from greenroom.sessions.cached_session import CachedSession, PreparedEvent, ScopeState, to_frozen
+from greenroom.sessions.cached_session import CachedSession, ScopeState
+from greenroom.sessions.frozen import to_frozen
+from greenroom.sessions.prepared_event import PreparedEvent
 
 T = TypeVar("T")
 

@@ -11,8 +11,10 @@ from greenroom.log.compaction import changes_loading
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
 from greenroom.records.state import ScopedDelta
+from greenroom.sessions.arguments import page_position
 from greenroom.sessions.backend import Created, LogPage, SessionBackend, SessionPage, Stored, first_page
-from greenroom.sessions.cached_session import CachedSession, PreparedEvent, page_position
+from greenroom.sessions.cached_session import CachedSession
+from greenroom.sessions.prepared_event import PreparedEvent
 from greenroom.sessions.sql_queries import LIST_APPS, SESSIONS_PER_DELETION, SessionQueries
 from greenroom.sessions.stored_event import BLOB_BYTES
 

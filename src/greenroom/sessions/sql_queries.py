@@ -24,18 +24,11 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
 from greenroom.records.state import REMOVED, ScopedDelta, apply_delta, split_by_scope
+from greenroom.sessions.arguments import check_fork
 from greenroom.sessions.backend import LogPage, Stored
-from greenroom.sessions.cached_session import (
-    CachedSession,
-    PreparedEvent,
-    ScopeState,
-    check_fork,
-    fits_text,
-    from_frozen,
-    frozen_from_json,
-    frozen_json,
-    to_frozen,
-)
+from greenroom.sessions.cached_session import CachedSession, ScopeState, fits_text
+from greenroom.sessions.frozen import from_frozen, frozen_from_json, frozen_json, to_frozen
+from greenroom.sessions.prepared_event import PreparedEvent
 from greenroom.sessions.stored_event import inline_blobs, to_stored
 
 _decode_event = wire.decoder(Event)

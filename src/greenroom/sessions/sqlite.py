@@ -15,7 +15,9 @@ from greenroom.records.session import SessionKey
 from greenroom.records.state import REMOVED, ScopedDelta
 from greenroom.sessions.backend import TRUSTED_SECONDS, Stored
 from greenroom.sessions.cached_service import CachedSessionService
-from greenroom.sessions.cached_session import CachedSession, PreparedEvent, frozen_json
+from greenroom.sessions.cached_session import CachedSession
+from greenroom.sessions.frozen import frozen_json
+from greenroom.sessions.prepared_event import PreparedEvent
 from greenroom.sessions.session_cache import SessionCache
 from greenroom.sessions.sql import SqlSessionBackend
 from greenroom.sessions.sql_queries import PAGE, SEQ_OF_EVENT, SessionQueries

@@ -29,14 +29,9 @@ from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
 from greenroom.records.state import REMOVED, USER_PREFIX, ScopedDelta, apply_delta, merge_scopes, split_by_scope
 from greenroom.sessions.backend import Created, LogPage, SessionBackend, SessionPage, Stored, is_trusted
-from greenroom.sessions.cached_session import (
-    CachedSession,
-    PreparedEvent,
-    ScopeState,
-    filter_events,
-    from_frozen,
-    to_frozen,
-)
+from greenroom.sessions.cached_session import CachedSession, ScopeState, filter_events
+from greenroom.sessions.frozen import from_frozen, to_frozen
+from greenroom.sessions.prepared_event import PreparedEvent
 from greenroom.sessions.remote import RemoteSessionService, RemoteWrites
 from greenroom.sessions.service import SessionCapability
 from greenroom.sessions.session_cache import SessionCache

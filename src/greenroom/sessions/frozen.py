@@ -1,0 +1,39 @@
+"""Values of states that no holder can change: lists and maps as JSON, of which each caller decodes its own copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """A list or map of a state as JSON: each caller decodes its own copy."""
+
+    data: bytes
+
+
+def to_frozen(values: Mapping[str, Any]) -> JsonObject:
+    """A state or delta that no caller can change. Raises TypeError for what JSON can't hold."""
+    return {
+        key: value if value is None or isinstance(value, (str, int, float, Frozen)) else Frozen(wire.encode(value))
+        for key, value in values.items()
+    }
+
+
+def from_frozen(values: Mapping[str, Any]) -> JsonObject:
+    """The caller's own copy of a frozen state or delta."""
+    return {key: msgspec.json.decode(value.data) if type(value) is Frozen else value for key, value in values.items()}
+
+
+def frozen_json(value: JsonValue) -> str:
+    """One frozen value as the JSON that is stored."""
+    return (value.data if type(value) is Frozen else wire.encode(value)).decode()
+
+
+def frozen_from_json(text: str) -> JsonValue:
+    return Frozen(text.encode()) if text[0] in "[{" else msgspec.json.decode(text)
