@@ -46,7 +46,8 @@ class GcsServer:
     count: int = 0
 
     async def answer(self, request: Request) -> Response:
-        key, query = request.path_params.get("key", ""), request.query_params
+        key = request.path_params.get("key", "")
+        query = request.query_params
         if not key:
             return self._list(query.get("prefix", ""), query.get("delimiter"), query.get("continuation-token", ""))
         self.count += 1

@@ -97,7 +97,8 @@ def test_a_key_stays_inside_its_root(path: ArtifactPath) -> None:
 def test_no_version_lies_where_another_path_has_its_folder(
     one: ArtifactPath, other: ArtifactPath, version: int
 ) -> None:
-    file, folder = f"{artifact_key(one)}/{version}", artifact_key(other)
+    file = f"{artifact_key(one)}/{version}"
+    folder = artifact_key(other)
     assert not f"{folder}/".startswith(f"{file}/")
 
 

@@ -45,7 +45,8 @@ async def test_objects_have_adk_s_keys_types_and_metadata(
 
 async def test_what_adk_wrote_is_read(artifact_service: ObjectStoreArtifactService, store: MemoryStore) -> None:
     """Attributes as google-adk 2.13 sets them; some stores send their names in lower case."""
-    image, text = {"Content-Type": "image/png", "adkDisplayName": "B", "k": "1"}, {"Content-Type": "text/plain"}
+    image = {"Content-Type": "image/png", "adkDisplayName": "B", "k": "1"}
+    text = {"Content-Type": "text/plain"}
     await obstore.put_async(store, f"{_HOME}/a/0", b"png", attributes=image)
     await obstore.put_async(store, f"{_HOME}/b/0", b"T", attributes={**text, "adkistext": "true"})
     await obstore.put_async(store, f"{_HOME}/c/0", b"", attributes={"adkFileUri": "gs://b/o", "adkFileMimeType": "a/b"})

@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-CLIENT_ID, CLIENT_SECRET = "desk+client", "hush/hush"
+CLIENT_ID = "desk+client"
+CLIENT_SECRET = "hush/hush"
 REDIRECT = "https://desk.test/dev-ui/"
 
 
@@ -84,7 +85,8 @@ class AuthorizationServer:
             self.refreshable.remove(form["refresh_token"])
         elif grant != "client_credentials":
             return JSONResponse({"error": "unsupported_grant_type"}, status_code=400)
-        access, refresh = f"at-{secrets.token_urlsafe(12)}", f"rt-{secrets.token_urlsafe(12)}"
+        access = f"at-{secrets.token_urlsafe(12)}"
+        refresh = f"rt-{secrets.token_urlsafe(12)}"
         self.tokens[access] = time.time() + self.lifetime_seconds
         self.refreshable.add(refresh)
         body = {"access_token": access, "token_type": "Bearer", "expires_in": self.lifetime_seconds}

@@ -159,7 +159,8 @@ async def test_a_code_of_another_login_is_refused_by_its_challenge(
         await server.new_session("desk")
         (mine,) = requests_of(await say(server, "Who am I?"))
         (other,) = requests_of(await say(server, "Who am I?"))
-        theirs, ours = await consent(other), await consent(mine)
+        theirs = await consent(other)
+        ours = await consent(mine)
         code_of = theirs["functionResponse"]["response"]["exchangedAuthCredential"]["oauth2"]["authResponseUri"]
         oauth2 = ours["functionResponse"]["response"]["exchangedAuthCredential"]["oauth2"]
         state = oauth2["authResponseUri"].partition("state=")[2]
@@ -484,7 +485,8 @@ async def test_a_run_that_is_cut_off_while_it_waits_for_a_toolset_s_login_waits_
     async with stores_in(None) as stores:
         async with engine_over(stores, agent) as engine:
             run = await finish(engine, asking("go"))
-        run.status, run.attempts = RunStatus.RUNNING, 1
+        run.status = RunStatus.RUNNING
+        run.attempts = 1
         await stores.runs.save(run)
         log = await stores.log()
         async with engine_over(stores, agent) as engine:

@@ -23,7 +23,9 @@ REDIRECT = "https://desk.example/dev-ui/"
 
 
 async def test_the_page_shows_what_the_server_answers(provider: AuthorizationServer) -> None:
-    provider.client_id, provider.client_secret, provider.redirect = "desk", "hush", REDIRECT
+    provider.client_id = "desk"
+    provider.client_secret = "hush"
+    provider.redirect = REDIRECT
     page = Transcript((DOCS / "logins.md").read_text().replace("https://login.example", provider.url))
     assert len(page.exchanges) == 5
     agent = runpy.run_path(str(DOCS / "snippets" / "login.py"))["desk"](provider.url, "hush")

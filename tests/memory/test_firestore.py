@@ -43,7 +43,8 @@ async def test_stop_words_are_neither_stored_nor_searched_for(firestore_host: st
     from google.cloud.firestore import AsyncClient
 
     client = AsyncClient(project=f"test-{uuid4().hex}")
-    whole, without = FirestoreMemoryService(client), FirestoreMemoryService(client, stop_words={"The"})
+    whole = FirestoreMemoryService(client)
+    without = FirestoreMemoryService(client, stop_words={"The"})
     await _remember(whole, _event("The bicycle"))
     assert await _found(without, "the") == []
     assert await _found(without, "the bicycle") == ["The bicycle"]

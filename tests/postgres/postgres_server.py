@@ -72,7 +72,8 @@ class PostgresServer:
 
     def __init__(self, bin_path: Path, *options: str, folder: Path | None = None) -> None:
         self.folder = folder or Path(tempfile.mkdtemp(prefix="greenroom-pg-"))
-        self._bin, self._options = bin_path, (*_OPTIONS, *options)
+        self._bin = bin_path
+        self._options = (*_OPTIONS, *options)
         self._data = self.folder / "data"
         self._has_shared = False
         self._as_user: dict[str, Any] = {"cwd": self.folder}

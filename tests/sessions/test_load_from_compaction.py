@@ -24,7 +24,8 @@ class Host:
     """A runner on a database file; each time it is opened nothing is in memory."""
 
     def __init__(self, folder: Path, **config: int) -> None:
-        self.model, self.summarizer = ScriptedModel(echo), Summarizer()
+        self.model = ScriptedModel(echo)
+        self.summarizer = Summarizer()
         self.sessions = SqliteSessionService(folder / "sessions.db")
         compaction = EventsCompactionConfig(summarizer=self.summarizer, **config)
         app = App(name="a", root_agent=LlmAgent(name="a", model=self.model), events_compaction_config=compaction)

@@ -176,7 +176,8 @@ async def test_a_turn_on_a_long_session_reads_nothing(tmp_path: Path) -> None:
         another.executemany(insert, rows)
     await asyncio.sleep(TRUSTED_SECONDS)
     assert len((await _load(service)).events) == service.events_decoded == 50_000
-    reads, decoded = service.database_stats.reads, service.events_decoded
+    reads = service.database_stats.reads
+    decoded = service.events_decoded
     for number in range(5):
         await asyncio.sleep(TRUSTED_SECONDS)
         session = await _load(service)

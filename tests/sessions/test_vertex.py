@@ -99,7 +99,8 @@ async def test_an_append_is_one_request_and_a_load_lists_new_events_only(
 
 async def test_what_others_wrote_is_read_and_continued(vertex: VertexServer) -> None:
     """Two processes, and an event of a writer that sends no `rawEvent`."""
-    ours, theirs = service_at(vertex), service_at(vertex)
+    ours = service_at(vertex)
+    theirs = service_at(vertex)
     session = await _opened(ours)
     await ours.append(session, _event("one", at=1.0, delta={"a": 1, "user:b": 1}))
     other = await _loaded(theirs)

@@ -67,7 +67,8 @@ def _raise(error: Exception) -> Callable[[sqlite3.Cursor], None]:
 
 async def test_a_path_has_one_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    first, second = Database.open("x.db"), Database.open(tmp_path / "y" / ".." / "x.db")
+    first = Database.open("x.db")
+    second = Database.open(tmp_path / "y" / ".." / "x.db")
     assert first is second
     await first.close()
     await second.submit(_execute("SELECT 1"))

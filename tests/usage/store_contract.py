@@ -32,7 +32,8 @@ from greenroom.usage.store import (
 
 _DAY = 20_000
 _NOW = float(_DAY * SECONDS_PER_DAY)
-_TODAY, _TOMORROW = "2024-10-04", "2024-10-05"
+_TODAY = "2024-10-04"
+_TOMORROW = "2024-10-05"
 _ANN = Account("user", ("concierge", "ann"), _TODAY)
 _PRICES = PriceTable({"fast": Price(1, 10, cached_input="0.5"), "wise": Price(100, 1000)})
 
@@ -55,7 +56,8 @@ def _reported(prompt: int = 100, output: int = 20, **more: Any) -> GenerateConte
 
 def _used(model: str = "fast", day: int = _DAY, calls: int = 1, **counts: Any) -> Mapping[ModelDay, ModelUsage]:
     used = ModelUsage()
-    used.calls, used.reported = calls, _reported(**counts)
+    used.calls = calls
+    used.reported = _reported(**counts)
     return {ModelDay(model, day): used}
 
 
@@ -157,7 +159,8 @@ async def test_later_usage_of_a_run_replaces_the_earlier(usage_store: UsageStore
 
 
 async def test_reservations_count_until_they_are_settled(usage_store: UsageStore) -> None:
-    first, second = _hold("e-1", 80), _hold("e-2", 30)
+    first = _hold("e-1", 80)
+    second = _hold("e-2", 30)
     assert await _reserve(usage_store, first, tokens=100)
     refusal = await usage_store.reserve(second, [Ceiling(_ANN, 100, None)], now=_NOW)
     assert refusal is not None

@@ -65,7 +65,8 @@ async def test_usage_shares_the_transaction_of_the_run_that_is_saved_after_it(ad
 
 
 async def test_in_memory_only_the_latest_usage_is_kept() -> None:
-    store, used = InMemoryUsageStore(max_rows=3), ModelUsage()
+    store = InMemoryUsageStore(max_rows=3)
+    used = ModelUsage()
     used.calls = 1
     for number in range(5):
         await store.record(_run(number), {ModelDay("m", 1): used})
@@ -111,7 +112,9 @@ async def test_usage_of_runs_from_before_it_was_counted_is_carried_over(address:
     used = GenerateContentResponseUsageMetadata(prompt_token_count=10, candidates_token_count=5, total_token_count=17)
     for number, status in enumerate((*RunStatus, RunStatus.SUCCEEDED)):
         run = _run(number)
-        run.status, run.created_at, run.usage = status, day, used
+        run.status = status
+        run.created_at = day
+        run.usage = used
         run.caller = Caller(user_id="u", key_id="k") if status is RunStatus.FAILED else None
         await runs.save(run, is_to_remember=status is RunStatus.CANCELLED)
     counted = _run(len(RunStatus))
