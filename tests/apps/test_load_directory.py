@@ -12,6 +12,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound
 from tests.apps.conftest import AgentsDir
+from tests.file_system_calls import file_system_calls
 
 
 class Clock:
@@ -381,3 +382,38 @@ def test_env_files_can_be_turned_off(agents_dir: AgentsDir, monkeypatch: pytest.
     agents_dir.agent("shop")
     assert isinstance(DirectoryAppLoader(agents_dir.path).load("shop").root_agent, LlmAgent)
     assert "GREENROOM_TEST_KEY" not in os.environ
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+async def test_a_known_app_is_found_without_the_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    loader = DirectoryAppLoader(_folder_of_apps(tmp_path, count))
+    loader.list_apps()
+
+    with file_system_calls(monkeypatch) as calls:
+        assert await loader.has_app("app_0")
+    assert calls == []
+
+    with file_system_calls(monkeypatch) as calls:
+        assert not await loader.has_app("nowhere")
+    assert [(call.name, call.is_on_this_thread) for call in calls] == [("os.stat", False)]
+
+
+def test_preloading_an_app_costs_the_same_among_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    per_app: list[float] = []
+    for count in (5, 50):
+        loader = DirectoryAppLoader(_folder_of_apps(tmp_path / f"{count}", count))
+        with file_system_calls(monkeypatch) as calls:
+            assert loader.preload() == {}
+        per_app.append(len(calls) / count)
+    few, many = per_app
+    assert many <= few
+
+
+def _folder_of_apps(folder: Path, count: int) -> Path:
+    for number in range(count):
+        app = folder / f"app_{number}"
+        app.mkdir(parents=True)
+        (app / "agent.py").write_text("from greenroom import LlmAgent\nroot_agent = LlmAgent(name='agent')\n")
+    return folder

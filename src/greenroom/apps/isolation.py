@@ -121,8 +121,10 @@ class PrivatePackage(MetaPathFinder):
             if parent in sys.modules:
                 vars(sys.modules[parent]).pop(name, None)
 
-    def loaded(self) -> set[str]:
-        return {name for name in list(sys.modules) if name.startswith(self.name + ".")}
+    def loaded(self, besides: AbstractSet[str] = frozenset()) -> set[str]:
+        """besides: modules that are left out."""
+        prefix = f"{self.name}."
+        return {name for name in set(sys.modules) - besides if name.startswith(prefix)}
 
     def _find_in(self, folder: str, fullname: str) -> ModuleSpec | None:
         # A finder of its own for each question: one that is kept trusts its listing for as long as the folder's mtime

@@ -8,7 +8,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from pathlib import Path
 from traceback import walk_tb
@@ -154,9 +154,7 @@ class DirectoryAppLoader(AppLoader):
                 names = self._names_with(app_name)
                 if names is None:
                     raise AppNotFound(app_name, sorted(self._listing.names) or self.list_apps())
-                self._refuse_known_failure(app_name)
-                self._start_watching()
-                loaded = self._try(app_name, names)
+                loaded = self._load_first(app_name, names)
             return loaded.app
 
     async def load_async(self, app_name: str) -> App:
@@ -166,7 +164,16 @@ class DirectoryAppLoader(AppLoader):
     def preload(self) -> dict[str, AppLoadError]:
         """Loads all apps; returns and logs the errors of those that can't be loaded."""
         self._start_watching()
-        return super().preload()
+        failed: dict[str, AppLoadError] = {}
+        names = self.list_apps()  # once for all: `load` would list them for each
+        for name in names:
+            try:
+                with self._loading:
+                    if name not in self._apps:
+                        self._load_first(name, names)
+            except AppLoadError as error:
+                failed[name] = error
+        return failed
 
     def problems(self) -> dict[str, AppLoadError]:
         """Errors of the apps that can't be loaded in their current state, by name; some still serve an older
@@ -274,13 +281,19 @@ class DirectoryAppLoader(AppLoader):
             self._failures[app_name] = known._replace(checked_at=now)
             raise AppLoadError(app_name, known.error.reason)
 
+    def _load_first(self, app_name: str, names: list[str]) -> _Loaded:
+        """Loads an app that is not loaded yet. names: of all apps."""
+        self._refuse_known_failure(app_name)
+        self._start_watching()
+        return self._try(app_name, names)
+
     def _try(self, app_name: str, names: list[str]) -> _Loaded:
         """names: of all apps."""
         before_import = self._clock()
         folder = folder_of(self.agents_dir, app_name)
         files = fingerprint(folder)
         self._package.apps = frozenset((*names, *self._apps))
-        modules = self._package.loaded()
+        modules = set(sys.modules)
         self._changes.record_loading(app_name)
         try:
             load_env_file(folder)
@@ -293,7 +306,7 @@ class DirectoryAppLoader(AppLoader):
             self._apps[app_name] = loaded
         except BaseException as error:  # a user's module may raise anything, `sys.exit()` included
             # The next try imports again: the app, and the shared modules that only it had imported.
-            self._package.forget((self._shared_modules(names) - modules) | self._modules_of(app_name))
+            self._package.forget(self._shared_modules(names, besides=modules) | self._modules_of(app_name))
             if isinstance(error, KeyboardInterrupt):
                 raise
             failure, culprit = described(app_name, error, agents_dir=self.agents_dir, package=self._package.name)
@@ -305,7 +318,7 @@ class DirectoryAppLoader(AppLoader):
             # Without a cause, so that no client sees the traceback of the app's code.
             raise failure from None
         self._changes.record_files(app_name, loaded.files)
-        self._changes.record_modules(self._shared_modules(names))
+        self._changes.record_modules(self._shared_modules(names, besides=modules))
         self._failures.pop(app_name, None)
         log_model_faults(loaded.app)
         return loaded
@@ -338,9 +351,10 @@ class DirectoryAppLoader(AppLoader):
     def _modules_of(self, app_name: str) -> set[str]:
         return {name for name in self._package.loaded() if self._package.app_of(name, {app_name}) is not None}
 
-    def _shared_modules(self, app_names: list[str]) -> set[str]:
+    def _shared_modules(self, app_names: list[str], *, besides: Set[str] = frozenset()) -> set[str]:
+        """besides: modules that are left out."""
         apps = {*app_names, *self._apps}
-        return {name for name in self._package.loaded() if self._package.app_of(name, apps) is None}
+        return {name for name in self._package.loaded(besides) if self._package.app_of(name, apps) is None}
 
 
 def _restore(modules: dict[str, ModuleType]) -> None:
