@@ -115,22 +115,59 @@ class NodeRunner(Protocol):
 class InvocationContext:
     """One agent's view of a run. The session, the services and the counter are shared by all agents of the run.
 
-    caller: of the request that started or continued the run; None without authentication.
-    branch: dotted path of parallel agents above this one; None outside of them. end_invocation: set it to stop this
-    agent after its current step. resumed_from: set while a run is resumed: the index in the log of this agent's first
-    event of the run. None when the agent starts now. was_cut_off: the process died during the run, so the outcome of
-    what it had started is unknown. isolation_scope, scope_start: set for agents that run as a tool: they see only
-    events of that scope, from that index of the log. request: what a node's agent was asked, where that is not the
-    user's message. unstored: events of a turn that an exception ended, shared by the
-    agents of a branch; stored in one step with the run's end. send: while tools run, stores an event that one of them
-    emits. store: stores an event that no agent yields; None outside of a runner. compaction_lock: held while events
-    are summarized. live_request_queue: the client's input in a live run; None in others. announces_done: the agent
-    is one of a live sequence, and announces when the next may start. node_runner: the node of a workflow that this
-    agent is, or runs in. stored_with: events to be stored in one step with another, right behind it, by the id of
-    that event; shared by all contexts of a run.
-    span: the agent's, or the run's; None without tracing. is_resumable: of the app. credential_by_key: what the user
-    granted in this run. The services can be passed one by one, as in ADK.
+    The services can be passed one by one, as in ADK.
     """
+
+    services: Services
+    session: Session
+    invocation_id: str
+    agent: RunningAgent
+    run_config: RunConfig
+    user_content: Content | None
+    """The user's message."""
+    caller: Caller | None
+    """The caller of the request that started or continued the run; None without authentication."""
+    branch: str | None
+    """Dotted path of the parallel agents above this one; None outside of them."""
+    llm_calls: LlmCallCounter
+    plugins: Hooks
+    live_request_queue: LiveRequestQueue | None
+    """The client's input in a live run; None in others."""
+    span: Span | None
+    """The agent's span, or the run's; None without tracing."""
+    is_resumable: bool
+    """Whether the app's runs can be resumed."""
+
+    end_invocation: bool
+    """Set to stop this agent after its current step."""
+    resumed_from: int | None
+    """While a run is resumed, the index in the log of this agent's first event of the run; None
+    when the agent starts now."""
+    was_cut_off: bool
+    """Whether the process died during the run, so that the outcome of what it had started is unknown."""
+    isolation_scope: str | None
+    """The scope of an agent that runs as a tool: it sees only events of that scope."""
+    scope_start: int
+    """The index in the log from which the agent sees events of its scope."""
+    request: Content | None
+    """The request to a node's agent, if that is not the user's message."""
+    node_runner: NodeRunner | None
+    """The node of a workflow that this agent is, or runs in."""
+    announces_done: bool
+    """Whether the agent is one of a live sequence, and announces when the next one may start."""
+    credential_by_key: dict[str, AuthCredential]
+    """Credentials that the user granted in this run."""
+
+    store: Callable[[Event], Awaitable[None]] | None
+    """Stores an event that no agent yields; None outside of a runner."""
+    send: Callable[[Event], Awaitable[None]] | None
+    """While tools run, stores an event that one of them emits."""
+    unstored: list[Event]
+    """Events of a turn that ended with an exception, which are stored in one step with the run's
+    end; shared by the agents of a branch."""
+    stored_with: dict[str, list[Event]]
+    """Events to be stored in one step with another event, directly after it, by the id of that
+    event; shared by all contexts of a run."""
 
     def __init__(
         self,
@@ -161,6 +198,7 @@ class InvocationContext:
                 memory=memory_service,
                 credentials=credential_service or InMemoryCredentialService(),
             )
+
         self.services = services
         self.session = session
         self.invocation_id = invocation_id
@@ -171,29 +209,31 @@ class InvocationContext:
         self.branch = branch
         self.llm_calls = LlmCallCounter(self.run_config.max_llm_calls)
         self.end_invocation = False
-        self.resumed_from: int | None = None
+        self.resumed_from = None
         self.was_cut_off = False
-        self.plugins: Hooks = plugins if plugins is not None else NO_HOOKS
-        self.isolation_scope: str | None = None
+        self.plugins = plugins if plugins is not None else NO_HOOKS
+        self.isolation_scope = None
         self.scope_start = 0
-        self.request: Content | None = None
-        self.unstored: list[Event] = []
-        self.send: Callable[[Event], Awaitable[None]] | None = None
-        self.store: Callable[[Event], Awaitable[None]] | None = None
+        self.request = None
+        self.unstored = []
+        self.send = None
+        self.store = None
         self.live_request_queue = live_request_queue
         self.announces_done = False
-        self.node_runner: NodeRunner | None = None
-        self.stored_with: dict[str, list[Event]] = {}
+        self.node_runner = None
+        self.stored_with = {}
         self.span = span
         self.is_resumable = is_resumable
-        self.credential_by_key: dict[str, AuthCredential] = {}
+        self.credential_by_key = {}
         self._shared: dict[str, Any] = {}
 
     def for_agent(self, agent: RunningAgent, *, branch: str | None = None) -> InvocationContext:
         """The context of the same run for another agent."""
         ctx = self.model_copy()
-        ctx.agent, ctx.branch = agent, branch or self.branch
-        ctx.end_invocation, ctx.send = False, None
+        ctx.agent = agent
+        ctx.branch = branch or self.branch
+        ctx.end_invocation = False
+        ctx.send = None
         return ctx
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> InvocationContext:
@@ -223,9 +263,10 @@ class InvocationContext:
         )
 
     def take_handled(self) -> list[Event]:
-        """Responses of tools whose error an agent of the app's own has handled, as it continues; they are to be stored
-        before its next event."""
-        handled, self.unstored[:] = list(self.unstored), ()
+        """Responses of tools whose error an agent of the app's own has handled, as it continues;
+        they are to be stored before its next event."""
+        handled = list(self.unstored)
+        self.unstored.clear()
         for event in handled:
             event.error_code = event.error_message = None
         return handled
@@ -248,8 +289,9 @@ class InvocationContext:
     def _get_events(self, *, current_invocation: bool = False, current_branch: bool = False) -> list[Event]:
         """The session's events, or those of this run or branch: ADK's, which agents that others wrote call.
 
-        A branch has its agents' events, and the user's messages that are not in a branch beside it. Answers count in
-        the branch of their call, and above it. Checkpoints are left out where ADK writes none.
+        A branch has its agents' events, and the user's messages that are not in a branch beside it.
+        Answers count in the branch of their call, and above it. Checkpoints are left out where ADK
+        writes none.
         """
         events: Sequence[Event] = self.session.events
         if current_invocation:
@@ -288,7 +330,7 @@ class InvocationContext:
         return self._shared.setdefault("compaction_lock", asyncio.Lock())
 
     def abort(self) -> None:
-        """Ends the run as cancelled behind its next event. May be called from any thread."""
+        """Ends the run as cancelled after its next event. May be called from any thread."""
         self._shared["aborted"] = True
 
     @property
@@ -300,7 +342,7 @@ class InvocationContext:
         self.llm_calls.add()
 
     def should_pause_invocation(self, event: Event) -> bool:
-        """Whether a resumable app waits behind this event: one of its long-running calls has no answer by a user."""
+        """True if a resumable app waits after this event: one of its long-running calls has no answer by a user."""
         if not self.is_resumable or not event.get_function_calls():
             return False
         run = log_state_of(self.session.events).find_run(self.invocation_id)
@@ -325,16 +367,19 @@ class InvocationContext:
         if found is None:
             found = self._shared["checkpoints"] = dict[str, JsonObject](), dict[str, bool]()
             for event in events_of_run(self.session.events, self.invocation_id):
-                actions, path = event.actions, event.node_path
+                actions = event.actions
+                path = event.node_path
                 if actions.end_of_agent or actions.agent_state is not None:
                     self.set_agent_state(
                         path or event.author, agent_state=actions.agent_state, end_of_agent=bool(actions.end_of_agent)
                     )
+
         return found
 
     def set_agent_state(self, agent_name: str, *, agent_state: Any = None, end_of_agent: bool = False) -> None:
-        """Sets what `agent_states` says of an agent; without a state and an end, forgets it. To be found after a
-        restart it has to be stored, as `actions.agent_state` or `actions.end_of_agent` of an event.
+        """Sets what `agent_states` says of an agent; without a state and an end, forgets it. To be
+        found after a restart it has to be stored, as `actions.agent_state` or
+        `actions.end_of_agent` of an event.
 
         agent_state: JSON, or a pydantic model.
         """

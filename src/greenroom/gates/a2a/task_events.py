@@ -2,11 +2,11 @@
 
     partial "Hel", partial "lo", complete "Hello"  →  artifact, artifact (append), artifact with the whole (lastChunk)
 
-A message is one artifact with the event's id, so a task that is read from the log equals the one that was streamed.
-Long-running calls are not in artifacts; the last status has those that are still open.
+A message is one artifact with the event's id, so a task that is read from the log equals the one that
+was streamed. Long-running calls are not in artifacts; the last status has those that are still open.
 
-All is written in the JSON of version 1.0, as protobuf writes it, but several times as fast; `to_message` parses it for
-the SDK, which encodes version 0.3 and gRPC.
+All is written in the JSON of version 1.0, as protobuf writes it, but several times as fast;
+`to_message` parses it for the SDK, which encodes version 0.3 and gRPC.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ REQUEST = "a2a:request"
 """The key of a run's custom metadata that has the incoming message without its parts."""
 
 REPLY = "a2a:reply"
-"""The key of an event's custom metadata by which an agent chooses the form of its reply: `rejected` ends the task as
-rejected, with the event's parts as the reason; `message` replies to SendMessage with a bare message, not a task."""
+"""The key of an event's custom metadata by which an agent chooses the form of its reply: `rejected`
+ends the task as rejected, with the event's parts as the reason; `message` replies to SendMessage
+with a bare message, not a task."""
 
 WORKING = "TASK_STATE_WORKING"
 REJECTED = "TASK_STATE_REJECTED"
@@ -81,7 +82,8 @@ class TaskEvents:
         self._log = LogState()
         self.bare_message: JsonObject | None = None
         self._rejection: Sequence[JsonObject] | None = None
-        self._run, self._to_parts = run, to_parts
+        self._run = run
+        self._to_parts = to_parts
         ids = {"app_name": run.app_name, "user_id": run.user_id, "session_id": run.session_id}
         self._ids: JsonObject = {adk_key(name): text for name, text in ids.items() if text}
         self._artifacts: list[JsonObject] | None = [] if keeps_artifacts else None
@@ -104,12 +106,14 @@ class TaskEvents:
             return []
         if event.is_internal():
             return []
+
         waiting = event.long_running_tool_ids or ()
         content = event.content
         shown: list[Part] = []
         for part in (content.parts if content is not None else None) or ():
             if part.function_call is None or part.function_call.id not in waiting:
                 shown.append(part)
+
         made = self._to_parts(shown)
         metadata = event_metadata(event, self._ids)
         reply = (event.custom_metadata or {}).get(REPLY)
@@ -122,25 +126,29 @@ class TaskEvents:
             return [self._artifact(event, made, metadata)]
         if event.partial or not metadata.get(ACTIONS):
             return []
+
         return [self._update("statusUpdate", status=self._status(WORKING, (), None), metadata=metadata)]
 
     def text_chunk(self, event: Event) -> bytes | None:
-        """Converts a partial event with nothing but text as `read` does, to JSON; None for others. What the chunks of
-        a message have in common is encoded once."""
+        """Converts a partial event with nothing but text as `read` does, to JSON; None for others.
+        What the chunks of a message have in common is encoded once."""
         parts = (event.content.parts if event.content is not None else None) or ()
         if not (event.partial and parts and event.author != "user") or event.is_internal():
             return None
+
         has_more = event.usage_metadata or event.grounding_metadata or event.citation_metadata
         if has_more or event.error_code or event.actions != NO_ACTIONS or REPLY in (event.custom_metadata or {}):
             return None
         if any(part.text is None or part != Part(text=part.text) for part in parts):
             return None
+
         if self._described != (event.id, event.custom_metadata):
             self._described = event.id, wire.to_plain(event.custom_metadata)
             artifact = _artifact_of(event, (), event_metadata(event, self._ids))
             # No string in JSON has this text, since it would escape the quotes.
             before, _, after = wire.encode(self._update("artifactUpdate", artifact=artifact)).partition(b'"parts":[]')
             self._around_text = before, after[: -len("}}")]
+
         before, after = self._around_text
         append = b',"append":true' if event.id in self._begun else b""
         self._begun.add(event.id)
@@ -204,7 +212,8 @@ class TaskEvents:
         return self._update("statusUpdate", status=self._status(WORKING, (), None))
 
     def _status_of(self, run: Run, note: str | None = None) -> JsonObject:
-        state, parts = STATES[run.status], list[JsonObject]()
+        state = STATES[run.status]
+        parts = list[JsonObject]()
         if run.status is RunStatus.WAITING:
             calls = list(self.open_calls.values())
             if calls and calls[-1].name == REQUEST_CREDENTIAL:
@@ -215,6 +224,7 @@ class TaskEvents:
             parts = list(self._rejection)
         elif run.status is RunStatus.FAILED and run.error is not None:
             parts = [{"text": run.error.message}]
+
         if note is not None:
             parts.append({"text": note})
         return self._status(state, parts, run.ended_at or run.started_at or run.created_at)
@@ -247,8 +257,10 @@ def _timestamp(time: float | None) -> str:
 
 async def read_run(sessions: BaseSessionService, run: Run, *, keeps_artifacts: bool = True) -> tuple[TaskEvents, int]:
     """The run's stored events, and the sequence number of the last one that was read."""
-    events, seq = TaskEvents(run, keeps_artifacts=keeps_artifacts), run.after_seq
+    events = TaskEvents(run, keeps_artifacts=keeps_artifacts)
+    seq = run.after_seq
     key = SessionKey(run.app_name, run.user_id, run.session_id)
+
     while True:
         page = await sessions.list_events(**key._asdict(), after=seq, limit=PAGE_LIMIT)
         for event in page.events:
