@@ -24,7 +24,9 @@ from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.server.access.identity import EVERYBODY, Access, Identity
 from greenroom.server.addresses import Address
 from greenroom.server.app_logs import AppLogs
-from greenroom.server.request_context import Readiness, RequestContext, ServerState
+from greenroom.server.readiness import Readiness
+from greenroom.server.request_context import RequestContext
+from greenroom.server.server_state import ServerState
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.telemetry.span_record import SpanRecord

@@ -15,7 +15,7 @@ from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.errors import StorageError
 from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.records.session import Session
-from greenroom.server.request_context import Readiness
+from greenroom.server.readiness import Readiness
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.postgres import PostgresSessionService
 from greenroom.sessions.sqlite import SqliteSessionService

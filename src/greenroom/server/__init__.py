@@ -2,10 +2,10 @@
 
 `application`: `create_app`. `settings` and `configuration`: the settings, and how they are loaded.
 `endpoints`: the table of endpoints, with the handlers in `routes` and the callers' rights in
-`access`. `request_context`: what handlers get. For handlers, those of the gates included:
-`endpoint`, `replies`, `sse`, `websocket`, `request_body`, `addresses`. Internal: `router` and
-`websocket_endpoint`, which dispatch requests, `cross_origin`, `openapi` with `field_docstrings`,
-`prometheus`, `inspection` and `app_logs`.
+`access`. For handlers, those of the gates included: `request_context`, `endpoint`, `replies`, `sse`,
+`websocket`, `request_body` and `addresses`.
+Internal: `server_state` and `readiness`, `router` and `websocket_endpoint`, which dispatch requests,
+`cross_origin`, `openapi` with `field_docstrings`, `prometheus`, `inspection` and `app_logs`.
 """
 
 from __future__ import annotations

@@ -38,8 +38,9 @@ from greenroom.server.cross_origin import OriginGuard
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.inspection import content_policy, trace_export, trace_store_beside
-from greenroom.server.request_context import Readiness, ServerState
+from greenroom.server.readiness import Readiness
 from greenroom.server.router import Router
+from greenroom.server.server_state import ServerState
 from greenroom.server.settings import GateName, ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService

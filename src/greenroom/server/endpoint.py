@@ -40,7 +40,8 @@ from greenroom.server.request_body import (
     read_body,
     wait_for_disconnect,
 )
-from greenroom.server.request_context import RequestContext, ServerState, decode_headers
+from greenroom.server.request_context import RequestContext, decode_headers
+from greenroom.server.server_state import ServerState
 
 _log = logging.getLogger("greenroom.server")
 

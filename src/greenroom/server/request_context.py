@@ -1,25 +1,14 @@
-"""The context of a request, and the server state that handlers access through it."""
+"""The context of a request, through which handlers reach the services of the server."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.types import Receive, Scope
 
-from greenroom.apps.loader import AppLoader
-from greenroom.artifacts.service import BaseArtifactService
-from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import AppNotNamed, Forbidden, MissingExtra, SessionNotFound
-from greenroom.memory.service import BaseMemoryService
-from greenroom.records.content import Part
+from greenroom.errors import MissingExtra, SessionNotFound
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
-from greenroom.runs.engine import RunEngine
 from greenroom.server.access.authorization import (
     AuthorizedApps,
     AuthorizedArtifacts,
@@ -31,17 +20,11 @@ from greenroom.server.access.authorization import (
     AuthorizedUsage,
     Permissions,
 )
-from greenroom.server.access.identity import EVERYBODY, NOBODY, Access, Identity
-from greenroom.server.access.rate_limit import RequestRate
+from greenroom.server.access.identity import EVERYBODY, Access, Identity
 from greenroom.server.addresses import Address
-from greenroom.server.app_logs import AppLogs, LogLine
+from greenroom.server.app_logs import LogLine
+from greenroom.server.server_state import ServerState
 from greenroom.server.settings import ServerSettings
-from greenroom.sessions.service import BaseSessionService
-from greenroom.telemetry.run_metrics import RunMetrics
-from greenroom.traces.store import TraceStore
-
-if TYPE_CHECKING:
-    from greenroom.server.access.authentication import Authenticator
 
 
 def is_path_without_app(path: str) -> bool:
@@ -53,118 +36,9 @@ def decode_headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-_log = logging.getLogger("greenroom.server")
-
-_APP, _USER, _NONE = "greenroom-readiness", "nobody", "none"
-
-
-@dataclass(slots=True)
-class Readiness:
-    """Checks the stores: writes to those of sessions and artifacts, and searches the memory store.
-
-    Anybody may ask, so all requests within `cache_seconds` share one check.
-    """
-
-    sessions: BaseSessionService
-    artifacts: BaseArtifactService
-    memory: BaseMemoryService
-    _: KW_ONLY
-    timeout_seconds: float = 2.0
-    cache_seconds: float = 1.0
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-    _failing: list[str] = field(default_factory=list[str], init=False)
-    _check_at: float = field(default=0.0, init=False)
-
-    async def failing_stores(self) -> list[str]:
-        """Names of the stores that fail or time out."""
-        async with self._lock:
-            if time.monotonic() >= self._check_at:
-                checks = {"sessions": self._write_session, "artifacts": self._write_artifact, "memory": self._search}
-                answers = await asyncio.gather(*(self._answers(name, check) for name, check in checks.items()))
-                self._failing = [name for name, is_ready in zip(checks, answers, strict=True) if not is_ready]
-                self._check_at = time.monotonic() + self.cache_seconds
-            return self._failing
-
-    async def _answers(self, name: str, check: Callable[[], Awaitable[None]]) -> bool:
-        try:
-            async with asyncio.timeout(self.timeout_seconds):
-                await check()
-        except Exception as error:  # stores, also third-party ones, raise any error when they are unavailable
-            _log.warning("the store of %s does not answer: %s: %s", name, type(error).__name__, error)
-            return False
-        return True
-
-    async def _write_session(self) -> None:
-        session = await self.sessions.create_session(app_name=_APP, user_id=_USER)
-        await self.sessions.delete_session(app_name=_APP, user_id=_USER, session_id=session.id)
-
-    async def _write_artifact(self) -> None:
-        key: dict[str, Any] = {"app_name": _APP, "user_id": _USER, "session_id": uuid4().hex, "filename": _NONE}
-        await self.artifacts.save_artifact(**key, artifact=Part(text="1"))
-        await self.artifacts.delete_artifact(**key)
-
-    async def _search(self) -> None:
-        await self.memory.search_memory(app_name=_APP, user_id=_USER, query=_NONE)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServerState:
-    """Services and settings of the server. Handlers access it only through their `RequestContext`.
-
-    metrics: None without prometheus_client. interface: the OpenAPI document of all endpoints, as JSON. authenticator:
-    None if authentication is off. rate: None without a rate limit. default_app: as configured.
-    """
-
-    apps: AppLoader
-    engine: RunEngine
-    sessions: BaseSessionService
-    artifacts: BaseArtifactService
-    memory: BaseMemoryService
-    credentials: BaseCredentialService
-    traces: TraceStore
-    logs: AppLogs
-    metrics: RunMetrics | None
-    settings: ServerSettings
-    readiness: Readiness
-    interface: Callable[[], bytes]
-    authenticator: Authenticator | None = None
-    rate: RequestRate | None = None
-    default_app: str | None = None
-
-    async def default_app_for(self, identity: Identity) -> str:
-        """The app of a request that names none: the configured one, else the only one that the caller may access.
-
-        Raises AppNotNamed, and Forbidden (without the app's name) if the caller may not access the default.
-        """
-        if self.default_app is not None:
-            if not identity.reaches(self.default_app):
-                raise Forbidden("These credentials don't reach the default app")
-            return self.default_app
-        names = await self.apps.list_apps_async(max_age_seconds=1.0)
-        reached = [name for name in names if identity.reaches(name)]
-        if len(reached) != 1:
-            raise AppNotNamed(len(reached))
-        return reached[0]
-
-    async def admit(self, scope: Scope, access: Access) -> Identity:
-        """Authenticates the caller and applies the rate limit. Raises Unauthenticated, Forbidden, Unavailable,
-        TooManyRequests."""
-        if self.authenticator is None:
-            if self.rate is not None and access != "open":
-                self.rate.take(scope["client"][0] if scope.get("client") else "")
-            return EVERYBODY
-        if access == "open":
-            return NOBODY
-        identity = await self.authenticator.identify(scope)
-        if self.rate is not None:
-            self.rate.take(identity.key_id or identity.subject)
-        identity.check(access)
-        return identity
-
-
 class RequestContext:
-    """One request, as its handler sees it. `path`, `query` and `body` are decoded and validated; `address` is where the
-    client reaches the server, and makes every URL and path that a client is given.
+    """One request, as its handler sees it. `path`, `query` and `body` are decoded and validated;
+    `address` is where the client reaches the server, and makes every URL and path that a client is given.
 
     The services are limited to the permissions of the caller and of the endpoint.
     """
@@ -271,7 +145,8 @@ class RequestContext:
 
     def logs_after(self, number: int, *, limit: int) -> list[LogLine]:
         """Lines of the log of the path's app: of the caller's own runs, unless it acts for all users of the app."""
-        app_name, identity = self.path["app_name"], self.identity
+        app_name = self.path["app_name"]
+        identity = self.identity
         user_id = None if identity.acts_for(app_name, None) else identity.subject
         self._permissions.check("read", app_name, user_id)
         return self._server.logs.after(number, app_name=app_name, user_id=user_id, limit=limit)

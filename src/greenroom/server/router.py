@@ -12,7 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from greenroom.server.addresses import address_of
 from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
 from greenroom.server.replies import redirect_reply, status_reply
-from greenroom.server.request_context import ServerState, is_path_without_app
+from greenroom.server.request_context import is_path_without_app
+from greenroom.server.server_state import ServerState
 from greenroom.server.websocket_endpoint import SocketApp
 
 _WEBSOCKET = "WEBSOCKET"

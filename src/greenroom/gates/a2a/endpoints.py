@@ -33,7 +33,8 @@ from greenroom.server.access.identity import Access
 from greenroom.server.endpoint import Endpoint, Handler, Query
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_body import check_is_plain, decode_limited, other_media_type, read_body
-from greenroom.server.request_context import RequestContext, ServerState
+from greenroom.server.request_context import RequestContext
+from greenroom.server.server_state import ServerState
 from greenroom.server.sse import KEEP_ALIVE
 
 try:

@@ -28,7 +28,8 @@ from greenroom.gates.a2a.card import card_of
 from greenroom.gates.a2a.handler import CALL, A2aCall, RunHandler
 from greenroom.server.access.revocation import CHECK_SECONDS
 from greenroom.server.addresses import public_address
-from greenroom.server.request_context import RequestContext, ServerState
+from greenroom.server.request_context import RequestContext
+from greenroom.server.server_state import ServerState
 
 MAX_METADATA_BYTES = 65_536
 MAX_CALLS = 1000

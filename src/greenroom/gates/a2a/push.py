@@ -33,7 +33,8 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.run import Run, RunStatus, Webhook
 from greenroom.server.replies import AnyReply, Reply
-from greenroom.server.request_context import RequestContext, ServerState
+from greenroom.server.request_context import RequestContext
+from greenroom.server.server_state import ServerState
 from greenroom.tools.web.address_guard import AddressRefused, GuardedTransport, check_host
 
 TIMEOUT_SECONDS = 10.0

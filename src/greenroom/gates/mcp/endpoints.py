@@ -22,7 +22,8 @@ from greenroom.server.addresses import address_of, public_address
 from greenroom.server.endpoint import Endpoint, Handler
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_body import ClientDisconnected, check_size, read_body, wait_for_disconnect
-from greenroom.server.request_context import RequestContext, ServerState
+from greenroom.server.request_context import RequestContext
+from greenroom.server.server_state import ServerState
 from greenroom.server.settings import ServerSettings
 
 try:
