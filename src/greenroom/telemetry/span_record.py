@@ -98,7 +98,8 @@ def _completion_logs(attributes: dict[str, AttributeValue]) -> list[JsonObject]:
 
     Without it, ADK's UI falls back to the attributes, in which it reports each change of the system instruction.
     """
-    request, reply = (_decoded(attributes.get(name)) for name in (names.LLM_REQUEST, names.LLM_RESPONSE))
+    request = _decoded(attributes.get(names.LLM_REQUEST))
+    reply = _decoded(attributes.get(names.LLM_RESPONSE))
     if not request:
         return []
 
