@@ -21,7 +21,7 @@ class Statement(NamedTuple):
 
 
 class PostgresWork:
-    """Of all connections that were opened since `counting` began."""
+    """Counts the work of all connections that were opened since `counting` began."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []

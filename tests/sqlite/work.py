@@ -26,7 +26,7 @@ class Statement:
 
 
 class SqliteWork:
-    """Of all connections that greenroom opened since `counting` began."""
+    """Counts the work of all connections that greenroom opened since `counting` began."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []

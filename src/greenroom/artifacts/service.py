@@ -19,7 +19,7 @@ class ArtifactContent(NamedTuple):
 
     version: ArtifactVersion
     size: int
-    """In bytes."""
+    """Bytes of all chunks."""
 
     chunks: AsyncIterator[bytes]
 

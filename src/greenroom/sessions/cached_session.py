@@ -30,7 +30,7 @@ class ScopeState:
         """Frozen."""
 
         self.version = version
-        """Of the state in the database, where that counts them; negative when it must be read again."""
+        """The version of the state in the database, where that counts them; negative when it must be read again."""
 
 
 class CachedSession:
@@ -62,10 +62,10 @@ class CachedSession:
 
         # Kept by the cache that holds it:
         self.size = 0
-        """Of its events in bytes, an estimate."""
+        """Estimated bytes of its events."""
 
         self.epoch = 0
-        """That of the backend when the session was read, or last found to be current."""
+        """The backend's epoch when the session was read, or last found to be current."""
 
         self.checked_at = 0.0
         """Monotonic time at which the session was known to be current."""

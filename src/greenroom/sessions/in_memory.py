@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class InMemorySessionService(BaseSessionService):
-    """For tests and trials: keeps all sessions until `delete_session`."""
+    """Keeps all sessions until `delete_session`, for tests and trials."""
 
     def __init__(self) -> None:
         self._apps: dict[str, dict[str, dict[str, CachedSession]]] = {}
@@ -45,7 +45,7 @@ class InMemorySessionService(BaseSessionService):
         self._user_states: dict[tuple[str, str], ScopeState] = {}
         self._seqs: dict[SessionKey, dict[str, int]] = {}
         self._initial_states: dict[SessionKey, JsonObject] = {}
-        """Of each session before its first event; a fork has its parent's."""
+        """The state of each session before its first event; a fork has its parent's."""
 
     def create_session_sync(self, **options: Any) -> Session:
         return completed(self.create_session(**options))

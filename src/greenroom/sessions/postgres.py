@@ -47,7 +47,7 @@ class PostgresSessionService(CachedSessionService):
 
     @property
     def uri(self) -> str:
-        """With the password."""
+        """The database's address, with its password."""
         return self._postgres.uri
 
     @property
