@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.oauth2 import service_account  # pyright: ignore[reportMissingTypeStubs]
 from google.oauth2.credentials import Credentials  # pyright: ignore[reportMissingTypeStubs]
 from starlette.responses import JSONResponse
 
@@ -432,6 +433,45 @@ async def test_a_user_logs_in_and_the_query_is_executed(
         assert CLIENT_SECRET not in json.dumps(events)
         assert "auth%2Fbigquery" in request["args"]["authConfig"]["exchangedAuthCredential"]["oauth2"]["authUri"]
         assert responses_of(await say(server, await consent(request))) == [{"status": "SUCCESS", "rows": []}]
+
+
+async def test_a_revoked_login_is_refreshed_or_asked_for_again(
+    google: GoogleServer, provider: AuthorizationServer, tmp_path: Path
+) -> None:
+    google.answers[f"GET {API}/datasets"] = {}
+    google.tokens = provider.tokens.__contains__
+    config = BigQueryCredentialsConfig(
+        client_id=CLIENT_ID,
+        client_secret=CLIENT_SECRET,
+        authorization_url=f"{provider.url}/authorize",
+        token_url=f"{provider.url}/token",
+    )
+    listing = [call("list_dataset_ids", f"c-{number}", project_id="p-1") for number in range(3)]
+    script = [listing[0], "None.", listing[1], "None.", listing[2], "None."]
+    agent = LlmAgent(name="desk", model=ScriptedModel(script), tools=[toolset(google, credentials_config=config)])
+
+    async with serve(agent, tmp_path) as server:
+        await server.new_session("desk")
+        (request,) = requests_of(await say(server, "Which datasets?"))
+        assert responses_of(await say(server, await consent(request))) == [{"result": []}]
+
+        provider.tokens.clear()
+        assert responses_of(await say(server, "And now?")) == [{"result": []}]
+        assert provider.grants == ["authorization_code", "refresh_token"]
+
+        provider.tokens.clear()
+        provider.refreshable.clear()
+        (request,) = requests_of(await say(server, "And now?"))
+        assert responses_of(await say(server, await consent(request))) == [{"result": []}]
+
+
+async def test_a_refused_service_account_is_an_error_after_one_new_token(google: GoogleServer) -> None:
+    google.tokens = {"other"}.__contains__
+    account = service_account.Credentials.from_service_account_info(google.service_account(), scopes=["s"])  # pyright: ignore
+    config = BigQueryCredentialsConfig(credentials=account)
+    refused = await ask(google, "list_dataset_ids", {}, credentials_config=config)
+    assert refused["error_details"].startswith("401 UNAUTHENTICATED")
+    assert google.calls() == ["POST /token", f"GET {API}/datasets"] * 2
 
 
 async def test_the_token_may_be_in_the_state(google: GoogleServer) -> None:

@@ -109,17 +109,40 @@ class GoogleCredentialsManager:
         token = granted.bearer_token() if granted is not None else None
         return _with_token(token) if token else None
 
+    async def renew(self, tool_context: ToolContext, refused: Credentials) -> Credentials | None:
+        """Credentials in place of those that Google has just refused; None when there are none."""
+        if self._refreshed is not None:
+            try:
+                await self._refreshed.token(rejected=refused.token)
+            except GoogleCredentialsRefused:
+                return None
+            return self.credentials_config.credentials
+
+        if self._provider is None:
+            return None
+        granted = await self._granted(self._provider, tool_context)
+        if granted is not None and granted.bearer_token() == refused.token:
+            granted = await self._granted(self._provider, tool_context, refused=granted)
+        token = granted.bearer_token() if granted is not None else None
+        return _with_token(token) if token else None
+
+    @property
+    def users_can_log_in(self) -> bool:
+        return self._provider is not None
+
     def request_login(self, tool_context: ToolContext) -> JsonObject:
         """Asks the user for a login; returns the call's response until then."""
         if self._provider is None:
             raise ToolError("Without client_id and client_secret, no user can log in")
         return self._provider.request(tool_context)
 
-    async def _granted(self, provider: CredentialProvider, tool_context: ToolContext) -> AuthCredential | None:
+    async def _granted(
+        self, provider: CredentialProvider, tool_context: ToolContext, *, refused: AuthCredential | None = None
+    ) -> AuthCredential | None:
         """The user's credential. The last of concurrent calls closes the connections to the token service."""
         self._refreshing += 1
         try:
-            return await provider.credential(tool_context)
+            return await provider.credential(tool_context, refused=refused)
         finally:
             self._refreshing -= 1
             if self._refreshing == 0:

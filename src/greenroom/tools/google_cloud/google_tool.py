@@ -13,6 +13,7 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.google_cloud.credentials_config import BaseGoogleCredentialsConfig, GoogleCredentialsManager
+from greenroom.tools.google_cloud.rest_api import GoogleApiError
 from greenroom.tools.tool import OnInterrupt
 
 _log = logging.getLogger("greenroom.tools")
@@ -57,18 +58,34 @@ class GoogleTool(FunctionTool):
 
     async def _call(self, values: dict[str, Any], tool_context: ToolContext) -> JsonValue:
         try:
-            if self._manager is not None:
-                credentials = await self._manager.get_valid_credentials(tool_context)
-                if credentials is None:
-                    return self._manager.request_login(tool_context)
-                if self._takes_credentials:
-                    values[_CREDENTIALS] = credentials
-            return await super()._call(values, tool_context)
+            if self._manager is None:
+                return await super()._call(values, tool_context)
+            return await self._call_with_credentials(self._manager, values, tool_context)
         except MissingExtra:
             raise
         except Exception as error:  # the edge of a tool call: as in ADK, the model gets the error as a result
             _log.info("tool %s failed: %s", self.name, error, exc_info=True)
             return error_result(error)
+
+    async def _call_with_credentials(
+        self, manager: GoogleCredentialsManager, values: dict[str, Any], tool_context: ToolContext
+    ) -> JsonValue:
+        """Calls once more with new credentials when Google refuses the first, which may have been revoked."""
+        credentials = await manager.get_valid_credentials(tool_context)
+        if credentials is None:
+            return manager.request_login(tool_context)
+        hidden = {_CREDENTIALS: credentials} if self._takes_credentials else {}
+        try:
+            return await super()._call({**values, **hidden}, tool_context)
+        except GoogleApiError as error:
+            if error.http_status != 401:
+                raise
+            renewed = await manager.renew(tool_context, credentials)
+            if renewed is not None:
+                return await super()._call({**values, _CREDENTIALS: renewed}, tool_context)
+            if manager.users_can_log_in:
+                return manager.request_login(tool_context)
+            raise
 
 
 def error_result(error: Exception) -> JsonObject:
