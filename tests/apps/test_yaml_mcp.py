@@ -17,7 +17,7 @@ from greenroom.tools.mcp.connection_params import ConnectionParams
 from tests.apps.conftest import AgentsDir
 from tests.apps.yaml_apps import call, load, load_llm, scripted
 from tests.tools.mcp.bookshop import HERE
-from tests.tools.mcp.conftest import Log
+from tests.tools.mcp.conftest import Log, each_transport
 from tests.tools.mcp.conftest import log as log
 from tests.tools.mcp.conftest import params as params
 from tests.tools.mcp.conftest import transport as transport
@@ -73,6 +73,7 @@ async def answers(agents_dir: AgentsDir, args: dict[str, Any], name: str, **give
     return [response.response for event in events for response in event.get_function_responses()]
 
 
+@each_transport
 async def test_an_agent_uses_a_server_over_each_transport(
     agents_dir: AgentsDir, params: ConnectionParams, monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
@@ -22,14 +23,19 @@ def without_tls(url: str) -> dict[str, Any]:
     return {"base_url": url, "client_args": {"verify": False}, "async_client_args": {"verify": False}}
 
 
-@pytest.fixture(params=["gemini-2.5-flash", "gemini-3-pro", "vertex"])
-async def provider(request: pytest.FixtureRequest) -> AsyncIterator[GenerateContent]:
+@contextlib.asynccontextmanager
+async def serving_gemini(name: str, *, is_vertex: bool = False) -> AsyncGenerator[GenerateContent]:
     async with GenerateContent().serving() as server:
         backend: dict[str, Any] = {"api_key": server.secret}
-        if request.param == "vertex":
+        if is_vertex:
             credentials = Credentials(server.secret)  # type: ignore[no-untyped-call]
             backend = {"vertexai": True, "project": "desk", "location": "eu", "credentials": credentials}
-        name = "gemini-2.5-flash" if request.param == "vertex" else request.param
         server.model = Gemini(name, client_kwargs={"http_options": without_tls(server.url)}, **backend)
         yield server
         await server.model.close()
+
+
+@pytest.fixture(params=["gemini", "vertex"])
+async def provider(request: pytest.FixtureRequest) -> AsyncIterator[GenerateContent]:
+    async with serving_gemini("gemini-2.5-flash", is_vertex=request.param == "vertex") as server:
+        yield server

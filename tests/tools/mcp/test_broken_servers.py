@@ -32,7 +32,7 @@ from tests.server.conftest import serve as serve
 from tests.server.conftest import store as store
 from tests.server.serving import serving
 from tests.tools.mcp.bookshop import HERE, make_server
-from tests.tools.mcp.conftest import Log, MakeToolset
+from tests.tools.mcp.conftest import Log, MakeToolset, each_transport
 from tests.tools.mcp.test_mcp_toolset import asking, result_of, text_of
 from tests.tools.one_call import call_once
 
@@ -116,6 +116,7 @@ async def test_no_process_is_left_when_the_runner_is_closed_nor_below_agents_tha
     assert not is_running(log.process_ids()[0])
 
 
+@each_transport
 async def test_a_cancelled_call_is_cancelled_at_the_server_and_the_session_goes_on(make: MakeToolset, log: Log) -> None:
     toolset = make()
     await toolset.get_tools()
@@ -313,7 +314,6 @@ async def test_a_session_that_is_not_used_is_closed_and_the_next_use_opens_anoth
     assert log.sessions() == 2
 
 
-@pytest.mark.parametrize("transport", ["http"])
 async def test_a_session_in_use_is_not_idle(make: MakeToolset, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "IDLE_SECONDS", 0.05)
     toolset = make()

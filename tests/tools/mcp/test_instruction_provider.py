@@ -9,9 +9,10 @@ from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.mcp.connection_params import ConnectionParams
 from greenroom.tools.mcp.instruction_provider import McpInstructionProvider
 from tests.agents.talk import Talk
-from tests.tools.mcp.conftest import Log, Transport
+from tests.tools.mcp.conftest import Log, Transport, each_transport
 
 
+@each_transport
 async def test_a_prompt_becomes_the_instruction_with_arguments_from_the_state(
     params: ConnectionParams, transport: Transport, log: Log
 ) -> None:
@@ -28,7 +29,6 @@ async def test_a_prompt_becomes_the_instruction_with_arguments_from_the_state(
         assert len(log.process_ids()) == 1
 
 
-@pytest.mark.parametrize("transport", ["http"], indirect=True)
 async def test_a_prompt_without_texts_fails_the_run(params: ConnectionParams) -> None:
     agent = LlmAgent(name="clerk", model=ScriptedModel([]), instruction=McpInstructionProvider(params, "picture"))
     talk = Talk(agent)

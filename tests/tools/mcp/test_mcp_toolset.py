@@ -25,7 +25,7 @@ from tests.agents.human_input.approvals import decide, request_ids
 from tests.agents.talk import Talk, call, shown
 from tests.server.serving import serving
 from tests.tools.mcp.bookshop import HERE
-from tests.tools.mcp.conftest import Log, MakeToolset, stdio
+from tests.tools.mcp.conftest import Log, MakeToolset, each_transport, stdio
 
 
 def asking(toolset: Any, *turns: Any) -> LlmAgent:
@@ -47,6 +47,7 @@ def text_of(result: Any) -> str:
 # what a call gives
 
 
+@each_transport
 async def test_a_run_calls_the_servers_tools(make: MakeToolset) -> None:
     assert await result_of(make(), "buy", title="Emma") == {
         "content": [{"type": "text", "text": "bought Emma"}],
@@ -87,6 +88,7 @@ async def test_arguments_that_the_server_refuses_are_reported_to_the_model(make:
     assert "author" in str(result)
 
 
+@each_transport
 async def test_progress_is_reported(make: MakeToolset) -> None:
     heard: list[tuple[float, float | None, str | None]] = []
 
@@ -269,7 +271,6 @@ async def test_a_predicate_decides_who_is_asked_about(make: MakeToolset) -> None
 # who calls
 
 
-@pytest.mark.parametrize("transport", ["http"])
 async def test_each_user_has_a_session_with_the_headers_of_that_user(make: MakeToolset, log: Log) -> None:
     async def headers(context: ReadonlyContext) -> dict[str, str]:
         return {"X-User": str(context.state["who"])}
@@ -285,7 +286,6 @@ async def test_each_user_has_a_session_with_the_headers_of_that_user(make: MakeT
     assert log.sessions() == 2
 
 
-@pytest.mark.parametrize("transport", ["http"])
 async def test_a_credential_goes_into_a_header_and_before_others_of_its_name(make: MakeToolset) -> None:
     toolset = make(
         auth_scheme=AuthScheme(type="http", scheme="bearer"),
@@ -308,6 +308,7 @@ def test_api_keys_are_sent_in_headers_only() -> None:
 # sessions
 
 
+@each_transport
 async def test_calls_side_by_side_share_one_session(make: MakeToolset, log: Log) -> None:
     toolset = make()
     await asyncio.gather(toolset.get_tools(), toolset.get_tools())
@@ -315,6 +316,7 @@ async def test_calls_side_by_side_share_one_session(make: MakeToolset, log: Log)
     assert log.sessions() == 1
 
 
+@each_transport
 async def test_closing_leaves_no_task_behind_and_it_can_be_used_again(make: MakeToolset) -> None:
     before = asyncio.all_tasks()
     toolset = make()

@@ -16,7 +16,7 @@ from greenroom.records.run import RunConfig
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.human_input.approvals import decide, request_ids, requests, together
 from tests.agents.talk import STREAMED, Talk, call
-from tests.tools.mcp.conftest import Log, MakeToolset
+from tests.tools.mcp.conftest import Log, MakeToolset, each_transport
 from tests.tools.mcp.test_mcp_toolset import asking, result_of, text_of
 
 
@@ -36,6 +36,7 @@ def answered(events: list[Event], **answer: Any) -> Content:
     return decide(*request_ids(events), **answer)
 
 
+@each_transport
 async def test_a_person_is_asked_what_the_server_asks_and_the_call_ends_with_the_answer(
     make: MakeToolset, log: Log
 ) -> None:
@@ -49,9 +50,8 @@ async def test_a_person_is_asked_what_the_server_asks_and_the_call_ends_with_the
     assert log.lines().count("reserve Emma") == 1
 
 
-async def test_the_question_outlives_the_connection(make: MakeToolset, log: Log, transport: str) -> None:
-    if transport == "stdio":
-        pytest.skip("the process that issued the state, under a key of its own, ends with the connection")
+@pytest.mark.parametrize("transport", ["sse", "http"])  # over stdio the process ends, and with it the key of the state
+async def test_the_question_outlives_the_connection(make: MakeToolset, log: Log) -> None:
     talk, events, toolset = await asked(make)
     await toolset.close()
     events = await talk.say(answered(events, payload={"name": "Ada"}))
@@ -59,11 +59,10 @@ async def test_the_question_outlives_the_connection(make: MakeToolset, log: Log,
     assert log.lines().count("reserve Emma") == 1
 
 
+@pytest.mark.parametrize("transport", ["stdio"])  # over HTTP the server runs on
 async def test_a_server_that_a_restart_made_forget_the_question_fails_the_call_clearly(
-    make: MakeToolset, log: Log, transport: str
+    make: MakeToolset, log: Log
 ) -> None:
-    if transport != "stdio":
-        pytest.skip("the server runs on")
     talk, events, toolset = await asked(make)
     await toolset.close()
     events = await talk.say(answered(events, payload={"name": "Ada"}))
@@ -98,6 +97,7 @@ async def test_two_calls_wait_for_their_own_answers(make: MakeToolset) -> None:
     assert given == {"c1": "Emma for Ada, 1 copies", "c2": "Ulysses for Bob, 1 copies"}
 
 
+@each_transport
 async def test_the_runs_model_answers_a_sampling_request(make: MakeToolset) -> None:
     toolset = make()
     await toolset.get_tools()
@@ -149,6 +149,7 @@ async def test_images_sounds_and_files_become_parts_of_the_response(make: MakeTo
     assert [block["type"] for block in response.response["content"]][:3] == ["text", "image", "audio"]  # type: ignore[index]
 
 
+@each_transport
 async def test_a_cancelled_run_takes_a_pending_sampling_request_with_it(make: MakeToolset) -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 
