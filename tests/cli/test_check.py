@@ -141,7 +141,7 @@ def test_packages_that_google_adk_installs_are_reported_as_such(cli: Cli, tmp_pa
     folder = write(tmp_path, {"agent.py": "import aiosqlite\nimport graphviz\n"})
     code, found = lines(cli, folder)
     assert code == 1
-    assert found[0].startswith("agent.py:1: the package of the module aiosqlite is not installed; google-adk installs")
+    assert found[0].startswith("agent.py:1: the package of the module aiosqlite is not installed; google-adk brings")
     assert found[-1] == "pip install aiosqlite graphviz"
 
 

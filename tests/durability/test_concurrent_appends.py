@@ -198,7 +198,7 @@ def small_disk() -> Iterator[Path]:
 
 
 def fill(ballast: Path) -> None:
-    """Writes until the disk has no page left."""
+    """Until not a page is left."""
     with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))

@@ -21,7 +21,7 @@ class Statement(NamedTuple):
 
 
 class PostgresWork:
-    """Counts the work of all connections that were opened since `counting` began."""
+    """Of all connections that were opened since `counting` began."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []

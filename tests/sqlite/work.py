@@ -26,7 +26,7 @@ class Statement:
 
 
 class SqliteWork:
-    """Counts the work of all connections that greenroom opened since `counting` began."""
+    """Of all connections that greenroom opened since `counting` began."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []

@@ -143,7 +143,7 @@ class BaseAgent(BaseNode, ABC):
         return self._work(parent_context.for_agent(self), self._run_async_impl)
 
     def run_live(self, parent_context: InvocationContext) -> AsyncGenerator[Event]:
-        """The same of a live run, whose client speaks through `live_request_queue`.
+        """The agent's events in a live run, whose client speaks through `live_request_queue`.
 
         Raises AgentConfigError for agents that can't do that: parallel and loop agents, and models
         without a live connection.
@@ -153,7 +153,8 @@ class BaseAgent(BaseNode, ABC):
     def _work(self, ctx: InvocationContext, work: Work) -> AsyncGenerator[Event]:
         if ctx.span is None:
             return self._with_callbacks(ctx, work)
-        ctx.span = span = self.begin_span(ctx.span)
+        span = self.begin_span(ctx.span)
+        ctx.span = span
         return _traced(self._with_callbacks(ctx, work), span)
 
     def begin_span(self, parent: Span) -> Span:

@@ -79,7 +79,8 @@ class LlmAgent(BaseLlmAgent):
             else:
                 wrapped = self._wrapped_tools.get(id(tool))
                 if wrapped is None:
-                    wrapped = self._wrapped_tools[id(tool)] = as_tool(tool)
+                    wrapped = as_tool(tool)
+                    self._wrapped_tools[id(tool)] = wrapped
                 tools.append(wrapped)
 
             ends.append(len(tools))
@@ -135,10 +136,11 @@ class LlmAgent(BaseLlmAgent):
                 instruction=f"Answer the request with what {tool.name} finds, and say so when it finds nothing.",
                 tools=[tool],
             )
-            asked = self._search_agents[id(tool)] = AgentTool(
+            asked = AgentTool(
                 searcher,
                 propagate_grounding_metadata=True,
             )
+            self._search_agents[id(tool)] = asked
 
         return asked
 

@@ -69,7 +69,7 @@ class BuiltInPlanner(BasePlanner):
 
 
 class PlanReActPlanner(BasePlanner):
-    """Has any model write its plan, its reasoning and its answer under tags; all but the answer
+    """Makes any model write its plan, its reasoning and its answer under tags; all but the answer
     become thoughts.
 
     A reply ends for us with its first group of calls: what follows was written without their
@@ -105,7 +105,7 @@ class PlanReActPlanner(BasePlanner):
 
 
 def remove_thought_marks(contents: MutableSequence[Content]) -> None:
-    """Show a model its earlier thoughts as the plain text they were. Contents of the log are
+    """Shows a model its earlier thoughts as the plain text they were. Contents of the log are
     replaced, not changed.
     """
     for at, content in enumerate(contents):

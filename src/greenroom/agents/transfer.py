@@ -75,7 +75,8 @@ def entry_agent(events: CopyOnWriteList[Event], waiting: Event) -> str:
     at = next(index for index in reversed(run.indexes) if events[index].id == waiting.id)
     path = waiting.node_path
 
-    entry = name = path.partition("@")[0] or waiting.author
+    entry = path.partition("@")[0] or waiting.author
+    name = entry
     for index, event in reversed(run.transfers):
         if index <= at and event.actions.transfer_to_agent == name:
             name = event.author

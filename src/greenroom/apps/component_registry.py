@@ -122,7 +122,8 @@ class ComponentRegistry:
                 if candidate in components:
                     found = components[candidate]
                     if isinstance(found, _Lazy):
-                        found = components[candidate] = pkgutil.resolve_name(found.target)
+                        found = pkgutil.resolve_name(found.target)
+                        components[candidate] = found
                     return found
 
         public = import_module("greenroom")  # its names are imported on first use
@@ -173,7 +174,8 @@ class ComponentRegistry:
         with self._lock:
             if self._contributed is None:
                 contributed = ComponentRegistry()
-                self._contributed = contributed._contributed = contributed._registered
+                self._contributed = contributed._registered
+                contributed._contributed = contributed._registered
                 for entry in entry_points(group=ENTRY_POINTS):
                     try:
                         entry.load()(contributed)

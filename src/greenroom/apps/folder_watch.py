@@ -169,7 +169,7 @@ class FolderWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Also returns, after a second, while an app is being imported."""
+        """Stops the thread; returns after a second even while an app is being imported."""
         self._stopped.set()
         if self._thread is not threading.current_thread():
             self._thread.join(STOP_SECONDS)

@@ -99,7 +99,7 @@ class BuiltOutputLoader(AppLoader):
 
     @classmethod
     def from_properties(cls, properties: AgentLoadingProperties | Mapping[str, Any]) -> Self:
-        """From `buildOutputDirs` and `sourceDir`, or from `adk.agents.build-output-dirs` and
+        """Reads `buildOutputDirs` and `sourceDir`, or from `adk.agents.build-output-dirs` and
         `adk.agents.source-dir`.
 
         Raises InvalidRequest for values of another type.

@@ -55,7 +55,7 @@ _LAST_VERSION = 10**18 - 1
 _MAX_KEY_BYTES = 1024
 _MAX_DESCRIPTION_BYTES = 1400
 _PARTS_AT_ONCE = 4
-"""Parts of an upload, of 5 MB each, that are sent at the same time."""
+"""Of 5 MB each."""
 _DESCRIPTION = "greenroom"
 _DESCRIPTION_KEY = "greenroomKey"
 _PENDING = "application/x-greenroom-pending"

@@ -19,7 +19,7 @@ class ArtifactContent(NamedTuple):
 
     version: ArtifactVersion
     size: int
-    """Bytes of all chunks."""
+    """In bytes."""
 
     chunks: AsyncIterator[bytes]
 

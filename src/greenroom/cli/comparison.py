@@ -104,7 +104,7 @@ async def _run_both(
 
 
 def _show(found: Comparison) -> None:
-    from greenroom.evaluation.comparison import said
+    from greenroom.evaluation.comparison import describe_difference
 
     for verdict in ("worse", "better"):
         for case in found.of(verdict):
@@ -113,6 +113,6 @@ def _show(found: Comparison) -> None:
     counts = {verdict: len(found.of(verdict)) for verdict in ("better", "worse", "unchanged", "added", "removed")}
     print_line(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
     if found.passed is not None:
-        print_line(f"pass rate: {said(found.passed, is_rate=True)}")
+        print_line(f"pass rate: {describe_difference(found.passed, is_rate=True)}")
     for name, score in found.scores.items():
-        print_line(f"{name}: {said(score, is_rate=False)}")
+        print_line(f"{name}: {describe_difference(score, is_rate=False)}")

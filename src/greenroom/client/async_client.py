@@ -233,7 +233,6 @@ class AsyncClient:
             deadline_seconds=deadline_seconds,
             max_llm_calls=max_llm_calls,
         )
-
         started = await self._connection.call(
             "POST",
             _session(app_name, user_id, session_id, "runs"),

@@ -92,7 +92,7 @@ def by_case(results: Sequence[EvalCaseResult]) -> dict[str, list[EvalCaseResult]
 
 
 def metric_summaries(results: Sequence[EvalCaseResult]) -> list[MetricSummary]:
-    """In the order in which the metrics were computed."""
+    """Summaries in the order in which the metrics were computed."""
     found: dict[str, list[EvalMetricResult]] = {}
     for result in results:
         for one in result.overall_eval_metric_results:
@@ -269,7 +269,7 @@ def percent(rate: PassRate) -> str:
     return "–"
 
 
-def said(difference: Difference, *, is_rate: bool) -> str:
+def describe_difference(difference: Difference, *, is_rate: bool) -> str:
     """A comparison in words."""
 
     def signed(value: float) -> str:

@@ -12,12 +12,12 @@ from greenroom.evaluation.comparison import (
     MetricSummary,
     by_case,
     counted,
+    describe_difference,
     failures_of,
     metric_summaries,
     mismatch,
     number,
     percent,
-    said,
 )
 from greenroom.evaluation.records import EvalCaseResult, EvalSetResult, EvalStatus
 from greenroom.evaluation.statistics import Difference
@@ -153,7 +153,7 @@ def _comparison(found: Comparison) -> str:
     differences = ({"pass rate": found.passed} if found.passed is not None else {}) | found.scores
     counts = ", ".join(f"{len(cases)} {verdict}" for verdict in _VERDICTS if (cases := found.of(verdict)))
     rows = (
-        (escape(name), _difference_chart(one), escape(said(one, is_rate=one is found.passed)))
+        (escape(name), _difference_chart(one), escape(describe_difference(one, is_rate=one is found.passed)))
         for name, one in differences.items()
     )
     changed = "".join(_changed(case) for case in found.of("worse", "better", "added", "removed"))

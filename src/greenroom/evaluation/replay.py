@@ -41,7 +41,7 @@ class _ReplayRunner(InMemoryRunner):
 
 
 class Talk:
-    """Has a conversation in memory. Used once."""
+    """A conversation in memory, used once."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ def departure(then: Session, now: Session) -> str:
 
 
 async def rerun_session(app: App, then: Session) -> str:
-    """Has a stored session again with the models of the app, on the recorded results of its tools.
+    """Runs a stored session again with the models of the app, on the recorded results of its tools.
 
     Returns a diff from where the conversations part: in a message, a call or an answer. Calls that
     were not made then get an error as their result.

@@ -16,12 +16,12 @@ from greenroom.evaluation.comparison import (
     Comparison,
     by_case,
     counted,
+    describe_difference,
     failures_of,
     metric_summaries,
     mismatch,
     number,
     percent,
-    said,
 )
 from greenroom.evaluation.html_report import html_report
 from greenroom.evaluation.records import EvalCaseResult, EvalSetResult, EvalStatus
@@ -130,9 +130,11 @@ def markdown_report(results: Sequence[EvalSetResult], comparison: Comparison | N
     if comparison is not None:
         lines += ["## Compared with the earlier results", ""]
         if comparison.passed is not None:
-            lines.append(f"- pass rate: {said(comparison.passed, is_rate=True)}")
+            lines.append(f"- pass rate: {describe_difference(comparison.passed, is_rate=True)}")
 
-        lines += [f"- {_md(name)}: {said(one, is_rate=False)}" for name, one in comparison.scores.items()]
+        lines += [
+            f"- {_md(name)}: {describe_difference(one, is_rate=False)}" for name, one in comparison.scores.items()
+        ]
         lines.append("")
 
         for verdict in ("worse", "better"):

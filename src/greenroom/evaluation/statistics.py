@@ -113,7 +113,8 @@ def compare(
     count = len(differences)
     mean = fmean(differences)
 
-    low = high = mean
+    low = mean
+    high = mean
     if count > 1:
         drawn = random.Random(seed).choices(differences, k=count * resamples)
         sums = sorted(sum(drawn[start : start + count]) for start in range(0, len(drawn), count))

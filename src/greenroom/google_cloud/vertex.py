@@ -22,7 +22,7 @@ from greenroom.records.base import JsonObject
 
 _ENGINE = re.compile(r"(projects/[^/]+/locations/([^/]+))/reasoningEngines/[^/]+")
 _CODES = {3: InvalidRequest, 5: NotFound, 6: Conflict}
-"""Errors by `google.rpc.Code`, which failed operations carry."""
+"""Of `google.rpc.Code`, which failed operations carry."""
 
 _TIMEOUT_SECONDS = 60.0
 _RETRIES = 4

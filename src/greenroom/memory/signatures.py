@@ -32,7 +32,7 @@ class Signatures:
 
     entries: list[int]
     bits: bytes
-    """The signatures of all entries, one after the other."""
+    """Those of all entries, one after the other."""
 
     read_to: int = 0
     """The position in the database from which the next read continues."""

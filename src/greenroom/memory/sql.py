@@ -134,7 +134,7 @@ class SqlMemoryService(BaseMemoryService):
 
     @abstractmethod
     def _by_cosine(self, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:
-        """The entries that have a vector of this model, nearest first."""
+        """Those of the entries that have a vector of this model, nearest first."""
 
     def _nearest(self, owner: Owner, model: str, vector: array[float], limit: int) -> Search[list[int]]:
         """Numbers of the owner's entries, by the cosine of their vectors of this model.

@@ -184,7 +184,7 @@ class VertexAiRagMemoryService(BaseMemoryService):
         await _delete_all(self._client, [one["name"] async for one in self._files(_file_name(app_name, user_id, ""))])
 
     async def _files(self, prefix: str) -> AsyncGenerator[JsonObject]:
-        """The files of a name, or, for one that ends in a dot, all whose names begin with it."""
+        """Those of a name, or all that begin with one that ends in a dot."""
         async for one in self._client.pages(f"{self._corpus()}/ragFiles", "ragFiles", pageSize=_TOP_K):
             name = one.get("displayName", "")
             if name == prefix or (prefix.endswith(".") and name.startswith(prefix)):

@@ -58,7 +58,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, retry_options: JsonObject) -> RetryPolicy:
-        """As the API's `HttpRetryOptions` say."""
+        """Reads the API's `HttpRetryOptions`."""
         given = {name: value for name, value in retry_options.items() if value is not None}
         return msgspec.convert({**_API_RETRY, **given}, cls)
 

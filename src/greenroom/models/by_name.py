@@ -100,7 +100,7 @@ def wants_vertex() -> bool:
 
 
 class _ClaudeClass(_Class, frozen=True):
-    """At Anthropic, but on Vertex where a project is configured and no key of Anthropic's."""
+    """Claude at Anthropic, or on Vertex if a project is configured and no key of Anthropic's."""
 
     def __call__(self, model: str) -> BaseLlm:
         return self._provider()(model)
@@ -222,7 +222,8 @@ class LLMRegistry:
         """
         model = cls._models.get(name)
         if model is None:
-            model = cls._models[name] = cls.new_llm(name)
+            model = cls.new_llm(name)
+            cls._models[name] = model
         return model
 
     @classmethod

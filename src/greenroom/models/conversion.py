@@ -101,7 +101,7 @@ def answer_schema(config: GenerateContentConfig) -> JsonObject | None:
 
 
 def response_format(config: GenerateContentConfig) -> JsonObject | None:
-    """As in chat completions."""
+    """The response format as chat completions has it."""
     schema = answer_schema(config)
     if schema is not None:
         return {"type": "json_schema", "json_schema": schema}

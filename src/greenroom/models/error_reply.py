@@ -31,7 +31,7 @@ class ErrorReply(Exception):
 
     @classmethod
     def of(cls, error: JsonValue, *, around: JsonObject | None = None) -> ErrorReply:
-        """Of an error as servers write it: a text, or an object with any of the usual fields.
+        """Reads an error as servers write it: a text, or an object with any of the usual fields.
 
         around: the object that has it, where some servers put the type and the code.
         """
@@ -82,7 +82,7 @@ def _first(sources: Iterable[JsonObject], names: Iterable[str]) -> JsonValue:
 
 
 def _message(fields: JsonObject) -> str:
-    """Also what the service behind a gateway said, which OpenRouter has in `metadata.raw`."""
+    """The message, or that of the service behind a gateway, which OpenRouter has in `metadata.raw`."""
     said = _first([fields], ("message", "detail", "msg", "error", "error_message"))
 
     message = "" if said is None else _text(said)

@@ -45,8 +45,8 @@ class _WrittenCalls(ProviderLlm):
             async for reply in opened:
                 if reply.partial and not is_text:
                     held.append(reply)
-                    said = "".join(one.content.text() for one in held if one.content is not None).lstrip()
-                    is_text = bool(said) and said[0] not in "{`"
+                    written = "".join(one.content.text() for one in held if one.content is not None).lstrip()
+                    is_text = bool(written) and written[0] not in "{`"
                     if is_text:
                         for one in held:
                             yield one
@@ -120,12 +120,12 @@ def _with_call(reply: LlmResponse, names: set[str | None]) -> LlmResponse:
 
     fenced = _FENCED.search(parts[0].text)
     try:
-        said = msgspec.json.decode(fenced[1] if fenced else parts[0].text, type=JsonObject)
+        written = msgspec.json.decode(fenced[1] if fenced else parts[0].text, type=JsonObject)
     except msgspec.DecodeError:
         return reply
 
-    name = said.get("name") or said.get("function")
-    args: Any = said.get("parameters") or said.get("args") or {}
+    name = written.get("name") or written.get("function")
+    args: Any = written.get("parameters") or written.get("args") or {}
     if name not in names or not isinstance(args, dict):
         return reply
 

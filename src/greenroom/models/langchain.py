@@ -289,7 +289,7 @@ def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str
 
 
 def _media_types(messages: list[Any]) -> set[str]:
-    """Of the blocks of all messages."""
+    """The media types of the blocks of all messages."""
     contents: list[Any] = [message.content for message in messages]
     blocks: list[JsonObject] = [block for content in contents if not isinstance(content, str) for block in content]
     return {block["mime_type"] for block in blocks if "mime_type" in block}

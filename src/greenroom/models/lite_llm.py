@@ -94,7 +94,7 @@ class LiteLlm(ProviderLlm):
 
     @property
     def capabilities(self) -> LlmCapabilities:
-        """As LiteLLM's table of models says, once it is imported."""
+        """The abilities in LiteLLM's table of models, once it is imported."""
         client = self._made_client or self._given_client
         takes_schemas = getattr(client, "supports_response_schema", None)
         return LlmCapabilities(output_schema_and_tools=takes_schemas is not None and takes_schemas(self.model))

@@ -101,11 +101,11 @@ def connection_error(error: Exception, *, model: str, secrets: Sequence[str | No
 
     body = getattr(getattr(error, "response", None), "body", None)  # of an answer without WebSocket
     if isinstance(body, (bytes, bytearray)):
-        said = body.decode(errors="replace")[:1000]
+        message = body.decode(errors="replace")[:1000]
     else:
-        said = None
+        message = None
 
-    return model_error(error, model=model, secrets=secrets, said=said)
+    return model_error(error, model=model, secrets=secrets, message=message)
 
 
 def _close_of(error: Any) -> tuple[int, str] | None:
@@ -168,8 +168,8 @@ class Transcript:
 
 
 def heard() -> Transcript:
-    return Transcript(lambda said: LlmResponse(input_transcription=said))
+    return Transcript(lambda transcript: LlmResponse(input_transcription=transcript))
 
 
 def spoken() -> Transcript:
-    return Transcript(lambda said: LlmResponse(output_transcription=said))
+    return Transcript(lambda transcript: LlmResponse(output_transcription=transcript))

@@ -21,7 +21,7 @@ from greenroom.records.tool_declaration import FunctionDeclaration, Schema
 
 
 class ServiceTier(StrEnum):
-    """For `service_tier` of a request or run; the names of a vendor's own tiers are taken, too."""
+    """Values of `service_tier` of a request or run; the names of a vendor's own tiers are taken, too."""
 
     FLEX = "flex"
     STANDARD = "standard"

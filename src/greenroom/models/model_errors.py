@@ -55,7 +55,9 @@ _SECRET = re.compile(r"\b(sk|key|Bearer)[-_ ][^\s'\",;)]{4,}", re.IGNORECASE)
 
 
 def category_of(error: BaseException | None) -> ModelErrorCategory:
-    """By HTTP status if the error has one, else by its type, else by the words in its message."""
+    """The category by HTTP status if the error has one, else by its type, else by the words in its
+    message.
+    """
     if error is None:
         return _C.UNKNOWN_ERROR
 
@@ -65,8 +67,8 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
             return _C.AUTH_ERROR  # Gemini's way
         return _STATUSES.get(status, _C.SERVER_ERROR if status >= 500 else _C.CLIENT_ERROR)
 
-    for said in (getattr(error, "type", None), getattr(error, "code", None)):
-        if isinstance(said, str) and (known := category_of_type(said)) is not None:
+    for kind in (getattr(error, "type", None), getattr(error, "code", None)):
+        if isinstance(kind, str) and (known := category_of_type(kind)) is not None:
             return known
 
     kinds = [*type(error).__mro__, type(error.__cause__)]
@@ -98,9 +100,9 @@ def _by_words(rules: list[tuple[ModelErrorCategory, str]], text: str) -> ModelEr
     return next((category for category, words in rules if re.search(words, text)), None)
 
 
-def category_of_type(said: str | None) -> ModelErrorCategory | None:
-    """By the type or code that the provider gave the error."""
-    return _by_words(_TYPES, said.lower()) if said else None
+def category_of_type(kind: str | None) -> ModelErrorCategory | None:
+    """The category by the type or code that the provider gave the error."""
+    return _by_words(_TYPES, kind.lower()) if kind else None
 
 
 def http_status_of(error: BaseException) -> int | None:
@@ -110,27 +112,27 @@ def http_status_of(error: BaseException) -> int | None:
 
 
 def model_error(
-    error: Exception, *, model: str, secrets: Iterable[str | None] = (), said: str | None = None
+    error: Exception, *, model: str, secrets: Iterable[str | None] = (), message: str | None = None
 ) -> ModelError:
     """The error with its category before the provider's message, without secrets. A reply that
     can't be read is a MessageConversionError.
 
-    said: the message, if it isn't the error's own.
+    message: the message, if it isn't the error's own.
     """
     category = category_of(error)
     status = http_status_of(error)
 
-    said = said or str(getattr(error, "message", None) or error or type(error).__name__)
+    message = message or str(getattr(error, "message", None) or error or type(error).__name__)
     for secret in secrets:
         if secret:
-            said = said.replace(secret, "…")
+            message = message.replace(secret, "…")
 
     if status is not None and status >= 400:
         what = f"HTTP {status}"
     else:
         what = type(error).__name__
 
-    detail = f"{model}: {_PREFIXES[category]} ({what}): {_SECRET.sub('…', said)}"
+    detail = f"{model}: {_PREFIXES[category]} ({what}): {_SECRET.sub('…', message)}"
 
     return new_model_error(
         detail,

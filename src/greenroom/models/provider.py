@@ -140,7 +140,7 @@ def _not_json(reply: object) -> msgspec.ValidationError:
 
 
 def _unreadable(error: Exception) -> msgspec.ValidationError:
-    """For a reply with fields that are missing, or of other types than those of the API."""
+    """The error for a reply with fields that are missing, or of other types than those of the API."""
     return msgspec.ValidationError(f"The reply does not have the API's form: {type(error).__name__}: {error}")
 
 
@@ -231,7 +231,7 @@ class ProviderLlm(BaseLlm):
         """Yields the responses; what it raises becomes a ModelError."""
 
     def rules_for(self, request: LlmRequest) -> RequestRules:
-        """Those of the model that the request names."""
+        """The rules of the model that the request names."""
         return self.rules
 
     def secrets(self) -> Sequence[str | None]:

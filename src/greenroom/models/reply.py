@@ -38,9 +38,9 @@ def nested(given: JsonObject, name: str) -> JsonObject:
     return given.get(name) or {}
 
 
-def finish_reason(said: str | None) -> FinishReason:
+def finish_reason(reason: str | None) -> FinishReason:
     """The finish reason for a vendor's word for it; OTHER for words that aren't known."""
-    return _FINISH_REASONS.get((said or "").lower(), FinishReason.OTHER)
+    return _FINISH_REASONS.get((reason or "").lower(), FinishReason.OTHER)
 
 
 def token_usage(

@@ -83,7 +83,7 @@ class _BudgetedCall:
             self.seen_tokens = tokens
 
     def spent(self) -> GenerateContentResponseUsageMetadata | Amount | None:
-        """As reported by the model, else estimated; None if the model never replied."""
+        """The usage as reported by the model, else estimated; None if the model never replied."""
         if self.reported is not None or self.seen_tokens is None:
             return self.reported
         return self.estimate(self.seen_tokens)

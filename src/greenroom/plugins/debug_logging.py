@@ -18,7 +18,7 @@ from greenroom.records.model_exchange import LlmRequest
 
 
 class DebugLoggingPlugin(ObservingPlugin):
-    """For development: the file contains all messages, and only its owner may read it.
+    """A log for development: the file contains all messages, and only its owner may read it.
 
     Each segment of a run is one YAML document, appended when the segment ends. Times are Unix
     seconds. HTTP options, which may contain tokens, are left out. A file that can't be written
@@ -57,15 +57,8 @@ class DebugLoggingPlugin(ObservingPlugin):
     def observe(self, what: str, ctx: InvocationContext | CallbackContext, **details: Any) -> None:
         run = self._runs.get(ctx.invocation_id)
         if run is None:
-            session = ctx.session
-            run = self._runs[ctx.invocation_id] = {
-                "invocation_id": ctx.invocation_id,
-                "session_id": session.id,
-                "app_name": session.app_name,
-                "user_id": session.user_id,
-                "start_time": time.time(),
-                "entries": [],
-            }
+            run = _new_run(ctx)
+            self._runs[ctx.invocation_id] = run
 
         if isinstance(ctx, InvocationContext):
             agent = ctx.agent.name
@@ -108,3 +101,15 @@ def _plain(value: object) -> JsonValue:
         return wire.to_plain(value)
     except TypeError:  # JSON can't represent every tool's result
         return repr(value)
+
+
+def _new_run(ctx: InvocationContext | CallbackContext) -> JsonObject:
+    session = ctx.session
+    return {
+        "invocation_id": ctx.invocation_id,
+        "session_id": session.id,
+        "app_name": session.app_name,
+        "user_id": session.user_id,
+        "start_time": time.time(),
+        "entries": [],
+    }

@@ -21,7 +21,7 @@ RESPONSE_KEY = "contentParts"
 
 
 class MultimodalToolResultsPlugin(BasePlugin):
-    """For tools that return a `Part` or a list of parts: text, inline files, references to files.
+    """Serves tools that return a `Part` or a list of parts: text, inline files, references to files.
 
     The parts follow the function response as a user's content.
 

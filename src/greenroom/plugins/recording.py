@@ -56,7 +56,8 @@ class RecordingsPlugin(BasePlugin):
         run = self._run_of(callback_context)
         if run is not None:
             # Not a copy, because the agent's own callbacks may still change the request.
-            recording = run.open_replies[callback_context.agent_name] = LlmRecording(llm_request=llm_request)
+            recording = LlmRecording(llm_request=llm_request)
+            run.open_replies[callback_context.agent_name] = recording
             run.add(callback_context.agent_name, llm_recording=recording)
 
     async def after_model_callback(
@@ -97,7 +98,8 @@ class RecordingsPlugin(BasePlugin):
                 name=tool.name,
                 args=copy.deepcopy(tool_args),
             )
-            recording = run.open_calls[call.id] = ToolRecording(tool_call=call)
+            recording = ToolRecording(tool_call=call)
+            run.open_calls[call.id] = recording
             run.add(tool_context.agent_name, tool_recording=recording)
 
     async def after_tool_callback(
@@ -294,7 +296,7 @@ def _has_result(log_state: LogState, calling: Event, call: FunctionCall) -> bool
 
 
 def _error_of_stop(event: Event) -> JsonObject:
-    """Of a run that was stopped otherwise than by a cancellation."""
+    """The error of a run that was stopped otherwise than by a cancellation."""
     if event.error_code == ABORTED:
         return {}
     return {"error_code": event.error_code, "error_message": event.error_message}
@@ -338,6 +340,6 @@ def _is_framework_call(event: Event) -> bool:
 
 
 def _without_result(call: FunctionCall) -> ToolRecording:
-    """Of a call whose tool returned no first result."""
+    """The record of a call whose tool returned no first result."""
     response = FunctionResponse(id=call.id, name=call.name, response={"result": None})
     return ToolRecording(tool_call=call, tool_response=response)

@@ -171,7 +171,7 @@ def _loader() -> Any:
 
 
 def _dumper() -> Any:
-    """For readable files: no anchors for contents shared by many requests, and block style for
+    """A dumper for readable files: no anchors for contents shared by many requests, and block style for
     multi-line text.
     """
     base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

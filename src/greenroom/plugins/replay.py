@@ -394,11 +394,11 @@ class _RecordedConnection(BaseLlmConnection):
         expected = 0
         while run.script:
             recording = run.script.popleft()
-            said = recording.user_content
+            message = recording.user_content
             tool = recording.tool_recording
-            if said is not None or recording.state_delta:
-                queue.send(LiveRequest(content=said, state_delta=recording.state_delta))
-                expected += said is not None and not any(part.function_response for part in said.parts or ())
+            if message is not None or recording.state_delta:
+                queue.send(LiveRequest(content=message, state_delta=recording.state_delta))
+                expected += message is not None and not any(part.function_response for part in message.parts or ())
             elif recording.llm_recording is not None:
                 for response in recording.llm_recording.llm_responses:
                     yield copy.deepcopy(response)

@@ -26,7 +26,7 @@ class RunStore(ABC):
         """
 
     def save_progress(self, run: Run) -> asyncio.Future[None]:
-        """Saves a run that was saved before with the same request, which need not be written again."""
+        """As `save`, for a run that was saved before with the same request, which need not be written again."""
         return self.save(run)
 
     @abstractmethod

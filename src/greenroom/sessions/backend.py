@@ -17,7 +17,7 @@ TRUSTED_SECONDS = 0.05
 """Time for which a cached session counts as current before a check for writes of other processes."""
 
 Stored: TypeAlias = list[tuple[int, bool]]
-"""The sequence number of each event, and True if it is new in the log."""
+"""Of each event the sequence number, and whether it is new in the log."""
 
 
 class Created(NamedTuple):
@@ -25,7 +25,7 @@ class Created(NamedTuple):
     """Without its events. `epoch` and `checked_at` are those of its creation."""
 
     stored: Stored
-    """The sequence numbers of the events with which it was created."""
+    """Of the events with which it was created."""
 
 
 class SessionPage(NamedTuple):
@@ -153,7 +153,7 @@ def is_trusted(cached: CachedSession, now: float) -> bool:
 
 
 def first_page(found: Sequence[CachedSession], limit: int | None) -> SessionPage:
-    """The first `limit` of the sessions found, newest update first; more than that begin the next page."""
+    """The first `limit` of the sessions found, newest update first; more than that are the begin of the next page."""
     if limit is None or len(found) <= limit:
         return SessionPage(found, None)
     last = found[limit - 1]

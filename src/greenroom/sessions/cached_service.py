@@ -187,7 +187,7 @@ class CachedSessionService(BaseSessionService):
         self._cache.release(session.key)
 
     async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
-        """Appends as the contract says. When it fails, session and events are as before, and can be appended again."""
+        """As the contract says. When it fails, session and events are as they were, and can be appended again."""
         key = session.key
         prepared = prepare(events, encode=True)
 
@@ -218,7 +218,7 @@ class CachedSessionService(BaseSessionService):
     async def _sync_from_rows(
         self, session: Session, key: SessionKey, stored: Stored, prepared: list[PreparedEvent]
     ) -> None:
-        """Updates a session that isn't cached by the events that its holder lacks, if that holds the log's start."""
+        """For a session that isn't in memory: read what its holder lacks, if it holds the log from the start."""
         while not is_partial(session):
             known = session.events.end
             if stored == [(seq, True) for seq in range(known + 1, known + 1 + len(stored))]:

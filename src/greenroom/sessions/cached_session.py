@@ -30,7 +30,7 @@ class ScopeState:
         """Frozen."""
 
         self.version = version
-        """The version of the state in the database, where that counts them; negative when it must be read again."""
+        """Of the state in the database, where that counts them; negative when it must be read again."""
 
 
 class CachedSession:
@@ -62,10 +62,10 @@ class CachedSession:
 
         # Kept by the cache that holds it:
         self.size = 0
-        """Estimated bytes of its events."""
+        """Of its events in bytes, an estimate."""
 
         self.epoch = 0
-        """The backend's epoch when the session was read, or last found to be current."""
+        """That of the backend when the session was read, or last found to be current."""
 
         self.checked_at = 0.0
         """Monotonic time at which the session was known to be current."""

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class InMemorySessionService(BaseSessionService):
-    """Keeps all sessions until `delete_session`, for tests and trials."""
+    """For tests and trials: keeps all sessions until `delete_session`."""
 
     def __init__(self) -> None:
         self._apps: dict[str, dict[str, dict[str, CachedSession]]] = {}
@@ -45,7 +45,7 @@ class InMemorySessionService(BaseSessionService):
         self._user_states: dict[tuple[str, str], ScopeState] = {}
         self._seqs: dict[SessionKey, dict[str, int]] = {}
         self._initial_states: dict[SessionKey, JsonObject] = {}
-        """The state of each session before its first event; a fork has its parent's."""
+        """Of each session before its first event; a fork has its parent's."""
 
     def create_session_sync(self, **options: Any) -> Session:
         return completed(self.create_session(**options))

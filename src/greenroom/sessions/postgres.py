@@ -47,7 +47,7 @@ class PostgresSessionService(CachedSessionService):
 
     @property
     def uri(self) -> str:
-        """The database's address, with its password."""
+        """With the password."""
         return self._postgres.uri
 
     @property

@@ -54,7 +54,7 @@ class SessionCache:
         """Events that were read from the backend."""
 
         self._lock = threading.Lock()
-        """Guards all below but the inbox, which the writer appends to."""
+        """Of all below but the inbox, which the writer appends to."""
 
         self._inbox: deque[Change] = deque()
         """Commits that the cache doesn't have yet, in their order."""
@@ -67,7 +67,7 @@ class SessionCache:
         """States of apps and of users in them, which all their sessions share."""
 
         self._reads: dict[int, list[Change]] = {}
-        """The commits since the start of each read that is under way."""
+        """Of each read that is under way, the commits since it began."""
 
         self._tasks: dict[tuple[asyncio.AbstractEventLoop, SessionKey, bool], asyncio.Task[CachedSession | None]] = {}
 

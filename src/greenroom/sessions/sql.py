@@ -45,7 +45,7 @@ class SqlSessionBackend(SessionBackend):
     def append_rows(
         self, key: SessionKey, prepared: Sequence[PreparedEvent], after_commit: Callable[[Stored], None]
     ) -> Awaitable[Stored]:
-        """Appends events that need no rows but their own, together with appends to other sessions."""
+        """As `append`, for events that need no rows but their own: together with appends to other sessions."""
 
     def create(
         self,

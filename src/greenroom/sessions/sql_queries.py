@@ -146,14 +146,14 @@ class Found(NamedTuple):
     """The sequence number of the log's last event."""
 
     fork_seq: int
-    """The sequence number of the last event that a fork shares with its parent; 0 for others."""
+    """That of the last event that it has from the session of which it is a fork; 0 for others."""
 
     update_time: float
     app_version: int | None
-    """The version of the app's state, where the database counts these."""
+    """Of the app's state, where the database counts versions."""
 
     user_version: int | None
-    """The version of the user's state in the app."""
+    """Of the user's state in the app."""
 
 
 class Transaction(Protocol):
@@ -464,7 +464,7 @@ class SessionQueries(ABC):
         return states
 
     async def _has_text(self, session: Found, state: JsonObject, text: str) -> bool:
-        """True if the title or an event has the text. Reads the log; decodes only events that may have it."""
+        """Whether the title or an event has the text. Reads the log; decodes only events that may have it."""
         if fits_text(from_frozen(state), (), text):
             return True
         in_json = wire.encode(text)[1:-1].decode().casefold()

@@ -331,7 +331,7 @@ class VertexAiSessionBackend(SessionBackend):
         return [_from_api(fields) async for fields in pages]
 
     def _next_version(self) -> int:
-        """The next version of the states of app and user: the read that began last counts."""
+        """Of the states of app and user: a read that began later counts."""
         self._reads += 1
         return self._reads
 

@@ -98,8 +98,7 @@ def _completion_logs(attributes: dict[str, AttributeValue]) -> list[JsonObject]:
 
     Without it, ADK's UI falls back to the attributes, in which it reports each change of the system instruction.
     """
-    request = _decoded(attributes.get(names.LLM_REQUEST))
-    reply = _decoded(attributes.get(names.LLM_RESPONSE))
+    request, reply = (_decoded(attributes.get(name)) for name in (names.LLM_REQUEST, names.LLM_RESPONSE))
     if not request:
         return []
 

@@ -29,7 +29,7 @@ _log = logging.getLogger("greenroom.traces")
 _decode = wire.decoder(list[SpanRecord])
 
 MOST_ROWS = 50_000
-"""Rows in one database. A run has one for each of its events: its span, with those before it that have no event."""
+"""In one file. A run has one for each of its events: its span, with those before it that have no event of their own."""
 
 WRITE_AFTER_SECONDS = 1.0
 """Traces are gathered for so long, so that a run doesn't pay for a commit of its trace. A crash loses those."""

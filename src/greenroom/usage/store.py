@@ -23,13 +23,13 @@ from greenroom.records.usage import ListUsageResponse, UsageGroup, UsageSum
 from greenroom.usage.prices import Amount, Price, PriceTable, default_prices
 
 Statement: TypeAlias = tuple[str, tuple[Any, ...]]
-"""A statement and its parameters, which are written `?`."""
+"""With its parameters, which are written `?`."""
 
 Balance: TypeAlias = tuple[Amount, Amount]
 """Spent, and reserved."""
 
 MAX_RUNNING = 100_000
-"""Runs with a budget that have not ended, whose keys and prices are kept; those of the oldest are dropped."""
+"""Of so many runs with a budget that have not ended, the keys and prices are kept; those of the oldest are dropped."""
 
 _COUNTS = (
     "calls", "prompt_tokens", "cached_tokens", "tool_use_tokens", "candidates_tokens", "thoughts_tokens",
@@ -153,11 +153,11 @@ class Hold(NamedTuple):
     session_id: str
     run_id: str
     key: str
-    """The caller's key, by which budgets count; empty without one."""
+    """Of the caller, as budgets count it; empty without one."""
 
     model: str
     day: str
-    """The day of the call, as in `Account`."""
+    """Of the call, as in `Account`."""
 
     amount: Amount
 

@@ -75,7 +75,8 @@ async def build_live_request(
     for declaration in request.function_declarations():
         declaration.behavior = declaration.behavior or _behavior(request.tools_dict.get(declaration.name or ""))
 
-    config = request.live_connect_config = LiveConnectConfig()
+    config = LiveConnectConfig()
+    request.live_connect_config = config
     for name in _OF_RUNS:
         setattr(config, name, getattr(ctx.run_config, name))
 
@@ -95,7 +96,7 @@ def _behavior(tool: BaseTool | None) -> str | None:
 
 
 def take_over_config(request: LlmRequest) -> None:
-    """Give the connection the instruction and the tools of the request's config, where callbacks
+    """Gives the connection the instruction and the tools of the request's config, where callbacks
     may change them.
     """
     connect = request.live_connect_config
@@ -194,7 +195,7 @@ class ReconnectingConnection:
         *,
         stored_at: int | None = None,
     ) -> None:
-        """Send over this connection, or the next if this one is lost.
+        """Sends over this connection, or the next if this one is lost.
 
         stored_at: `readings` before what is sent was stored; a connection that was given a later
         reading knows it.

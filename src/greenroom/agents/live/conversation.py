@@ -70,7 +70,7 @@ class LiveConversation:
             await self.show(await side.save())
 
     def finish_soon(self) -> None:
-        """End the conversation when this turn is over, or soon."""
+        """Ends the conversation when this turn is over, or soon."""
         if not self.is_finishing:
             self.is_finishing = True
             asyncio.get_running_loop().call_later(GRACE_SECONDS, self.over.set)
@@ -109,7 +109,9 @@ class LiveConversation:
             )
 
     async def answer_user(self, content: Content) -> bool:
-        """Show what the user said; whether a callback has answered it instead of the model."""
+        """Shows the user's message to the callbacks. Returns whether one has answered it in place
+        of the model.
+        """
         if not has_callbacks(self.agent, self.ctx, BEFORE_MODEL):
             return False
 

@@ -39,7 +39,7 @@ async def run_live_flow(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGen
 
 
 async def _run(conversation: LiveConversation) -> None:
-    """From the first connection to the end. Raises what failed it."""
+    """Runs the conversation from the first connection to the end. Raises the error that ended it."""
     spans = ModelSpans(
         conversation.ctx.span,
         agent_name=conversation.agent.name,

@@ -32,7 +32,7 @@ class ClientInput:
         """The connection that has got all pieces of the unfinished turn."""
 
     async def forward(self) -> None:
-        """Until the client closes the queue. Tools that are at work may finish."""
+        """Forwards until the client closes the queue. Tools that are at work may finish."""
         while True:
             request = await self._queue.peek()
             if request.close:
@@ -68,28 +68,29 @@ class ClientInput:
             return
 
         event = self._event(request.state_delta)
-        said = event.content = Content(role="user", parts=[*self._unfinished, *parts])
+        message = Content(role="user", parts=[*self._unfinished, *parts])
+        event.content = message
         if answers:
             try:
-                self._check(said, answers)
+                self._check(message, answers)
                 ctx = self._conversation.ctx
                 # Few answers need it, and it loads all that exchanges logins.
                 from greenroom.agents.human_input.credential_exchange import exchange_credentials
 
-                event.content = await exchange_credentials(ctx.services.credentials, ctx.session, said)
+                event.content = await exchange_credentials(ctx.services.credentials, ctx.session, message)
             except GreenroomError as error:
                 self._queue.take()
                 await self._refuse(error)
                 return
 
-        whole = said if self._unfinished else content
+        whole = message if self._unfinished else content
         self._unfinished = []
         self._queue.take()
 
         async with self._conversation.reading:
             readings = self._conversation.connection.readings
             await self._conversation.show(event)
-            is_answered = not answers and await self._conversation.answer_user(said)
+            is_answered = not answers and await self._conversation.answer_user(message)
 
         if any(answer.name in REQUESTS for answer in answers):
             await load_granted(self._conversation.ctx)

@@ -51,7 +51,7 @@ class ModelOutput:
         self._unshown = deque[Event]()
 
     async def receive(self) -> None:
-        """Until the conversation is over, or the model closes it. Raises errors that connecting
+        """Receives until the conversation is over, or the model closes it. Raises errors that connecting
         again can't repair.
         """
         conversation = self._conversation
@@ -100,8 +100,8 @@ class ModelOutput:
         """Stores the model's unfinished replies, even if `receive` was cancelled; except for calls,
         which nobody would make any more.
         """
-        said = [event for event in self._unshown if not event.get_function_calls()]
-        await self._conversation.show(*said, *self._conversation.replies.cut_off(interrupted=True))
+        unshown = [event for event in self._unshown if not event.get_function_calls()]
+        await self._conversation.show(*unshown, *self._conversation.replies.cut_off(interrupted=True))
 
     async def _connect(self) -> None:
         """One connection from its beginning to its end."""
@@ -202,7 +202,7 @@ class ModelOutput:
             self._is_in_turn = True
 
     async def _fail(self, error: ModelError) -> None:
-        """Raise the error, unless a callback answers instead."""
+        """Raises the error, unless a callback answers instead."""
         conversation = self._conversation
         callback_context = CallbackContext(conversation.ctx)
         request = await conversation.request()

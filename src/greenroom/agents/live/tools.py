@@ -85,7 +85,7 @@ class ToolCalls:
             task.add_done_callback(self._at_work.discard)
 
     def copy_input(self, request: LiveRequest) -> None:
-        """Give a copy of what the client says to the streams that listen."""
+        """Gives a copy of the client's input to the streams that listen."""
         for _, queue in self._streams.values():
             if queue is not None:
                 queue.send(request)

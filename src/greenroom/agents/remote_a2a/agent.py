@@ -411,9 +411,9 @@ class _RemoteExchange:
         remote = self._remote
         status = remote.task.status
         artifacts = [part for kept in remote.parts.values() for part in joined(convert(kept, self._agent._from_a2a))]
-        said: list[Part] = []
+        status_parts: list[Part] = []
         if status.state in PAUSED or not artifacts:
-            said = convert(status.message.parts, self._agent._from_a2a)
+            status_parts = convert(status.message.parts, self._agent._from_a2a)
 
         if status.state in PAUSED:
             open_ids = _long_running_ids(status.message.parts)
@@ -423,7 +423,7 @@ class _RemoteExchange:
         calls: dict[str, JsonObject] = {}
         waiting: list[str] = []
         parts: list[Part] = []
-        for part in [*artifacts, *said]:
+        for part in [*artifacts, *status_parts]:
             call = part.function_call
             if call is not None and call.id in open_ids:
                 ours = new_function_call_id()
@@ -507,7 +507,7 @@ def _with_error(event: Event, error: A2AClientError) -> Event:
 
 
 def _long_running_ids(parts: Sequence[Any]) -> set[str]:
-    """Of the calls whose responses the remote agent waits for."""
+    """The ids of the calls whose responses the remote agent waits for."""
     calls = [from_value(part.data) for part in parts if LONG_RUNNING in part.metadata]
     return {str(cast("JsonObject", call).get("id")) for call in calls if isinstance(call, dict)}
 

@@ -67,7 +67,7 @@ async def fetch_card(url: str, client: httpx.AsyncClient, headers: Mapping[str, 
 
 
 async def _well_known_card(resolver: A2ACardResolver, options: dict[str, Any]) -> AgentCard:
-    """From the path of versions 0.3 and 1.0, else from that of earlier versions."""
+    """Fetches the card from the path of versions 0.3 and 1.0, else from that of earlier versions."""
     try:
         return await resolver.get_agent_card(http_kwargs=options)
     except errors.AgentCardResolutionError as error:

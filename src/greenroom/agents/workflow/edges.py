@@ -260,8 +260,8 @@ class Graph:
         return []
 
     def _check_outputs(self) -> None:
-        """Of the nodes that are sure to run, two that end the workflow must not both be sure to
-        have an output.
+        """Checks outputs: of the nodes that are sure to run, two that end the workflow must not
+        both be sure to have an output.
         """
         sure = self._reached_from(START_NAME, unrouted=True)
         ends = [

@@ -358,7 +358,8 @@ class NodeRun:
         return NodeFailure(error, [*held, *unstored, event])
 
     def _context(self) -> NodeContext:
-        self._invocation = invocation = self.engine.ctx.model_copy()
+        invocation = self.engine.ctx.model_copy()
+        self._invocation = invocation
         invocation.branch = self.branch
         invocation.unstored = self._unstored
         invocation.node_runner = self
@@ -431,7 +432,9 @@ class NodeRun:
         await self.engine.store(*held, event, *following)
 
     def _marked(self, event: Event) -> Event:
-        """With what events of this node have in common; what they have already stays."""
+        """Completes an event with the fields that all events of this node share; those that are set
+        stay.
+        """
         event.author = event.author or self.author
         event.invocation_id = self.engine.ctx.invocation_id
         event.branch = event.branch or self.branch
@@ -441,7 +444,7 @@ class NodeRun:
         return event
 
     def _with_actions(self, event: Event) -> Event:
-        """With an output in its stored form, and what the node has changed through its context since."""
+        """Completes an event with its stored output and the node's changes through its context."""
         check_delta(event.actions.state_delta, self.state_schema)
         actions = self.ctx.take_actions()
         if actions is not None:
@@ -587,7 +590,7 @@ class NodeRun:
             await self.engine.store(*self._take_held())
 
     async def _wait_for_children(self) -> None:
-        """For nodes that were started in tasks of their own and not waited for."""
+        """Waits for nodes that were started in tasks of their own."""
         while self._children:
             for outcome in await asyncio.gather(*self._children, return_exceptions=True):
                 if isinstance(outcome, NodeWaiting) and self._attempt.is_waiting:

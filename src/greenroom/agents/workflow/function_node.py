@@ -90,7 +90,8 @@ class FunctionNode(BaseNode):
             if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
         self._context, self._types = self._read_types()
-        self._hints = hints = _hints(called)
+        hints = _hints(called)
+        self._hints = hints
         if self.input_schema is None and _is_model(hints.get(INPUT)):
             self.input_schema = hints[INPUT]
 

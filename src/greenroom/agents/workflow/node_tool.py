@@ -187,7 +187,7 @@ def _in_object(output: JsonValue) -> JsonObject:
 
 
 def _engine(ctx: InvocationContext, call_id: str | None) -> WorkflowEngine:
-    """Of the nodes that a tool runs. Raises AgentConfigError outside of an agent's turn."""
+    """The engine of the nodes that a tool runs. Raises AgentConfigError outside of an agent's turn."""
     if ctx.send is None:
         raise AgentConfigError("Nodes can only be run by tools while an agent's turn runs")
 

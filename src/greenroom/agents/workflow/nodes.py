@@ -62,7 +62,7 @@ class JoinNode(BaseNode):
 
 
 class Node(BaseNode):
-    """To subclass: `run_node_impl` is an async generator of outputs and events."""
+    """A node to subclass: `run_node_impl` is an async generator of outputs and events."""
 
     parallel_worker: bool = False
     """It runs once for each item of its input, and its output is the list of their outputs."""
@@ -315,7 +315,8 @@ class AgentNode(BaseNode):
         if not text or not (event.partial or event.is_final_response()):
             return
 
-        event.node_info = info = NodeInfo(output_for=run.output_for)
+        info = NodeInfo(output_for=run.output_for)
+        event.node_info = info
         if agent.output_type is None:
             info.message_as_output = True
         elif not event.partial:

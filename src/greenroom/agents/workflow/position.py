@@ -120,7 +120,8 @@ class Position:
     def at(self, path: str) -> NodeRecord:
         record = self._records.get(path)
         if record is None:
-            record = self._records[path] = NodeRecord()
+            record = NodeRecord()
+            self._records[path] = record
         return record
 
     def read(self, events: Iterable[tuple[int, Event]]) -> None:

@@ -53,7 +53,7 @@ def run_task(agent: BaseAgent, ctx: InvocationContext) -> AsyncGenerator[Event]:
 
 
 def _stored_events(ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
-    """Of the run, when it is resumed."""
+    """The stored events of the run, when it is resumed."""
     if ctx.resumed_from is None:
         return
     events = ctx.session.events

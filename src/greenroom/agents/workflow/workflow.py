@@ -1,9 +1,9 @@
 """Workflows: which nodes run when, and with what.
 
-A run walks its graph from START. Each completed node triggers the nodes at the end of the edges that are
-followed from it. To resume, the walk is repeated: runs that are complete in the log are taken from
-it in the order of their completion, which gives every run the number and the input that it had;
-what is left then runs.
+A run walks its graph from START. Each completed node triggers the nodes at the end of the edges
+that are followed from it. To resume, the walk is repeated: runs that are complete in the log are
+taken from it in the order of their completion, which gives every run the number and the input that
+it had; what is left then runs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Workflow(BaseAgent):
 
     @property
     def agents(self) -> Iterator[BaseAgent]:
-        """Those that are nodes, other workflows among them."""
+        """The agents among the nodes, other workflows included."""
         for node in self.graph.nodes.values():
             inner = getattr(node, "node", node)  # of a parallel worker
             if isinstance(inner, AgentNode):
@@ -115,7 +115,8 @@ class _Walk:
         self._ready: deque[NodeRun] = deque()
         self._postponed: dict[str, deque[NodeRun]] = {}
         self._busy: set[str] = set()
-        self._are_waiting = self._is_held = False
+        self._are_waiting = False
+        self._is_held = False
         self._ended: list[str] = []
 
     async def run(self) -> None:
@@ -294,7 +295,8 @@ class _Walk:
     def _new_run(
         self, node: BaseNode, node_input: Any, branch: str | None, *, is_one_of_several: bool = False
     ) -> NodeRun:
-        self._numbers[node.name] = number = self._numbers.get(node.name, 0) + 1
+        number = self._numbers.get(node.name, 0) + 1
+        self._numbers[node.name] = number
         name = f"{node.name}@{number}"
         return NodeRun(
             self._engine,

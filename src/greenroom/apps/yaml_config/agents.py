@@ -89,7 +89,9 @@ class AgentBuilder(ConfigReader):
         return self._tools.named(node)
 
     def agent(self, node: ConfigNode) -> BaseAgent:
-        """From `{config_path: …}`, `{code: …}`, or, for classes of one's own, the text of either."""
+        """Builds an agent from `{config_path: …}`, `{code: …}`, or, for classes of one's own, the
+        text of either.
+        """
         if isinstance(node.value, str):
             if node.text.endswith(_FILES):
                 return self._from_file(node)

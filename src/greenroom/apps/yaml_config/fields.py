@@ -26,7 +26,9 @@ class TypedField:
 
 @functools.lru_cache(maxsize=64)  # bounded, so that the classes of a reloaded app can be freed
 def fields_of(record: type[Any]) -> Mapping[str, TypedField]:
-    """Of a Struct or a dataclass, by Python name; those that its constructor doesn't take are left out."""
+    """The fields of a Struct or a dataclass, by Python name; those that its constructor doesn't
+    take are left out.
+    """
     hints = _hints(record, *record.__mro__)
     if issubclass(record, msgspec.Struct):
         return {field.name: TypedField(hints[field.name], field.required) for field in msgspec.structs.fields(record)}
@@ -42,7 +44,7 @@ def fields_of(record: type[Any]) -> Mapping[str, TypedField]:
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, TypedField]:
-    """Those that can be given by name; under `**` whether all others can."""
+    """The parameters that can be given by name; under `**` whether all others can."""
     called: Any
     if isinstance(function, type):
         called = function.__init__

@@ -18,7 +18,7 @@ def snake(name: str) -> str:
 
 
 def by_either_spelling(names: Iterable[str]) -> dict[str, str]:
-    """From `max_iterations` and from `maxIterations` to `max_iterations`."""
+    """Maps `max_iterations` and `maxIterations` to `max_iterations`."""
     return {spelling: name for name in names for spelling in (name, camel(name))}
 
 
@@ -67,7 +67,7 @@ def name_and_args(
     what: str = "of a reference to code",
     missing: str = "the dotted name of what is meant",
 ) -> tuple[ConfigNode, ConfigNode | None]:
-    """From a name alone, or from a map with it."""
+    """Reads a name alone, or a map with it."""
     if not isinstance(node.value, dict):
         return node, None
     known = entries_of(node, allowed, what=what)

@@ -72,7 +72,7 @@ def described(tp: Any) -> str:
 
 
 def _bare(tp: Any) -> Any:
-    """Without annotations."""
+    """The type without `Annotated`."""
     while get_origin(tp) is Annotated:
         tp = get_args(tp)[0]
     return tp

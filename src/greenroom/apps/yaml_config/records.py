@@ -212,5 +212,5 @@ def check_generation_keys(node: ConfigNode) -> None:
 
 
 def generation_config(read: GenerationSettings) -> GenerateContentConfig:
-    """Without keys that ADK's files may have but requests don't accept."""
+    """Leaves out keys that ADK's files may have but requests don't accept."""
     return GenerateContentConfig(**{name: getattr(read, name) for name in GenerateContentConfig.__struct_fields__})

@@ -38,7 +38,7 @@ REFUSED_MODULES = frozenset(
 
 
 class References:
-    """For the files of one app.
+    """Finds the code that the files of one app name.
 
     package: the private package that the app's folder is in, at any depth.
     folder: the app's folder.

@@ -26,8 +26,8 @@ _CLASS_KEYS = ("agent_class", "agentClass")
 
 
 def config_schema() -> JsonObject:
-    """Of one file: an agent of any kind. Keys are described in snake_case; the camelCase ones are
-    allowed, too.
+    """The schema of one file: an agent of any kind. Keys are described in snake_case; the camelCase
+    ones are allowed, too.
     """
     _, definitions = msgspec.json.schema_components(
         [*_KINDS.values(), records.AgentConfig], schema_hook=_of_other, ref_template=_DEFS + "{name}"
@@ -140,7 +140,7 @@ def _in_both_spellings(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _described(schema: JsonObject) -> JsonObject:
-    """With the description outside, where editors look for it."""
+    """Moves the description outside, where editors look for it."""
     descriptions = [option["description"] for option in schema.get("anyOf", []) if "description" in option]
     if descriptions:
         return {"description": descriptions[0], **schema}

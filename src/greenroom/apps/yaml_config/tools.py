@@ -187,8 +187,8 @@ class ToolBuilder:
         if "tool_context" in parameters:
             raise args.error(f"{name.text!r} is a tool itself, which has no args")
 
-        only = next(iter(parameters)) if len(parameters) == 1 else None
-        if only is not None and only != "**" and only not in known_entries(args, [only], what="")[0]:
+        single = next(iter(parameters)) if len(parameters) == 1 else "**"
+        if single != "**" and single not in known_entries(args, [single], what="")[0]:
             make = partial(function, Args(args.plain_map()))
         else:
             make = partial(

@@ -94,8 +94,7 @@ def _imported_text(source: PythonFile, bound_as: str, attribute: str, files: App
             module = one._replace(module=f"{one.module}{'' if one.module.endswith('.') else '.'}{one.name}")
             name = attribute
         else:
-            module = one
-            name = one.name
+            module, name = one, one.name
         home = files.source_of(source.path, module)
         constant = home.constant(name) if home is not None else None
         if home is not None and constant is not None:

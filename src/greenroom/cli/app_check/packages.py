@@ -57,7 +57,7 @@ def find_missing_packages(source: PythonFile, files: AppFiles) -> Iterator[Findi
         requirement = _requirement_of(module)
         text = f"the package of the module {module} is not installed"
         if _comes_with_adk(module):
-            text += "; google-adk installs it"
+            text += "; google-adk brings it along"
         if one.is_at_load:
             yield Finding(source.path, one.line, text, requirement=requirement)
         else:

@@ -121,7 +121,8 @@ class AnthropicLlm(ProviderLlm):
                     if response.partial or not reply.is_paused:
                         yield response
                     elif not continuations_left:
-                        response.error_code = response.finish_reason = FinishReason.OTHER
+                        response.error_code = FinishReason.OTHER
+                        response.finish_reason = FinishReason.OTHER
                         response.error_message = f"The service paused the message {self.max_continuations + 1} times"
                         yield response
 

@@ -43,8 +43,8 @@ class ContentReply(ModelReply):
             if feedback.get("blockReason"):
                 self.is_complete = True
                 response.error_code = response.finish_reason = feedback["blockReason"]
-                said = feedback.get("blockReasonMessage")
-                response.error_message = said or f"The prompt was blocked: {response.error_code}"
+                block_message = feedback.get("blockReasonMessage")
+                response.error_message = block_message or f"The prompt was blocked: {response.error_code}"
             return
 
         candidate: JsonObject = chunk["candidates"][0]

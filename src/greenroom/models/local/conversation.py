@@ -150,7 +150,8 @@ async def answer_from(
 ) -> tuple[str, int, int]:
     """The answer, and how many tokens of prompt and of text it took."""
     sentences: list[str] = []
-    prompt_tokens = tokens = 0
+    prompt_tokens = 0
+    tokens = 0
     asked = " ".join(question.split())[-300:]
     for result in results:
         response = result.response or {}

@@ -119,7 +119,8 @@ class LlamaEngine:
         """The `xllamacpp.Server`, which has no types. Its callbacks return True to stop a generation."""
         loading = self._loading
         if loading is None or (loading.done() and loading.exception() is not None):  # the file may be there by now
-            self._loading = loading = self._pool.submit(self._load)
+            loading = self._pool.submit(self._load)
+            self._loading = loading
         return await asyncio.shield(asyncio.wrap_future(loading))
 
     def _load(self) -> Any:
@@ -130,12 +131,13 @@ class LlamaEngine:
         params.cache_ram_mib = _PROMPT_CACHE_MIB
         params.api_keys = [self._key]
         if self._threads:
-            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads
+            params.cpuparams.n_threads = self._threads
+            params.cpuparams_batch.n_threads = self._threads
 
         return start_server(library, params, self._find(), model=self._model)
 
     async def _post(self, path: str, body: JsonObject) -> JsonObject:
-        """For what the library only offers over HTTP."""
+        """Posts a request that the library only offers over HTTP."""
         host = (await self._loaded()).listening_address.partition("://")[2]
         headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
 

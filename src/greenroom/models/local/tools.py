@@ -166,7 +166,8 @@ class ArgumentsDecoder:
         self._text = " ".join(text.split(" ")[-_WORDS:])
         self._unused = self._text
         self._lines: list[str] = []
-        self.prompt_tokens = self.tokens = 0
+        self.prompt_tokens = 0
+        self.tokens = 0
 
     async def decode(self, declaration: FunctionDeclaration, settled: JsonObject) -> JsonObject:
         schema = declaration.json_schema()

@@ -273,10 +273,10 @@ class CompletionReply(ModelReply):
 
     def add_message(self, message: JsonObject) -> Iterator[LlmResponse]:
         for name in _REASONING_FIELDS:
-            said = message.get(name)
-            if isinstance(said, str) and said:
+            thought = message.get(name)
+            if isinstance(thought, str) and thought:
                 self._thought = {"name": name}
-                yield self.add_text(said, thought=True)
+                yield self.add_text(thought, thought=True)
                 break
 
         for detail in message.get("reasoning_details") or ():
@@ -428,7 +428,7 @@ def _usage(usage: JsonObject) -> GenerateContentResponseUsageMetadata:
 
 
 def citation(note: JsonObject) -> Citation:
-    """Of an annotation of OpenAI's APIs."""
+    """Reads an annotation of OpenAI's APIs."""
     return Citation(
         uri=note.get("url"),
         title=note.get("title") or note.get("filename"),

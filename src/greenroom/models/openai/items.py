@@ -102,7 +102,7 @@ def items(contents: Sequence[Content], *, model: str) -> list[JsonObject]:
 
 
 def _with_followed_reasoning(items: Iterable[JsonObject]) -> list[JsonObject]:
-    """Without reasoning at the end, as of a reply that was cut off: the API refuses it without what
+    """Drops reasoning at the end, as of a reply that was cut off: the API refuses it without what
     it led to.
     """
     out = list(items)

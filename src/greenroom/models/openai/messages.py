@@ -122,7 +122,7 @@ def completion_arguments(request: LlmRequest, *, model: str) -> JsonObject:
 
 
 def common_arguments(request: LlmRequest, *, model: str) -> JsonObject:
-    """Those that all models behind chat completions have, None where the request doesn't say."""
+    """The arguments that all chat completions have; None where the request doesn't say."""
     config = request.config
     return {
         "model": model,

@@ -152,7 +152,7 @@ class Resampler:
 
 
 def rate_of(mime_type: str) -> int:
-    """Of `audio/pcm;rate=…`; 16,000 without one, as Gemini takes it."""
+    """The rate of `audio/pcm;rate=…`; 16,000 without one, as Gemini takes it."""
     for parameter in mime_type.split(";")[1:]:
         name, _, value = parameter.partition("=")
         if name.strip() == "rate" and value.strip().isdigit():

@@ -159,7 +159,8 @@ class _Ledger:
         reused: set[str] = set()
         for index, part in enumerate(content.parts or ()):
             if part.function_call is not None and is_model(content):
-                call = self.calls[at, index] = _SentCall(part.function_call)
+                call = _SentCall(part.function_call)
+                self.calls[at, index] = call
 
                 call_id = part.function_call.id or ""
                 if call_id not in reused:  # responses from here on are to the new call
@@ -217,8 +218,8 @@ class _Ledger:
             return (call.call_part(part),)
 
         if part.function_call is not None:
-            said = f"[{part.function_call.name} was called with {json_text(part.function_call.args or {})}]"
-            return (Part(text=said),)
+            text = f"[{part.function_call.name} was called with {json_text(part.function_call.args or {})}]"
+            return (Part(text=text),)
 
         if part.function_response is not None:
             return _as_text(part.function_response)
@@ -227,6 +228,6 @@ class _Ledger:
 
 
 def _as_text(response: FunctionResponse) -> list[Part]:
-    said = f"[{response.name} has returned {json_text(response.response or {})}]"
+    text = f"[{response.name} has returned {json_text(response.response or {})}]"
     media = [Part(inline_data=one.inline_data, file_data=one.file_data) for one in response.parts or ()]
-    return [Part(text=said), *media]
+    return [Part(text=text), *media]

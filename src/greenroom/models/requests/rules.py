@@ -190,7 +190,7 @@ class _FittedTools:
         return msgspec.structs.replace(declaration, parameters=None, parameters_json_schema=sent)
 
     def _replace(self, declarations: Sequence[FunctionDeclaration]) -> None:
-        """Of several declarations of one name, the last counts."""
+        """Replaces declarations by name; of several of one name, the last counts."""
         newest = {declaration.name: declaration for declaration in declarations}
         waiting = iter(declarations)
         tools: list[Tool] = []
@@ -233,7 +233,7 @@ _CONTINUED = "… (continued in the instructions)"
 
 @lru_cache(maxsize=1024)
 def _fitted_schema(dialect: Dialect, encoded: bytes) -> Fitted:
-    """By the text of the schema, since its owner may change the object."""
+    """Caches by the text of the schema, since its owner may change the object."""
     return fit_parameters(msgspec.json.decode(encoded), dialect)
 
 

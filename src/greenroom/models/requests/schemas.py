@@ -260,7 +260,8 @@ class _SchemaReader:
         """The name of a schema among `$defs`, where it is read when it is first referred to."""
         name = self._names.get(id(target))
         if name is None:
-            name = self._names[id(target)] = self._free_name(reference)
+            name = self._free_name(reference)
+            self._names[id(target)] = name
             outside = self._led_back_to
             self._led_back_to = _NOWHERE
             self._definitions[name] = {}
@@ -372,11 +373,11 @@ class _SchemaReader:
             ", ".join(names or _map(option.get("properties"))) for names, option in zip(required, options, strict=True)
         ]
 
-        said = f"Give one of these sets of arguments: {'; or '.join(filter(None, choices))}."
+        hint = f"Give one of these sets of arguments: {'; or '.join(filter(None, choices))}."
         if merged.get("description"):
-            merged["description"] = f"{merged['description']}\n{said}"
+            merged["description"] = f"{merged['description']}\n{hint}"
         else:
-            merged["description"] = said
+            merged["description"] = hint
 
     # Any schema
 

@@ -93,7 +93,8 @@ class PlaywrightComputer(BaseComputer):
     async def close(self) -> None:
         browser = self._browser
         playwright = self._playwright
-        self._browser = self._playwright = None
+        self._browser = None
+        self._playwright = None
         self._contexts.clear()
 
         if self._loop is not asyncio.get_running_loop():

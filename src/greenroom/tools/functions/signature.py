@@ -225,7 +225,7 @@ def _is_context_type(annotation: Any) -> bool:
 
 
 def _annotated_description(hint: Any) -> str | None:
-    """From `Annotated[T, "text"]`, or metadata with a `description`, as msgspec's Meta and
+    """The description in `Annotated[T, "text"]`, or metadata with a `description`, as msgspec's Meta and
     pydantic's Field have it.
     """
     if get_origin(hint) is not Annotated:
@@ -258,7 +258,7 @@ def _name_of(func: Callable[..., Any]) -> str:
 
 
 def _doc_of(func: Callable[..., Any]) -> str:
-    """Of a callable object: the docstring of its `__call__`, else that of its class."""
+    """The docstring; of a callable object, that of its `__call__`, else that of its class."""
     if inspect.isroutine(func) or inspect.isclass(func):
         return inspect.getdoc(func) or ""
     call: Any = type(func).__call__
@@ -297,7 +297,8 @@ def divide_docstring(text: str) -> Docstring:
 def _without_parameters(text: str) -> str:
     kept: list[str] = []
     lines = text.splitlines()
-    skips_indented = skips_to_header = False
+    skips_indented = False
+    skips_to_header = False
     for number, line in enumerate(lines):
         next_line = lines[number + 1] if number + 1 < len(lines) else ""
 

@@ -67,7 +67,8 @@ class Watchdog:
         with self._lock:
             watched = self._loops.get(loop)
             if watched is None:
-                watched = self._loops[loop] = _WatchedLoop(loop, threading.get_ident())
+                watched = _WatchedLoop(loop, threading.get_ident())
+                self._loops[loop] = watched
             watched.calls += 1
             if not self._is_running:
                 self._is_running = True
@@ -84,7 +85,8 @@ class Watchdog:
     def _patrol(self) -> None:
         """Ends when there were no calls for `idle_seconds`."""
         interval = self._threshold / 4
-        now = busy_at = time.monotonic()
+        now = time.monotonic()
+        busy_at = now
         while True:
             time.sleep(interval)
             before = now

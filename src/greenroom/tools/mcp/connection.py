@@ -200,7 +200,7 @@ def _reason(error: BaseException) -> str:
 
 
 class McpCaller(NamedTuple):
-    """For whom requests are sent."""
+    """The user for whom requests are sent."""
 
     headers: Mapping[str, str]
     login: UserLogin | None = None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class McpInstructionProvider:
-    """For `LlmAgent(instruction=…)`: fetches the prompt for each request, with those of its
+    """Fetches the prompt, for `LlmAgent(instruction=…)`, anew for each request, with those of its
     arguments that the state has, and joins its texts.
 
     errlog: receives the standard error output of a server process.

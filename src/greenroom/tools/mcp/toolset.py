@@ -138,7 +138,9 @@ class McpToolset(BaseToolset):
         self._lists: OrderedDict[tuple[str, str | None], tuple[float, list[BaseTool]]] = OrderedDict()
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """In the order of their names. Raises ToolsetInitializationError, and ToolLoadingError."""
+        """The tools in the order of their names. Raises ToolsetInitializationError, and
+        ToolLoadingError.
+        """
         caller = await self._caller(readonly_context)
 
         if self._ttl_seconds is not None or readonly_context is None:
@@ -180,7 +182,7 @@ class McpToolset(BaseToolset):
         return await self._sessions.request(caller, partial(read_resource, name), may_repeat=True)
 
     async def close(self) -> None:
-        """End the sessions and the server processes. The toolset can be used again."""
+        """Ends the sessions and the server processes. The toolset can be used again."""
         self._lists.clear()
         await self._sessions.close()
 

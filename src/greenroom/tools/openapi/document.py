@@ -188,7 +188,8 @@ class SchemaReader:
 
         name = self._names.get(reference)
         if name is None:
-            name = self._names[reference] = self._free_name(reference)
+            name = self._free_name(reference)
+            self._names[reference] = name
             self._definitions[name] = {}
             self._definitions[name] = self._convert(target)
 

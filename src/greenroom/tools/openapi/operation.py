@@ -306,7 +306,7 @@ def read_operations(
     base_url: str | None = None,
     keep_names: bool = False,
 ) -> list[ApiOperation]:
-    """In the order of the document. Raises AgentConfigError for an invalid document.
+    """Reads the operations in the order of the document. Raises AgentConfigError for an invalid document.
 
     base_url: replaces the document's servers.
     keep_names: parameters keep the names that the API gives them.

@@ -40,7 +40,7 @@ class PreparedRequest:
         return self.url
 
     def all_headers(self) -> list[tuple[bytes, bytes]]:
-        """In UTF-8; a later header of a name replaces an earlier one."""
+        """All headers, in UTF-8; a later header of a name replaces an earlier one."""
         unique = {name.lower(): (name, value) for name, value in self.headers.items()}
         if self.cookies:
             unique["cookie"] = ("Cookie", "; ".join(self.cookies))
@@ -333,7 +333,7 @@ def _flat(value: JsonValue) -> list[str]:
 
 
 def _pieces(value: JsonValue, *, explode: bool, escape: Callable[[str], str]) -> list[str]:
-    """As `_flat`, but an exploded object as `key=value`."""
+    """Flattens as `_flat`, but an exploded object as `key=value`."""
     if explode and isinstance(value, dict):
         entries = cast("JsonObject", value).items()
         return [f"{escape(key)}={escape(to_text(item))}" for key, item in entries]

@@ -65,10 +65,10 @@ def passages(name: str, data: bytes, *, length: int, overlap: int) -> Iterator[P
 
 
 def _passage(units: list[Unit]) -> Iterator[Passage]:
-    said = [unit for unit in units if unit.text.strip()]
-    if said:
+    visible = [unit for unit in units if unit.text.strip()]
+    if visible:
         yield Passage(
-            _position(said[0].at, said[-1].at),
+            _position(visible[0].at, visible[-1].at),
             "\n".join(unit.text for unit in units).strip("\n"),
         )
 

@@ -86,7 +86,7 @@ class EnvironmentScriptRunner:
 
 
 class CodeExecutorScriptRunner:
-    """Has a code executor run Python that runs the script.
+    """Runs scripts by Python code, which a code executor runs.
 
     saves_output: whether the executor's output files count.
     """

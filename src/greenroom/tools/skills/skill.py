@@ -233,7 +233,7 @@ class Skill:
 
 
 def _visible_files(folder: Path) -> Iterator[Path]:
-    """Those of the folder and below it, by name; hidden ones and those of links to folders are left
+    """The files in the folder and below it, by name; hidden ones and those of links to folders are left
     out.
     """
     for parent, folders, names in os.walk(folder):

@@ -142,7 +142,8 @@ class HttpClient:
         client = self._clients.get(loop)
         if client is None or client.is_closed:
             self._clients = {other: kept for other, kept in self._clients.items() if not other.is_closed()}
-            client = self._clients[loop] = self._factory() if self._factory is not None else self._new_client()
+            client = self._factory() if self._factory is not None else self._new_client()
+            self._clients[loop] = client
         return client
 
     def _new_client(self) -> httpx.AsyncClient:
