@@ -385,8 +385,13 @@ class LogState:
 
 def log_state_of(events: CopyOnWriteList[Event]) -> LogState:
     """The state of a log, up to its newest event. Events that a rewind took back count for nothing."""
-    key, end, rewound = _CURRENT, len(events), rewound_indexes(events)
-    state: LogState | None = events.derived.get(key)
+    state: LogState | None = events.derived.get(_CURRENT)
+    end = len(events)
+    if state is not None and state.seen == end:
+        return state
+
+    key = _CURRENT
+    rewound = rewound_indexes(events)
     if state is not None and state.seen > end:
         key = _SHORTER  # another holder of the log has appended to it, and this one hasn't seen that yet
         state = events.derived.get(key)
