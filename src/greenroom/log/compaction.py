@@ -69,7 +69,8 @@ _NONE = Compacted()
 def compacted(events: CopyOnWriteList[Event]) -> Compacted:
     """Returns the replacements by the log's compactions; the same object until there is a new one. The log is read
     once."""
-    rewound, end = rewound_indexes(events), len(events)
+    rewound = rewound_indexes(events)
+    end = len(events)
     seen, known_rewound, known = events.derived.get("compacted") or (0, rewound, _NONE)
     if seen > end:  # another holder of the log has appended to it
         return _fold(events, rewound) if known.summaries else known
@@ -131,7 +132,8 @@ def _contains(newer: Summary, event: Event, skipped: int) -> bool:
     own = range_of(event)
     if own is not None and range_of(newer.event) is not None:
         return newer.first <= own.first_seq - 1 - skipped and own.last_seq - 1 - skipped <= newer.last
-    wide, narrow = newer.event.actions.compaction, event.actions.compaction
+    wide = newer.event.actions.compaction
+    narrow = event.actions.compaction
     if wide is None or narrow is None:
         return False
     return wide.start_timestamp <= narrow.start_timestamp and narrow.end_timestamp <= wide.end_timestamp
@@ -160,7 +162,8 @@ def call_groups(events: CopyOnWriteList[Event], *, run_id: str | None = None) ->
     rewound = rewound_indexes(events)
     for index, event in enumerate(events):
         for part in (event.content.parts if event.content is not None and index not in rewound else None) or ():
-            call, response = part.function_call, part.function_response
+            call = part.function_call
+            response = part.function_response
             if call is not None:
                 newest[call.id] = index
                 groups.setdefault(index, set())
@@ -170,11 +173,14 @@ def call_groups(events: CopyOnWriteList[Event], *, run_id: str | None = None) ->
                 groups[at].add(index)
                 if closes_call(event, response) or response.id not in (events[at].long_running_tool_ids or ()):
                     unanswered.discard((at, response.id))
+
     log_state = log_state_of(events)
     for index, call_id in unanswered:
-        run, long_running = events[index].invocation_id, events[index].long_running_tool_ids or ()
+        run = events[index].invocation_id
+        long_running = events[index].long_running_tool_ids or ()
         if call_id in long_running or run == run_id or log_state.is_waiting(run):
             groups[index].add(len(events))
+
     return groups
 
 

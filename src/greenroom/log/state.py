@@ -206,7 +206,8 @@ class LogState:
     ) -> DecidedCall:
         if request is None or request.original is None or request.call.name != REQUEST_CONFIRMATION:
             raise ApprovalRefused("nobody asked for it")
-        made, event = request.made, request.event
+        made = request.made
+        event = request.event
         record = self._runs[event.invocation_id].call(request.original.id, event.author, event.branch)
         if made is None or record is None:
             raise ApprovalRefused("the call that it is about was never made")
@@ -217,6 +218,7 @@ class LogState:
             if is_stored or record.responded_at >= request.made_at:
                 raise ApprovalRefused("the tool did not ask for it")
             confirmation = ToolConfirmation()  # a reader of the stream may answer before the tool's event is stored
+
         if answered_at - event.timestamp > EXPIRES_AFTER_SECONDS:
             raise ApprovalRefused("it is out of date")
         self.reject_duplicate(request)
@@ -257,6 +259,7 @@ class LogState:
             if event.waits_for_message():
                 self.tasks[event.invocation_id, event.isolation_scope] = event
                 run.waiting[event.isolation_scope, event.branch] = index
+
         if event.content is not None:
             if event.invocation_id != self._speaker:
                 self._others_spoke_at = self._spoke_at
@@ -267,16 +270,19 @@ class LogState:
             elif event.isolation_scope is None:
                 run.spoken_at[event.author] = index
             responses = self._add_parts(index, event, run)
+
         if event.author != "user":
             actions = event.actions
             if actions.transfer_to_agent is not None and event.isolation_scope is None:
                 run.transfers.append((index, event))
             for call_id, confirmation in actions.requested_tool_confirmations.items():
                 record = run.record_of(call_id, event)
-                record.confirmation, record.asked_at = confirmation, index
+                record.confirmation = confirmation
+                record.asked_at = index
             for call_id, config in actions.requested_auth_configs.items():
                 logins = run.logins.setdefault((event.author, event.branch), {})
                 logins[call_id] = credential_key(config)
+
         if event.long_running_tool_ids:
             self._add_long_running(index, event, run)
         if event.author == "user" and responses:
@@ -286,13 +292,16 @@ class LogState:
         """Calls and responses of an event; returns the responses."""
         responses: list[FunctionResponse] = []
         for part in (event.content.parts if event.content is not None else None) or ():
-            call, response = part.function_call, part.function_response
+            call = part.function_call
+            response = part.function_response
             if call is None and response is None:
                 continue
             self.steps += 1
             if call is not None:
                 record = run.record_of(call.id, event)
-                record.call, record.event, record.made_at = call, event, index
+                record.call = call
+                record.event = event
+                record.made_at = index
                 self._made[call.id] = event
             if response is not None:
                 responses.append(response)
@@ -310,6 +319,7 @@ class LogState:
             logins = run.logins.get((event.author, event.branch))
             if logins:
                 logins.pop((call.id if call is not None else response.id if response else None) or "", None)
+
         return responses
 
     def _end_wait(self, run: RunState, invocation_id: str, scope: str) -> None:
@@ -356,13 +366,17 @@ class LogState:
                 elif request.call.name == REQUEST_CREDENTIAL:
                     self.reject_duplicate(request)
                     logins.append((request, response))
+
         for one in decided.values():
             record = self._runs[one.invocation_id].call(one.call.id, one.author, one.branch)
             if record is not None and one.invocation_id == event.invocation_id:
-                record.decision, record.decided_at = one, index
+                record.decision = one
+                record.decided_at = index
+
         for request, response in logins:
             for one in self._released(request, is_declined=response.response == DECLINED):
                 decided.setdefault(one.key, one)
+
         for response in responses:
             self._answered_at[response.id] = index
         if answered:
@@ -377,9 +391,11 @@ class LogState:
             record = run.call(call_id, event.author, event.branch)
             if key != request.credential_key or record is None or record.call is None:
                 continue
-            call, answer = record.call, ToolConfirmation(confirmed=False) if is_declined else None
+            call = record.call
+            answer = ToolConfirmation(confirmed=False) if is_declined else None
             if record.decision is not None and record.decided_at > record.made_at and not is_declined:
-                call, answer = record.decision.call, record.decision.answer
+                call = record.decision.call
+                answer = record.decision.answer
             yield DecidedCall(call, answer, event.author, event.branch, event.invocation_id)
 
 

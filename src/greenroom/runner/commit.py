@@ -50,7 +50,8 @@ def answers_to_calls(session: Session, invocation_id: str) -> dict[str | None, E
     if run is None:
         return answers
     for unanswered in run.unanswered_calls(since=state.begin_of_segment(invocation_id)):
-        call, calling = unanswered.call, unanswered.event
+        call = unanswered.call
+        calling = unanswered.event
         if call is None or calling is None:
             continue
         response = FunctionResponse(id=call.id, name=call.name, response=dict(INTERRUPTED))
@@ -168,10 +169,13 @@ class RunLog:
         It holds what was received of the message that is to blame: the only one, or that of the branch; unless it is to
         be separate. Other messages get events of their own.
         """
-        opened, self._open = [one for one in map(self._interrupted, self._open.values()) if one is not None], {}
+        opened = [one for one in map(self._interrupted, self._open.values()) if one is not None]
+        self._open = {}
         blamed = [one for one in opened if branch is None or is_within(one.branch, branch)]
         end = blamed[0] if len(blamed) == 1 and not is_apart else Event(author=author)
-        end.invocation_id, end.error_code, end.error_message = self.invocation_id, error_code, error_message
+        end.invocation_id = self.invocation_id
+        end.error_code = error_code
+        end.error_message = error_message
         return [*(one for one in opened if one is not end), end]
 
     async def close(self, reason: GreenroomError, *, author: str) -> Event:
@@ -187,13 +191,16 @@ class RunLog:
         for other in (*others, *answers.values()):
             await self.commit(other)
         if outer is not None:
-            event.author, event.branch, event.content = outer.author, outer.branch, outer.content
+            event.author = outer.author
+            event.branch = outer.branch
+            event.content = outer.content
         await self.commit(event)
         return event
 
     def _interrupted(self, chunks: list[Event]) -> Event | None:
         """Returns the received part of a message; None when no text was received."""
-        first, text = chunks[0], "".join(chunk.content.text() for chunk in chunks if chunk.content is not None)
+        first = chunks[0]
+        text = "".join(chunk.content.text() for chunk in chunks if chunk.content is not None)
         if not text:
             return None
         return Event(
@@ -231,7 +238,8 @@ def last_events(ctx: InvocationContext, log: RunLog, error: Exception) -> list[E
         is_apart=bool(of_turn),
     )
     if of_turn:
-        of_turn[-1].error_code, of_turn[-1].error_message = end.error_code, end.error_message
+        of_turn[-1].error_code = end.error_code
+        of_turn[-1].error_message = end.error_message
         end = of_turn[-1]
     return [*cut_off, *(event for event in unstored if event is not end), end]
 

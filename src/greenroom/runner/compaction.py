@@ -18,7 +18,8 @@ _log = logging.getLogger("greenroom.runner")
 
 async def compact(log: RunLog, root: BaseAgent, services: Services) -> None:
     """Summarizes older events, where the app's config says so. A failure is only logged: the next run tries again."""
-    config, session = services.compaction, log.session
+    config = services.compaction
+    session = log.session
     if config is None:
         return
     try:

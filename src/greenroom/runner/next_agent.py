@@ -23,6 +23,7 @@ def next_agent(
         caller = root.find_agent(entry_agent(events, caller_of(events, answered)))
         if caller is not None:
             return _where_to_enter(caller)
+
     if not root.sub_agents:
         return root
     rewound = rewound_indexes(events)
@@ -42,12 +43,14 @@ def next_agent(
             return root
         if agent is not None and _keeps_the_conversation(agent):
             return agent
+
     return root
 
 
 def _where_to_enter(agent: BaseAgent) -> BaseAgent:
     """Below a workflow agent nothing is entered directly: the topmost one resumes from its own checkpoint."""
-    entry, above = agent, agent.parent_agent
+    entry = agent
+    above = agent.parent_agent
     while above is not None:
         if not isinstance(above, LlmAgent):
             entry = above

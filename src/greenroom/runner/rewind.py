@@ -30,7 +30,8 @@ async def rewind_event(session: Session, before: str, artifacts: BaseArtifactSer
     begins_at = next((index for index, event in enumerate(events) if event.invocation_id == before), None)
     if begins_at is None:
         raise RunNotFound(before)
-    earlier, later = events[:begins_at], events[begins_at:]
+    earlier = events[:begins_at]
+    later = events[begins_at:]
     actions = EventActions(rewind_before_invocation_id=before, state_delta=_state_delta(session, earlier, later))
     if artifacts is not None:
         actions.artifact_delta = await _restored(session, earlier, later, artifacts)

@@ -91,11 +91,14 @@ class Runner:
         self._is_resumable = False
         self.run_config = app.run_config if app is not None else None
         if app is not None:
-            self.agent, self.app_name = app.root_agent, app_name or app.name
+            self.agent = app.root_agent
+            self.app_name = app_name or app.name
             resumability = app.resumability_config
             self._is_resumable = resumability is not None and resumability.is_resumable
         elif agent is not None:
-            self.agent, self.app_name = agent, app_name or agent.name
+            self.agent = agent
+            self.app_name = app_name or agent.name
+
         check_root(self.agent)
         self.session_service = session_service
         self.artifact_service = artifact_service
@@ -173,6 +176,7 @@ class Runner:
             run_config=run_config,
             invocation_id=invocation_id,
         )
+
         async with aclosing(run) as events:
             async for event in events:
                 yield event
@@ -199,13 +203,16 @@ class Runner:
         accepted = self.accept_message(session, new_message, invocation_id)
         if accepted.answered is not None:
             accepted = accepted._replace(message=await self.exchange_credentials(session, accepted.message))
-        log, after = self.open_log(session, accepted.invocation_id, config), session.events.end
+        log = self.open_log(session, accepted.invocation_id, config)
+        after = session.events.end
+
         async with aclosing(
             self._owned(log, self.execute(log, accepted, state_delta=state_delta, run_config=config))
         ) as events:
             async for event in events:
                 if self._is_shown(event):
                     yield event
+
         await self.compact(log)
         if self.app is not None and self.app.memory_policy is not None:
             await remember(self.app.memory_policy, self.services, session.key, log.invocation_id, after=after)
@@ -325,7 +332,8 @@ class Runner:
         ctx = self._context(log, self.agent, accepted.message, run_config)
 
         async def enter() -> AsyncGenerator[Event]:
-            message, artifact_delta = accepted.message, None
+            message = accepted.message
+            artifact_delta = None
             if message is not None and "on_user_message_callback" in self.plugin_manager.listeners:
                 apply_delta(ctx.session.state, state_delta or {})
                 arguments = {"invocation_context": ctx, "user_message": message}
@@ -461,7 +469,8 @@ class Runner:
 
     async def _notify_end(self, log: RunLog, hook: str, **arguments: object) -> None:
         """Notifies the plugins of the end of the segment, if they know of its beginning and not yet of its end."""
-        ctx, log.pending_end_hook = log.pending_end_hook, None
+        ctx = log.pending_end_hook
+        log.pending_end_hook = None
         if ctx is not None:
             await self.plugin_manager.notify(hook, invocation_context=ctx, **arguments)
 

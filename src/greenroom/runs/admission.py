@@ -75,13 +75,16 @@ class Admission:
                 if known.request_digest != digest:
                     raise IdempotencyConflict(idempotency_key)
                 return known
+
         self.limiter.acquire(key, may_exceed=request.multitask_strategy == "interrupt" and bool(queues.of_session(key)))
         try:
             task = await self._admit(request, key, runner, queues)
         except BaseException:
             self.limiter.release(key)
             raise
-        task.run.idempotency_key, task.run.request_digest = idempotency_key, digest
+
+        task.run.idempotency_key = idempotency_key
+        task.run.request_digest = digest
         return task
 
     async def _admit(self, request: AgentRunRequest, key: SessionKey, runner: Runner, queues: SessionQueues) -> RunTask:
@@ -98,11 +101,13 @@ class Admission:
             earlier = await self._run_to_continue(accepted, session, task)
             was_cancelled = earlier is not None and earlier.status is RunStatus.CANCELLED
             if was_cancelled and accepted.is_for_task:
-                accepted, earlier = runner.accept_message(session, request.new_message, new_invocation_id()), None
+                accepted = runner.accept_message(session, request.new_message, new_invocation_id())
+                earlier = None
             if earlier is not None:
                 check_version(earlier, runner)
                 asked = task.pending_requests(session) if task is not None else earlier.asked
             check_asked(session, accepted.message, asked)
+
         queue = queues.of_session(key)
         if queue and request.multitask_strategy == "reject":
             raise SessionBusy(session.id, queue[0].run.id)
@@ -113,13 +118,16 @@ class Admission:
             if message is not accepted.message:
                 accepted = accepted._replace(message=message)
                 request = msgspec.structs.replace(request, new_message=message)
+
         if stored is None:
             session = await self._create(key)
         run = self._new_run(accepted.invocation_id, session, runner)
-        run.request, run.asked = request, without_answered(asked, accepted.message)
+        run.request = request
+        run.asked = without_answered(asked, accepted.message)
         if earlier is not None:
             for name in ("created_at", "started_at", "usage", "after_seq", "app_version"):
                 setattr(run, name, getattr(earlier, name))
+
         return RunTask(run, runner, accepted=accepted, session=session if is_idle else None)
 
     async def admit_live(self, key: SessionKey, runner: Runner, queues: SessionQueues, live: LiveInput) -> RunTask:

@@ -124,7 +124,8 @@ class InProcessRunEngine(RunEngine):
                 task = await self._admission.admit(request, runner, self._queues, idempotency_key=idempotency_key)
                 if isinstance(task, Run):
                     return task, await self.attach(task.id, with_user_events=False) if attach else None
-                task.run.traceparent, task.run.caller = traceparent, caller
+                task.run.traceparent = traceparent
+                task.run.caller = caller
                 reader: Attachment | None = None
                 if attach:
                     reader = self._reader(
@@ -136,6 +137,7 @@ class InProcessRunEngine(RunEngine):
                 stored = self._queues.enqueue(task)
         finally:
             self._runners.release(runner)
+
         return task.run, await _when_stored(stored, reader)
 
     async def start_live(
@@ -153,7 +155,8 @@ class InProcessRunEngine(RunEngine):
             async with self._admission.lock(key):
                 live = LiveInput(requests, live_config(run_config.over(runner.run_config)))
                 task = await self._admission.admit_live(key, runner, self._queues, live)
-                task.run.traceparent, task.run.caller = traceparent, caller
+                task.run.traceparent = traceparent
+                task.run.caller = caller
                 here = task.run.after_seq
                 self._queues.close_live_input(key)
                 if after is not None:
@@ -164,6 +167,7 @@ class InProcessRunEngine(RunEngine):
                 stored = self._queues.enqueue(task)
         finally:
             self._runners.release(runner)
+
         return task.run, await _when_stored(stored, reader)
 
     async def attach(self, run_id: str, *, after: int | None = None, with_user_events: bool = True) -> Attachment:
@@ -192,7 +196,9 @@ class InProcessRunEngine(RunEngine):
             if task is None:
                 run = await self.get(run_id)
                 if run.status is RunStatus.WAITING:
-                    run.status, run.ended_at, run.asked = RunStatus.CANCELLED, time.time(), {}
+                    run.status = RunStatus.CANCELLED
+                    run.ended_at = time.time()
+                    run.asked = {}
                     await self.run_store.save(run)
                     self._watches.publish(run)
                     self._stream.publish(session_of(run), RunEnded(run))
@@ -272,7 +278,8 @@ class InProcessRunEngine(RunEngine):
             try:
                 runner = await self._runners.acquire(run.app_name)
             except GreenroomError as error:
-                run.status, run.ended_at = RunStatus.FAILED, time.time()
+                run.status = RunStatus.FAILED
+                run.ended_at = time.time()
                 run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
                 await self.run_store.save(run)
                 continue

@@ -311,16 +311,19 @@ class SessionQueues:
             self.stream.publish(task.key, RunEnded(run, error))
         else:  # a queued message continues this run, and holds its record
             self._forget(task)
+
         if self.trace_listeners:
             # A run that never started has no trace yet.
             trace = (task.log.trace if task.log is not None else None) or Trace(task.key, run.id)
             trace.end(run.status, self.trace_listeners)
+
         queue = self._queues[task.key]
         queue.remove(task)
         asked = run.asked
         for later in queue:
             if later.run.id == run.id and later.accepted is not None:
                 asked = later.run.asked = without_answered(asked, later.accepted.message)
+
         if not queue:
             del self._queues[task.key]
         elif not queue[0].has_begun and not queue[0].is_held and not self.is_closing:

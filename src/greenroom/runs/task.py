@@ -203,7 +203,8 @@ class RunTask:
         save: Callable[[RunTask], Awaitable[None]],
         stop: Callable[[RunTask, GreenroomError], None],
     ) -> None:
-        run, request = self.run, self.run.request
+        run = self.run
+        request = self.run.request
         if request is None:
             raise RunFailed("The run's record holds no request")
         config = _run_config(request, self.runner.run_config, defaults.max_llm_calls)
@@ -212,12 +213,14 @@ class RunTask:
         if run.attempts == 1 and run.message_after_seq < session.events.end:
             run.message_after_seq = session.events.end  # events were stored while it was queued
             save(self)
+
         run.message_after_seq = min(run.message_after_seq, session.events.end)
         self._asked = _asked_in_log(run, session)
         events = session.events
         logged = log_state_of(events).find_run(run.id)
         has_begun = logged is not None and logged.has_events(since=run.message_after_seq - events.skipped)
         stored = events_of_run(events, run.id, since=run.after_seq - events.skipped) if logged is not None else []
+
         for event in stored:
             self.usage.add(event)
         if logged is not None and has_begun and logged.progress.is_over:
@@ -230,15 +233,18 @@ class RunTask:
             saving = save(self)
             if run.stalled:
                 await saving  # this attempt may end the process at once
+
         if run.stalled >= MAX_ATTEMPTS and run.stalled_alone >= MAX_ATTEMPTS_ALONE:
             too_often = RunFailed(f"The run was cut off {run.stalled} times without storing an event; it is given up")
             await self.record_abort(too_often)
             raise too_often
+
         if logged is not None and has_begun:
             executed = self.runner.resume(log, logged.progress, run_config=config)
         else:
             accepted = self.accepted or self.runner.accept_message(session, request.new_message, run.id)
             executed = self.runner.execute(log, accepted, state_delta=request.state_delta, run_config=config)
+
         await self._collect(executed, request.deadline_seconds or defaults.deadline_seconds, stop)
 
     def _count_attempt(self, stored_events: int) -> None:
@@ -296,7 +302,8 @@ class RunTask:
 
     async def record_abort(self, reason: GreenroomError) -> None:
         """Stores the events that end a run that was stopped."""
-        run, log = self.run, self.log
+        run = self.run
+        log = self.log
         if log is None:
             return
         events = log.session.events

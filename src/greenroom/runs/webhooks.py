@@ -144,7 +144,8 @@ class Webhooks:
             _log.warning("webhook %s of run %s is not sent %s: %s", webhook.id, run.id, run.status, error)
         is_over = run.status.is_over and run.status is not RunStatus.WAITING
         await self.run_store.save_webhook(msgspec.structs.replace(webhook, reported=state, is_over=is_over))
-        webhook.reported, webhook.is_over = state, is_over
+        webhook.reported = state
+        webhook.is_over = is_over
         if webhook.is_over:
             await self._drop(webhook.run_id, webhook.id)
         return 0

@@ -257,6 +257,7 @@ class UsageStore(ABC):
             tokens = hold.amount.tokens
             money = float(hold.amount.money)
             statements.append((_RELEASE, (tokens, tokens, money, money, hold.run_id, hold.model, hold.day)))
+
         if usage is not None:
             self._running_run(hold).prices[model] = price
             owner = (*hold[:5], model, day_of(now))
@@ -265,6 +266,7 @@ class UsageStore(ABC):
                 statements.append((_ADD, (*owner, 1, 1, 0, 0, 0, 0, 0, usage.tokens, cost)))
             else:
                 statements.append((_ADD, (*owner, 0, *_counts(usage, 1), _cost(usage, price))))
+
         await self.write(statements)
 
     async def balance(self, account: Account, *, now: float) -> Balance:

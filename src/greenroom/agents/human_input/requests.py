@@ -174,13 +174,16 @@ def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> tup
             break
         if event.content is not None or event.error_code is not None:
             newest.append(event)
+
     if not newest:
         return False, None
-    last, before = newest[0], newest[1] if len(newest) == 2 else None
+    last = newest[0]
+    before = newest[1] if len(newest) == 2 else None
     asked = _asked_about(last)
     if asked:
         whole = before is not None and _needed_by(before) >= asked
         return True, None if whole else _placeholders(ctx, last)
+
     needed = _needed_by(last)
     if not needed:
         return False, None
@@ -230,9 +233,11 @@ def _placeholders(ctx: InvocationContext, request_event: Event) -> Event | None:
             record = run.call(arguments["functionCallId"], request_event.author, request_event.branch)
             if record is None or record.call is None:
                 continue  # a toolset asks, and has no response
-            call, response = record.call, {"result": None}
+            call = record.call
+            response = {"result": None}
             actions.requested_auth_configs[call.id or ""] = arguments["authConfig"]
         parts.append(Part(function_response=FunctionResponse(id=call.id, name=call.name, response=response)))
+
     if not parts:
         return None
     responses = event_beside(request_event, Content(role="user", parts=parts))

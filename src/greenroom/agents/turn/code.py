@@ -186,7 +186,8 @@ def _may_fail_again(executor: BaseCodeExecutor, ctx: InvocationContext) -> bool:
 def _note(callback_context: CallbackContext, code: str, result: CodeExecutionResult) -> None:
     """Failures in a row, and results for those who look for them in the state while the run lasts: as in ADK, these
     are not stored."""
-    state, run = callback_context.state, callback_context.invocation_id
+    state = callback_context.state
+    run = callback_context.invocation_id
     counts: JsonObject = state.get(ERROR_COUNTS) or {}
     if result.has_failed or counts:
         state[ERROR_COUNTS] = {run: counts.get(run, 0) + 1} if result.has_failed else {}

@@ -46,7 +46,8 @@ _CHARACTERS_PER_TOKEN = 4
 async def compact_before_call(agent: BaseLlmAgent, ctx: InvocationContext) -> None:
     """Summarizes older events if the agent's prompt has reached the app's `token_threshold`. Agents that don't read the
     session's history are left alone."""
-    config, store = ctx.services.compaction, ctx.store
+    config = ctx.services.compaction
+    store = ctx.store
     if config is None or config.token_threshold is None or store is None or ctx.isolation_scope is not None:
         return
     if agent.include_contents == "none" or (ctx.node_runner is not None and agent.mode == "single_turn"):
@@ -106,7 +107,8 @@ def _characters(contents: Iterable[Content | None]) -> int:
     count = 0
     for content in contents:
         for part in (content.parts if content is not None else None) or ():
-            call, response = part.function_call, part.function_response
+            call = part.function_call
+            response = part.function_response
             count += len(part.text or "")
             count += len(wire.encode(call.args)) if call is not None else 0
             count += len(wire.encode(response.response)) if response is not None else 0
@@ -181,18 +183,21 @@ class _Candidates:
         indexes = [index for index in self.indexes if self.log[index].timestamp <= end_timestamp]
         if not indexes:
             return None
-        log, log_state = self.log, log_state_of(self.log)
+        log = self.log
+        log_state = log_state_of(self.log)
         last = closed_prefix(call_groups(log, run_id=self.run_id), indexes[0], indexes[-1] + 1) - 1
         needed = [last + 1, *self.needed, *log_state.first_of_waiting_runs()]
         if self.run_id is not None and log_state.has_run(self.run_id):
             needed.append(log_state.run(self.run_id).indexes[0])
         load = min(needed)
+
         while load in self._rewound and load > 0:
             load -= 1
         taken_back = [log[index].id for index in sorted(self._rewound) if log[index].actions.compaction is not None]
         for one in self.known.summaries:
             own = range_of(one.event)
             taken_back += own.taken_back if own is not None else ()
+
         return CompactedRange(
             first_seq=min([indexes[0], *(one.first for one in self.earlier)]) + log.skipped + 1,
             last_seq=last + log.skipped + 1,

@@ -56,6 +56,7 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
         async with aclosing(_go_on(agent, ctx, turn)) as events:
             async for event in events:
                 yield event
+
     while not turn.is_over:
         request_event = await request_for_toolsets(agent, ctx)
         if request_event is not None:
@@ -126,14 +127,17 @@ async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> As
         if not should_return(agent, ctx, transferring, begins_at):
             turn.is_over = True
             return
+
     if where.answer is not None:
         save_output(agent, where.answer)
         yield where.answer
         turn.is_over = True
         return
+
     if where.is_done:
         turn.is_over = True
         return
+
     if where.code_was_begun:
         yield interrupted_code(ctx)
     turn.steps = where.steps
@@ -149,7 +153,8 @@ async def _make_calls(
 ) -> AsyncGenerator[Event]:
     """The turn's calls, and what follows from their responses: a person is asked, an answer is given, or another agent
     takes over."""
-    calls, turn.calls = turn.calls, []
+    calls = turn.calls
+    turn.calls = []
     responses: Event | None = None
     if may_send_events(calls, tools):
 
@@ -173,7 +178,8 @@ async def _make_calls(
     to_store = await with_requests(ctx, [(one.call, one.context) for one in calls], responses)
     if error is not None:
         if responses is not None:
-            responses.error_code, responses.error_message = code_of(error), message_of(error)
+            responses.error_code = code_of(error)
+            responses.error_message = message_of(error)
             ctx.unstored += [*(event for event in to_store if event is not responses), responses]
         raise error
     for event in to_store:

@@ -31,7 +31,8 @@ from greenroom.telemetry.agent_spans import ModelCallSpan
 _NORMAL_ENDS = frozenset({None, "STOP", "FINISH_REASON_UNSPECIFIED"})
 _NO_ANSWER = "MODEL_RETURNED_NO_CONTENT"
 
-BEFORE_MODEL, AFTER_MODEL = "before_model_callback", "after_model_callback"
+BEFORE_MODEL = "before_model_callback"
+AFTER_MODEL = "after_model_callback"
 
 
 async def call_model(
@@ -45,11 +46,13 @@ async def call_model(
         if answer is not None:
             yield message.to_event(with_error_code(answer, stream=stream))
             return
+
     ctx.llm_calls.add()
     if span is not None:
         span.note_request(request)
     is_watched = has_callbacks(agent, ctx, AFTER_MODEL)
     streamed = cast("AsyncGenerator[LlmResponse]", model.generate_content_async(request, stream=stream))
+
     async with aclosing(streamed) as replies:
         while True:
             try:
@@ -144,11 +147,13 @@ def with_error_code(reply: LlmResponse, *, stream: bool) -> LlmResponse:
     if reply.error_code is not None or reply.partial:
         return reply
     parts = (reply.content.parts if reply.content is not None else None) or ()
-    code, message = reply.finish_reason, f"The model stopped with {reply.finish_reason}"
+    code = reply.finish_reason
+    message = f"The model stopped with {reply.finish_reason}"
     if code == FinishReason.STOP:
         if (stream and not parts) or any(map(_is_answer, parts)):
             return reply
-        code, message = _NO_ANSWER, "The model ended its reply without an answer"
+        code = _NO_ANSWER
+        message = "The model ended its reply without an answer"
     elif parts or code in _NORMAL_ENDS:
         return reply
     return msgspec.structs.replace(reply, error_code=code, error_message=reply.error_message or message)
@@ -195,7 +200,8 @@ class _Message:
         return self._callback_context
 
     def to_event(self, response: LlmResponse) -> Event:
-        ctx, span = self._ctx, self._span
+        ctx = self._ctx
+        span = self._span
         if span is not None and not span.first_reply_time:
             span.note_first_reply()
         event = Event(
@@ -211,9 +217,11 @@ class _Message:
         if response.partial:
             return event
         self.is_whole = True
+
         for name, value in zip(_OF_WHOLE_REPLIES, _values_of_whole(response), strict=True):
             if value is not None:
                 setattr(event, name, value)
+
         name_model(event, self._request)
         if self._callback_context is not None:
             event.actions = self._callback_context.collect_actions()

@@ -132,6 +132,7 @@ def save_output(agent: BaseLlmAgent, event: Event, *, may_correct: bool = False)
         or event.content is None
     ):
         return
+
     if not event.ends_turn():
         return
     texts = [part.text for part in event.content.parts or () if part.text is not None and not part.thought]

@@ -114,12 +114,14 @@ class _Prompt:
             if event.author == "user" and event.isolation_scope == self.scope:
                 self._add_words(content)
             return
+
         self._begin_content()
         if event.author not in ("user", self.agent):
             content = _as_context(event.author, content, thoughts=self.thoughts)
             if content is not None:
                 self.contents.append(content)
             return
+
         self.contents.append(content if content.role else Content(role="user", parts=content.parts))
         calls = event.get_function_calls()
         if calls:
@@ -189,7 +191,8 @@ def prompt_contents(
     what it was asked; its events are a list, read anew for each request: such runs are short, and soon forgotten.
     """
     if include == "default" and isinstance(events, CopyOnWriteList):
-        rewound, summaries = rewound_indexes(events), compacted(events)
+        rewound = rewound_indexes(events)
+        summaries = compacted(events)
         key = (_Prompt, agent, branch, thoughts, node_path)
         prompt = events.derived.get(key)
         if (
@@ -205,6 +208,7 @@ def prompt_contents(
                 events.derived[key] = prompt
         prompt.read(events[prompt.seen :])
         return prompt.snapshot()
+
     if isinstance(events, CopyOnWriteList):
         events = kept_events(events)
     begin = _start_of_this_turn(events, agent, branch, scope) if include == "none" else 0

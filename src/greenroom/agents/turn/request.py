@@ -186,7 +186,9 @@ def _put_input_context(ctx: InvocationContext, contents: MutableSequence[Content
 
 
 def visible_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> CopyOnWriteList[Content]:
-    events, scope, include = ctx.session.events, ctx.isolation_scope, agent.include_contents
+    events = ctx.session.events
+    scope = ctx.isolation_scope
+    include = agent.include_contents
     request = ctx.request or ctx.user_content
     runner = ctx.node_runner if agent.mode == "single_turn" else None
     shown: CopyOnWriteList[Event] | list[Event] = events
@@ -205,6 +207,7 @@ def visible_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> CopyOnWrite
         include = "default"
     elif scope is not None:
         shown = events_of_run(events, ctx.invocation_id, since=ctx.scope_start)
+
     contents = prompt_contents(
         shown,
         agent=agent.name,

@@ -67,9 +67,11 @@ def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
         if requests_in(event):
             continue
         if newest is None:
-            newest, index_of_newest = event, index
+            newest = event
+            index_of_newest = index
         if index > spoken_at and _is_reply(event):
             steps += 1
+
     raised = _error_of_tool(newest) if newest is not None and index_of_newest > spoken_at else None
     if raised is not None:
         raise raised
@@ -81,6 +83,7 @@ def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
         decided, is_newest = decided_calls(agent.name, ctx, at=spoken_at)
         if decided:
             return ResumePoint(decided=decided, were_begun=not is_newest, calls=halted)
+
     if halted:
         return ResumePoint(calls=halted, steps=steps)
     target = transfer_target(agent, newest) if newest is not None else None
@@ -93,6 +96,7 @@ def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
         and not answers_toolset(ctx, spoken_at)
     ):
         return ResumePoint(is_done=True)
+
     if newest is None:
         return ResumePoint()
     if newest.error_code is not None and newest.content is None:

@@ -73,15 +73,18 @@ async def call_tools(
         async with asyncio.TaskGroup() as group:
             for call in calls:
                 group.create_task(_complete(agent, ctx, call, tools))
+
     parts = [part for call in calls for part in (call.response, call.shown) if part is not None]
     actions = EventActions()
     for call in calls:
         if call.context is not None and call.context.actions != actions:
             actions.merge(call.context.actions)
+
     if not parts:
         actions.skip_summarization = None  # there is no result yet
         if actions == EventActions():
             return None
+
     event = ctx.new_event(content=Content(role="user", parts=parts) if parts else None, actions=actions)
     if ctx.span is not None:
         note_response_event(ctx.span, [call.span for call in calls if call.span is not None], event)
@@ -123,11 +126,13 @@ async def _respond(
             args: JsonObject = copy.deepcopy(call.call.args) if call.call.args else {}  # fails if nested too deeply
             result = await run_tool(agent, ctx, tool or _UnknownTool(name, tools), args, context)
         except ToolCallPending:
-            call.is_waiting, result = True, None
+            call.is_waiting = True
+            result = None
         except Exception as raised:  # a tool may raise anything; the calls beside it must still get their responses
             _log.warning("tool %s of agent %s failed", name, agent.name, exc_info=raised)
             call.error = raised
             result = {"error": _in_words(name, raised)}
+
     try:
         make_storable(context.collect_actions())
         if call.is_waiting or (tool is not None and tool.is_long_running and call.error is None and not result):
@@ -137,9 +142,12 @@ async def _respond(
     except (ToolError, RecursionError) as unfit:
         detail = unfit.detail if isinstance(unfit, ToolError) else "its result is nested too deeply"
         unfit_error = ToolError(f"Tool {name!r}: {detail}")
-        call.error, call.is_waiting = call.error or unfit_error, False
-        response, media = {"error": unfit_error.detail}, None
+        call.error = call.error or unfit_error
+        call.is_waiting = False
+        response = {"error": unfit_error.detail}
+        media = None
         _drop_actions(context)
+
     call.response = Part(
         function_response=FunctionResponse(
             id=call.call.id,
@@ -192,9 +200,9 @@ async def run_tool(
 
     agent: what makes the call; a node has no callbacks.
     """
-    mine = {"tool": tool, "args": args, "tool_context": context}
-    theirs = {"tool": tool, "tool_args": args, "tool_context": context}
-    result: JsonValue = await first_answer(agent, ctx, "before_tool_callback", for_plugins=theirs, **mine)
+    callback_args = {"tool": tool, "args": args, "tool_context": context}
+    plugin_args = {"tool": tool, "tool_args": args, "tool_context": context}
+    result: JsonValue = await first_answer(agent, ctx, "before_tool_callback", for_plugins=plugin_args, **callback_args)
     if result is None:
         try:
             result = await tool.run_async(args=args, tool_context=context)
@@ -203,13 +211,24 @@ async def run_tool(
         except BaseException as raised:  # a tool may raise anything; callbacks decide what becomes of it
             error = as_exception(raised)
             result = await first_answer(
-                agent, ctx, "on_tool_error_callback", for_plugins={**theirs, "error": error}, **mine, error=error
+                agent,
+                ctx,
+                "on_tool_error_callback",
+                for_plugins={**plugin_args, "error": error},
+                **callback_args,
+                error=error,
             )
             if result is None and isinstance(tool, _UnknownTool) and error is tool.error:
                 return {"error": tool.error.detail}
             if result is None:
                 raise error from error.__cause__
+
     changed = await first_answer(
-        agent, ctx, "after_tool_callback", for_plugins={**theirs, "result": result}, **mine, tool_response=result
+        agent,
+        ctx,
+        "after_tool_callback",
+        for_plugins={**plugin_args, "result": result},
+        **callback_args,
+        tool_response=result,
     )
     return result if changed is None else changed

@@ -112,6 +112,7 @@ class ApiKeyFile:
             created_at=time.time(),
             expires_at=expires_at,
         )
+
         with self._opened("Writing", creates=True) as connection:
             connection.execute(_SCHEMA)
             connection.execute(
@@ -123,6 +124,7 @@ class ApiKeyFile:
                     "apps": None if made.apps is None else "\n".join(sorted(made.apps)),
                 },
             )
+
         return made, key
 
     def list(self) -> list[ApiKey]:
@@ -232,7 +234,8 @@ class ApiKeyCache:
 
     async def mark_used(self) -> None:
         """Stores the times at which keys were last used."""
-        used, self._used = self._used, {}
+        used = self._used
+        self._used = {}
         if not used:
             return
         try:

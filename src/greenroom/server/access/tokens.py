@@ -50,6 +50,7 @@ class TokenVerifier:
             import jwt
         except ImportError:
             raise MissingExtra("auth", "PyJWT") from None
+
         if settings.jwks_url is None or settings.issuer is None or not settings.audiences:
             raise AgentConfigError("Tokens need all of jwks_url, issuer and audiences in [auth.tokens]")
         _check_address(settings.jwks_url)
@@ -134,12 +135,14 @@ class TokenVerifier:
                 if self._clock() - self._fetched_at >= age:
                     try:
                         keys = await asyncio.to_thread(self._client.get_signing_keys)
-                        self._keys, self._fetched_at = {key.key_id: key for key in keys}, self._clock()
+                        self._keys = {key.key_id: key for key in keys}
+                        self._fetched_at = self._clock()
                     except jwt.PyJWKClientConnectionError:
                         if age >= KEEP_SECONDS:
                             raise Unavailable("The identity provider's keys can't be fetched at the moment") from None
                     except jwt.PyJWTError:
-                        self._keys, self._fetched_at = {}, self._clock()
+                        self._keys = {}
+                        self._fetched_at = self._clock()
         if key_id is None and len(self._keys) == 1:  # the token does not name its key
             return next(iter(self._keys.values()))
         if key_id not in self._keys:
