@@ -19,6 +19,7 @@ from unittest.mock import patch
 import pytest
 
 from greenroom.cli.main import main
+from greenroom.cli.terminal import console
 from tests.processes import END_WITH_PARENT
 
 SRC = Path(__file__).parents[2] / "src"
@@ -106,6 +107,7 @@ class Cli:
         stdout = io.BytesIO()
         stderr = io.BytesIO()
         code: str | int | None = 0
+        console.cache_clear()  # it has the width of the first command's terminal
         with (
             contextlib.chdir(self.folder),
             patch.dict(os.environ, environment, clear=True),

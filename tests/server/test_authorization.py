@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -38,7 +38,7 @@ HERE: dict[str, Any] = {**BOB, "session_id": "s"}
 
 
 @pytest.fixture
-async def state() -> ServerState:
+async def state() -> AsyncIterator[ServerState]:
     """Two apps; bob has a session in `echo`, with an artifact."""
     apps = StaticAppLoader([echo(), echo("other")])
     sessions = InMemorySessionService()
@@ -50,7 +50,7 @@ async def state() -> ServerState:
     await sessions.create_session(**HERE, events=[Event(id="e", author="user")])
     await artifacts.save_artifact(**HERE, filename="f", artifact=Part(text="x"))
     memory = InMemoryMemoryService()
-    return ServerState(
+    yield ServerState(
         apps=apps,
         engine=engine,
         sessions=sessions,
@@ -64,6 +64,7 @@ async def state() -> ServerState:
         readiness=Readiness(sessions, artifacts, memory),
         interface=bytes,
     )
+    apps.close()
 
 
 def a_call(state: ServerState, identity: Identity, access: Access) -> RequestContext:

@@ -13,7 +13,7 @@ from platformdirs import user_state_path
 
 from greenroom.cli.event_lines import EventLines
 from greenroom.cli.parameters import client_for
-from greenroom.cli.terminal import is_debugging, note, output, show_error
+from greenroom.cli.terminal import console, is_debugging, note, show_error
 from greenroom.errors import AppNotFound, SessionNotFound
 from greenroom.records.event import Event
 
@@ -61,7 +61,7 @@ def chat(loop: asyncio.Runner, partner: ChatPartner) -> None:
                 text = input(_PROMPT if is_terminal else "").strip()
             except (EOFError, KeyboardInterrupt):
                 if is_terminal:
-                    output.print()
+                    console("output").print()
                 return
 
             if text in ("exit", "quit"):

@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 from greenroom.cli import data_folder
 from greenroom.cli.find_agent import find_loader
 from greenroom.cli.parameters import AgentPath, Report
-from greenroom.cli.terminal import note, print_line, printable
+from greenroom.cli.terminal import console, note, print_line, printable
 from greenroom.errors import CallerError, InvalidRequest
 
 if TYPE_CHECKING:
@@ -195,12 +195,11 @@ async def _evaluate_all(
     """run: `evaluate_set` with all that the sets have in common."""
     from rich.progress import Progress, TaskID
 
-    from greenroom.cli.terminal import notes
     from greenroom.models.by_name import LLMRegistry
 
     results: list[EvalSetResult] = []
     async with data_folder.closing(LLMRegistry):
-        with Progress(console=notes, transient=True) as bar:
+        with Progress(console=console("notes"), transient=True) as bar:
             for eval_set, ids in wanted:
                 task: TaskID = bar.add_task(printable(eval_set.eval_set_id), total=None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greenroom.cli.terminal import note, notes, output, printable
+from greenroom.cli.terminal import console, note, printable
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Part
@@ -83,20 +83,20 @@ class EventLines:
         if self._streamed or self._streamed_thoughts:
             self._streamed = ""
             self._streamed_thoughts = ""
-            output.print()
+            console("output").print()
         self._streaming = None
         self._print_held()
 
     def _print_chunk(self, text: str, thoughts: str) -> None:
         """Prints a piece of a message that streams."""
         if thoughts:
-            notes.print(printable(thoughts), style="dim italic", markup=False, end="")
+            console("notes").print(printable(thoughts), style="dim italic", markup=False, end="")
             self._streamed_thoughts += thoughts
         if text:
             if self._streamed_thoughts and not self._streamed:
-                notes.print()
-            output.print(printable(text), markup=False, end="")
-            output.file.flush()
+                console("notes").print()
+            console("output").print(printable(text), markup=False, end="")
+            console("output").file.flush()
             self._streamed += text
 
     def _print_whole(self, text: str, thoughts: str) -> None:
@@ -109,7 +109,7 @@ class EventLines:
         elif text:
             text = "\n" + text
         if text or self._streamed:
-            output.print(printable(text), markup=False)
+            console("output").print(printable(text), markup=False)
         self._streamed = ""
         self._streamed_thoughts = ""
 

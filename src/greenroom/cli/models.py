@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from greenroom.cli.terminal import note, output, print_table
+from greenroom.cli.terminal import console, note, print_table
 
 app = App(name="models", help="Manage model files for agents that run without a provider (`local/…`).")
 
@@ -26,18 +26,17 @@ def pull(name: Annotated[str, Parameter(name="NAME")], /) -> None:
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from greenroom.cli.terminal import notes
     from greenroom.models.local.files import pull as download
 
     name = name.removeprefix("local/")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=notes) as progress:
+    with Progress(*columns, console=console("notes")) as progress:
         task = progress.add_task(name, total=None)
         path = download(name, lambda done, total: progress.update(task, completed=done, total=total))
         progress.update(task, total=1, completed=1, visible=False)
 
     note(f"model='local/{name}' is ready:")
-    output.print(str(path))
+    console("output").print(str(path))
 
 
 @app.command(name="list")

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from rich.table import Table
 
 from greenroom.cli.serving import read_configuration, serve_folder
-from greenroom.cli.terminal import note, output, printable
+from greenroom.cli.terminal import console, note, printable
 from greenroom.server.configuration import Setting, all_settings
 
 
@@ -113,4 +113,4 @@ def show(
     for value in configuration.values:
         style = "dim" if value.origin == "default" else ""
         table.add_row(value.setting.key, printable(value.shown), printable(value.origin), style=style)
-    output.print(table, markup=False)
+    console("output").print(table, markup=False)

@@ -18,7 +18,7 @@ from greenroom.cli.sessions_transfer import (
     shared_state,
     store,
 )
-from greenroom.cli.terminal import note
+from greenroom.cli.terminal import console, note
 from greenroom.errors import CallerError
 from greenroom.records.state import REMOVED
 
@@ -163,7 +163,5 @@ def _digest(session: Session) -> bytes:
 def _progress(items: Iterable[T], label: str) -> Iterable[T]:
     from rich.progress import track
 
-    from greenroom.cli.terminal import notes
-
     listed = list(items)
-    return track(listed, label, console=notes, disable=not notes.is_terminal)
+    return track(listed, label, console=console("notes"), disable=not console("notes").is_terminal)

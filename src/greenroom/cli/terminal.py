@@ -14,9 +14,6 @@ from greenroom.errors import GreenroomError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    output: Console
-    notes: Console
-
 _UNLIMITED = 100_000
 """Columns of a line that is never broken."""
 
@@ -34,14 +31,14 @@ def printable(text: str) -> str:
 
 def print_line(text: str) -> None:
     """Prints text to standard output, without control characters and markup."""
-    _console("output").print(printable(text), markup=False)
+    console("output").print(printable(text), markup=False)
 
 
 def note(text: str, style: str = "dim") -> None:
     """Prints text to standard error."""
     from rich.text import Text
 
-    _console("notes").print(Text(printable(text), style))
+    console("notes").print(Text(printable(text), style))
 
 
 def print_pieces(pieces: Iterable[tuple[str, str]]) -> None:
@@ -49,20 +46,17 @@ def print_pieces(pieces: Iterable[tuple[str, str]]) -> None:
     if sys.stdout.isatty():
         from rich.text import Text
 
-        _console("output").print(Text.assemble(*pieces))
+        console("output").print(Text.assemble(*pieces))
     else:
         print("".join(text for text, _ in pieces), flush=True)
 
 
-def __getattr__(name: str) -> Console:
-    if name in ("output", "notes"):
-        return _console(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 @cache
-def _console(name: str) -> Console:
-    """`output` or `notes`, made on first use: loading rich takes a tenth of a server's start."""
+def console(name: str) -> Console:
+    """Standard output or standard error. It is made on first use: loading rich takes a tenth of a server's start.
+
+    name: `output` or `notes`.
+    """
     from rich.console import Console
 
     return Console(stderr=name == "notes", highlight=False, soft_wrap=True)
@@ -83,15 +77,15 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, wrappe
     for row in rows:
         table.add_row(*map(printable, row))
 
-    console = _console("output")
-    options = console.options if wrapped else console.options.update(max_width=_UNLIMITED)
-    console.print(Segments(console.render(table, options)))
+    stdout = console("output")
+    options = stdout.options if wrapped else stdout.options.update(max_width=_UNLIMITED)
+    stdout.print(Segments(stdout.render(table, options)))
 
 
 def show_error(error: BaseException) -> None:
     """Prints an error in one line, after its traceback when debugging."""
     if is_debugging():
-        _console("notes").print_exception()
+        console("notes").print_exception()
     if isinstance(error, GreenroomError):
         note(error.detail, "red")
     else:
