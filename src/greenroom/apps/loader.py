@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
@@ -77,17 +80,19 @@ class StaticAppLoader(AppLoader):
             if app.name in self._apps:
                 raise AgentConfigError(f"Two apps are named {app.name!r}")
             self._apps[app.name] = app
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
+        self._delete_folder: weakref.finalize[..., Any] | None = None
 
     def folder(self, app_name: str) -> Path:
         """In a temporary folder, since code has no place of its own."""
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="greenroom-")
-        return Path(self._folder.name) / app_name
+            self._folder = Path(tempfile.mkdtemp(prefix="greenroom-"))
+            self._delete_folder = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder / app_name
 
     def close(self) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
+        if self._delete_folder is not None:
+            self._delete_folder()
 
     def preload(self) -> dict[str, AppLoadError]:
         for app in self._apps.values():
