@@ -90,6 +90,21 @@ async def test_a_suspect_without_progress_is_not_alone_when_the_next_one_starts(
     assert slow.is_alone
 
 
+async def test_a_suspect_that_counts_another_attempt_is_not_started_again() -> None:
+    """Started twice, it would be executed twice at the same time."""
+    tasks = [_suspect("once", stalled=1), _suspect("also-once", stalled=1), _suspect("twice", stalled=2)]
+    began: list[str] = []
+
+    def begin(task: RunTask) -> None:
+        began.append(task.run.id)
+        task.run.stalled += 1
+        assert task.has_progressed is not None
+        task.has_progressed.set()
+
+    await SuspectRuns(tasks, others=[], begin=begin, save=_save).resume()
+    assert began == ["once", "also-once", "twice"]
+
+
 async def test_a_clean_stop_is_no_attempt_without_progress(tmp_path: Path) -> None:
     """Updates of the server during one slow call of the model do not fail the run."""
     calls = 0

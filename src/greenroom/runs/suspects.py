@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from greenroom.records.run import Run, RunStatus
 from greenroom.runs.task import RunTask
@@ -111,12 +111,16 @@ class SuspectRuns:
                 self._on_trial.discard(task)
 
 
-def _groups(tasks: Sequence[RunTask]) -> Iterator[Sequence[RunTask]]:
-    """Few at a time those that stalled once, then each of the others."""
-    together = [task for task in tasks if task.run.stalled < ALONE_FROM]
-    for start in range(0, len(together), GROUP_SIZE):
-        yield together[start : start + GROUP_SIZE]
+def _groups(tasks: Sequence[RunTask]) -> list[Sequence[RunTask]]:
+    """Returns few at a time those that stalled once, then each of the others.
 
-    for task in tasks:
-        if task.run.stalled >= ALONE_FROM:
-            yield [task]
+    All are made at once: a task that has been started counts another attempt, and would be in a later group, too.
+    """
+    together = [task for task in tasks if task.run.stalled < ALONE_FROM]
+    alone = [task for task in tasks if task.run.stalled >= ALONE_FROM]
+    groups: list[Sequence[RunTask]] = []
+    for start in range(0, len(together), GROUP_SIZE):
+        groups.append(together[start : start + GROUP_SIZE])
+    for task in alone:
+        groups.append([task])
+    return groups
