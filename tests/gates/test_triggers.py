@@ -133,6 +133,13 @@ async def test_a_failed_delivery_runs_again_when_it_is_repeated(serve: Serve) ->
     assert script.calls == 2
 
 
+async def test_a_run_that_is_late_has_the_status_of_its_error(serve: Serve) -> None:
+    agent = LlmAgent(name="echo", model=HeldModel("never"))
+    server = await serve(agent, gates=("triggers",), run_deadline_seconds=0.05)
+    reply = await post(server, "pubsub", message())
+    assert (reply.status_code, reply.json()["code"]) == (504, "DeadlineExceeded")
+
+
 async def test_so_many_run_at_once(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADK_TRIGGER_MAX_CONCURRENT", "2")
     model = HeldModel("one")

@@ -29,12 +29,14 @@ from greenroom.errors import (
     AppLoadError,
     AppNotFound,
     Conflict,
+    DeadlineExceeded,
     InvalidRequest,
     RunFailed,
     SessionExists,
     StorageError,
     TooManyRuns,
     Unavailable,
+    error_of,
 )
 from greenroom.event_streams.stream import RunEnded
 from greenroom.records import wire
@@ -156,9 +158,18 @@ async def _deliver(
     async with _slot():
         run = await _run(context, request, {STATE_KEY: delivery})
     if run.status is RunStatus.FAILED:
-        raise RunFailed(run.error.message if run.error is not None else "The run failed")
+        raise _failure(run)
 
     return Reply(value=TriggerReply(status="success"))
+
+
+def _failure(run: Run) -> RunFailed:
+    """The error of a failed run, with its own status if it is one of a run: 504 for a deadline."""
+    if run.error is None:
+        return RunFailed("The run failed")
+
+    error = error_of(run.error.code, run.error.message)
+    return error if isinstance(error, RunFailed) else RunFailed(run.error.message)
 
 
 async def _run(context: RequestContext, request: AgentRunRequest, state: JsonObject) -> Run:
@@ -228,7 +239,7 @@ def _number(name: str, default: float) -> float:
     return number
 
 
-_ERRORS = (AppNotFound, AppLoadError, Conflict, RunFailed, StorageError, TooManyRuns, Unavailable)
+_ERRORS = (AppNotFound, AppLoadError, Conflict, DeadlineExceeded, RunFailed, StorageError, TooManyRuns, Unavailable)
 _PATH = "/apps/{app_name}/trigger"
 
 ENDPOINTS = (
