@@ -23,7 +23,7 @@ from greenroom.artifacts.from_uri import artifact_service_from_uri
 from greenroom.cli.http_server import run_server
 from greenroom.records.content import Content
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.server.application import create_app
+from greenroom.server.application import GATES, create_app
 from greenroom.server.settings import AuthSettings, LimitSettings, ServerSettings
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing import ScriptedLiveModel
@@ -59,7 +59,7 @@ def main() -> None:
         agents=[scripted("echo", _slow_answer if is_limited else _answer), desk],
         session_service=SqliteSessionService(folder / "greenroom.db"),
         artifact_service=artifact_service_from_uri((folder / "artifacts").as_uri()),
-        settings=replace(TIGHT if is_limited else ServerSettings(), auth=auth),
+        settings=replace(TIGHT if is_limited else ServerSettings(), auth=auth, gates=tuple(GATES)),
     )
     run_server(Counting(app), listening, when_started=lambda: None, grace_seconds=5)
 

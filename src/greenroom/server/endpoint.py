@@ -103,6 +103,8 @@ class Endpoint:
     """Media type of a successful response, for the OpenAPI document."""
     status: int = 200
     errors: tuple[type[GreenroomError], ...] = ()
+    protocol_errors: str | None = None
+    """Media type of errors in the form of the endpoint's own protocol. Others are problem documents."""
     aliases: tuple[str, ...] = ()
     """Other paths of the endpoint."""
     is_stream: bool = False

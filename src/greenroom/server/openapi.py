@@ -320,8 +320,20 @@ def _by_status(endpoint: Endpoint) -> dict[int, list[type[GreenroomError]]]:
 
 
 def _errors(endpoint: Endpoint) -> JsonObject:
-    named = {str(status): _response_ref(_response_name(errors)) for status, errors in _by_status(endpoint).items()}
-    return {**named, "default": _response_ref(_response_name([GreenroomError]))}
+    groups: dict[str, list[type[GreenroomError]]] = {}
+    for status, errors in _by_status(endpoint).items():
+        groups[str(status)] = errors
+    groups["default"] = [GreenroomError]
+
+    described: JsonObject = {}
+    for status, errors in groups.items():
+        if endpoint.protocol_errors is None:
+            described[status] = _response_ref(_response_name(errors))
+        else:
+            response = _error_response(errors)
+            response["content"][endpoint.protocol_errors] = {}
+            described[status] = response
+    return described
 
 
 def _error_components(table: Iterable[Endpoint]) -> JsonObject:

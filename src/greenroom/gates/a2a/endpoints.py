@@ -328,7 +328,8 @@ def _route(
         handler = _rest_handler(method, prefix + path)
         made.append(
             Endpoint(method, _APP + prefix + path, handler, "A2A", access, summary, query=query,
-                body=bytes if method == "POST" else None, replies=JsonObject, is_stream=is_stream, errors=_ERRORS)
+                body=bytes if method == "POST" else None, replies=JsonObject, is_stream=is_stream, errors=_ERRORS,
+                protocol_errors="application/json")
         )  # fmt: skip
     return made
 
@@ -350,7 +351,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/.well-known/jwks.json", push.get_keys, "A2A", "open", "The keys that sign push notifications",
         replies=JsonObject, errors=(NotFound,)),
     Endpoint("POST", _APP, send_json_rpc, "A2A", "run", "A2A's methods by JSON-RPC, versions 1.0 and 0.3", body=bytes,
-        replies=JsonObject, errors=_ERRORS, aliases=(_APP + "/",)),
+        replies=JsonObject, errors=_ERRORS, protocol_errors="application/json", aliases=(_APP + "/",)),
     *_route("POST", _SEND, "run", "Send a message, and wait for its task"),
     *_route("POST", _SEND_STREAM, "run", "Send a message, and stream its task", is_stream=True),
     *_route("POST", "/tasks/{id}:cancel", "run", "Cancel a task"),
@@ -373,5 +374,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         v0_3="none"),
     *_route("GET", "/extendedAgentCard", "read", "The card, with authentication", v0_3="none"),
     Endpoint("GET", _APP + "/v1/card", _rest_handler("GET", "/v1/card"), "A2A", "read",
-        "The card, with authentication", replies=JsonObject, errors=_ERRORS),
+        "The card, with authentication", replies=JsonObject, errors=_ERRORS, protocol_errors="application/json"),
 )  # fmt: skip

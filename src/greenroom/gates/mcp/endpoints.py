@@ -250,7 +250,8 @@ _PATHS = (("/mcp", "all apps"), ("/mcp/{app_name}", "an app"))
 ENDPOINTS = (
     *(
         Endpoint(method, path, handler, "MCP", "run", f"{summary}: {of}", body=body,
-            replies=JsonObject, errors=_ERRORS, adapt_error=_add_challenge)
+            replies=JsonObject, errors=_ERRORS, protocol_errors="application/json",
+            adapt_error=_add_challenge)
         for path, of in _PATHS
         for method, handler, summary, body in _METHODS
     ),
