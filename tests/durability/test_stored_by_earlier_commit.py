@@ -1,8 +1,8 @@
-"""A database of commit 441b906 opens, and is read and continued as its own process would have done.
+"""A database of an earlier commit opens, and is read and continued as its own process would have done.
 
-`data/written_by_441b906.sqlite3` was written by an engine of that commit, whose process was killed: a session with
+Each `data/written_by_COMMIT.sqlite3` was written by an engine of that commit, whose process was killed: a session with
 state and imported changes, a run that waits for an approval, one with an open long-running call, one that was cut off
-in a tool, and one queued behind it. The clock was 60 years ahead, so that the approval does not expire.
+in a tool, and one in the queue after it. The clock was 60 years ahead, so that the approval does not expire.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.durability.engines import end_of, finish
 
-_STORED = Path(__file__).parent / "data" / "written_by_441b906.sqlite3"
+_DATA = Path(__file__).parent / "data"
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return Path(shutil.copy(_STORED, tmp_path / "greenroom.db"))
+@pytest.fixture(params=["441b906", "61cc3c6"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return Path(shutil.copy(_DATA / f"written_by_{request.param}.sqlite3", tmp_path / "greenroom.db"))
 
 
 @pytest.fixture
