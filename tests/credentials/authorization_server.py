@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import secrets
@@ -22,7 +23,8 @@ REDIRECT = "https://desk.test/dev-ui/"
 
 @dataclass
 class AuthorizationServer:
-    """codes: what was asked for each; tokens: when each expires. refreshable: refresh tokens that were not used yet."""
+    """codes: what was asked for each; tokens: when each expires. refreshable: refresh tokens that were not used yet.
+    hold: the next request for a token waits for this event."""
 
     url: str = ""
     lifetime_seconds: float = 3600.0
@@ -32,6 +34,7 @@ class AuthorizationServer:
     grants: list[str] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
     is_down: bool = False
+    hold: asyncio.Event | None = None
     client_id: str = CLIENT_ID
     client_secret: str = CLIENT_SECRET
     redirect: str = REDIRECT
@@ -73,6 +76,10 @@ class AuthorizationServer:
             return JSONResponse({"error": "invalid_client"}, status_code=401)
         grant = form.get("grant_type", "")
         self.grants.append(grant)
+        if self.hold is not None:
+            held = self.hold
+            self.hold = None
+            await held.wait()
         if grant == "authorization_code":
             asked = self.codes.pop(form.get("code", ""), None)
             verifier = form.get("code_verifier", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator
@@ -12,7 +13,9 @@ import httpx
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, OAuthFlow, OAuthFlows
 from greenroom.records.base import JsonObject
-from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.records.identifiers import new_invocation_id
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.testing.scripted_model import ScriptedModel, Turn
 from greenroom.tools.functions.authenticated_function_tool import AuthenticatedFunctionTool
 from greenroom.tools.openapi.toolset import OpenAPIToolset
 from tests.credentials.authorization_server import AuthorizationServer
@@ -98,6 +101,31 @@ async def test_the_apps_own_credentials_ask_nobody(provider: AuthorizationServer
         for _ in range(2):
             assert responses_of(await say(server, "Who am I?")) == [{"name": "Ada"}]
     assert provider.grants == ["client_credentials"]
+
+
+async def test_the_end_of_one_call_does_not_cut_off_the_token_request_of_another(
+    provider: AuthorizationServer, tmp_path: Path
+) -> None:
+    def script(request: LlmRequest) -> Turn:
+        is_answered = any(part.function_response for part in request.contents[-1].parts or ())
+        return "You are Ada." if is_answered else call("who_am_i", new_invocation_id())
+
+    provider.lifetime_seconds = 10.0  # each call refreshes
+    agent = LlmAgent(name="desk", model=ScriptedModel(script), tools=[tool(provider, login(provider))])
+    async with serve(agent, tmp_path) as server:
+        for user in ("ann", "bob"):
+            await server.new_session("desk", user=user)
+            (request,) = requests_of(await say(server, "Who am I?", userId=user))
+            await say(server, await consent(request), userId=user)
+
+        provider.grants.clear()
+        provider.hold = held = asyncio.Event()
+        first = asyncio.create_task(say(server, "Who am I?", userId="ann"))
+        while not provider.grants:
+            await asyncio.sleep(0.01)
+        assert responses_of(await say(server, "Who am I?", userId="bob")) == [{"name": "Ada"}]
+        held.set()
+        assert responses_of(await first) == [{"name": "Ada"}]
 
 
 async def test_an_openapi_tool_waits_for_a_login(provider: AuthorizationServer, tmp_path: Path) -> None:

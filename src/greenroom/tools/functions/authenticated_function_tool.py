@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from contextlib import aclosing
 from typing import Any
 
 from greenroom.invocation.user_context import ToolContext
-from greenroom.records.auth import AuthConfig
+from greenroom.records.auth import AuthConfig, AuthCredential
 from greenroom.records.base import JsonValue
 from greenroom.tools.confirmation import ConfirmationPredicate
 from greenroom.tools.functions.function_tool import FunctionTool
@@ -48,11 +47,10 @@ class AuthenticatedFunctionTool(FunctionTool):
         )
         self.auth_config = auth_config
         self._credentials = CredentialProvider(auth_config)
+        self._lookups = 0
 
     async def _call(self, values: dict[str, Any], tool_context: ToolContext) -> JsonValue:
-        async with aclosing(self._credentials):
-            credential = await self._credentials.credential(tool_context)
-
+        credential = await self._credential(tool_context)
         if credential is None:
             return self._credentials.request(tool_context)
 
@@ -61,3 +59,14 @@ class AuthenticatedFunctionTool(FunctionTool):
             values[_PARAMETER] = credential
 
         return await super()._call(values, tool_context)
+
+    async def _credential(self, tool_context: ToolContext) -> AuthCredential | None:
+        """The user's credential. The last of concurrent calls closes the connections to token services, since a tool
+        has no method that is called at the end of the process."""
+        self._lookups += 1
+        try:
+            return await self._credentials.credential(tool_context)
+        finally:
+            self._lookups -= 1
+            if self._lookups == 0:
+                await self._credentials.aclose()
