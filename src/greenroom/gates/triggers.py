@@ -39,6 +39,7 @@ from greenroom.errors import (
     error_of,
 )
 from greenroom.event_streams.stream import RunEnded
+from greenroom.gates.run_start import start
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, Record, as_object
 from greenroom.records.content import Content, Part
@@ -191,7 +192,7 @@ async def _run(context: RequestContext, request: AgentRunRequest, state: JsonObj
     while True:
         # The number of earlier runs is a part of the key: two deliveries that saw the same ones start one run.
         run_key = f"{request.session_id}/{attempt}"
-        _, attachment = await context.engine.start(request, idempotency_key=run_key)
+        _, attachment = await start(context, request, idempotency_key=run_key)
         run = await _wait(cast("Attachment", attachment))
         if run.status is not RunStatus.FAILED or not delays or not _is_transient(run):
             return run

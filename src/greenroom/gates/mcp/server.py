@@ -20,7 +20,7 @@ from mcp.server.lowlevel import Server
 from greenroom.errors import CallerError, GreenroomError, InvalidRequest
 from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.chat_messages import arguments_of, link_to
-from greenroom.gates.run_start import response_part
+from greenroom.gates.run_start import response_part, start
 from greenroom.gates.steps import CallStep, CorrectionStep, MediaStep, StepReader, TextStep
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, as_object
@@ -254,7 +254,7 @@ class _AppCall:
 
     async def _run(self, message: Content) -> _Outcome:
         request = AgentRunRequest(**self._key._asdict(), new_message=message, streaming=True)
-        run, attachment = await self._context.engine.start(request)
+        run, attachment = await start(self._context, request)
         assert attachment is not None
 
         is_over = False
