@@ -33,7 +33,7 @@ class InProcessEventStream(EventStream):
             if item.event.partial:  # late subscribers get no media of a live run
                 self._being_written.setdefault(key, []).append(item)
         elif key in self._being_written:
-            kept = [waiting for waiting in self._being_written[key] if not _completes(item, waiting)]
+            kept = _unfinished(self._being_written[key], item)
             if kept:
                 self._being_written[key] = kept
             else:
@@ -62,11 +62,14 @@ class InProcessEventStream(EventStream):
                 del self._subscriptions[key]
 
 
-def _completes(item: LiveItem, partial: StreamItem) -> bool:
-    """True for the end of its run, and for a stored event of its author: parallel agents write messages at once."""
-    if item.run_id != partial.run_id:
-        return False
-    return isinstance(item, RunEnded) or item.event.author == partial.event.author
+def _unfinished(partial: list[StreamItem], newest: LiveItem) -> list[StreamItem]:
+    """The partial items whose message is still being written: parallel agents write messages at once. A stored event
+    completes those of its author, the end of a run all of them."""
+    run_id = newest.run_id
+    if isinstance(newest, RunEnded):
+        return [item for item in partial if item.run_id != run_id]
+    author = newest.event.author
+    return [item for item in partial if item.run_id != run_id or item.event.author != author]
 
 
 class _InProcessSubscription(Subscription):

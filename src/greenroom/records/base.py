@@ -7,7 +7,7 @@ import copy
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, MutableSequence
+from collections.abc import Callable, Mapping, MutableSequence
 from functools import cache
 from typing import Any, ClassVar, Self, TypeAlias, cast, get_args, get_type_hints
 
@@ -205,24 +205,20 @@ _READY: set[type] = {str, int, float, bool, bytes, type(None)}
 """Types whose values become fields as they are. Those of records are added when they are first met."""
 
 
-def _are_ready(values: Iterable[object]) -> bool:
-    """Whether no argument of a constructor is, or holds, a map or an object that may have to become a record."""
-    for value in values:
-        kind = type(value)
-        if kind in _READY:
-            continue
-        if kind is list:
-            for item in cast("list[object]", value):
-                item_kind = type(item)
-                if item_kind not in _READY and (item_kind is dict or not _is_ready(item_kind)):
-                    return False
-        elif kind is dict or kind is tuple or not _is_ready(kind):
+def _is_ready(value: object) -> bool:
+    """Whether an argument of a constructor neither is nor holds a map or an object that may have to become a record."""
+    kind = type(value)
+    if kind is not list:
+        return kind is not tuple and _is_ready_type(kind)
+
+    for item in cast("list[object]", value):
+        if type(item) not in _READY and not _is_ready_type(type(item)):
             return False
     return True
 
 
-def _is_ready(kind: type) -> bool:
-    if is_foreign_type(kind):
+def _is_ready_type(kind: type) -> bool:
+    if kind is dict or is_foreign_type(kind):
         return False
     if issubclass(kind, Record):
         _READY.add(kind)
@@ -242,7 +238,10 @@ class _Constructor(type(msgspec.Struct)):
         except KeyError:  # a subclass of the user's own
             return super().__call__(*args, **arguments)
 
-        if _are_ready(arguments.values()):
+        for value in arguments.values():
+            if type(value) not in _READY and not _is_ready(value):
+                break
+        else:
             try:
                 return record(*args, **arguments)
             except TypeError:

@@ -6,6 +6,7 @@ The package is never imported here: its objects are recognized by the module of 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Collection
 from enum import Enum
 from functools import cache
@@ -106,6 +107,8 @@ def _has_field(record: Any, name: str) -> bool:
 
 def own_content(content: T) -> T:
     """The content with its parts as records. Parts of a record that are not are replaced in place."""
+    if PACKAGE not in sys.modules:  # then nobody has an object of it
+        return content
     if is_foreign(content):
         content = own(content)
     for part in content.parts or ():

@@ -442,11 +442,13 @@ class Runner:
                             await apply_plugin_changes(event, ctx)
                         if ctx.unstored:
                             await log.commit(*ctx.take_handled())
-                        behind = ctx.stored_with.pop(event.id, ()) if ctx.stored_with else ()
-                        if not log.publish_unstored(event):
-                            await log.commit(event, *behind)
-                        for stored in (event, *behind):
-                            yield stored
+                        if log.publish_unstored(event):
+                            yield event
+                        else:
+                            following = ctx.stored_with.pop(event.id, ())
+                            await log.commit(event, *following)
+                            for stored in (event, *following):
+                                yield stored
                         if ctx.is_aborted:
                             raise RunCancelled(log.invocation_id, "its agent or a tool has aborted it")
                     cancellations.check()
