@@ -84,9 +84,10 @@ class RunProgress:
         self._authors: dict[str, bool] = {}
         """Those who wrote in the turn; True: before any checkpoint."""
         self._has_checkpoint = False
-        self._lenders: set[str] = set()
+        self._lenders: frozenset[str] = frozenset()
         """The agents that wanted the control back, and haven't said anything since."""
-        self._workflow = _OutermostWorkflow()
+        self._workflow: _OutermostWorkflow | None = None
+        """From the first checkpoint on."""
 
     def add(self, index: int, event: Event) -> None:
         """Adds the next event of the run."""
@@ -107,11 +108,14 @@ class RunProgress:
         has_state = event.actions.agent_state is not None
         self._authors.setdefault(event.author, not self._has_checkpoint)
         self._has_checkpoint = self._has_checkpoint or has_state
-        if event.content is not None:
-            self._lenders.discard(event.author)
+        if self._lenders and event.content is not None:
+            self._lenders -= {event.author}
         if asks_for_return(event):
-            self._lenders.add(event.author)
-        self._workflow.add(event)
+            self._lenders |= {event.author}
+        if self._workflow is None and _is_progress_of_root(event):
+            self._workflow = _OutermostWorkflow()
+        if self._workflow is not None:
+            self._workflow.add(event)
 
         if event.author == "user" and event.node_info is None:
             self.user_content = event.content or self.user_content
@@ -124,7 +128,7 @@ class RunProgress:
     def is_over(self) -> bool:
         if self.was_failed:
             return True
-        if self._workflow.status != "none":
+        if self._workflow is not None and self._workflow.status != "none":
             return self._workflow.status == "ended" and not self._lenders
         last = self.last
         if last is None or last.get_function_calls() or _ends_with_code(last):

@@ -12,39 +12,44 @@ from greenroom.records.human_requests import Request
 from greenroom.records.run import RunStatus
 
 
+class RunCalls:
+    """The function calls of a run, what was asked about them, and what the run waits for."""
+
+    __slots__ = ("by_id", "logins", "requests", "waiting")
+
+    def __init__(self) -> None:
+        self.by_id: dict[str | None, dict[tuple[str, str | None], CallState]] = {}
+        """The calls by id, then by agent and branch."""
+        self.waiting: dict[tuple[str, str | None], int] = {}
+        """Open long-running calls, by id and branch, and tasks that wait for the user's next message, by scope and
+        branch; each with the index of its event."""
+        self.requests: dict[str, Request] = {}
+        """The run's requests to people, by id, answered ones too."""
+        self.logins: dict[tuple[str, str | None], dict[str, str]] = {}
+        """By agent and branch, the ids of the calls that wait for a credential, each with the credential's key."""
+
+
+_NO_CALLS = RunCalls()
+"""Of all runs without any, which most are: a session in memory has a state for each of its runs. Always empty."""
+
+
 class RunState:
     """One run, as far as the log shows it. Indexes are those of events in the session's log."""
 
-    __slots__ = (
-        "_calls",
-        "indexes",
-        "logins",
-        "messages",
-        "progress",
-        "requests",
-        "spoken_at",
-        "transfers",
-        "waiting",
-    )
+    __slots__ = ("calls", "indexes", "messages", "progress", "spoken_at", "transfers")
 
     def __init__(self) -> None:
         self.indexes: list[int] = []
         """Its events."""
         self.progress = RunProgress()
-        self.messages: list[int] = []
+        self.messages: tuple[int, ...] = ()
         """The events in which the user says something."""
-        self.transfers: list[tuple[int, Event]] = []
+        self.transfers: tuple[tuple[int, Event], ...] = ()
         """The events in which an agent transfers, outside of agent tools."""
         self.spoken_at: dict[str, int] = {}
-        """By agent, its newest event with content, outside of agent tools."""
-        self.waiting: dict[tuple[str, str | None], int] = {}
-        """Open long-running calls, by id and branch, and tasks that wait for the user's next message, by scope and
-        branch; each with the index of its event."""
-        self.requests: dict[str, Request] = {}
-        """Its requests to people, by id, answered ones too."""
-        self.logins: dict[tuple[str, str | None], dict[str, str]] = {}
-        """By agent and branch, the ids of the calls that wait for a credential, each with the credential's key."""
-        self._calls: dict[str | None, dict[tuple[str, str | None], CallState]] = {}
+        """By agent, its newest event with content since the first transfer, outside of agent tools."""
+        self.calls = _NO_CALLS
+        """To read; `own_calls` are to be changed."""
 
     @property
     def status(self) -> RunStatus:
@@ -52,7 +57,7 @@ class RunState:
         error = self.progress.error
         if error is not None and error.code == RunCancelled.__name__:
             return RunStatus.CANCELLED
-        if self.waiting and not self.progress.was_failed:
+        if self.calls.waiting and not self.progress.was_failed:
             return RunStatus.WAITING  # even if another branch failed
         return RunStatus.SUCCEEDED if error is None else RunStatus.FAILED
 
@@ -61,13 +66,13 @@ class RunState:
         return self.indexes[-1] >= since
 
     def requests_since(self, index: int) -> Iterable[Request]:
-        return (request for request in self.requests.values() if request.index >= index)
+        return (request for request in self.calls.requests.values() if request.index >= index)
 
     def unanswered_calls(self, *, since: int) -> list[CallState]:
         """The calls that were made at that index or later and have no response, oldest first."""
         unanswered = [
             call
-            for by_maker in self._calls.values()
+            for by_maker in self.calls.by_id.values()
             for call in by_maker.values()
             if call.made_at >= since and not call.is_answered
         ]
@@ -75,13 +80,18 @@ class RunState:
 
     def calls_with_id(self, call_id: str | None) -> Iterable[CallState]:
         """Calls of that id by any agent, in any branch."""
-        return self._calls.get(call_id, {}).values()
+        return self.calls.by_id.get(call_id, {}).values()
 
     def call(self, call_id: str | None, author: str, branch: str | None) -> CallState | None:
-        return self._calls.get(call_id, {}).get((author, branch))
+        return self.calls.by_id.get(call_id, {}).get((author, branch))
+
+    def own_calls(self) -> RunCalls:
+        if self.calls is _NO_CALLS:
+            self.calls = RunCalls()
+        return self.calls
 
     def record_of(self, call_id: str | None, event: Event) -> CallState:
-        by_maker = self._calls.setdefault(call_id, {})
+        by_maker = self.own_calls().by_id.setdefault(call_id, {})
         record = by_maker.get((event.author, event.branch))
         if record is None:
             record = by_maker[event.author, event.branch] = CallState()
@@ -89,4 +99,4 @@ class RunState:
 
     def is_waiting(self, *, since: int = 0, branch: str | None = None) -> bool:
         """Whether a long-running call that was made at that index or later, in that branch or below it, is open."""
-        return any(at >= since and is_within(of, branch) for (_, of), at in self.waiting.items())
+        return any(at >= since and is_within(of, branch) for (_, of), at in self.calls.waiting.items())

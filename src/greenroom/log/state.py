@@ -125,7 +125,7 @@ class LogState:
         return None
 
     def first_of_waiting_runs(self) -> list[int]:
-        return [run.indexes[0] for run in self._runs.values() if run.waiting]
+        return [run.indexes[0] for run in self._runs.values() if run.calls.waiting]
 
     def find_request(self, request_id: str | None) -> Request | None:
         """The newest request with that id."""
@@ -258,7 +258,7 @@ class LogState:
             self._end_wait(run, event.invocation_id, event.isolation_scope)
             if event.waits_for_message():
                 self.tasks[event.invocation_id, event.isolation_scope] = event
-                run.waiting[event.isolation_scope, event.branch] = index
+                run.own_calls().waiting[event.isolation_scope, event.branch] = index
 
         if event.content is not None:
             if event.invocation_id != self._speaker:
@@ -266,21 +266,21 @@ class LogState:
                 self._speaker = event.invocation_id
             self._spoke_at = index
             if event.author == "user" and event.node_info is None:
-                run.messages.append(index)
-            elif event.isolation_scope is None:
+                run.messages += (index,)
+            elif run.transfers and event.isolation_scope is None:
                 run.spoken_at[event.author] = index
             responses = self._add_parts(index, event, run)
 
         if event.author != "user":
             actions = event.actions
             if actions.transfer_to_agent is not None and event.isolation_scope is None:
-                run.transfers.append((index, event))
+                run.transfers += ((index, event),)
             for call_id, confirmation in actions.requested_tool_confirmations.items():
                 record = run.record_of(call_id, event)
                 record.confirmation = confirmation
                 record.asked_at = index
             for call_id, config in actions.requested_auth_configs.items():
-                logins = run.logins.setdefault((event.author, event.branch), {})
+                logins = run.own_calls().logins.setdefault((event.author, event.branch), {})
                 logins[call_id] = credential_key(config)
 
         if event.long_running_tool_ids:
@@ -315,8 +315,8 @@ class LogState:
                     record.responded_at = index
                 if response.id is not None and response.id in self._waiting and closes_call(event, response):
                     for waiting, branch in self._waiting.pop(response.id):
-                        waiting.waiting.pop((response.id, branch), None)
-            logins = run.logins.get((event.author, event.branch))
+                        waiting.calls.waiting.pop((response.id, branch), None)
+            logins = run.calls.logins.get((event.author, event.branch))
             if logins:
                 logins.pop((call.id if call is not None else response.id if response else None) or "", None)
 
@@ -325,13 +325,13 @@ class LogState:
     def _end_wait(self, run: RunState, invocation_id: str, scope: str) -> None:
         waiting = self.tasks.pop((invocation_id, scope), None)
         if waiting is not None:
-            run.waiting.pop((scope, waiting.branch), None)
+            run.calls.waiting.pop((scope, waiting.branch), None)
 
     def _add_long_running(self, index: int, event: Event, run: RunState) -> None:
         ids = event.long_running_tool_ids or ()
         for call_id in ids:
             self.steps += 1
-            run.waiting[call_id, event.branch] = index
+            run.own_calls().waiting[call_id, event.branch] = index
             self._waiting.setdefault(call_id, []).append((run, event.branch))
         for call in event.get_function_calls():
             if call.id in ids:
@@ -340,7 +340,9 @@ class LogState:
         for call in requests_in(event):
             requests.setdefault(call.id, self._request(call, event, index, run))
         self._requests.update(requests)
-        run.requests.update({request_id: request for request_id, request in requests.items() if request_id is not None})
+        for request_id, request in requests.items():
+            if request_id is not None:
+                run.own_calls().requests[request_id] = request
 
     def _request(self, call: FunctionCall, event: Event, index: int, run: RunState) -> Request:
         original = original_call(call) if call.name == REQUEST_CONFIRMATION else None
@@ -387,7 +389,7 @@ class LogState:
         """The calls that waited for a credential, of the agent that asked for it; approvals of before still hold."""
         event = request.event
         run = self._runs[event.invocation_id]
-        for call_id, key in run.logins.get((event.author, event.branch), {}).items():
+        for call_id, key in run.calls.logins.get((event.author, event.branch), {}).items():
             record = run.call(call_id, event.author, event.branch)
             if key != request.credential_key or record is None or record.call is None:
                 continue

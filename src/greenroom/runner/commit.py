@@ -32,7 +32,7 @@ def answers_to_decided_calls(session: Session, invocation_id: str) -> list[Event
     """For the calls that a person decided on, and that were not made yet."""
     events: list[Event] = []
     log_state = log_state_of(session.events)
-    messages = log_state.run(invocation_id).messages if log_state.has_run(invocation_id) else []
+    messages = log_state.run(invocation_id).messages if log_state.has_run(invocation_id) else ()
     for decided in log_state.decided_at(messages[-1]) if messages else ():
         is_refused = decided.answer is not None and not decided.answer.confirmed
         outcome = REFUSED if is_refused else INTERRUPTED

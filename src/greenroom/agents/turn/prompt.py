@@ -72,7 +72,9 @@ class _Prompt:
     has_words: bool = False
 
     def __post_init__(self) -> None:
-        self.hidden = self.rewound | self.compacted.hidden
+        self.hidden = self.compacted.hidden
+        if self.rewound:
+            self.hidden |= self.rewound
         self._summaries = list(self.compacted.summaries)
 
     def read(self, events: Iterable[Event]) -> None:
