@@ -51,6 +51,7 @@ GreenroomError
 ├── Unavailable                    503   try again later
 │   ├── StorageError                     the store refused or could not be reached; also a SessionError
 │   ├── StoreInUse                       another server has locked the store
+│   ├── OwnershipLost                    another server runs the session now; also a SessionError
 │   └── ToolsetError
 │       └── ToolLoadingError             a toolset can't list its tools
 │           └── ToolsetInitializationError   … because its server can't be reached, or fails the handshake
@@ -531,6 +532,16 @@ class StoreInUse(Unavailable):
         )
         self.path = path
         self.process_id = process_id
+
+
+class OwnershipLost(Unavailable, SessionError):
+    """This server is no longer, or not yet, the one that runs a session, and has written nothing."""
+
+    def __init__(self, app_name: str, user_id: str, session_id: str) -> None:
+        super().__init__(f"Another server on the same store runs session {session_id!r} now. Send the request again")
+        self.app_name = app_name
+        self.user_id = user_id
+        self.session_id = session_id
 
 
 class ToolsetError(Unavailable): ...

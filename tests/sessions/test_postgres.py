@@ -13,7 +13,7 @@ from greenroom.records.event import Event, EventActions
 from greenroom.records.session import SessionKey
 from greenroom.sessions.backend import Stored
 from greenroom.sessions.postgres import PostgresSessionService
-from greenroom.sessions.postgres_append import AppendBatch
+from greenroom.sessions.postgres_append import Append, AppendBatch
 from greenroom.sessions.prepared_event import prepare
 from greenroom.testing.contracts.session_service import *  # noqa: F403
 
@@ -41,7 +41,8 @@ async def _append(connection: Connection, session_id: str, events: Sequence[Even
     """Returns the results and the number of round trips."""
     counting = _CountingConnection(connection)
     prepared = prepare(events, encode=True)
-    row = SessionKey("a", "u", session_id), prepared, [(one.json or b"").decode() for one in prepared]
+    jsons = [(one.json or b"").decode() for one in prepared]
+    row = Append(SessionKey("a", "u", session_id), prepared, jsons, None)
     (stored,) = await AppendBatch().write(cast("Connection", counting), [row])
     assert not isinstance(stored, Exception)
     return stored, counting.queries

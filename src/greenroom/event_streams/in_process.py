@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
-from greenroom.errors import SessionNotFound
+from greenroom.errors import GreenroomError, OwnershipLost, SessionNotFound
 from greenroom.event_streams.stream import EventStream, LiveItem, RunEnded, StreamItem, Subscription
 from greenroom.records.session import SessionKey
 
@@ -50,9 +51,17 @@ class InProcessEventStream(EventStream):
         return subscription
 
     def end(self, key: SessionKey) -> None:
+        self._end(key, SessionNotFound(*key))
+
+    def end_lost(self, is_lost: Callable[[SessionKey], bool]) -> None:
+        """Ends the subscriptions to all runs of sessions that another server runs now, with OwnershipLost."""
+        for key in [key for key in self._subscriptions if is_lost(key)]:
+            self._end(key, OwnershipLost(*key))
+
+    def _end(self, key: SessionKey, reason: GreenroomError) -> None:
         self._being_written.pop(key, None)
         for subscription in self._subscriptions.get(key, ()):
-            subscription.end()
+            subscription.end(reason)
 
     def unsubscribe(self, key: SessionKey, subscription: _InProcessSubscription) -> None:
         readers = self._subscriptions.get(key)
@@ -78,7 +87,7 @@ class _InProcessSubscription(Subscription):
         "_bytes",
         "_delivered_at",
         "_dropped",
-        "_is_over",
+        "_end",
         "_is_urgent",
         "_items",
         "_key",
@@ -99,7 +108,7 @@ class _InProcessSubscription(Subscription):
         self._loop = asyncio.get_running_loop()
         self._items: deque[LiveItem] = deque()
         self._bytes = 0
-        self._is_over = False
+        self._end: GreenroomError | None = None
         self._is_urgent = False
         self._dropped = False
         self._delivered_at = 0.0
@@ -137,14 +146,14 @@ class _InProcessSubscription(Subscription):
         if not self._is_urgent and (not self._items or self._loop.time() < self._delivered_at + GATHER_SECONDS):
             await self._wait(idle_seconds)
         self._delivered_at = self._loop.time()
-        self._is_urgent = self._is_over
+        self._is_urgent = self._end is not None
         self._bytes = 0
         if self._dropped:
             self._dropped = False
-            self._is_urgent = bool(self._items) or self._is_over
+            self._is_urgent = bool(self._items) or self._end is not None
             return None
-        if self._is_over and not self._items:
-            raise SessionNotFound(*self._key)
+        if self._end is not None and not self._items:
+            raise self._end
 
         batch = list(self._items)
         self._items.clear()
@@ -179,10 +188,11 @@ class _InProcessSubscription(Subscription):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def end(self) -> None:
-        """Marks the session as deleted. Readers of one run get its end."""
+    def end(self, reason: GreenroomError) -> None:
+        """Makes this the last of its items. Readers of one run get its end."""
         if self._run_id is None:
-            self._is_over = self._is_urgent = True
+            self._end = reason
+            self._is_urgent = True
             self._wake()
 
     def close(self) -> None:

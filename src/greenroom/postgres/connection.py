@@ -7,6 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import Any, Protocol
 
+LEASE_SECONDS = 3.0
+"""After this time PostgreSQL ends a transaction of a process that is paused or gone, with its locks."""
+
 
 class Connection(Protocol):
     """The part of `asyncpg.Connection` that greenroom uses."""
@@ -59,6 +62,7 @@ def _options() -> dict[str, Any]:
         "tcp_keepalives_idle": "10",
         "tcp_keepalives_interval": "5",
         "tcp_keepalives_count": "3",
+        "idle_in_transaction_session_timeout": f"{LEASE_SECONDS}s",
     }
     return {"timeout": 5.0, "command_timeout": 30.0, "server_settings": settings}
 

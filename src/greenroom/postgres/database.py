@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from greenroom.errors import GreenroomError, InvalidRequest, MissingExtra, StorageError
 from greenroom.postgres.connection import Connection, Pool, connect, create_pool
 from greenroom.postgres.migrate import prepare
+from greenroom.postgres.ownership import OwnedShards
 
 T = TypeVar("T")
 
@@ -27,8 +28,9 @@ _BATCH = 512
 
 _FIRST_DELAY = 0.02
 _LONGEST_DELAY = 1.0
-_RETRIED_STATES = frozenset(("57P01", "57P02", "57P03", "53300", "40001", "40P01", "23505"))
-"""SQLSTATEs of a server that stops, starts or has no connection left, and of conflicts with concurrent transactions.
+_RETRIED_STATES = frozenset(("57P01", "57P02", "57P03", "25P03", "53300", "40001", "40P01", "23505"))
+"""SQLSTATEs of a server that stops, starts, has no connection left or ended one that was idle, and of conflicts with
+concurrent transactions.
 
 unique_violation is one of those: statements look for existing rows in a snapshot that may be older than their locks.
 """
@@ -123,6 +125,7 @@ class Database:
         self.pool_size = 10
         self.retry_seconds = 10.0
         self.is_prepared = False
+        self.owned_shards = OwnedShards()
         self.before_writing: Callable[[Connection], Awaitable[None]] | None = None
         """Called with each new writing connection before its first write. The write raises its exceptions."""
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from greenroom.errors import BranchFailed, GreenroomError, RunCancelled, StorageError, code_of, message_of
+from greenroom.errors import BranchFailed, GreenroomError, RunCancelled, Unavailable, code_of, message_of
 from greenroom.event_streams.stream import EventStream, StreamItem
 from greenroom.invocation.context import InvocationContext
 from greenroom.log.calls import INTERRUPTED, REFUSED, is_within
@@ -71,7 +71,8 @@ class RunLog:
 
     pending_end_hook: the context of the running segment, until the plugins have been notified of its end. summaries:
     compactions that were stored, until their usage has been counted. stopped_by: why a run that belongs to its reader
-    is cancelled; None when the reader leaves.
+    is cancelled; None when the reader leaves. lost: raised instead of storing anything more, when another server
+    has taken over the session.
     """
 
     session: Session
@@ -85,6 +86,7 @@ class RunLog:
     pending_end_hook: InvocationContext | None = None
     summaries: list[Event] = field(default_factory=list[Event])
     stopped_by: GreenroomError | None = None
+    lost: GreenroomError | None = None
     _open: dict[tuple[str, str | None], list[Event]] = field(default_factory=dict[Any, Any])
 
     def __post_init__(self) -> None:
@@ -112,6 +114,8 @@ class RunLog:
 
         In a store that can't do this, one after the other.
         """
+        if self.lost is not None:
+            raise self.lost
         if len(events) > 1 and "several events in one step" in self.sessions.not_offered:
             for event in events:
                 await self.commit(event)
@@ -122,7 +126,7 @@ class RunLog:
             stored = await self.sessions.append(self.session, *events)
         except asyncio.CancelledError:
             # They may be stored all the same. Appending again says where: readers and the end of the run need it.
-            with contextlib.suppress(StorageError):
+            with contextlib.suppress(Unavailable):
                 self._publish(events, await self.sessions.append(self.session, *events))
             raise
         except (TypeError, ValueError, RecursionError, NotImplementedError):
@@ -133,6 +137,8 @@ class RunLog:
 
     async def commit_summary(self, event: Event) -> None:
         """Stores a compaction. Clients of the run are not sent it, as in ADK; readers of the session are."""
+        if self.lost is not None:
+            raise self.lost
         [stored] = await self.sessions.append(self.session, event)
         self.summaries.append(event)
         if self.stream is not None:

@@ -15,7 +15,7 @@ from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import USER_NAMESPACE, BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import GreenroomError, RunCancelled, RunNotFound, Unavailable
+from greenroom.errors import GreenroomError, OwnershipLost, RunCancelled, RunNotFound, Unavailable
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, RunEnded, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
@@ -38,6 +38,7 @@ from greenroom.runs.admission import Admission
 from greenroom.runs.engine import Attachment, RunEngine, RunLoad
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
+from greenroom.runs.ownership import Ownership
 from greenroom.runs.queues import SessionQueues
 from greenroom.runs.store import RunStore
 from greenroom.runs.suspects import SuspectRuns, is_suspect
@@ -93,6 +94,8 @@ class InProcessRunEngine(RunEngine):
         )
         self._memory_writer = MemoryWriter(self.run_store)
         self._resuming_suspects: asyncio.Task[None] | None = None
+        self._ownership: Ownership | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._queues = SessionQueues(
             run_store=self.run_store,
             usage_store=lambda: self.session_service.usage,
@@ -117,8 +120,10 @@ class InProcessRunEngine(RunEngine):
         traceparent: str | None = None,
         caller: Caller | None = None,
     ) -> tuple[Run, Attachment | None]:
-        runner = await self._runner_of(request.app_name)
         key = SessionKey(request.app_name, request.user_id, request.session_id)
+        if self._ownership is not None and not self._ownership.owns(key):
+            raise OwnershipLost(*key)
+        runner = await self._runner_of(request.app_name)
         try:
             async with self._admission.lock(key):
                 task = await self._admission.admit(request, runner, self._queues, idempotency_key=idempotency_key)
@@ -150,6 +155,8 @@ class InProcessRunEngine(RunEngine):
         traceparent: str | None = None,
         caller: Caller | None = None,
     ) -> tuple[Run, Attachment]:
+        if self._ownership is not None and not self._ownership.owns(key):
+            raise OwnershipLost(*key)
         runner = await self._runner_of(key.app_name)
         try:
             async with self._admission.lock(key):
@@ -205,6 +212,8 @@ class InProcessRunEngine(RunEngine):
                 return run
             task = self._queues.stop(task, RunCancelled(run_id, reason))
         await task.done.wait()
+        if task.lost is not None:
+            raise task.lost
         return task.run
 
     async def get(self, run_id: str) -> Run:
@@ -271,6 +280,11 @@ class InProcessRunEngine(RunEngine):
 
     async def recover(self) -> int:
         await self.run_store.lock(wait_seconds=self.lock_wait_seconds)
+        self._ownership = self.run_store.ownership
+        if self._ownership is not None:
+            self._loop = asyncio.get_running_loop()
+            self._ownership.add_listener(self._sessions_lost)
+
         left_behind = await self.run_store.list_unfinished()
         resumed: list[RunTask] = []
         # A session's running run continues before the queued ones, one of which may be older: an answer to its call.
@@ -305,6 +319,17 @@ class InProcessRunEngine(RunEngine):
             _log.info("resuming run %s of session %s", task.run.id, task.run.session_id)
             self._queues.enqueue(task)
 
+    def _sessions_lost(self, is_lost: Callable[[SessionKey], bool]) -> None:
+        """Called in any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._abandon, is_lost)
+
+    def _abandon(self, is_lost: Callable[[SessionKey], bool]) -> None:
+        """Drops what it holds of sessions that another server runs now."""
+        self._queues.abandon(is_lost)
+        self._memory_writer.abandon(is_lost)
+        self._stream.end_lost(is_lost)
+
     async def close(self, *, grace_seconds: float = 5.0) -> None:
         if self._resuming_suspects is not None:
             self._resuming_suspects.cancel()
@@ -316,6 +341,9 @@ class InProcessRunEngine(RunEngine):
                 await self._runners.close()
         except TimeoutError:
             _log.warning("toolsets and plugins of apps that did not close in time are abandoned")
+        if self._ownership is not None:
+            self._ownership.remove_listener(self._sessions_lost)
+            self._ownership = None
         await self.run_store.close()
 
     async def _runner_of(self, app_name: str) -> Runner:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from greenroom.errors import GreenroomError, SessionNotFound
@@ -48,6 +49,12 @@ class MemoryWriter:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def abandon(self, is_lost: Callable[[SessionKey], bool]) -> None:
+        """Leaves the runs of sessions to the server that runs them now."""
+        for key, task in self._tasks.values():
+            if is_lost(key):
+                task.cancel()
 
     async def close(self, *, grace_seconds: float) -> None:
         """Runs that take longer are left for the next start."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from greenroom.errors import GreenroomError, RunCancelled, StorageError
+from greenroom.errors import GreenroomError, OwnershipLost, RunCancelled, StorageError, StoreInUse
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import RunEnded
 from greenroom.invocation.context import ABANDONED
@@ -24,7 +24,7 @@ from greenroom.runner.runner import Runner
 from greenroom.runs.engine import RunLoad
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.store import RunStore
-from greenroom.runs.task import RunDefaults, RunTask
+from greenroom.runs.task import RunDefaults, RunTask, described
 from greenroom.runs.watch import RunWatches
 from greenroom.telemetry.span import Trace, TraceListener
 from greenroom.usage.store import UsageStore
@@ -152,7 +152,8 @@ class SessionQueues:
     def begin_held(self, task: RunTask) -> None:
         """Starts a resumed run that was held, now or after those before it in its session's queue."""
         task.is_held = False
-        if self._queues[task.key][0] is task:
+        queue = self._queues.get(task.key)
+        if queue and queue[0] is task:
             self._begin(task)
 
     def stop(self, task: RunTask, reason: GreenroomError) -> RunTask:
@@ -171,6 +172,26 @@ class SessionQueues:
         """Cancels all runs of a session for the run `run_id`, which replaces them."""
         for task in {task.run.id: task for task in self.of_session(key)}.values():
             self.stop(task, RunCancelled(task.run.id, f"run {run_id} preempted it"))
+
+    def abandon(self, is_lost: Callable[[SessionKey], bool]) -> None:
+        """Drops the runs of sessions that another server runs now, as they are stored. Readers get OwnershipLost."""
+        for key in [key for key in self._queues if is_lost(key)]:
+            self.close_live_input(key)
+            lost = OwnershipLost(*key)
+            for task in self._queues.pop(key):
+                _log.warning("run %s is left to another server, which has taken over its session", task.run.id)
+                task.abandon(lost)
+                self._drop(task)
+                left = msgspec.structs.replace(task.run, error=described(lost))
+                self.stream.publish(key, RunEnded(left, lost))
+
+        for compacting, task in self._compacting.items():
+            if is_lost(task.key):
+                compacting.cancel(ABANDONED)
+        for task in [task for task in self._unsaved.values() if is_lost(task.key)]:
+            del self._unsaved[task.run.id]
+            task.is_to_remember = False
+            self._forget(task)
 
     def close_live_input(self, key: SessionKey) -> None:
         for task in self.of_session(key):
@@ -343,6 +364,8 @@ class SessionQueues:
     def _end_saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
         error = None if saving.cancelled() else saving.exception()
         if not isinstance(error, StorageError):
+            if error is not None:  # another server has the run
+                task.is_to_remember = False
             self._forget(task)
         elif self._tasks.get(task.run.id) is task:
             self._unsaved[task.run.id] = task
@@ -359,11 +382,18 @@ class SessionQueues:
             with contextlib.suppress(StorageError):
                 for run_id, task in list(self._unsaved.items()):
                     if self._tasks.get(run_id) is task:
-                        await self._store_end(task)
-                    del self._unsaved[run_id]
-                    self._forget(task)
+                        await self._store_again(task)
+                    if self._unsaved.pop(run_id, None) is not None:
+                        self._forget(task)
         self._retrying = None
         _log.warning("the ends of all runs are stored again")
+
+    async def _store_again(self, task: RunTask) -> None:
+        """Raises StorageError."""
+        try:
+            await self._store_end(task)
+        except (OwnershipLost, StoreInUse):  # another server has the run
+            task.is_to_remember = False
 
     def _drop(self, task: RunTask) -> None:
         self.release(task.key, task.runner)

@@ -38,7 +38,7 @@ _DELETE_OF_RUNS = """
 _DELETE = "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?"
 _UNFINISHED = "SELECT data, request FROM runs WHERE status IN ('queued', 'running') ORDER BY created_at, number"
 
-_SAVE_WEBHOOK = """
+SAVE_WEBHOOK = """
     INSERT INTO webhooks (run_id, id, data, is_over) VALUES (?, ?, ?, ?)
     ON CONFLICT (run_id, id) DO UPDATE SET data = excluded.data, is_over = excluded.is_over
 """
@@ -105,8 +105,7 @@ class SqlRunStore(RunStore):
         await self._database.execute(_DELETE, app_name, user_id, session_id)
 
     async def save_webhook(self, webhook: Webhook) -> None:
-        data = wire.encode(webhook).decode()
-        await self._database.execute(_SAVE_WEBHOOK, webhook.run_id, webhook.id, data, int(webhook.is_over))
+        await self._database.execute(SAVE_WEBHOOK, *webhook_row(webhook))
 
     async def list_webhooks(self, run_id: str | None) -> list[Webhook]:
         query = (_WEBHOOKS_TO_REPORT,) if run_id is None else (_WEBHOOKS, run_id)
@@ -140,6 +139,10 @@ def row_of(run: Run, request: str | None, is_to_remember: bool = False) -> RunRo
     data = wire.encode(bare).decode()
     status = run.status.value + (_MARK if is_to_remember else "")
     return run.id, run.app_name, run.user_id, run.session_id, status, run.created_at, data, request
+
+
+def webhook_row(webhook: Webhook) -> tuple[str, str, str, int]:
+    return webhook.run_id, webhook.id, wire.encode(webhook).decode(), int(webhook.is_over)
 
 
 def _run(data: str, request: str | None) -> Run:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
 from greenroom.records.run import ListRunsResponse, Run, RunFilter, Webhook
+from greenroom.runs.ownership import Ownership
 
 
 class RunStore(ABC):
@@ -16,7 +17,14 @@ class RunStore(ABC):
 
     Records are written in the order of the calls, and in order with the session store's appends on the same database:
     a record saved before an event was appended is never missing when the event is there.
+
+    Where servers share a store, records and webhooks of sessions that another one owns are refused with OwnershipLost.
     """
+
+    @property
+    def ownership(self) -> Ownership | None:
+        """Of the sessions whose runs are stored; None in a store of which one process owns all sessions."""
+        return None
 
     @abstractmethod
     def save(self, run: Run, *, is_to_remember: bool = False) -> asyncio.Future[None]:

@@ -19,6 +19,7 @@ from greenroom.errors import (
     RunFailed,
     StorageError,
 )
+from greenroom.invocation.context import ABANDONED
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.log.state import events_of_run, log_state_of
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
@@ -86,7 +87,9 @@ class RunTask:
     has_begun: bool = False
     """It is first in its queue, though its asyncio task may not have started yet."""
     is_abandoned: bool = False
-    """The engine cancelled it because the process ends, and the next process resumes it."""
+    """The engine cancelled it because the process ends, or lost its session, and another process resumes it."""
+    lost: GreenroomError | None = None
+    """Set when another server has taken over its session."""
     asyncio_task: asyncio.Task[None] | None = None
     """Runs it; after a cancellation that its code ignores, another one that ends it."""
     log: RunLog | None = None
@@ -136,7 +139,7 @@ class RunTask:
             run.status = RunStatus.SUCCEEDED
 
         if error is not None:
-            run.error = _described(error)
+            run.error = described(error)
         elif logged is not None and run.status is not RunStatus.WAITING:
             run.error = logged.progress.error
         else:
@@ -154,6 +157,18 @@ class RunTask:
         if self.log is None:  # it is resumed, and has not read its log yet
             return _asked_in_log(self.run, session)
         return self._asked
+
+    def abandon(self, lost: GreenroomError) -> None:
+        """Cancels it without storing anything: another server resumes it."""
+        self.is_abandoned = True
+        self.lost = lost
+        if self.log is not None:
+            self.log.lost = lost
+        if self.asyncio_task is not None:
+            self.asyncio_task.cancel(ABANDONED)
+        self.done.set()
+        if self.has_progressed is not None:
+            self.has_progressed.set()
 
     async def execute(
         self,
@@ -298,6 +313,7 @@ class RunTask:
     def _open_log(self, session: Session, config: RunConfig) -> RunLog:
         run = self.run
         self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent, caller=run.caller)
+        self.log.lost = self.lost
         return self.log
 
     async def record_abort(self, reason: GreenroomError) -> None:
@@ -348,7 +364,7 @@ class RunUsage:
         return total
 
 
-def _described(error: Exception) -> RunError:
+def described(error: Exception) -> RunError:
     if isinstance(error, GreenroomError):
         return RunError(code=error.code, message=error.detail, status=int(error.status))
     return RunError(code=type(error).__name__, message=str(error), status=500)

@@ -16,9 +16,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from greenroom.errors import InvalidRequest, RunNotFound
+from greenroom.errors import InvalidRequest, OwnershipLost, RunNotFound
 from greenroom.records.run import Run, RunFilter, RunStatus, Webhook
 from greenroom.runs.store import RunStore
+from greenroom.runs.task import session_of
 from greenroom.runs.watch import RunWatch, RunWatches
 
 _log = logging.getLogger("greenroom.runs")
@@ -117,7 +118,7 @@ class Webhooks:
                 self._changed.discard(key)
                 try:
                     failures = await self._report_state(webhook, send, is_last_try=failures >= len(self.retry_seconds))
-                except RunNotFound:
+                except (RunNotFound, OwnershipLost):  # else the server that runs the session reports them
                     await self._drop(*key)
                 except Exception as error:  # receivers and stores fail in any way
                     pause = self.retry_seconds[min(failures, len(self.retry_seconds) - 1)]
@@ -130,8 +131,11 @@ class Webhooks:
             del self._tasks[key]
 
     async def _report_state(self, webhook: Webhook, send: Send, *, is_last_try: bool) -> int:
-        """Sends the state unless it was reported. Returns the number of failures, which is 0."""
+        """Sends the state unless it was reported. Returns the number of failures, which is 0. Raises OwnershipLost."""
         run = await self.get(webhook.run_id)
+        ownership = self.run_store.ownership
+        if ownership is not None and not ownership.owns(session_of(run)):
+            raise OwnershipLost(*session_of(run))
         state = state_of(run)
         if state == webhook.reported or run.status is RunStatus.QUEUED:
             return 0

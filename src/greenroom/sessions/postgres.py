@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from asyncio import Future
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
-from greenroom.errors import SessionNotFound
 from greenroom.postgres.database import Database, DatabaseStats, Transaction
+from greenroom.postgres.ownership import OwnedShards
 from greenroom.records.session import SessionKey
 from greenroom.records.state import ScopedDelta
 from greenroom.sessions.backend import Stored, is_trusted
 from greenroom.sessions.cached_service import CachedSessionService
 from greenroom.sessions.cached_session import CachedSession
-from greenroom.sessions.postgres_append import AppendBatch, save_state
+from greenroom.sessions.postgres_append import Append, AppendBatch, save_state
 from greenroom.sessions.prepared_event import PreparedEvent
 from greenroom.sessions.session_cache import SessionCache
 from greenroom.sessions.sql import SqlSessionBackend
@@ -42,7 +42,7 @@ class PostgresSessionService(CachedSessionService):
         Connects on the first call, and creates the tables. Raises MissingExtra.
         """
         self._postgres = database = Database.open(uri, pool_size=pool_size)
-        cache = database.companion(SessionCache, lambda: SessionCache(PostgresSessionBackend(database)))
+        cache = database.companion(SessionCache, lambda: _make_cache(database))
         super().__init__(cache.backend, cache=cache, cache_bytes=cache_bytes, close=database.close)
 
     @property
@@ -59,6 +59,13 @@ class PostgresSessionService(CachedSessionService):
         return PostgresUsageStore(self._postgres)
 
 
+def _make_cache(database: Database) -> SessionCache:
+    """A cache that drops the sessions that another server takes over."""
+    cache = SessionCache(PostgresSessionBackend(database))
+    database.owned_shards.add_listener(cache.release_all)
+    return cache
+
+
 class PostgresSessionBackend(SqlSessionBackend):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -67,15 +74,24 @@ class PostgresSessionBackend(SqlSessionBackend):
     def write(
         self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]], after_commit: Callable[[T], None] | None = None
     ) -> Future[T]:
-        return self._database.transact(lambda transaction: work(PostgresSessionQueries(transaction)), then=after_commit)
+        shards = self._database.owned_shards
+        epochs = shards.epochs
+        return self._database.transact(
+            lambda transaction: work(PostgresSessionQueries(transaction, shards, epochs)), then=after_commit
+        )
 
     async def snapshot(self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]]) -> T:
-        return await self._database.snapshot(lambda transaction: work(PostgresSessionQueries(transaction)))
+        return await self._database.snapshot(lambda transaction: work(self._reading(transaction)))
+
+    def _reading(self, transaction: Transaction) -> PostgresSessionQueries:
+        return PostgresSessionQueries(transaction, self._database.owned_shards, None)
 
     def append_rows(
         self, key: SessionKey, prepared: Sequence[PreparedEvent], after_commit: Callable[[Stored], None]
     ) -> Future[Stored]:
-        row = key, prepared, [to_stored(one.json or b"")[0].decode() for one in prepared]
+        shards = self._database.owned_shards
+        jsons = [to_stored(one.json or b"")[0].decode() for one in prepared]
+        row = Append(key, prepared, jsons, shards.fence(key, shards.epochs))
         return self._database.submit_row(_append_batch, row, then=after_commit)
 
     async def is_current(self, cached: CachedSession) -> bool:
@@ -83,9 +99,7 @@ class PostgresSessionBackend(SqlSessionBackend):
         if is_trusted(cached, started):
             return True
 
-        found = await self._database.read(
-            lambda connection: PostgresSessionQueries(Transaction(connection)).find(cached.key)
-        )
+        found = await self._database.read(lambda connection: self._reading(Transaction(connection)).find(cached.key))
         if found is None or (found.number, found.last_seq) != (cached.number, cached.events.end):
             return False
         if (found.app_version or 0, found.user_version or 0) != (cached.app.version, cached.user.version):
@@ -114,9 +128,12 @@ class PostgresSessionQueries(SessionQueries):
     # The advisory lock of deletions, which must see each other's effects on shared logs: 'grnt'.
     before_deletion = (f"SELECT pg_advisory_xact_lock({0x67726E74})",)
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, shards: OwnedShards, epochs: Mapping[int, int] | None) -> None:
+        """epochs: of the shards that the process owned when the transaction was asked for."""
         super().__init__(transaction)
         self._connection = transaction.connection
+        self._shards = shards
+        self._epochs = epochs
 
     async def create(self, key: SessionKey, now: float, delta: ScopedDelta, *, fork_seq: int = 0) -> CachedSession:
         made = await super().create(key, now, delta, fork_seq=fork_seq)
@@ -126,9 +143,11 @@ class PostgresSessionQueries(SessionQueries):
         return made
 
     async def insert(self, key: SessionKey, prepared: Sequence[PreparedEvent], jsons: Sequence[bytes]) -> Stored:
-        row = key, prepared, [json.decode() for json in jsons]
+        if not prepared:
+            return []
+        row = Append(key, prepared, [json.decode() for json in jsons], self._shards.fence(key, self._epochs))
         (result,) = await _append_batch.write(self._connection, [row])
-        if isinstance(result, SessionNotFound):
+        if isinstance(result, Exception):
             raise result
         return result
 

@@ -4,15 +4,19 @@ sessions, or one.
 They lock the sessions, so that concurrent transactions append one after the other. Their snapshot may be older than the
 locks: when another transaction has stored an event of the same id or number meanwhile, they fail with
 unique_violation, and the database repeats them.
+
+Events may carry the epoch of their session's shard: see `postgres/ownership.py`. They are written only if it is still
+the shard's, and the statement keeps it so until its commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
-from greenroom.errors import SessionNotFound
+from greenroom.errors import OwnershipLost, SessionNotFound
 from greenroom.postgres.connection import Connection
+from greenroom.postgres.ownership import IS_OWNER, IS_OWNER_OF_ONE, Fence, columns_of, lost_of, parameters_of
 from greenroom.records.session import SessionKey
 from greenroom.records.state import REMOVED, ScopedDelta
 from greenroom.sessions.backend import Stored
@@ -50,13 +54,14 @@ WITH delta AS (
 {_SET_STATE}
 SELECT
 """
-_APPEND = """
+_APPEND = f"""
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::text[])
         WITH ORDINALITY AS given (app_name, user_id, session_id, id, timestamp, data, place)
 ), locked AS MATERIALIZED (
     SELECT number, app_name, user_id, id, last_seq, fork_seq FROM sessions
     WHERE (app_name, user_id, id) IN (SELECT app_name, user_id, session_id FROM given)
+        AND {IS_OWNER.format(shards="$7", epochs="$8")}
     ORDER BY number FOR UPDATE
 ), found AS MATERIALIZED (
     SELECT given.place, given.id, number, locked.app_name, locked.user_id, last_seq, given.timestamp, given.data,
@@ -84,7 +89,7 @@ WITH given AS MATERIALIZED (
 _WITH_STATE = f"""
 ), delta AS (
     SELECT number, app_name, user_id, place, seq, scope, key, value
-    FROM unnest($7::bigint[], $8::text[], $9::text[], $10::text[]) AS changed (place, scope, key, value)
+    FROM unnest($9::bigint[], $10::text[], $11::text[], $12::text[]) AS changed (place, scope, key, value)
     JOIN new USING (place)
 ), changes AS (
     INSERT INTO state_changes (session, key, seq, value)
@@ -106,11 +111,12 @@ _APPEND_EVENTS = f"{_APPEND}){_RESULT}"
 _APPEND_EVENTS_AND_STATE = f"{_APPEND}{_WITH_STATE}{_RESULT}"
 
 # For one event, in a fraction of the time: most of a small append is the start of the statement's many parts. Without
-# a row when the session is not found or has the event: the statement for many says which.
-_APPEND_ONE = """
+# a row when the session is not found or has the event, or the shard is lost: the statement for many says which.
+_APPEND_ONE = f"""
 WITH updated AS (
     UPDATE sessions SET last_seq = last_seq + 1, update_time = $5
     WHERE app_name = $1 AND user_id = $2 AND id = $3
+        AND {IS_OWNER_OF_ONE.format(shard="$7", epoch="$8")}
         AND NOT EXISTS (SELECT 1 FROM events WHERE session = number AND events.id = $4)
         AND NOT (fork_seq > 0 AND EXISTS (
             SELECT 1 FROM session_ancestors JOIN events ON events.session = ancestor AND events.id = $4
@@ -122,7 +128,7 @@ WITH updated AS (
 """
 _WITH_STATE_OF_SESSION = """
 ), delta AS (
-    SELECT number, last_seq AS seq, key, value FROM updated, unnest($7::text[], $8::text[]) AS changed (key, value)
+    SELECT number, last_seq AS seq, key, value FROM updated, unnest($9::text[], $10::text[]) AS changed (key, value)
 ), changes AS (
     INSERT INTO state_changes (session, key, seq, value)
     SELECT number, key, seq, NULL FROM delta
@@ -141,53 +147,83 @@ _RESULT_OF_ONE = "SELECT last_seq FROM updated"
 _APPEND_ONE_EVENT = f"{_APPEND_ONE}){_RESULT_OF_ONE}"
 _APPEND_ONE_EVENT_AND_STATE = f"{_APPEND_ONE}{_WITH_STATE_OF_SESSION}){_RESULT_OF_ONE}"
 
-Append: TypeAlias = tuple[SessionKey, Sequence[PreparedEvent], Sequence[str]]
-"""A session, the events, and the JSON in which they are stored."""
+
+class Append(NamedTuple):
+    """Events of one session to be stored."""
+
+    key: SessionKey
+    prepared: Sequence[PreparedEvent]
+    jsons: Sequence[str]
+    """In which the events are stored."""
+
+    fence: Fence | None
+    """None for a program that owns no shards."""
 
 
 class AppendBatch:
-    """Results are `Stored`, or SessionNotFound."""
+    """Results are `Stored`, SessionNotFound, or OwnershipLost."""
 
-    async def write(self, connection: Connection, rows: Sequence[Append]) -> Sequence[Stored | SessionNotFound]:
+    async def write(
+        self, connection: Connection, rows: Sequence[Append]
+    ) -> Sequence[Stored | SessionNotFound | OwnershipLost]:
         events = [
-            (*key, one.event.id, one.event.timestamp, json)
-            for key, prepared, jsons in rows
-            for one, json in zip(prepared, jsons, strict=True)
+            (*append.key, one.event.id, one.event.timestamp, json)
+            for append in rows
+            for one, json in zip(append.prepared, append.jsons, strict=True)
         ]
         if not events:
             return [[] for _ in rows]
 
-        scoped = [one.scoped for _, prepared, _ in rows for one in prepared]
+        scoped = [one.scoped for append in rows for one in append.prepared]
         changes = [(place, *change) for place, delta in enumerate(scoped, start=1) for change in _changes(delta)]
 
         if len(events) == 1 and len(rows) == 1 and all(scope == "session" for _, scope, _, _ in changes):
-            seq = await _append_one(connection, events[0], [(key, value) for _, _, key, value in changes])
+            own_changes = [(key, value) for _, _, key, value in changes]
+            seq = await _append_one(connection, events[0], rows[0].fence, own_changes)
             if seq is not None:
                 return [[(seq, True)]]
 
+        fences = [append.fence for append in rows]
+        columns = (*_columns(events), *columns_of(fences))
         if changes:
-            found = await connection.fetch(_APPEND_EVENTS_AND_STATE, *_columns(events), *_columns(changes))
+            found = await connection.fetch(_APPEND_EVENTS_AND_STATE, *columns, *_columns(changes))
         else:
-            found = await connection.fetch(_APPEND_EVENTS, *_columns(events))
+            found = await connection.fetch(_APPEND_EVENTS, *columns)
+        if not found and (lost := await lost_of(connection, fences)):
+            return await self._write_others(connection, rows, lost)
         stored = {place: (seq, is_new) for place, seq, is_new in found}
 
         results: list[Stored | SessionNotFound] = []
         place = 0
-        for key, prepared, _ in rows:
-            places = range(place + 1, place + 1 + len(prepared))
-            place += len(prepared)
-            is_found = not prepared or places[0] in stored
-            results.append([stored[one] for one in places] if is_found else SessionNotFound(*key))
+        for append in rows:
+            places = range(place + 1, place + 1 + len(append.prepared))
+            place += len(append.prepared)
+            is_found = not append.prepared or places[0] in stored
+            results.append([stored[one] for one in places] if is_found else SessionNotFound(*append.key))
+        return results
+
+    async def _write_others(
+        self, connection: Connection, rows: Sequence[Append], lost: Collection[Fence]
+    ) -> Sequence[Stored | SessionNotFound | OwnershipLost]:
+        """Writes the rows whose shards aren't lost."""
+        written = iter(await self.write(connection, [append for append in rows if append.fence not in lost]))
+        results: list[Stored | SessionNotFound | OwnershipLost] = []
+        for append in rows:
+            if append.fence is not None and append.fence in lost:
+                results.append(append.fence.refuse())
+            else:
+                results.append(next(written))
         return results
 
 
 async def _append_one(
-    connection: Connection, event: Sequence[object], changes: Sequence[tuple[str, str | None]]
+    connection: Connection, event: Sequence[object], fence: Fence | None, changes: Sequence[tuple[str, str | None]]
 ) -> int | None:
     """The sequence number; None when nothing was written."""
     if changes:
-        return await connection.fetchval(_APPEND_ONE_EVENT_AND_STATE, *event, *_columns(changes))
-    return await connection.fetchval(_APPEND_ONE_EVENT, *event)
+        columns = _columns(changes)
+        return await connection.fetchval(_APPEND_ONE_EVENT_AND_STATE, *event, *parameters_of(fence), *columns)
+    return await connection.fetchval(_APPEND_ONE_EVENT, *event, *parameters_of(fence))
 
 
 async def save_state(connection: Connection, number: int, key: SessionKey, delta: ScopedDelta) -> None:

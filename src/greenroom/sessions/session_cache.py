@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
@@ -213,6 +214,13 @@ class SessionCache:
         self._take_inbox()
         with self._lock:
             self._drop(key)
+
+    def release_all(self, of: Callable[[SessionKey], bool]) -> None:
+        """As `release`, for all sessions of which `of` is true."""
+        self._take_inbox()
+        with self._lock:
+            for key in [key for key in self._sessions if of(key)]:
+                self._drop(key)
 
     def _drop(self, key: SessionKey) -> None:
         cached = self._sessions.pop(key, None)

@@ -1,0 +1,21 @@
+"""The shards over which sessions are distributed, so that several servers can share a store."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from greenroom.records.session import SessionKey
+
+SHARDS = 256
+"""Their number. Stored epochs belong to shards, so it stays."""
+
+
+def shard_of(key: SessionKey) -> int:
+    """The first byte of the SHA-256 digest of app, user and session id, in UTF-8, separated by NUL characters.
+
+    The same for every process and release. In PostgreSQL:
+
+        get_byte(sha256(convert_to(app_name, 'UTF8') || '\\x00' || convert_to(user_id, 'UTF8') || '\\x00'
+            || convert_to(session_id, 'UTF8')), 0)
+    """
+    return sha256("\0".join(key).encode("utf-8", "surrogatepass")).digest()[0]

@@ -1,0 +1,223 @@
+"""What becomes of the runs of a session that another server takes over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.apps.app import App
+from greenroom.apps.loader import StaticAppLoader
+from greenroom.errors import OwnershipLost
+from greenroom.event_streams.stream import RunEnded
+from greenroom.postgres.database import Database
+from greenroom.postgres.ownership import take
+from greenroom.records.content import FunctionCall
+from greenroom.records.event import Event
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.run import Run, RunStatus, Webhook
+from greenroom.records.session import SessionKey
+from greenroom.records.shard import shard_of
+from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.runs.postgres_store import PostgresRunStore
+from greenroom.sessions.postgres import PostgresSessionService
+from greenroom.testing.scripted_model import ScriptedModel
+from tests.durability.engines import WHERE, asking, ended, finish, items_of, start, wait_for
+
+KEY = SessionKey(**WHERE)
+OTHER = SessionKey("desk", "ben", "s-2")
+
+
+class Tool:
+    """A tool that waits until the test opens it, and that ignores its cancellation where it is told to."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.open = asyncio.Event()
+        self.returned = asyncio.Event()
+        self.ignores_cancellation = False
+
+    async def wait(self) -> str:
+        self.entered.set()
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            if not self.ignores_cancellation:
+                raise
+            await self.open.wait()
+        self.returned.set()
+        return "late"
+
+
+def _reply(request: LlmRequest) -> FunctionCall | str:
+    parts = request.contents[-1].parts or []
+    if any(part.function_response for part in parts):
+        return "done"
+    return FunctionCall(id="c", name="wait", args={}) if parts[0].text == "wait" else "hello"
+
+
+class Server:
+    """An engine on PostgreSQL, and another server's view of the database."""
+
+    def __init__(self, uri: str) -> None:
+        self.tool = Tool()
+        agent = LlmAgent(name="agent", model=ScriptedModel(_reply), tools=[self.tool.wait])
+        self.sessions = PostgresSessionService(uri)
+        self.store = PostgresRunStore(uri)
+        self.engine = InProcessRunEngine(
+            apps=StaticAppLoader([App(name="desk", root_agent=agent)]),
+            run_store=self.store,
+            session_service=self.sessions,
+            auto_create_session=True,
+        )
+        other_uri = uri.replace("postgres@", "postgres:unused@")
+        self.database = Database.open(other_uri)
+        self.stored = PostgresRunStore(other_uri)
+        self.logs = PostgresSessionService(other_uri)
+
+    async def lose(self, key: SessionKey = KEY) -> None:
+        """Another server takes over the session's shard, of which this one learns by its next write."""
+        await self.database.submit(lambda connection: take(connection, [shard_of(key)], "another server"))
+
+    async def log(self) -> list[Event]:
+        return (await self.logs.list_events(**WHERE)).events
+
+    async def stored_run(self, run_id: str) -> Run:
+        run = await self.stored.get(run_id)
+        assert run is not None
+        return run
+
+    async def close(self) -> None:
+        self.tool.open.set()
+        await self.engine.close(grace_seconds=0)
+        for service in (self.sessions, self.database, self.stored, self.logs):
+            await service.close()
+
+
+@pytest.fixture
+async def server(postgres_uri: str) -> AsyncIterator[Server]:
+    server = Server(postgres_uri)
+    await server.engine.recover()
+    yield server
+    await server.close()
+
+
+async def test_a_run_of_a_lost_session_stores_nothing_more_and_keeps_its_record(server: Server) -> None:
+    run, attachment = await start(server.engine, asking("wait"))
+    queued, later = await start(server.engine, asking("hello"))
+    await server.tool.entered.wait()
+    logged = await server.log()
+    await server.lose()
+    server.tool.open.set()
+
+    for reader, run_id in ((attachment, run.id), (later, queued.id)):
+        *_, last = await items_of(reader)
+        assert isinstance(last, RunEnded)
+        assert isinstance(last.error, OwnershipLost)
+        assert last.run.error is not None
+        assert last.run.error.status == 503
+        stored = await server.stored_run(run_id)
+        assert (stored.status.is_over, stored.error, stored.ended_at) == (False, None, None)
+    assert await server.log() == logged
+    assert server.engine.load() == {}
+    for asked in (asking("hello"), asking("wait")):
+        with pytest.raises(OwnershipLost):
+            await server.engine.start(asked)
+
+
+async def test_a_tool_that_ignores_the_loss_of_its_session_stores_nothing(server: Server) -> None:
+    """Not even when this server owns the session again."""
+    server.tool.ignores_cancellation = True
+    run, attachment = await start(server.engine, asking("wait"))
+    await server.tool.entered.wait()
+    logged = await server.log()
+    shards = server.store.ownership
+    shards.drop([shard_of(KEY)])
+    await ended(attachment)
+    taken = await server.database.submit(lambda connection: take(connection, [shard_of(KEY)], "this server"))
+    shards.add(taken)
+    server.tool.open.set()
+    await server.tool.returned.wait()
+    hello = await finish(server.engine, asking("hello"))
+    assert hello.status is RunStatus.SUCCEEDED
+    events = await server.log()
+    assert events[: len(logged)] == logged
+    assert {event.invocation_id for event in events[len(logged) :]} == {hello.id}
+    assert (await server.stored_run(run.id)).status is RunStatus.RUNNING
+
+
+async def test_runs_of_other_sessions_go_on(server: Server) -> None:
+    _, attachment = await start(server.engine, asking("wait"))
+    await server.tool.entered.wait()
+    await server.lose(OTHER)
+    request = asking("hello")
+    request.user_id = OTHER.user_id
+    request.session_id = OTHER.session_id
+    with pytest.raises(OwnershipLost):
+        await server.engine.start(request)
+    server.tool.open.set()
+    assert (await ended(attachment)).status is RunStatus.SUCCEEDED
+
+
+async def test_the_cancellation_of_a_run_that_is_lost_meanwhile_is_refused(server: Server) -> None:
+    server.tool.ignores_cancellation = True
+    run, _ = await start(server.engine, asking("wait"))
+    await server.tool.entered.wait()
+    cancelling = asyncio.create_task(server.engine.cancel(run.id, reason="test"))
+    await asyncio.sleep(0)
+    server.store.ownership.drop([shard_of(KEY)])
+    with pytest.raises(OwnershipLost):
+        await cancelling
+    assert (await server.stored_run(run.id)).status is RunStatus.RUNNING
+
+
+async def test_readers_of_a_lost_session_are_sent_to_the_other_server(server: Server) -> None:
+    await finish(server.engine, asking("hello"))
+    reader = server.engine.attach_to_session(KEY, after=0)
+    await wait_for(reader, lambda event: event.author == "agent")
+    server.store.ownership.drop([shard_of(KEY)])
+    with pytest.raises(OwnershipLost):
+        async with asyncio.timeout(5):
+            while True:
+                await reader.next_batch()
+    reader.close()
+
+
+async def test_webhooks_of_a_lost_run_are_left_to_the_other_server(server: Server) -> None:
+    sent: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+    async def send(run: Run, webhook: Webhook) -> None:
+        sent.put_nowait((webhook.id, run.status))
+
+    webhooks = server.engine.webhooks
+    async with asyncio.timeout(10), webhooks.reporting(send):
+        run, _ = await start(server.engine, asking("wait"))
+        await server.tool.entered.wait()
+        await webhooks.save(run, Webhook(run_id=run.id, id="lost", config={}))
+        assert await sent.get() == ("lost", RunStatus.RUNNING)
+        await server.lose()
+        with pytest.raises(OwnershipLost):
+            await webhooks.save(run, Webhook(run_id=run.id, id="late", config={}))
+
+        over = msgspec.structs.replace(run, status=RunStatus.SUCCEEDED)
+        await server.stored.save(over)  # by the other server
+        webhooks.watches.publish(over)
+        other = asking("hello")
+        other.user_id = OTHER.user_id
+        other.session_id = OTHER.session_id
+        kept = await finish(server.engine, other)
+        await webhooks.save(kept, Webhook(run_id=kept.id, id="kept", config={}))
+        assert await sent.get() == ("kept", RunStatus.SUCCEEDED)
+
+
+async def test_an_event_of_no_run_is_refused(server: Server) -> None:
+    run = await finish(server.engine, asking("hello"))
+    await server.lose()
+    session = await server.sessions.get_session(**WHERE)
+    assert session is not None
+    with pytest.raises(OwnershipLost):
+        await server.engine.append(session, Event(author="ann", invocation_id=run.id))
+    assert [event.author for event in await server.log()] == ["user", "agent"]
