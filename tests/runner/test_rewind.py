@@ -14,7 +14,7 @@ from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.errors import InvalidRequest, RunNotFound
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
-from greenroom.log.rewind import rewound_indexes
+from greenroom.log.state import log_state_of
 from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.event import Event, EventActions
@@ -156,7 +156,7 @@ async def test_a_second_rewind_goes_further_back() -> None:
     await runner.rewind_async(**WHERE, rewind_before_invocation_id="e-2")
     session = await session_of(runner)
     assert session.state["count"] == 1
-    assert rewound_indexes(session.events) == {2, 3, 4, 5, 6, 7}
+    assert log_state_of(session.events).rewound == {2, 3, 4, 5, 6, 7}
 
 
 async def save(name: str, text: str, tool_context: ToolContext) -> int:

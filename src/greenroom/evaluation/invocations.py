@@ -14,7 +14,7 @@ from greenroom.evaluation.records import (
     SessionInput,
     text_of,
 )
-from greenroom.log.rewind import kept_events
+from greenroom.log.state import kept_events
 from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.session import Session

@@ -22,7 +22,6 @@ import msgspec
 
 from greenroom.errors import InvalidRequest
 from greenroom.log.calls import closes_call
-from greenroom.log.rewind import rewound_indexes
 from greenroom.log.state import log_state_of
 from greenroom.records import wire
 from greenroom.records.base import Record
@@ -69,7 +68,11 @@ _NONE = Compacted()
 def compacted(events: CopyOnWriteList[Event]) -> Compacted:
     """Returns the replacements by the log's compactions; the same object until there is a new one. The log is read
     once."""
-    rewound = rewound_indexes(events)
+    log_state = log_state_of(events)
+    if not log_state.has_compactions and not events.carried:
+        return _NONE
+
+    rewound = log_state.rewound
     end = len(events)
     seen, known_rewound, known = events.derived.get("compacted") or (0, rewound, _NONE)
     if seen > end:  # another holder of the log has appended to it
@@ -159,7 +162,7 @@ def call_groups(events: CopyOnWriteList[Event], *, run_id: str | None = None) ->
     groups: dict[int, set[int]] = {}
     newest: dict[str | None, int] = {}
     unanswered: set[tuple[int, str | None]] = set()
-    rewound = rewound_indexes(events)
+    rewound = log_state_of(events).rewound
     for index, event in enumerate(events):
         for part in (event.content.parts if event.content is not None and index not in rewound else None) or ():
             call = part.function_call

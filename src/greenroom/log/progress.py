@@ -21,11 +21,12 @@ own position: see `agents/turn/resume.py`, and for workflow agents their checkpo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from greenroom.errors import RunCancelled
 from greenroom.log.calls import NEVER
-from greenroom.records.content import Content
+from greenroom.records.content import Content, FunctionResponse
 from greenroom.records.event import Event
 from greenroom.records.human_requests import requests_in
 from greenroom.records.run import RunError
@@ -89,13 +90,13 @@ class RunProgress:
         self._workflow: _OutermostWorkflow | None = None
         """From the first checkpoint on."""
 
-    def add(self, index: int, event: Event) -> None:
-        """Adds the next event of the run."""
+    def add(self, index: int, event: Event, responses: Sequence[FunctionResponse]) -> None:
+        """Adds the next event of the run. responses: those in the event."""
+        is_outer = event.isolation_scope is None
         if self.begins_at == NEVER:
             self.begins_at = index
             self.message_at = index
-        is_outer = event.isolation_scope is None
-        if is_outer and event.author == "user" and not event.get_function_responses():
+        elif is_outer and event.author == "user" and not responses:
             self._begin_turn()
             self.begins_at = index
 
@@ -110,7 +111,7 @@ class RunProgress:
         self._has_checkpoint = self._has_checkpoint or has_state
         if self._lenders and event.content is not None:
             self._lenders -= {event.author}
-        if asks_for_return(event):
+        if responses and asks_for_return(event):
             self._lenders |= {event.author}
         if self._workflow is None and _is_progress_of_root(event):
             self._workflow = _OutermostWorkflow()

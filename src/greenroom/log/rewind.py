@@ -12,32 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 
-_NONE: frozenset[int] = frozenset()
 
+def rewound_indexes(events: Sequence[Event]) -> frozenset[int]:
+    """The indexes of the events that were taken back, and of the rewinds themselves. Reads all events: ask
+    `log_state_of(events).rewound`, which knows them.
 
-def rewound_indexes(events: CopyOnWriteList[Event]) -> frozenset[int]:
-    """The indexes of the events that were taken back, and of the rewinds themselves. The log is read once."""
-    seen, rewound = events.derived.get("rewound") or (0, _NONE)
-    end = len(events)
-    if seen == end or (seen > end and not rewound):
-        return rewound
-    if seen > end:  # another holder of the log has appended to it
-        return _fold(events)
-    if any(event.actions.rewind_before_invocation_id for event in events[seen:]):
-        rewound = _fold(events)
-    events.derived["rewound"] = end, rewound
-    return rewound
-
-
-def _fold(events: Sequence[Event]) -> frozenset[int]:
-    """A rewind takes back what stands from the first event of its run up to itself, earlier rewinds included. One that
-    names a run without an event before it has no effect."""
+    A rewind takes back what stands from the first event of its run up to itself, earlier rewinds included. One that
+    names a run without an event before it has no effect.
+    """
     first: dict[str, int] = {}
     for index, event in enumerate(events):
         first.setdefault(event.invocation_id, index)
+
     rewound: set[int] = set()
     index = len(events) - 1
     while index >= 0:
@@ -47,9 +35,3 @@ def _fold(events: Sequence[Event]) -> frozenset[int]:
             rewound.update(range(begins_at, index + 1))
         index = min(index, begins_at) - 1
     return frozenset(rewound)
-
-
-def kept_events(events: CopyOnWriteList[Event]) -> Sequence[Event]:
-    """The events that were not taken back."""
-    rewound = rewound_indexes(events)
-    return [event for index, event in enumerate(events) if index not in rewound] if rewound else events

@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 import msgspec
@@ -60,11 +60,14 @@ class LogState:
 
     def __init__(self, rewound: frozenset[int] = frozenset()) -> None:
         self.rewound = rewound
+        """The indexes of the events that a rewind took back, and of the rewinds."""
         self.seen = 0
         self.steps = 0
         """Counts the events and parts that were looked at, for tests."""
         self.tasks: dict[tuple[str, str], Event] = {}
         """The tasks that wait for the user's next message, by run and scope, oldest first, with their newest events."""
+        self.has_compactions = False
+        """Whether a loaded event is a compaction that no rewind took back."""
         self.decisions: dict[int, list[DecidedCall]] = {}
         """The calls that each message of the user decided on, by its index."""
         self._speaker = ""
@@ -252,8 +255,8 @@ class LogState:
         if run is None:
             run = self._runs[event.invocation_id] = RunState()
         run.indexes.append(index)
-        run.progress.add(index, event)
-        responses: list[FunctionResponse] = []
+        responses = event.get_function_responses()
+        run.progress.add(index, event, responses)
         if event.isolation_scope is not None:
             self._end_wait(run, event.invocation_id, event.isolation_scope)
             if event.waits_for_message():
@@ -269,10 +272,12 @@ class LogState:
                 run.messages += (index,)
             elif run.transfers and event.isolation_scope is None:
                 run.spoken_at[event.author] = index
-            responses = self._add_parts(index, event, run)
+            self._add_parts(index, event, run)
 
+        actions = event.actions
+        if actions.compaction is not None:
+            self.has_compactions = True
         if event.author != "user":
-            actions = event.actions
             if actions.transfer_to_agent is not None and event.isolation_scope is None:
                 run.transfers += ((index, event),)
             for call_id, confirmation in actions.requested_tool_confirmations.items():
@@ -288,9 +293,8 @@ class LogState:
         if event.author == "user" and responses:
             self._add_answers(index, event, responses)
 
-    def _add_parts(self, index: int, event: Event, run: RunState) -> list[FunctionResponse]:
-        """Calls and responses of an event; returns the responses."""
-        responses: list[FunctionResponse] = []
+    def _add_parts(self, index: int, event: Event, run: RunState) -> None:
+        """Adds the calls and responses of an event."""
         for part in (event.content.parts if event.content is not None else None) or ():
             call = part.function_call
             response = part.function_response
@@ -304,7 +308,6 @@ class LogState:
                 record.made_at = index
                 self._made[call.id] = event
             if response is not None:
-                responses.append(response)
                 if self.tasks and response.id is not None:
                     self._end_wait(run, event.invocation_id, response.id)
                 if event.author == "user":
@@ -319,8 +322,6 @@ class LogState:
             logins = run.calls.logins.get((event.author, event.branch))
             if logins:
                 logins.pop((call.id if call is not None else response.id if response else None) or "", None)
-
-        return responses
 
     def _end_wait(self, run: RunState, invocation_id: str, scope: str) -> None:
         waiting = self.tasks.pop((invocation_id, scope), None)
@@ -403,23 +404,31 @@ class LogState:
 
 def log_state_of(events: CopyOnWriteList[Event]) -> LogState:
     """The state of a log, up to its newest event. Events that a rewind took back count for nothing."""
-    state: LogState | None = events.derived.get(_CURRENT)
-    end = len(events)
-    if state is not None and state.seen == end:
-        return state
-
     key = _CURRENT
-    rewound = rewound_indexes(events)
+    end = len(events)
+    state: LogState | None = events.derived.get(key)
     if state is not None and state.seen > end:
         key = _SHORTER  # another holder of the log has appended to it, and this one hasn't seen that yet
         state = events.derived.get(key)
-    if state is None or state.seen > end or state.rewound != rewound:
-        state = LogState(rewound)
-        if end:
-            events.derived[key] = state
-    if state.seen < end:
-        state.read(events[state.seen :])
+    if state is not None and state.seen == end:
+        return state
+
+    if state is None or state.seen > end:
+        state = LogState()
+    new_events = events[state.seen :]
+    if any(event.actions.rewind_before_invocation_id for event in new_events):
+        state = LogState(rewound_indexes(events))
+        new_events = events
+    state.read(new_events)
+    if end:
+        events.derived[key] = state
     return state
+
+
+def kept_events(events: CopyOnWriteList[Event]) -> Sequence[Event]:
+    """The events that no rewind took back."""
+    rewound = log_state_of(events).rewound
+    return [event for index, event in enumerate(events) if index not in rewound] if rewound else events
 
 
 def events_of_run(events: CopyOnWriteList[Event], invocation_id: str, *, since: int = 0) -> list[Event]:

@@ -14,7 +14,7 @@ from typing import Any
 from greenroom.errors import TooLarge
 from greenroom.google_cloud.document_names import DocumentKeys as Keys
 from greenroom.google_cloud.firestore import BATCH, FirestoreDatabase, translated_errors, where
-from greenroom.log.rewind import kept_events
+from greenroom.log.state import kept_events
 from greenroom.memory.entries import (
     MANY_ENTRIES,
     MANY_MATCHES,

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from greenroom.log.rewind import kept_events
+from greenroom.log.state import kept_events
 from greenroom.memory.entries import entries_of_events, entries_of_memories, weight, words_of_entry
 from greenroom.memory.service import BaseMemoryService
 from greenroom.memory.words import words_of_query

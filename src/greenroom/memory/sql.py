@@ -20,7 +20,7 @@ from collections.abc import Collection, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from greenroom.errors import GreenroomError
-from greenroom.log.rewind import kept_events
+from greenroom.log.state import kept_events
 from greenroom.memory.entries import (
     MANY_ENTRIES,
     MANY_MATCHES,

@@ -16,7 +16,7 @@ import msgspec
 
 from greenroom.errors import InvalidRequest, NotFound, StorageError
 from greenroom.google_cloud.vertex import VertexClient
-from greenroom.log.rewind import kept_events
+from greenroom.log.state import kept_events
 from greenroom.memory.entries import entries_of_events, entries_of_memories, text_of_entry
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire

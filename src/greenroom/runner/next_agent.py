@@ -10,7 +10,7 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import caller_of
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.transfer import entry_agent
-from greenroom.log.rewind import rewound_indexes
+from greenroom.log.state import log_state_of
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 
@@ -26,7 +26,7 @@ def next_agent(
 
     if not root.sub_agents:
         return root
-    rewound = rewound_indexes(events)
+    rewound = log_state_of(events).rewound
     for index in range((len(events) if before is None else before) - 1, -1, -1):
         event = events[index]
         if (

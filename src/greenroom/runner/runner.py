@@ -347,10 +347,11 @@ class Runner:
                 await log.commit(event)
             agent = next_agent(self.agent, log.session.events, accepted.answered)
             ctx.agent = agent
-            logged = log_state_of(log.session.events).find_run(log.invocation_id)
-            if logged is not None and (accepted.answered is not None or message is None):
-                ctx.resumed_from = logged.indexes[0]
-                ctx.llm_calls.count = logged.progress.model_calls
+            if accepted.answered is not None or message is None:
+                logged = log_state_of(log.session.events).find_run(log.invocation_id)
+                if logged is not None:
+                    ctx.resumed_from = logged.indexes[0]
+                    ctx.llm_calls.count = logged.progress.model_calls
             return await self._begin(ctx, agent)
 
         return self._drive(ctx, log, enter)

@@ -21,8 +21,10 @@ from greenroom.errors import (
 )
 from greenroom.invocation.context import ABANDONED
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.log.run_state import RunState
 from greenroom.log.state import events_of_run, log_state_of
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
+from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.human_requests import request_digest, requests_in
 from greenroom.records.run import (
@@ -155,7 +157,8 @@ class RunTask:
         if self.done.is_set() or (self.log is None and self.accepted is not None):
             return self.run.asked
         if self.log is None:  # it is resumed, and has not read its log yet
-            return _asked_in_log(self.run, session)
+            events = session.events
+            return _asked_in_log(self.run, log_state_of(events).find_run(self.run.id), events)
         return self._asked
 
     def abandon(self, lost: GreenroomError) -> None:
@@ -230,9 +233,9 @@ class RunTask:
             save(self)
 
         run.message_after_seq = min(run.message_after_seq, session.events.end)
-        self._asked = _asked_in_log(run, session)
         events = session.events
         logged = log_state_of(events).find_run(run.id)
+        self._asked = _asked_in_log(run, logged, events)
         has_begun = logged is not None and logged.has_events(since=run.message_after_seq - events.skipped)
         stored = events_of_run(events, run.id, since=run.after_seq - events.skipped) if logged is not None else []
 
@@ -370,12 +373,11 @@ def described(error: Exception) -> RunError:
     return RunError(code=type(error).__name__, message=str(error), status=500)
 
 
-def _asked_in_log(run: Run, session: Session) -> dict[str, str]:
+def _asked_in_log(run: Run, logged: RunState | None, events: CopyOnWriteList[Event]) -> dict[str, str]:
     """The requests in the run's record, and those that stand in the log since its newest message."""
     asked = dict(run.asked)
-    logged = log_state_of(session.events).find_run(run.id)
     if logged is not None:
-        for request in logged.requests_since(run.message_after_seq - session.events.skipped):
+        for request in logged.requests_since(run.message_after_seq - events.skipped):
             asked[request.call.id or ""] = request_digest(request.event, request.call)
     return asked
 

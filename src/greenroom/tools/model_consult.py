@@ -18,8 +18,7 @@ import msgspec
 from greenroom.errors import AgentConfigError, ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
-from greenroom.log.rewind import kept_events
-from greenroom.log.state import log_state_of
+from greenroom.log.state import kept_events, log_state_of
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.model import BaseLlm, ask
 from greenroom.records import wire

@@ -25,7 +25,6 @@ from greenroom.agents.remote_a2a.task import PAUSED
 from greenroom.agents.turn.prompt import prompt_contents
 from greenroom.invocation.context import InvocationContext
 from greenroom.log.calls import is_within
-from greenroom.log.rewind import rewound_indexes
 from greenroom.log.state import events_of_run, log_state_of
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
@@ -143,7 +142,7 @@ def outgoing(
     if scope is not None:
         shown = events_of_run(events, ctx.invocation_id, since=max(ctx.scope_start, begins_at))
     elif begins_at:
-        rewound = rewound_indexes(events)
+        rewound = log_state_of(events).rewound
         shown = [events[index] for index in range(begins_at, len(events)) if index not in rewound]
     else:
         shown = events
@@ -273,7 +272,7 @@ def _own_responses(agent: str, ctx: InvocationContext) -> Iterator[tuple[int, Ev
     request, those in its scope.
     """
     events = ctx.session.events
-    rewound = rewound_indexes(ctx.session.events)
+    rewound = log_state_of(ctx.session.events).rewound
     since = ctx.scope_start if ctx.isolation_scope is not None else 0
     for index in range(len(events) - 1, since - 1, -1):
         event = events[index]

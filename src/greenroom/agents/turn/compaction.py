@@ -31,7 +31,6 @@ from greenroom.log.compaction import (
     compacted,
     range_of,
 )
-from greenroom.log.rewind import rewound_indexes
 from greenroom.log.state import log_state_of
 from greenroom.records import wire
 from greenroom.records.content import Content
@@ -89,7 +88,7 @@ def _is_too_long(
 ) -> bool:
     """As the newest reply since the last compaction reports it; else estimated. agent: whose replies count."""
     threshold = config.token_threshold or 0
-    rewound = rewound_indexes(log)
+    rewound = log_state_of(log).rewound
     for index in range(len(log) - 1, -1, -1):
         event = log[index]
         if event.actions.compaction is not None:
@@ -127,7 +126,7 @@ class _Candidates:
         self.log = log
         self.run_id = run_id
         self.known = compacted(log)
-        self._rewound = rewound_indexes(log)
+        self._rewound = log_state_of(log).rewound
         self.raw = [index for index in range(len(log)) if index not in self.known.hidden and self._is_raw(index)]
         self.indexes: Sequence[int] = ()
         self.earlier: Sequence[Summary] = ()

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from greenroom.log.calls import INTERRUPTED, PENDING
 from greenroom.log.compaction import Compacted, compacted
-from greenroom.log.rewind import kept_events, rewound_indexes
+from greenroom.log.state import kept_events, log_state_of
 from greenroom.records import wire
 from greenroom.records.content import QUOTED_IS_DATA, Content, FunctionCall, FunctionResponse, Part, quoted
 from greenroom.records.copy_on_write import CopyOnWriteList
@@ -193,7 +193,7 @@ def prompt_contents(
     what it was asked; its events are a list, read anew for each request: such runs are short, and soon forgotten.
     """
     if include == "default" and isinstance(events, CopyOnWriteList):
-        rewound = rewound_indexes(events)
+        rewound = log_state_of(events).rewound
         summaries = compacted(events)
         key = (_Prompt, agent, branch, thoughts, node_path)
         prompt = events.derived.get(key)
