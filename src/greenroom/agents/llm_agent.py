@@ -97,7 +97,7 @@ class LlmAgent(BaseLlmAgent):
         if self.mode == "task":
             tools.append(FinishTaskTool(self))
 
-        if ctx is not None and ctx.isolation_scope is None:
+        if ctx is not None and ctx.run_config.client_tools and ctx.isolation_scope is None:
             tools += _client_tools(ctx, {tool.name for tool in tools})
 
         is_alone = len(tools) == 1 and self.output_type is None and not transfer_targets(self)

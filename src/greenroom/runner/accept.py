@@ -18,12 +18,12 @@ SINCE_COMPACTION = GetSessionConfig(from_compaction=True)
 
 def needs_older_events(events: CopyOnWriteList[Event], message: Content | None, invocation_id: str | None) -> bool:
     """Whether a message continues a run, or answers a call, that is not among the events that were loaded."""
-    answered = [response.id for response in responses_in(message)]
-    if invocation_id is None and not answered:
+    answers = responses_in(message)
+    if invocation_id is None and not answers:
         return False
     log_state = log_state_of(events)
     is_older = invocation_id is not None and not log_state.has_run(invocation_id)
-    return is_older or not all(map(log_state.has_call, answered))
+    return is_older or not all(log_state.has_call(answer.id) for answer in answers)
 
 
 def check_run(

@@ -419,5 +419,7 @@ def _when_done(saving: asyncio.Future[None], call: Callable[[], None]) -> None:
 
 def without_answered(asked: Mapping[str, str], message: Content | None) -> dict[str, str]:
     """Pending requests without those that the message answers."""
+    if not asked:
+        return {}
     answered = {response.id for response in responses_in(message)}
     return {request_id: made for request_id, made in asked.items() if request_id not in answered}

@@ -361,9 +361,10 @@ class RunUsage:
         """The sum over all models."""
         if not self.by_model:
             return self._earlier
-        total = GenerateContentResponseUsageMetadata()
-        for used in self.by_model.values():
-            total.add(used.reported)
+        first, *others = [used.reported for used in self.by_model.values()]
+        total = msgspec.structs.replace(first)
+        for reported in others:
+            total.add(reported)
         return total
 
 
