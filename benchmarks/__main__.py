@@ -62,7 +62,9 @@ def scenarios(adk_python: Path) -> dict[str, Scenario]:
     return {
         **{f"{name}-{store}": partial(run, store=store) for name, run in by_store.items() for store in STORES},
         "memory-sessions": memory.sessions,
+        "memory-cached-sessions": memory.cached_sessions,
         "memory-waiting": memory.waiting_runs,
+        "memory-open-runs": memory.open_runs,
         "memory-lasting": memory.lasting,
         **{f"burst-{store}": partial(burst.burst, store=store) for store in STORES},
         "appends": databases.appends,

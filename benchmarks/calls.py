@@ -58,6 +58,11 @@ def run_sse(app: str, session: str) -> bytes:
     return request_bytes("POST", "/run_sse", _run_body(app, session) | {"streaming": True})
 
 
+def run_in_background(app: str, session: str) -> bytes:
+    body = {"newMessage": {"role": "user", "parts": [{"text": MESSAGE}]}, "streaming": True}
+    return request_bytes("POST", f"{sessions_path(app)}/{session}/runs", body)
+
+
 def _run_body(app: str, session: str) -> dict[str, object]:
     return {
         "appName": app,

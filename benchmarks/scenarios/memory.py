@@ -1,4 +1,4 @@
-"""Memory of idle sessions and waiting runs."""
+"""Memory of idle sessions and waiting runs, with and without their clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 from benchmarks import calls
 from benchmarks.bench import Bench, Tally
-from benchmarks.connection import connect_many
+from benchmarks.connection import connect, connect_many
 from benchmarks.load import Expected, RequestSeries, drive, prepare
 from benchmarks.report import Figure, Table, Target
 from benchmarks.servers import STORES, Server
@@ -18,20 +18,28 @@ IDLE_SHARE = 0.05
 LOOK_SECONDS = 0.5
 SETTLE_SECONDS = 90.0
 WAIT_SECONDS = 600
-PER_SESSION, PER_RUN = "session", "run"
+PER_RUN = "run"
+AFTER_TURNS = "after their turns"
+AFTER_RESTART = "read after a restart"
+TURNS_PER_SESSION = 5
+SESSIONS_MEGABYTES = 30.0
+RUN_KILOBYTES = 20.0
+ACCEPTED = 202
 RUNS_PER_SESSION = 10
 LASTING_CONCURRENCY = 16
 STOPS = 5
 GROWTH_MEGABYTES = 5.0
 
 
-async def _echo_sessions(server: Server, count: int) -> None:
+async def _echo_sessions(server: Server, count: int, *, turns: int = 1) -> list[str]:
+    """Makes sessions with so many turns each; returns their ids."""
     sessions = [calls.new_session_id() for _ in range(count)]
     await prepare(server.port, [calls.create_session("echo", session) for session in sessions])
-    series = [RequestSeries(calls.run("echo", session)) for session in sessions]
+    series = [RequestSeries(calls.run("echo", session), turns) for session in sessions]
     outcome = await drive(server.port, series, concurrency=TURNS_AT_ONCE, expected=Expected(calls.MESSAGE.encode()))
     if outcome.errors:
         raise RuntimeError(f"{server.name}: {dict(outcome.errors)}")
+    return sessions
 
 
 async def _until_idle(server: Server) -> None:
@@ -62,6 +70,81 @@ async def sessions(bench: Bench) -> list[Table]:
     ]
     note = f"Growth of the proportional set size by {count:,} sessions of one echo turn each, scaled to 1,000."
     return [Table("Memory per 1,000 sessions", figures, [note])]
+
+
+async def cached_sessions(bench: Bench) -> list[Table]:
+    """Sessions of several turns that a server on SQLite keeps in memory."""
+    ours = bench.against_adk.ours
+    if ours is None:
+        return []
+
+    count = bench.scale.sessions
+    tally = Tally()
+    for _ in range(bench.scale.rounds):
+        server = bench.server(ours, "sqlite")
+        async with server:
+            await _echo_sessions(server, SETTLING_TURNS)
+            await _until_idle(server)
+            before = server.memory_bytes()
+            sessions = await _echo_sessions(server, count, turns=TURNS_PER_SESSION)
+            await _until_idle(server)
+            tally.add(server, AFTER_TURNS, (server.memory_bytes() - before) / count * 1_000 / 1e6)
+            await server.end()
+
+        async with server:
+            await _echo_sessions(server, SETTLING_TURNS)
+            await _until_idle(server)
+            before = server.memory_bytes()
+            await prepare(server.port, [calls.get_session("echo", session) for session in sessions])
+            await _until_idle(server)
+            tally.add(server, AFTER_RESTART, (server.memory_bytes() - before) / count * 1_000 / 1e6)
+
+    target = Target(at_most=SESSIONS_MEGABYTES)
+    figures = [Figure(label, "MB", (), tally.of(ours, label), target=target) for label in (AFTER_TURNS, AFTER_RESTART)]
+    note = (
+        f"Growth of the proportional set size by {count:,} sessions of {TURNS_PER_SESSION} echo turns, which are "
+        f"{2 * TURNS_PER_SESSION} events, each, scaled to 1,000. SQLite's page cache, which fills meanwhile, included."
+    )
+    return [Table("Memory per 1,000 cached sessions of 10 events, SQLite", figures, [note])]
+
+
+async def open_runs(bench: Bench) -> list[Table]:
+    """Runs that wait for their model, without a client that reads their events."""
+    ours = bench.against_adk.ours
+    if ours is None:
+        return []
+
+    count = bench.scale.waiting_runs
+    tally = Tally()
+    slow = {"BENCH_SLOW_SECONDS": str(WAIT_SECONDS)}
+    for _ in range(bench.scale.rounds):
+        async with bench.server(ours, "memory", slow) as server:
+            await _echo_sessions(server, SETTLING_TURNS)
+            sessions = [calls.new_session_id() for _ in range(count)]
+            await prepare(server.port, [calls.create_session("slow", session) for session in sessions])
+            await _until_idle(server)
+            before = server.memory_bytes()
+            await _start_in_background(server, sessions)
+            await _until_idle(server)
+            tally.add(server, PER_RUN, (server.memory_bytes() - before) / count / 1e3)
+
+    figure = Figure("per open run", "kB", (), tally.of(ours, PER_RUN), target=Target(at_most=RUN_KILOBYTES))
+    note = (
+        f"Growth of the proportional set size by {count:,} runs in the background whose model doesn't answer, "
+        "connections and sessions not included."
+    )
+    return [Table("Memory of open runs without a client", [figure], [note])]
+
+
+async def _start_in_background(server: Server, sessions: list[str]) -> None:
+    connection = await connect(server.port)
+    try:
+        for session in sessions:
+            reply = await connection.exchange(calls.run_in_background("slow", session))
+            if reply.status != ACCEPTED:
+                raise RuntimeError(f"{server.name}: a run was not started: HTTP {reply.status}")
+    finally:
+        connection.close()
 
 
 async def waiting_runs(bench: Bench) -> list[Table]:
