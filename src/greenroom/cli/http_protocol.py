@@ -84,6 +84,21 @@ class ReplyTransport:
 class LimitedHttpProtocol(HttpToolsProtocol):
     """Refuses a head that is too large with 431, and closes a connection that keeps the server waiting."""
 
+    # Beside uvicorn's attributes in `__dict__`: objects of a class share the keys of at most 30, and a dict of its own
+    # would cost each connection 1 kB.
+    __slots__ = (
+        "_body_bytes",
+        "_body_since",
+        "_head_since",
+        "_idle_since",
+        "_is_in_head",
+        "_is_too_large",
+        "_limits",
+        "_unfinished_bytes",
+        "_unread_bytes",
+        "_unread_since",
+    )
+
     def __init__(self, *args: Any, limits: ConnectionLimits = DEFAULT_LIMITS, **more: Any) -> None:
         super().__init__(*args, **more)
         self._limits = limits

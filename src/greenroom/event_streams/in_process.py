@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
 from greenroom.errors import GreenroomError, OwnershipLost, SessionNotFound
@@ -106,7 +105,7 @@ class _InProcessSubscription(Subscription):
         self._run_id = run_id
         self._with_user_events = with_user_events
         self._loop = asyncio.get_running_loop()
-        self._items: deque[LiveItem] = deque()
+        self._items: list[LiveItem] = []
         self._bytes = 0
         self._end: GreenroomError | None = None
         self._is_urgent = False
@@ -130,7 +129,7 @@ class _InProcessSubscription(Subscription):
             stream = self._stream
             self._bytes += len(item.json)
             if items and (len(items) >= stream.max_waiting_items or self._bytes > stream.max_waiting_bytes):
-                self._items = deque(waiting for waiting in items if isinstance(waiting, RunEnded))
+                self._items = [waiting for waiting in items if isinstance(waiting, RunEnded)]
                 self._dropped = True
             else:
                 items.append(item)
@@ -155,8 +154,8 @@ class _InProcessSubscription(Subscription):
         if self._end is not None and not self._items:
             raise self._end
 
-        batch = list(self._items)
-        self._items.clear()
+        batch = self._items
+        self._items = []
         return batch
 
     async def _wait(self, idle_seconds: float | None) -> None:

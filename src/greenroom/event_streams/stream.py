@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TypeAlias
 
 from greenroom.records import wire
@@ -117,7 +117,7 @@ class Follower:
         self._read_log = read_log
         self._run_id = run_id
         self._is_replaying = catch_up
-        self._replayed_ids: set[str] = set()
+        self._replayed_ids: Collection[str] = ()
 
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
         """All items that are ready; empty after `idle_seconds` without one, or when the follower was closed."""
@@ -157,7 +157,7 @@ class Follower:
                 batch.append(item)
             elif item.seq is None:
                 # Drops chunks of a message that was already read whole from the log.
-                if not self._replayed_ids or item.event.id not in self._replayed_ids:
+                if item.event.id not in self._replayed_ids:
                     batch.append(item)
             else:
                 if self._run_id is None:

@@ -40,6 +40,9 @@ RETURN = "return"
 """The argument of `transfer_to_agent` by which an agent wants the control back, and the key of its response."""
 
 
+_NOBODY: frozenset[str] = frozenset()
+
+
 class RunProgress:
     """The progress of one run. A turn begins with a message of the user that is no answer to calls.
 
@@ -85,7 +88,7 @@ class RunProgress:
         self._authors: dict[str, bool] = {}
         """Those who wrote in the turn; True: before any checkpoint."""
         self._has_checkpoint = False
-        self._lenders: frozenset[str] = frozenset()
+        self._lenders = _NOBODY
         """The agents that wanted the control back, and haven't said anything since."""
         self._workflow: _OutermostWorkflow | None = None
         """From the first checkpoint on."""

@@ -55,8 +55,47 @@ _CURRENT = "log_state"
 _SHORTER = "log_state_of_shorter_view"
 
 
+class _LoggedCalls:
+    """The function calls of a log by id, the requests to people, and their answers."""
+
+    __slots__ = ("answered_at", "answers", "decisions", "long_running", "made", "requests", "waiting")
+
+    def __init__(self) -> None:
+        self.made: dict[str | None, Event] = {}
+        """The events with the calls."""
+        self.long_running: dict[str | None, Event] = {}
+        """Those with long-running calls."""
+        self.waiting: dict[str, list[tuple[RunState, str | None]]] = {}
+        """The runs and branches that wait for the responses of long-running calls."""
+        self.requests: dict[str | None, Request] = {}
+        """The newest request with each id."""
+        self.answered_at: dict[str | None, int] = {}
+        """The index of the user's newest response to each call."""
+        self.answers: dict[int, list[Request]] = {}
+        """The requests that each message of the user answered, by its index."""
+        self.decisions: dict[int, list[DecidedCall]] = {}
+        """The calls that each message of the user decided on, by its index."""
+
+
+_NO_CALLS = _LoggedCalls()
+"""Of all logs without any. Always empty."""
+
+
 class LogState:
     """The state of a log after the first `seen` events; get it with `log_state_of`."""
+
+    __slots__ = (
+        "_calls",
+        "_others_spoke_at",
+        "_runs",
+        "_speaker",
+        "_spoke_at",
+        "has_compactions",
+        "rewound",
+        "seen",
+        "steps",
+        "tasks",
+    )
 
     def __init__(self, rewound: frozenset[int] = frozenset()) -> None:
         self.rewound = rewound
@@ -68,20 +107,19 @@ class LogState:
         """The tasks that wait for the user's next message, by run and scope, oldest first, with their newest events."""
         self.has_compactions = False
         """Whether a loaded event is a compaction that no rewind took back."""
-        self.decisions: dict[int, list[DecidedCall]] = {}
-        """The calls that each message of the user decided on, by its index."""
-        self._speaker = ""
+        self._speaker: str = ""
         """The run of the newest event with content."""
         self._spoke_at = NEVER
         self._others_spoke_at = NEVER
         """The newest event with content of another run than that."""
         self._runs: dict[str, RunState] = {}
-        self._made: dict[str | None, Event] = {}
-        self._long_running: dict[str | None, Event] = {}
-        self._waiting: dict[str, list[tuple[RunState, str | None]]] = {}
-        self._requests: dict[str | None, Request] = {}
-        self._answered_at: dict[str | None, int] = {}
-        self._answers: dict[int, list[Request]] = {}
+        self._calls = _NO_CALLS
+        """To read; `_own_calls` are to be changed."""
+
+    def _own_calls(self) -> _LoggedCalls:
+        if self._calls is _NO_CALLS:
+            self._calls = _LoggedCalls()
+        return self._calls
 
     # questions
 
@@ -100,17 +138,17 @@ class LogState:
         return run is not None and run.is_waiting(since=since, branch=branch)
 
     def has_call(self, call_id: str | None) -> bool:
-        return call_id in self._made
+        return call_id in self._calls.made
 
     def is_open(self, call_id: str | None) -> bool:
         """Whether a long-running call of that id waits for its response."""
-        return call_id in self._waiting
+        return call_id in self._calls.waiting
 
     def open_calls(self) -> dict[str, FunctionCall]:
         """The long-running calls that wait for their response, by id, oldest first."""
         found: dict[str, FunctionCall] = {}
-        for call_id in self._waiting:
-            event = self._long_running.get(call_id)
+        for call_id in self._calls.waiting:
+            event = self._calls.long_running.get(call_id)
             for call in event.get_function_calls() if event is not None else ():
                 if call.id == call_id:
                     found[call_id] = call
@@ -133,7 +171,7 @@ class LogState:
     def find_request(self, request_id: str | None) -> Request | None:
         """The newest request with that id."""
         self.steps += 1
-        return self._requests.get(request_id)
+        return self._calls.requests.get(request_id)
 
     def call_to_answer(self, response: FunctionResponse, *, location: tuple[str, ...]) -> Event:
         """The event with the call that a client's response answers; a long-running call may be answered again.
@@ -142,9 +180,9 @@ class LogState:
         for answers to calls that nobody made, and to calls that are not long-running.
         """
         self.steps += 1
-        found = self._long_running.get(response.id)
+        found = self._calls.long_running.get(response.id)
         if found is None:
-            found = self._made.get(response.id)
+            found = self._calls.made.get(response.id)
             if found is None:
                 raise InvalidRequest(f"No function call of this session has the id {response.id}", location=location)
             if response.name not in REQUESTS:
@@ -156,7 +194,7 @@ class LogState:
 
     def answerable_ids(self) -> Iterator[str]:
         """The ids of calls that clients answer, newest first."""
-        return (call_id for call_id in reversed(self._long_running) if call_id is not None)
+        return (call_id for call_id in reversed(self._calls.long_running) if call_id is not None)
 
     def decide(self, message: Content | None) -> list[DecidedCall]:
         """The calls that a message, not stored yet, decides on by answering requests for confirmation.
@@ -194,11 +232,15 @@ class LogState:
 
     def requests_answered_at(self, index: int) -> list[Request]:
         """The requests that the message at that index of the log answers."""
-        return self._answers.get(index, [])
+        return self._calls.answers.get(index, [])
+
+    def all_decided_at(self, index: int) -> Sequence[DecidedCall]:
+        """The calls that the message at that index of the log decides on."""
+        return self._calls.decisions.get(index, ())
 
     def decided_at(self, index: int) -> list[DecidedCall]:
         """The calls that the message at that index of the log decides on, and that have no response since."""
-        return [one for one in self.decisions.get(index, ()) if not self._has_responded(one, since=index)]
+        return [one for one in self.all_decided_at(index) if not self._has_responded(one, since=index)]
 
     def _has_responded(self, decided: DecidedCall, *, since: int) -> bool:
         record = self._runs[decided.invocation_id].call(decided.call.id, decided.author, decided.branch)
@@ -234,7 +276,7 @@ class LogState:
 
     def reject_duplicate(self, request: Request) -> None:
         """Raises ApprovalRefused when the request has been answered."""
-        if self._answered_at.get(request.call.id, NEVER) > request.index:
+        if self._calls.answered_at.get(request.call.id, NEVER) > request.index:
             raise ApprovalRefused("it was answered before")
 
     # the fold
@@ -306,7 +348,7 @@ class LogState:
                 record.call = call
                 record.event = event
                 record.made_at = index
-                self._made[call.id] = event
+                self._own_calls().made[call.id] = event
             if response is not None:
                 if self.tasks and response.id is not None:
                     self._end_wait(run, event.invocation_id, response.id)
@@ -316,8 +358,8 @@ class LogState:
                 record = run.call(response.id, event.author, event.branch)
                 if record is not None:
                     record.responded_at = index
-                if response.id is not None and response.id in self._waiting and closes_call(event, response):
-                    for waiting, branch in self._waiting.pop(response.id):
+                if response.id is not None and self.is_open(response.id) and closes_call(event, response):
+                    for waiting, branch in self._calls.waiting.pop(response.id):
                         waiting.calls.waiting.pop((response.id, branch), None)
             logins = run.calls.logins.get((event.author, event.branch))
             if logins:
@@ -330,17 +372,18 @@ class LogState:
 
     def _add_long_running(self, index: int, event: Event, run: RunState) -> None:
         ids = event.long_running_tool_ids or ()
+        calls = self._own_calls()
         for call_id in ids:
             self.steps += 1
             run.own_calls().waiting[call_id, event.branch] = index
-            self._waiting.setdefault(call_id, []).append((run, event.branch))
+            calls.waiting.setdefault(call_id, []).append((run, event.branch))
         for call in event.get_function_calls():
             if call.id in ids:
-                self._long_running[call.id] = event
+                calls.long_running[call.id] = event
         requests: dict[str | None, Request] = {}
         for call in requests_in(event):
             requests.setdefault(call.id, self._request(call, event, index, run))
-        self._requests.update(requests)
+        calls.requests.update(requests)
         for request_id, request in requests.items():
             if request_id is not None:
                 run.own_calls().requests[request_id] = request
@@ -358,7 +401,7 @@ class LogState:
         decided: dict[object, DecidedCall] = {}
         logins: list[tuple[Request, FunctionResponse]] = []
         for response in responses:
-            request = self._requests.get(response.id)
+            request = self._calls.requests.get(response.id)
             if request is None:
                 continue
             answered.append(request)
@@ -380,11 +423,12 @@ class LogState:
             for one in self._released(request, is_declined=response.response == DECLINED):
                 decided.setdefault(one.key, one)
 
+        calls = self._own_calls()
         for response in responses:
-            self._answered_at[response.id] = index
+            calls.answered_at[response.id] = index
         if answered:
-            self._answers[index] = answered
-            self.decisions[index] = list(decided.values())
+            calls.answers[index] = answered
+            calls.decisions[index] = list(decided.values())
 
     def _released(self, request: Request, *, is_declined: bool) -> Iterable[DecidedCall]:
         """The calls that waited for a credential, of the agent that asked for it; approvals of before still hold."""

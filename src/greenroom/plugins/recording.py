@@ -227,7 +227,7 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
     last_of_turn: dict[int, Event] = {}
     for index, (turn, event) in enumerate(turns_of(session)):
         calls.update(
-            (one.call.id, one.call) for one in log_state.decisions.get(index, ())
+            (one.call.id, one.call) for one in log_state.all_decided_at(index)
         )  # a person may have edited them
         is_live = event.invocation_id in live
 

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from greenroom.apps.app import App
@@ -211,7 +212,7 @@ class InProcessRunEngine(RunEngine):
                     self._stream.publish(session_of(run), RunEnded(run))
                 return run
             task = self._queues.stop(task, RunCancelled(run_id, reason))
-        await task.done.wait()
+        await task.wait_for_end()
         if task.lost is not None:
             raise task.lost
         return task.run
@@ -357,11 +358,11 @@ class InProcessRunEngine(RunEngine):
         self._limiter.release(key)
 
     def _log_reader(self, key: SessionKey) -> ReadLog:
-        async def read(after: int) -> list[Event]:
-            page = await self.session_service.list_events(**key._asdict(), after=after, limit=LOG_PAGE)
-            return page.events
+        return partial(self._read_log, key)
 
-        return read
+    async def _read_log(self, key: SessionKey, after: int) -> list[Event]:
+        page = await self.session_service.list_events(**key._asdict(), after=after, limit=LOG_PAGE)
+        return page.events
 
     def _make_runner(self, app_name: str, app: App) -> Runner:
         return Runner(

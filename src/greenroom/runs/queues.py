@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -104,7 +105,7 @@ class SessionQueues:
 
     def __post_init__(self) -> None:
         self.is_closing = False
-        self._queues: dict[SessionKey, deque[RunTask]] = {}
+        self._queues: dict[SessionKey, list[RunTask]] = {}
         self._tasks: dict[str, RunTask] = {}
         self._by_idempotency_key: dict[tuple[str, str, str], RunTask] = {}
         self._scheduler = StartScheduler()
@@ -125,7 +126,7 @@ class SessionQueues:
     def active(self, run_id: str) -> RunTask | None:
         """The run if it has not ended."""
         task = self._tasks.get(run_id)
-        return None if task is None or task.done.is_set() else task
+        return None if task is None or task.has_ended else task
 
     def with_idempotency_key(self, app_name: str, user_id: str, idempotency_key: str) -> RunTask | None:
         """The run that was started with the key, until its end is stored."""
@@ -142,7 +143,7 @@ class SessionQueues:
     def enqueue(self, task: RunTask) -> asyncio.Future[None]:
         """Stores the record; starts the run now, or after those before it. Returns the future of the record."""
         run = task.run
-        queue = self._queues.setdefault(task.key, deque())
+        queue = self._queues.setdefault(task.key, [])
         queue.append(task)
         self._tasks[run.id] = task
         if run.idempotency_key is not None:
@@ -161,7 +162,7 @@ class SessionQueues:
         queue = self._queues[task.key]
         first, *later = [one for one in queue if one.run.id == task.run.id]
         for one in later:
-            one.done.set()
+            one.end()
             queue.remove(one)
             self._drop(one)
         self._tasks[first.run.id] = first
@@ -215,7 +216,7 @@ class SessionQueues:
             task = tasks[one]
             task.is_abandoned = True
             one.cancel(ABANDONED)
-            if not task.done.is_set():
+            if not task.has_ended:
                 task.run.progress = -1
                 saving.append(self.save(task))
         if running:
@@ -236,13 +237,17 @@ class SessionQueues:
         return stored
 
     def _start(self, task: RunTask) -> None:
-        if task.done.is_set() or self.is_closing:
+        if task.has_ended or self.is_closing:
             return  # cancelled, or left for the next process, while it was scheduled
         self._run_as(task, asyncio.create_task(self._execute(task)))
 
     def _run_as(self, task: RunTask, asyncio_task: asyncio.Task[None]) -> None:
         task.asyncio_task = asyncio_task
-        asyncio_task.add_done_callback(lambda done: self._finish(task) if done is task.asyncio_task else None)
+        asyncio_task.add_done_callback(partial(self._task_done, task))
+
+    def _task_done(self, task: RunTask, asyncio_task: asyncio.Task[None]) -> None:
+        if asyncio_task is task.asyncio_task:
+            self._finish(task)
 
     async def _execute(self, task: RunTask) -> None:
         await task.execute(defaults=self.defaults, open_session=self.open_session, save=self.save, stop=self._cancel)
@@ -279,7 +284,7 @@ class SessionQueues:
         self._cancel(task, error)
 
     def _cancel(self, task: RunTask, reason: GreenroomError) -> None:
-        if task.stopped_by is not None or task.done.is_set():
+        if task.stopped_by is not None or task.has_ended:
             return
         task.stopped_by = reason
         if task.asyncio_task is not None:
@@ -290,7 +295,7 @@ class SessionQueues:
 
     def _end_without_waiting(self, task: RunTask) -> None:
         """Ends a run that was cancelled, and whose tool, model or callback ignores the cancellation."""
-        if task.done.is_set() or task.is_abandoned or task.asyncio_task is None:
+        if task.has_ended or task.is_abandoned or task.asyncio_task is None:
             return
         _log.warning("run %s ends, though its code ignores its cancellation and still runs", task.run.id)
         self._ignoring.add(task.asyncio_task)
@@ -306,13 +311,11 @@ class SessionQueues:
 
         An abandoned run keeps its record as it is, so that the next process resumes it.
         """
-        if task.done.is_set():
+        if task.has_ended:
             return
         if task.is_abandoned and task.asyncio_task is not None and task.asyncio_task.cancelled():
             return
-        task.done.set()
-        if task.has_progressed is not None:
-            task.has_progressed.set()
+        task.end()
         run = task.run
         error = task.error or task.stopped_by
         task.record_outcome()

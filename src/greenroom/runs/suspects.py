@@ -74,7 +74,7 @@ class SuspectRuns:
         await self._wait_for(self._on_trial, self._trial_seconds)
 
         for group in _groups(self._tasks):
-            pending = [task for task in group if not task.done.is_set()]
+            pending = [task for task in group if not task.has_ended]
             await self._start(pending)
             stalled = max((task.run.stalled for task in pending), default=0)
             await self._wait_for(set(pending), min(self._trial_seconds * 2**stalled, MAX_TRIAL_SECONDS))

@@ -98,10 +98,11 @@ class RunTask:
     error: Exception | None = None
     stopped_by: GreenroomError | None = None
     """The reason for which the engine cancelled it."""
-    done: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it has ended."""
+    has_ended: bool = False
     key: SessionKey = field(init=False)
     usage: RunUsage = field(init=False)
+    _end: asyncio.Event | None = field(init=False, default=None)
+    """Set when it has ended; made by the first who waits for it."""
     _asked: dict[str, str] = field(init=False)
     """The requests to people that its agents made, see `Run.asked`. Events that others write into the log of a run that
     is being executed are not among them."""
@@ -110,6 +111,21 @@ class RunTask:
         self.key = session_of(self.run)
         self.usage = RunUsage(self.run.usage)
         self._asked = dict(self.run.asked)
+
+    def end(self) -> None:
+        """Marks the run as ended, and notifies those who wait for that."""
+        self.has_ended = True
+        if self._end is not None:
+            self._end.set()
+        if self.has_progressed is not None:
+            self.has_progressed.set()
+
+    async def wait_for_end(self) -> None:
+        if self.has_ended:
+            return
+        if self._end is None:
+            self._end = asyncio.Event()
+        await self._end.wait()
 
     @property
     def has_events(self) -> bool:
@@ -154,7 +170,7 @@ class RunTask:
 
     def pending_requests(self, session: Session) -> Mapping[str, str]:
         """The run's pending requests to people, see `Run.asked`."""
-        if self.done.is_set() or (self.log is None and self.accepted is not None):
+        if self.has_ended or (self.log is None and self.accepted is not None):
             return self.run.asked
         if self.log is None:  # it is resumed, and has not read its log yet
             events = session.events
@@ -169,9 +185,7 @@ class RunTask:
             self.log.lost = lost
         if self.asyncio_task is not None:
             self.asyncio_task.cancel(ABANDONED)
-        self.done.set()
-        if self.has_progressed is not None:
-            self.has_progressed.set()
+        self.end()
 
     async def execute(
         self,

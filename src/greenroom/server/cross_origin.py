@@ -9,6 +9,7 @@ origin and is detected by the name in `Host`.
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -68,7 +69,7 @@ class OriginGuard:
                 max_age=cors.max_age,
             )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         origin = host = None
         for name, value in scope["headers"]:
             if name == b"origin":
@@ -77,14 +78,12 @@ class OriginGuard:
                 host = value if host is None else _SEVERAL
 
         if self._hosts and host not in self._known_hosts and not self._is_allowed_host(host or b""):
-            await _refuse("host", scope, receive, send)
-            return
+            return _refuse("host", scope, receive, send)
         if origin is not None and not (_is_own(origin, host, scope) or self._is_listed(origin, scope)):
-            await _refuse("origin", scope, receive, send)
-            return
+            return _refuse("origin", scope, receive, send)
 
         app = self._mapped if scope["path"].startswith(self._prefix) else self._app
-        await app(scope, receive, send)
+        return app(scope, receive, send)
 
     def _is_listed(self, origin: bytes, scope: Scope) -> bool:
         if not scope["path"].startswith(self._prefix):
