@@ -80,7 +80,7 @@ def a_call(state: ServerState, identity: Identity, access: Access) -> RequestCon
         headers={},
         body=None,
         receive=receive,
-        address=Address(),
+        find_address=Address,
     )
 
 

@@ -68,7 +68,10 @@ class LlmAgent(BaseLlmAgent):
         tools: list[BaseTool] = []
         ends: list[int] = []
         for tool in self.tools:
-            if isinstance(tool, BaseTool):
+            wrapped = self._wrapped_tools.get(id(tool))
+            if wrapped is not None:
+                tools.append(wrapped)
+            elif isinstance(tool, BaseTool):
                 tools.append(tool)
             elif isinstance(tool, BaseToolset):
                 if ctx is not None:
@@ -77,10 +80,8 @@ class LlmAgent(BaseLlmAgent):
                     readonly = None
                 tools += await tool.get_tools_with_prefix(readonly)
             else:
-                wrapped = self._wrapped_tools.get(id(tool))
-                if wrapped is None:
-                    wrapped = as_tool(tool)
-                    self._wrapped_tools[id(tool)] = wrapped
+                wrapped = as_tool(tool)
+                self._wrapped_tools[id(tool)] = wrapped
                 tools.append(wrapped)
 
             ends.append(len(tools))

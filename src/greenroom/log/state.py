@@ -460,7 +460,8 @@ def log_state_of(events: CopyOnWriteList[Event]) -> LogState:
     if state is None or state.seen > end:
         state = LogState()
     new_events = events[state.seen :]
-    if any(event.actions.rewind_before_invocation_id for event in new_events):
+    rewinds = [event for event in new_events if event.actions.rewind_before_invocation_id]
+    if rewinds:
         state = LogState(rewound_indexes(events))
         new_events = events
     state.read(new_events)

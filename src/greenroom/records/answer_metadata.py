@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from operator import attrgetter
+from typing import Self
 
 from greenroom.records.base import JsonObject, OpenRecord, Record
 
@@ -83,6 +84,11 @@ class GenerateContentResponseUsageMetadata(Record, kw_only=True):
     def output_tokens(self) -> int:
         """Tokens of the answer and of the reasoning."""
         return (self.candidates_token_count or 0) + (self.thoughts_token_count or 0)
+
+    @classmethod
+    def counts_of(cls, usage: GenerateContentResponseUsageMetadata) -> Self:
+        """A copy without the details by modality."""
+        return cls(**dict(zip(_COUNTS, _counts(usage), strict=True)))
 
     def add(self, more: GenerateContentResponseUsageMetadata) -> None:
         """Adds the counts of `more`; details by modality are not added."""

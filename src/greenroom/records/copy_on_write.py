@@ -77,13 +77,13 @@ class CopyOnWriteList(MutableSequence[T], Generic[T]):
     @overload
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: SupportsIndex | slice) -> T | list[T]:
+        if type(index) is int and 0 <= index < self._count:
+            return self._items[index]
         if isinstance(index, slice):
             start, stop, step = index.indices(self._count)
             if step > 0:
                 return self._items[start:stop:step]
             return [self._items[position] for position in range(start, stop, step)]
-        if type(index) is int and 0 <= index < self._count:
-            return self._items[index]
         return self._items[self._resolve(index)]
 
     @overload

@@ -57,9 +57,11 @@ def check_is_of_one_kind(message: Content | None) -> None:
 
     Other protocols send both in one request; their gates put the responses first.
     """
-    parts = (message.parts if message is not None else None) or ()
-    responses = sum(part.function_response is not None for part in parts)
-    if 0 < responses < len(parts) and not any(part.function_call is not None for part in parts):
+    responses = responses_in(message)
+    if message is None or not responses:
+        return
+    parts = message.parts or ()
+    if len(responses) < len(parts) and not any(part.function_call is not None for part in parts):
         raise InvalidRequest("A message holds either function responses or other parts, not both", location=_PARTS)
 
 

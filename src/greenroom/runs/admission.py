@@ -59,14 +59,19 @@ class Admission:
         return lock
 
     async def admit(
-        self, request: AgentRunRequest, runner: Runner, queues: SessionQueues, *, idempotency_key: str | None
+        self,
+        request: AgentRunRequest,
+        key: SessionKey,
+        runner: Runner,
+        queues: SessionQueues,
+        *,
+        idempotency_key: str | None,
     ) -> RunTask | Run:
         """The run to enqueue, or the one that the same request started before.
 
         Raises SessionNotFound, InvalidRequest, ApprovalRefused, AppVersionChanged, SessionBusy, SessionFull,
         IdempotencyConflict, TooManyRuns, and RunNotFound: for an id of another session as for an unknown one.
         """
-        key = SessionKey(request.app_name, request.user_id, request.session_id)
         digest: str | None = None
         if idempotency_key is not None:
             digest = hashlib.sha256(wire.encode(request)).hexdigest()
@@ -148,7 +153,9 @@ class Admission:
         here = session.events.end
         return Run(
             id=run_id,
-            **session.key._asdict(),
+            app_name=session.app_name,
+            user_id=session.user_id,
+            session_id=session.id,
             status=RunStatus.QUEUED,
             created_at=time.time(),
             after_seq=here,

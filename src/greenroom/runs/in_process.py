@@ -127,7 +127,7 @@ class InProcessRunEngine(RunEngine):
         runner = await self._runner_of(request.app_name)
         try:
             async with self._admission.lock(key):
-                task = await self._admission.admit(request, runner, self._queues, idempotency_key=idempotency_key)
+                task = await self._admission.admit(request, key, runner, self._queues, idempotency_key=idempotency_key)
                 if isinstance(task, Run):
                     return task, await self.attach(task.id, with_user_events=False) if attach else None
                 task.run.traceparent = traceparent

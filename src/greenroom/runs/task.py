@@ -366,9 +366,11 @@ class RunUsage:
         model_day = ModelDay(event.model_version or "", int(event.timestamp // SECONDS_PER_DAY))
         used = self.by_model.get(model_day)
         if used is None:
-            used = self.by_model[model_day] = ModelUsage()
-        used.calls += 1
-        used.reported.add(event.usage_metadata)
+            reported = GenerateContentResponseUsageMetadata.counts_of(event.usage_metadata)
+            self.by_model[model_day] = ModelUsage(1, reported)
+        else:
+            used.calls += 1
+            used.reported.add(event.usage_metadata)
 
     @property
     def total(self) -> GenerateContentResponseUsageMetadata | None:

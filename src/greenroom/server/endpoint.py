@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from http import HTTPStatus
 from types import NoneType
 from typing import Any, TypeAlias, get_args, get_origin
@@ -202,7 +202,7 @@ class EndpointApp:
             headers=headers,
             body=body,
             receive=receive,
-            address=address_of(scope),
+            find_address=partial(address_of, scope),
         )
         reply = await endpoint.handler(context) or Reply()
         if authenticator is None:

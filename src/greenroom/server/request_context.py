@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.types import Receive, Scope
@@ -43,7 +43,7 @@ class RequestContext:
     The services are limited to the permissions of the caller and of the endpoint.
     """
 
-    __slots__ = ("_permissions", "_server", "address", "body", "headers", "path", "query", "receive")
+    __slots__ = ("_find_address", "_permissions", "_server", "body", "headers", "path", "query", "receive")
 
     def __init__(
         self,
@@ -56,8 +56,9 @@ class RequestContext:
         headers: Mapping[str, str],
         body: Any,
         receive: Receive,
-        address: Address,
+        find_address: Callable[[], Address],
     ) -> None:
+        """find_address: called when `address` is asked for; few requests need it."""
         self._server = server
         self._permissions = Permissions(identity, access)
         self.path = path
@@ -65,7 +66,11 @@ class RequestContext:
         self.headers = headers
         self.body = body
         self.receive = receive
-        self.address = address
+        self._find_address = find_address
+
+    @property
+    def address(self) -> Address:
+        return self._find_address()
 
     @property
     def identity(self) -> Identity:

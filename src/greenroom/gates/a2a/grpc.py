@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NoReturn, cast
 from urllib.parse import unquote
 
@@ -144,7 +145,7 @@ class _Service(GrpcHandler):
                 headers={"a2a-version": "1.0", **metadata},
                 body=None,
                 receive=_receive,
-                address=public_address(server.settings.url_prefix),
+                find_address=partial(public_address, server.settings.url_prefix),
             )
             await opened.apps.check_exists(app_name)
         except GreenroomError as error:

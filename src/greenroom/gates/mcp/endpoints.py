@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -92,7 +93,7 @@ async def serve_stdio(settings: ServerSettings) -> None:
         headers={},
         body=None,
         receive=_never,
-        address=public_address(settings.url_prefix),
+        find_address=partial(public_address, settings.url_prefix),
     )
     mcp = mcp_server(lambda _: (context, None))
     async with stdio_server() as (read, write):
