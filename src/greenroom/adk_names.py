@@ -35,13 +35,13 @@ class AdkName(msgspec.Struct, frozen=True):
 
 @cache
 def adk_rows() -> tuple[AdkName, ...]:
-    """All rows of the table, in its order."""
+    """Returns the rows of the table, in its order."""
     return tuple(_read_rows())
 
 
 @cache
 def adk_names() -> dict[str, AdkName]:
-    """By name. Of a name with several rows, the one that is offered counts."""
+    """Returns the rows by name. Of several rows with one name, an available one wins."""
     found: dict[str, AdkName] = {}
     for row in adk_rows():
         other = found.get(row.name)

@@ -106,7 +106,7 @@ def code_of(error: Exception) -> str:
 
 
 def message_of(error: Exception) -> str:
-    """Its text, as it can be stored: without unpaired surrogates."""
+    """Returns the error's text in a form that can be stored: without unpaired surrogates."""
     return str(error).encode(errors="replace").decode()
 
 
@@ -154,7 +154,9 @@ class SessionError(GreenroomError): ...
 
 
 class InvalidRequest(CallerError, ValueError):
-    """location: the path to what is wrong, as in `("body", "newMessage", "parts", 0)`. others: further faults."""
+    """The request is invalid at `location`, a path such as `("body", "newMessage", "parts", 0)`. `others` are further
+    faults.
+    """
 
     status = HTTPStatus.UNPROCESSABLE_ENTITY
 
@@ -276,7 +278,7 @@ class ReplayConfigError(AgentConfigError): ...
 
 
 class ConfigurationError(CallerError):
-    """faults: one line each, beginning with where it is."""
+    """The configuration has faults, one line each, which begins with the location."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults))
@@ -477,7 +479,10 @@ class PluginFailed(RunFailed):
 
 
 class ReplayVerificationError(RunFailed):
-    """agent: whose request or call differs. difference: lines of a unified diff, empty where there is none."""
+    """A replayed run differs from its recording.
+
+    agent: the agent whose request or call differs. difference: lines of a unified diff; empty if there are none.
+    """
 
     def __init__(self, agent: str, what: str, difference: str = "") -> None:
         super().__init__(f"Agent {agent!r}: {what}" + (f"\n{difference}" if difference else ""))
@@ -520,7 +525,10 @@ class StorageError(Unavailable, SessionError):
 
 
 class StoreInUse(Unavailable):
-    """process_id: of the server that has locked the store, None where it can't be read."""
+    """Another server has locked the store.
+
+    process_id: the id of that server's process; None if it can't be read.
+    """
 
     def __init__(self, path: str, process_id: int | None) -> None:
         holder = "another server"

@@ -11,7 +11,9 @@ from greenroom.errors import MissingExtra
 
 
 class _StandIn(ABCMeta):
-    """Of classes that may be imported, subclassed and named in annotations, and that raise an error when used."""
+    """Metaclass of placeholder classes, which may be imported, subclassed and named in annotations, and raise an error
+    when used.
+    """
 
     def __call__(cls, *_: Any, **__: Any) -> Any:
         raise cls._error()
@@ -36,9 +38,9 @@ class _StandIn(ABCMeta):
 
 
 def make_stand_in(name: str, reason: str, error: Callable[[], Exception]) -> type:
-    """error: makes what is raised by a call of the class, and by reading its attributes.
+    """Creates a placeholder class. Calling it, or reading its attributes, raises the result of `error`.
 
-    Names of errors can be caught, too.
+    Placeholders of exceptions can be used in `except`.
     """
     bases = (Exception,) if name.endswith(("Error", "Exception")) else ()
     members = {"__doc__": reason, "__module__": "greenroom", "_error": staticmethod(error)}
@@ -47,5 +49,5 @@ def make_stand_in(name: str, reason: str, error: Callable[[], Exception]) -> typ
 
 @cache
 def without_extra(name: str, extra: str, package: str) -> type:
-    """In place of a public name whose extra is not installed. It raises MissingExtra when it is used."""
+    """Creates a placeholder for a public name whose extra is not installed. It raises MissingExtra when used."""
     return make_stand_in(name, MissingExtra(extra, package).detail, lambda: MissingExtra(extra, package))

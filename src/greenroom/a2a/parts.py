@@ -214,7 +214,10 @@ def _from_content(
 
 
 def to_a2a_parts(content: Content | None, *, long_running: Sequence[str] = ()) -> list[a2a.Part]:
-    """long_running: ids of the calls whose responses are awaited."""
+    """Converts the parts of a content; those that A2A can't express are left out.
+
+    long_running: ids of the calls whose responses are awaited.
+    """
     parts = (content.parts if content is not None else None) or ()
     made = (
         to_a2a_part(part, is_long_running=part.function_call is not None and part.function_call.id in long_running)

@@ -12,7 +12,9 @@ _Sent: TypeAlias = tuple[Event, asyncio.Future[None]]
 
 
 class EventChannel:
-    """At most one event per sending task waits in it: each task waits until its own is stored."""
+    """Passes events to the reader that stores them. A sending task waits until its event is stored, so at most one
+    event per task is queued.
+    """
 
     def __init__(self) -> None:
         self._ready: asyncio.Queue[_Sent | asyncio.Task[Any]] = asyncio.Queue()

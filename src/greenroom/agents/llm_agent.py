@@ -108,7 +108,10 @@ class LlmAgent(BaseLlmAgent):
         return [self._beside_others(tool) for tool in tools]
 
     def _warn_of_equal_tool_names(self, tools: Sequence[BaseTool], ends: Sequence[int]) -> None:
-        """Once for each name. ends: for each of `self.tools`, the number of tools up to it."""
+        """Warns once for each name that several tools share.
+
+        ends: for each of `self.tools`, the number of tools up to it.
+        """
         sources: dict[str, str] = {}
         for index, tool in enumerate(tools):
             position = bisect_right(ends, index)
@@ -202,7 +205,7 @@ class Resource(Protocol):
 
 
 def resources_of(root: BaseAgent) -> list[Resource]:
-    """Each once, those of agents that are tools included."""
+    """Returns the resources of all agents in the tree, including agents that are tools, each once."""
     found: list[Resource] = []
     for agent in agents_of_app(root):
         if isinstance(agent, LlmAgent):

@@ -73,7 +73,7 @@ class RetryConfig:
 
 
 class NodeExecution(Protocol):
-    """One execution of a node, as the node sees it."""
+    """The execution of a node, as the node sees it."""
 
     @property
     def ctx(self) -> Context: ...

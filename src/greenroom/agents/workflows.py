@@ -110,7 +110,10 @@ class _InOrder(BaseAgent):
 
     @abstractmethod
     def _has_round(self, rounds: int) -> bool:
-        """rounds: those that have ended."""
+        """True if another round follows.
+
+        rounds: how many have ended.
+        """
 
     def _position(self, child: BaseAgent, rounds: int) -> JsonObject:
         return {CURRENT: child.name}
@@ -120,16 +123,15 @@ class _InOrder(BaseAgent):
 
 
 class SequentialAgent(_InOrder):
-    """Each sub-agent runs to its end before the next begins. One that fails ends the sequence with
-    its error; one that waits for an answer halts it until the answer comes. An escalation
-    doesn't.
+    """Runs its sub-agents one after the other. A sub-agent that fails ends the sequence with its error; one that waits
+    for an answer halts the sequence until the answer arrives. An escalation does not end it.
     """
 
     def _has_round(self, rounds: int) -> bool:
         return rounds == 0
 
     async def _run_live_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
-        """Each sub-agent that has a connection says itself when it is done, with a tool."""
+        """Runs the sub-agents in order. A sub-agent with a connection reports its end through a tool."""
         queue = ctx.live_request_queue
         for child in self.sub_agents:
             step = ctx.entering(None)

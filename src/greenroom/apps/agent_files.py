@@ -97,7 +97,7 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Each file is replaced as a whole; all are written before the first is replaced."""
+    """Writes all files to temporary ones before it replaces the first; each replacement is atomic."""
     folder.mkdir(parents=True, exist_ok=True)
 
     with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as new:

@@ -132,7 +132,7 @@ class Changes:
         return now
 
     def changed_modules(self, names: set[str]) -> set[str]:
-        """All of these modules, if the file of any of them has changed since it became known."""
+        """Returns all of these modules if any of their files has changed since it was recorded, else none."""
         now = self.record_modules(names)
         if all(self._modules[path] == taken for path, taken in now.items()):
             return set()

@@ -89,7 +89,7 @@ async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) 
         edges[source, target] = f"{_quoted(source)} -> {_quoted(target)} {_attributes(**look)}"
 
     def add_graph(workflow: Workflow) -> None:
-        """Its nodes, and its edges with their routes. An edge leads from the workflow to the nodes
+        """Adds the workflow's nodes, and its edges with their routes. An edge leads from the workflow to the nodes
         after START.
         """
         add_node(workflow.name, _AGENT, " (Workflow)")

@@ -122,7 +122,7 @@ class PrivatePackage(MetaPathFinder):
                 vars(sys.modules[parent]).pop(name, None)
 
     def loaded(self, besides: AbstractSet[str] = frozenset()) -> set[str]:
-        """besides: modules that are left out."""
+        """Returns the names of the loaded modules, without those in `besides`."""
         prefix = f"{self.name}."
         return {name for name in set(sys.modules) - besides if name.startswith(prefix)}
 

@@ -226,7 +226,7 @@ class _BadArchive(Exception):
 
 
 def _unpack(archive: Path, folder: Path, *, max_bytes: int) -> None:
-    """All files, or none that leads out of the folder. Raises _BadArchive, and what zipfile raises."""
+    """Unpacks all files, or none if one leads out of the folder. Raises _BadArchive and the errors of zipfile."""
     with zipfile.ZipFile(archive) as opened:
         members = opened.infolist()
         if sum(member.file_size for member in members) > max_bytes:

@@ -44,11 +44,12 @@ _IMPORTS = ThreadPool()
 
 
 class _Loaded(NamedTuple):
-    """files: those that it was read from, apart from Python's."""
+    """A loaded app."""
 
     app: App
     language: Language
     files: frozenset[Path]
+    """The files that the app was read from, apart from Python's."""
 
 
 class _Listing(NamedTuple):
@@ -121,7 +122,7 @@ class DirectoryAppLoader(AppLoader):
         return names
 
     async def list_apps_async(self, *, max_age_seconds: float = 0.0) -> list[str]:
-        """As `list_apps`, in a thread. hot_reload keeps the names in memory up to date."""
+        """Like `list_apps`, in a thread. hot_reload keeps the names in memory up to date."""
         listing = self._listing
         if self._clock() - listing.listed_at <= max_age_seconds:
             return sorted(listing.names)
@@ -288,7 +289,10 @@ class DirectoryAppLoader(AppLoader):
         return self._try(app_name, names)
 
     def _try(self, app_name: str, names: list[str]) -> _Loaded:
-        """names: of all apps."""
+        """Loads the app; undoes its imports if that fails.
+
+        names: all apps of the folder.
+        """
         before_import = self._clock()
         folder = folder_of(self.agents_dir, app_name)
         files = fingerprint(folder)
@@ -352,7 +356,7 @@ class DirectoryAppLoader(AppLoader):
         return {name for name in self._package.loaded() if self._package.app_of(name, {app_name}) is not None}
 
     def _shared_modules(self, app_names: list[str], *, besides: Set[str] = frozenset()) -> set[str]:
-        """besides: modules that are left out."""
+        """Returns the loaded modules that belong to no app, without those in `besides`."""
         apps = {*app_names, *self._apps}
         return {name for name in self._package.loaded(besides) if self._package.app_of(name, apps) is None}
 

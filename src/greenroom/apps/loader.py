@@ -22,7 +22,9 @@ class AppLoader(ABC):
         """Names of all apps, sorted, those that can't be loaded included."""
 
     async def list_apps_async(self, *, max_age_seconds: float = 0.0) -> list[str]:
-        """As `list_apps`, for event loops: folders are read elsewhere. max_age_seconds: of names from memory."""
+        """Like `list_apps`, without blocking the event loop. Names in memory are used if they are at most
+        `max_age_seconds` old.
+        """
         return self.list_apps()
 
     async def has_app(self, app_name: str) -> bool:
@@ -37,7 +39,7 @@ class AppLoader(ABC):
         """
 
     async def load_async(self, app_name: str) -> App:
-        """As `load`, for event loops: while an app is being imported, everything else continues."""
+        """Like `load`, without blocking the event loop while the app is imported."""
         return self.load(app_name)
 
     def preload(self) -> dict[str, AppLoadError]:
@@ -84,7 +86,7 @@ class StaticAppLoader(AppLoader):
         self._delete_folder: weakref.finalize[..., Any] | None = None
 
     def folder(self, app_name: str) -> Path:
-        """In a temporary folder, since code has no place of its own."""
+        """Returns a folder for the app in a temporary folder, since apps from code have none."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="greenroom-"))
             self._delete_folder = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)

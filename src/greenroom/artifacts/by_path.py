@@ -25,7 +25,7 @@ class ArtifactServiceByPath(BaseArtifactService):
     async def _save(self, path: ArtifactPath, description: Description, payload: bytes) -> int: ...
 
     async def _upload(self, path: ArtifactPath, description: Description, chunks: AsyncIterable[bytes]) -> int:
-        """chunks: up to `limit_bytes`."""
+        """Saves a payload that arrives in chunks, of up to `limit_bytes` in total."""
         payload = b"".join([chunk async for chunk in chunks])
         description.payload_bytes = len(payload)
         return await self._save(path, description, payload)

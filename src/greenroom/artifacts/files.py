@@ -85,7 +85,8 @@ _read_metadata = wire.decoder(_Metadata)
 
 
 class FileArtifactService(ArtifactServiceByPath):
-    """root_dir: made when it is missing; raises InvalidRequest when it can't be used.
+    """Stores artifacts as files below `root_dir`, which is created if it is missing. Raises InvalidRequest if it can't
+    be used.
 
     Artifacts that earlier releases stored are moved to this layout when they are first read.
     """

@@ -1,4 +1,4 @@
-"""From a URI to the artifact store it names."""
+"""Opens the artifact store that a URI names."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ def take_apart(part: Part, custom_metadata: JsonObject | None, *, limit_bytes: i
 
 
 def encode_description(description: Description) -> bytes:
-    """As one line of JSON. Raises InvalidRequest for text that isn't valid Unicode."""
+    """Encodes the description as one line of JSON. Raises InvalidRequest for text that isn't valid Unicode."""
     try:
         return wire.encode(description)
     except UnicodeEncodeError:

@@ -71,7 +71,7 @@ _HEADER_TEXT = "".join(chr(code) for code in range(32, 127) if chr(code) != "%")
 
 
 class ObjectStoreArtifactService(ArtifactServiceByPath):
-    """store: an obstore store, or a URL: `s3://…`, `gs://…`, `az://…`.
+    """Stores artifacts in an obstore store, or in the one of a URL: `s3://…`, `gs://…`, `az://…`.
 
     Credentials come from the environment, as obstore reads it. Raises InvalidRequest for a URL that can't be used.
     """

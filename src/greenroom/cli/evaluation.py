@@ -192,7 +192,10 @@ async def _evaluate_all(
     files: EvalFiles,
     app_name: str,
 ) -> list[EvalSetResult]:
-    """run: `evaluate_set` with all that the sets have in common."""
+    """Evaluates the sets one after the other, with progress in the terminal.
+
+    run: `evaluate_set` with the arguments that all sets share.
+    """
     from rich.progress import Progress, TaskID
 
     from greenroom.models.by_name import LLMRegistry

@@ -186,7 +186,7 @@ class _Collector:
         self.count(0)
 
     def count(self, opened: int) -> None:
-        """opened: 1 for a request that begins, -1 for one that ends."""
+        """Counts an open request (1) or a closed one (-1)."""
         self._open += opened
         if self._open % self.STEP == 0:
             gc.set_threshold(self.OBJECTS + self.OBJECTS_PER_REQUEST * self._open, 20, 100)

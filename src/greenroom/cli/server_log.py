@@ -26,7 +26,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line.
+    """Formats each message as one line with a JSON object.
 
     Each has `time` (UTC), `level`, `logger` and `message`. Messages of a run have `appName`, `sessionId` and `runId`.
     Errors have `error`, the class, and `traceback`. The texts of errors may quote users, so they are only included with

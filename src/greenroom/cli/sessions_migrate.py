@@ -109,7 +109,10 @@ async def _migrate(
 
 
 def _is_equal(session: Session, digest: bytes, shared: JsonObject) -> bool:
-    """shared: the delta of the state of its app and user, in which removed keys are marked."""
+    """True if the session has the digest and the shared state.
+
+    shared: the delta of the state of its app and user, in which removed keys are marked.
+    """
     has_shared_state = all(session.state.get(name, REMOVED) == value for name, value in shared.items())
     return has_shared_state and _digest(session) == digest
 

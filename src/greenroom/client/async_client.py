@@ -40,7 +40,10 @@ class AsyncClient:
         timeout_seconds: float = 60.0,
         retry_seconds: float = 60.0,
     ) -> None:
-        """api_key: sent as a bearer token. timeout_seconds: of one call; runs may take longer."""
+        """Opens a client of a server.
+
+        api_key: sent as a bearer token. timeout_seconds: limit of one call; runs may take longer.
+        """
         self._connection = Connection(
             url, api_key=api_key, headers=headers, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds
         )
@@ -107,7 +110,7 @@ class AsyncClient:
         state: JsonObject | None = None,
         events: Iterable[Event] = (),
     ) -> Session:
-        """events: the log of an exported session. Raises SessionExists."""
+        """Creates a session, with the log of an exported one if `events` are given. Raises SessionExists."""
         body = {"sessionId": session_id, "state": state, "events": list(events)}
         return await self._connection.call("POST", _user(app_name, user_id, "sessions"), Session, body=body)
 

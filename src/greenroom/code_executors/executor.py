@@ -118,7 +118,7 @@ class BaseCodeExecutor(ABC):
 
 
 class BuiltInCodeExecutor(BaseCodeExecutor):
-    """Only marks requests; Gemini runs the code and sends it along with its result."""
+    """Marks requests for Gemini, which runs the code and returns it with its result."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ class SqlCredentialService(BaseCredentialService):
     """Uses statements that SQLite and PostgreSQL share."""
 
     def __init__(self, database: SqliteDatabase | PostgresDatabase) -> None:
-        """database: opened for this service, which closes it."""
+        """Takes ownership of `database`, which is closed with the service."""
         self._database = database
         self._closed = False
 

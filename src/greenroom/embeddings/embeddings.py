@@ -22,15 +22,13 @@ class BaseEmbeddings(ABC):
     batch_size: int = 32
 
     def __init__(self, model: str) -> None:
-        """model: the name under which vectors are stored; vectors of different names are never
-        compared.
-        """
+        """Sets the name under which vectors are stored; vectors of different models are never compared."""
         self.model = model
 
     async def embed(self, texts: Sequence[str], *, is_query: bool = False) -> list[array[float]]:
-        """One vector of length 1 for each text.
+        """Returns one vector of length 1 for each text.
 
-        is_query: whether the texts are searched for, instead of stored.
+        is_query: True for texts to search for, False for texts to store.
 
         Raises ModelError when the provider fails, and MissingExtra without its package.
         """
@@ -52,7 +50,7 @@ class BaseEmbeddings(ABC):
         *,
         is_query: bool,
     ) -> Sequence[Sequence[float]]:
-        """One vector of any length for each of up to `batch_size` texts, in their order."""
+        """Returns one vector of any length for each of up to `batch_size` texts, in their order."""
 
     async def close(self) -> None:
         """Closes connections, and frees a local model."""

@@ -96,7 +96,7 @@ class EvalFiles:
     """
 
     def __init__(self, folder_of: Callable[[str], Path]) -> None:
-        """folder_of: of an app, by its name; it may not exist yet."""
+        """Finds the files of an app in `folder_of(app_name)`, which need not exist yet."""
         self._folder_of = folder_of
         self._lock = threading.Lock()
 

@@ -24,10 +24,10 @@ def invocations_of(
     events: Iterable[Event],
     app_details: AppDetails | None = None,
 ) -> list[Invocation]:
-    """One invocation for each message of the user, in order.
+    """Returns one invocation for each message of the user, in order.
 
-    The final response is the last event that is one; an earlier one counts if the last has no text.
-    Its content is not repeated among the other events unless it has calls, but its usage is.
+    The final response is the last event that is one; an earlier one counts if the last has no text. Its content is not
+    repeated among the other events unless it has calls, but its usage is.
     """
     turns: dict[str, list[Event]] = {}
     for event in events:
@@ -56,7 +56,7 @@ def invocation_of(
     events: Sequence[Event],
     app_details: AppDetails | None = None,
 ) -> Invocation:
-    """events: what the message led to, the user's left out."""
+    """Builds the invocation of a message from the agents' events that followed it."""
     finals = [event for event in events if event.is_final_response() and event.content and event.content.parts]
     final = next((event for event in reversed(finals) if text_of(event.content)), finals[-1] if finals else None)
     return Invocation(

@@ -20,7 +20,7 @@ class Journal:
     """
 
     def __init__(self, folder: Path, *identity: object) -> None:
-        """identity: what the results depend on, as JSON can hold it."""
+        """Opens the journal in a folder. Its name is a hash of `identity`: JSON values on which the results depend."""
         name = hashlib.sha256(wire.encode(identity)).hexdigest()[:32]
         self._path = folder / f".{name}.unfinished.jsonl"
 

@@ -131,7 +131,7 @@ class Search:
         *,
         show: Callable[[Candidate], None] = lambda _: None,
     ) -> None:
-        """show: called with each candidate when it has been tried. Raises AgentConfigError."""
+        """Prepares the search. `show` is called with each candidate after its trial. Raises AgentConfigError."""
         agent = app.root_agent
         if not isinstance(agent, LlmAgent) or not isinstance(agent.instruction, str):
             raise AgentConfigError("Only an LlmAgent whose instruction is a text can be optimized")

@@ -170,7 +170,10 @@ def _message(event: Event, delta: JsonObject) -> UserMessage:
 
 
 def _answered(message: Event, names: Mapping[str | None, str | None]) -> list[str | None] | None:
-    """names: of all calls, by id. None where each response has the name of its call."""
+    """Returns the names of the calls that the message answers; None if each response has the name of its call.
+
+    names: the names of all calls, by id.
+    """
     if message.author == "user":
         responses = message.get_function_responses()
     else:

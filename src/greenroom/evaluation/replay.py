@@ -52,7 +52,9 @@ class Talk:
         recordings: Sequence[Recording] = (),
         show: Callable[[Event], None] | None = None,
     ) -> None:
-        """replay: a plugin of the app that is given the recordings of each turn.
+        """Prepares a replay.
+
+        replay: a plugin of the app that gets the recordings of each turn.
         show: called with each event.
         """
         self._runner = _ReplayRunner(app=app)

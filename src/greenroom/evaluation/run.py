@@ -103,7 +103,7 @@ class RunOptions(msgspec.Struct, kw_only=True):
 
 
 class Evaluation:
-    """One run of cases. `results` yields each as it ends; `summary` then holds all."""
+    """Evaluates cases. `results` yields the result of each as it ends; `summary` then covers all."""
 
     def __init__(
         self,
@@ -117,9 +117,10 @@ class Evaluation:
         journal: Journal | None = None,
         app_details: AppDetails | None = None,
     ) -> None:
-        """eval_ids: of the cases; none: all.
-        simulator: makes the user of a case; by default one that says what the case's conversation
-            has.
+        """Prepares an evaluation.
+
+        eval_ids: the cases to run; all if empty.
+        simulator: makes the user of a case. By default the user sends the messages in the case's conversation.
         journal: of a run that may be continued; its results are yielded first.
 
         Raises InvalidRequest for unknown cases.
@@ -147,7 +148,7 @@ class Evaluation:
         """Cases that were not begun, since the budget was used up."""
 
     async def results(self) -> AsyncGenerator[EvalCaseResult]:
-        """Each result as its case ends. A reader that leaves cancels the rest."""
+        """Yields each result as its case ends. Closing the generator cancels the remaining cases."""
         self._begun = time.monotonic()
 
         earlier = self._journal.read() if self._journal is not None else []

@@ -231,7 +231,7 @@ class AgUiEvents:
         return _event("RUN_FINISHED", **self._ids, outcome=outcome, **_usage(run))
 
     def _enter(self, author: str) -> bytes:
-        """Each agent's part of the run is a step."""
+        """Begins a step when the author changes: each agent's part of the run is a step."""
         if author == self._step:
             return b""
         closing = self._close() + self._leave()

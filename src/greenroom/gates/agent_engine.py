@@ -380,7 +380,7 @@ async def _stream(
 async def _documents(
     attachment: Attachment, line: Callable[[Event], Awaitable[JsonObject]]
 ) -> AsyncGenerator[JsonObject]:
-    """Those of a run's events, and the error of a run that fails outside of its model's answer."""
+    """Yields the run's events as documents, and the error of a run that fails outside of its model's answer."""
     while True:
         for item in await attachment.next_batch():
             if isinstance(item, RunEnded):

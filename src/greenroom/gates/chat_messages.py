@@ -118,7 +118,7 @@ def no_such_call(call_id: str | None) -> InvalidRequest:
 
 
 def blob_part(data: str, mime_type: str | None) -> Part:
-    """data: base64. Raises InvalidRequest."""
+    """Decodes base64 data to a part. Raises InvalidRequest."""
     try:
         return Part(inline_data=Blob(data=b64decode(data, validate=True), mime_type=mime_type))
     except ValueError:
@@ -149,7 +149,7 @@ def link_to(part: Part) -> str:
 
 
 def response_object(output: JsonValue) -> JsonObject:
-    """output: an object, or the JSON text of one; else it becomes `{"result": output}`."""
+    """Returns an object, or the object in a JSON text; any other output becomes `{"result": output}`."""
     if isinstance(output, dict):
         return cast("JsonObject", output)
     if isinstance(output, str):

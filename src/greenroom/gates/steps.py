@@ -94,7 +94,9 @@ class StepReader:
         self._waiting: list[Step] = []
 
     async def next(self, attachment: Attachment, *, idle_seconds: float | None = None) -> list[Step]:
-        """All steps that are ready; empty after `idle_seconds` without an event, and for events that show nothing."""
+        """Returns all steps that are ready. Empty after `idle_seconds` without an event, and for events without a
+        visible step.
+        """
         steps: list[Step] = []
         for item in await attachment.next_batch(idle_seconds=idle_seconds):
             if isinstance(item, RunEnded):

@@ -100,8 +100,9 @@ async def receive_pubsub(context: RequestContext) -> AnyReply:
 
 
 async def receive_eventarc(context: RequestContext) -> AnyReply:
-    """In structured mode the body is the event; in binary mode it is the event's data, maybe a
-    Pub/Sub message, and the attributes are headers `ce-…`."""
+    """Receives a CloudEvent. In structured mode the body is the event; in binary mode it is the event's data, possibly
+    a Pub/Sub message, and the attributes are headers `ce-…`.
+    """
     event: JsonObject = context.body
     names = ("id", "type", "source", "specversion")
     attributes: JsonObject = {name: event.get(name) or context.headers.get(f"ce-{name}") for name in names}
@@ -228,7 +229,7 @@ def _slot() -> asyncio.Semaphore:
 
 
 def _number(name: str, default: float) -> float:
-    """One of ADK's variables. Raises Unavailable for a wrong one."""
+    """Reads one of ADK's variables. Raises Unavailable for an invalid value."""
     variable = f"ADK_TRIGGER_{name}"
     text = os.environ.get(variable)
     try:

@@ -31,7 +31,7 @@ class GoogleCredentials:
     """
 
     def __init__(self, account: ServiceAccount, credentials: Any = None) -> None:
-        """credentials: of `google.auth`, used in place of the account's."""
+        """Creates tokens for the account, or from `credentials` of `google.auth` if they are given."""
         self._account = account
         self._credentials = credentials
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class GoogleCredentials:
         return getattr(self._credentials, "quota_project_id", None)
 
     async def token(self, *, rejected: str | None = None) -> str:
-        """rejected: a token that a service refused, in place of which a new one is fetched."""
+        """Returns a valid token. If a service rejected one, pass it as `rejected`, and a new one is fetched."""
         if self._is_usable(rejected):
             return self._credentials.token
         return await asyncio.to_thread(self._fetch, rejected)

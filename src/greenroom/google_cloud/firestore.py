@@ -34,9 +34,11 @@ _JSON = "%json"
 
 
 class FirestoreDatabase:
-    """client: an `AsyncClient` of google-cloud-firestore. None: made on first use, for `project` and `database`.
+    """A Firestore database.
 
-    Without a project, the one of the machine's credentials. FIRESTORE_EMULATOR_HOST is honoured.
+    client: an `AsyncClient` of google-cloud-firestore. None: created on first use, for `project` and `database`.
+
+    Without a project, the one of the machine's credentials is used. FIRESTORE_EMULATOR_HOST is honoured.
     """
 
     def __init__(self, client: Any = None, *, project: str | None = None, database: str | None = None) -> None:
@@ -46,7 +48,7 @@ class FirestoreDatabase:
 
     @classmethod
     def from_uri(cls, uri: str) -> FirestoreDatabase:
-        """uri: `firestore://project/database`; without a database, `(default)`."""
+        """Opens `firestore://project/database`. The database defaults to `(default)`."""
         parts = urlsplit(uri)
         return cls(project=parts.netloc or None, database=parts.path.strip("/") or None)
 

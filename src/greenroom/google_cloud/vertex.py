@@ -93,10 +93,12 @@ class VertexClient:
         files: Mapping[str, tuple[Any, ...]] | None = None,
         **params: Any,
     ) -> JsonObject:
-        """path: a resource name, with `:method` where the interface has it. body: JSON. files: of a multipart body, as
-        httpx takes them. params: of the query; those that are None are left out.
+        """Calls a method of the API.
 
-        Requests that were refused for now (429) are sent again, and reads also when the service fails. Raises NotFound,
+        path: a resource name, with `:method` for custom methods. body: JSON. files: parts of a multipart body, in
+        httpx's format. params: query parameters; those that are None are left out.
+
+        Requests that are refused temporarily (429) are retried; so are reads if the service fails. Raises NotFound,
         Conflict, InvalidRequest, StorageError, MissingExtra.
         """
         try:

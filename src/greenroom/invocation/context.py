@@ -113,7 +113,7 @@ class NodeRunner(Protocol):
 
 
 class InvocationContext:
-    """One agent's view of a run. The session, the services and the counter are shared by all agents of the run.
+    """An agent's view of the run. The session, the services and the counter are shared by all agents of the run.
 
     The services can be passed one by one, as in ADK.
     """
@@ -402,7 +402,7 @@ class InvocationContext:
 
     @property
     def node_path(self) -> str | None:
-        """Of the node of a workflow that this agent is, or runs in."""
+        """The path of the workflow node that this agent is, or runs in."""
         return self.node_runner.path if self.node_runner is not None else None
 
     @property

@@ -39,12 +39,12 @@ def entries_of_memories(memories: Iterable[MemoryEntry]) -> Iterator[tuple[Memor
 
 
 def text_of_entry(entry: MemoryEntry) -> str:
-    """Its text without thoughts; lines separate the parts, so that words don't run together."""
+    """Returns the entry's text without thoughts. The parts are separate lines, so that words don't run together."""
     return "\n".join(part.text for part in entry.content.parts or () if part.text and not part.thought)
 
 
 def words_of_entry(entry: MemoryEntry) -> set[str]:
-    """Its index terms."""
+    """Returns the index terms of the entry."""
     return words_of_text(text_of_entry(entry))
 
 

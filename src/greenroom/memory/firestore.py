@@ -51,7 +51,9 @@ class FirestoreMemoryService(BaseMemoryService):
         stop_words: Collection[str] = (),
         database: FirestoreDatabase | None = None,
     ) -> None:
-        """client, database: see `FirestoreSessionService`. stop_words: neither stored nor searched for."""
+        """Opens the service. Words in `stop_words` are neither stored nor searched for. Others: see
+        `FirestoreSessionService`.
+        """
         self._database = database or FirestoreDatabase(client)
         self._collection = memories_collection
         self._stop_words = frozenset(word.lower() for word in stop_words)

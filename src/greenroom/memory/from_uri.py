@@ -20,7 +20,9 @@ _KNOWN_EMBEDDINGS = "openai/MODEL, gemini/MODEL, local/FILE.gguf"
 
 
 def embeddings_from_name(name: str) -> BaseEmbeddings:
-    """name: the provider, and its model or a file. Raises InvalidRequest for an unknown provider."""
+    """Creates embeddings from a name: the provider, and its model or a file. Raises InvalidRequest for an unknown
+    provider.
+    """
     provider, _, model = name.partition("/")
     if provider == "openai" and model:
         from greenroom.embeddings.openai import OpenAIEmbeddings
@@ -38,7 +40,9 @@ def embeddings_from_name(name: str) -> BaseEmbeddings:
 
 
 def memory_service_from_uri(uri: str, *, embeddings: BaseEmbeddings | None = None) -> BaseMemoryService:
-    """embeddings: of stores that can use them. Raises InvalidRequest for an unknown URI."""
+    """Opens the memory service of a URI. `embeddings` are for stores that support them. Raises InvalidRequest for an
+    unknown URI.
+    """
     scheme, separator, rest = uri.partition("://")
     kind = scheme.partition("+")[0].lower() if separator else ""
     path = rest.partition("?")[0].removeprefix("/")

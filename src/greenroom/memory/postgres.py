@@ -90,8 +90,10 @@ class PostgresMemoryService(SqlMemoryService):
     _database: Database
 
     def __init__(self, uri: str, *, embeddings: BaseEmbeddings | None = None) -> None:
-        """embeddings: finds entries by their meaning, too, where the server has pgvector and the role may install it;
-        closed with the service. Raises MissingExtra; also for embeddings without numpy.
+        """Opens a database on the first call.
+
+        embeddings: for search by meaning, where the server has pgvector and the role may install it; closed with the
+        service. Raises MissingExtra; also for embeddings without numpy.
         """
         if embeddings is not None:
             check_numpy()

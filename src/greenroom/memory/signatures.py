@@ -41,7 +41,10 @@ class Signatures:
     """Entries of these that the next read may return again."""
 
     def extended(self, rows: Iterable[tuple[int, bytes]], *, read_to: int, repeated: Iterable[int] = ()) -> Signatures:
-        """rows: entries with their bits, oldest first, in equally many whole 64-bit words."""
+        """Returns these signatures with more entries.
+
+        rows: entries with their bits, oldest first, all of the same number of whole 64-bit words.
+        """
         new = {entry: bits for entry, bits in rows if entry not in self.repeated}
         if not new:
             return Signatures(self.entries, self.bits, read_to, frozenset(repeated))
@@ -87,7 +90,7 @@ class SignatureCache:
             return self._of.get((owner, model), NONE)
 
     def put(self, owner: Owner, model: str, known: Signatures, extended: Signatures) -> None:
-        """known: what was extended; when another thread has replaced it meanwhile, the cache stays as it is."""
+        """Replaces `known` by `extended`, unless another thread has replaced it in the meantime."""
         with self._lock:
             if self._of.get((owner, model), NONE) is not known:
                 return

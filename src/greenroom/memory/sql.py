@@ -113,7 +113,7 @@ class SqlMemoryService(BaseMemoryService):
     """
 
     def __init__(self, database: SqliteDatabase | PostgresDatabase, embeddings: BaseEmbeddings | None) -> None:
-        """database: opened for this service, which closes it."""
+        """Takes ownership of `database`, which is closed with the service."""
         self._database = database
         self._cache = database.companion(SignatureCache, SignatureCache)
         self._embeddings: BaseEmbeddings | None = embeddings
@@ -134,7 +134,7 @@ class SqlMemoryService(BaseMemoryService):
 
     @abstractmethod
     def _by_cosine(self, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:
-        """Those of the entries that have a vector of this model, nearest first."""
+        """Ranks the entries that have a vector of this model, nearest first."""
 
     def _nearest(self, owner: Owner, model: str, vector: array[float], limit: int) -> Search[list[int]]:
         """Numbers of the owner's entries, by the cosine of their vectors of this model.
@@ -257,7 +257,7 @@ class SqlMemoryService(BaseMemoryService):
         return [_read_entry(found[entry].encode()) for entry in best if entry in found]
 
     async def _run(self, search: Search[T]) -> T:
-        """Each step in a thread: it may compare 200,000 signatures."""
+        """Runs each step in a thread, since a step may compare 200,000 signatures."""
         found: list[T] = []
 
         def step(rows: Rows | None) -> Statement | None:

@@ -34,8 +34,9 @@ class SqliteMemoryService(SqlMemoryService):
     _database: Database
 
     def __init__(self, db_path: str | os.PathLike[str], *, embeddings: BaseEmbeddings | None = None) -> None:
-        """db_path: a file, the sessions' or another, or `sqlite:///file`; opened on the first call. embeddings: finds
-        entries by their meaning, too; closed with the service. Raises MissingExtra for embeddings without numpy.
+        """Opens a file on the first call: the sessions' or another, given as a path or as `sqlite:///file`.
+
+        embeddings: for search by meaning; closed with the service. Raises MissingExtra for embeddings without numpy.
         """
         if embeddings is not None:
             check_numpy()
@@ -44,7 +45,7 @@ class SqliteMemoryService(SqlMemoryService):
         super().__init__(Database.open(os.fspath(db_path).removeprefix("sqlite:///")), embeddings)
 
     async def _run(self, search: Search[T]) -> T:
-        """All queries in one reading thread, without a turn of the event loop for each."""
+        """Runs all queries in one reading thread, without returning to the event loop after each."""
 
         def read(cursor: sqlite3.Cursor) -> T:
             try:

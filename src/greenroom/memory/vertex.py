@@ -48,7 +48,7 @@ class VertexAiMemoryBankService(BaseMemoryService):
         credentials: Any = None,
         base_url: str | None = None,
     ) -> None:
-        """agent_engine_id: id or resource name of the reasoning engine. Others: see `VertexClient`.
+        """Connects to a reasoning engine, given by id or resource name. Others: see `VertexClient`.
 
         Raises InvalidRequest without an id.
         """
@@ -135,8 +135,11 @@ class VertexAiRagMemoryService(BaseMemoryService):
         credentials: Any = None,
         base_url: str | None = None,
     ) -> None:
-        """rag_corpus: id or resource name. similarity_top_k: texts ranked per search; None: the service's default.
-        Others: see `VertexClient`."""
+        """Connects to a RAG corpus.
+
+        rag_corpus: id or resource name. similarity_top_k: texts ranked per search; None: the service's default. Others:
+        see `VertexClient`.
+        """
         self._corpus_id = rag_corpus
         self._search: JsonObject = {"filter": {"vectorDistanceThreshold": vector_distance_threshold}}
         if similarity_top_k is not None:
@@ -184,7 +187,7 @@ class VertexAiRagMemoryService(BaseMemoryService):
         await _delete_all(self._client, [one["name"] async for one in self._files(_file_name(app_name, user_id, ""))])
 
     async def _files(self, prefix: str) -> AsyncGenerator[JsonObject]:
-        """Those of a name, or all that begin with one that ends in a dot."""
+        """Yields the files with this display name or, if the prefix ends in a dot, all whose names begin with it."""
         async for one in self._client.pages(f"{self._corpus()}/ragFiles", "ragFiles", pageSize=_TOP_K):
             name = one.get("displayName", "")
             if name == prefix or (prefix.endswith(".") and name.startswith(prefix)):

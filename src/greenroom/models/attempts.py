@@ -181,7 +181,10 @@ class CircuitBreaker:
         self._failures = 0
 
     def failed(self, error: ModelError, *, counts: bool | None = None) -> None:
-        """counts: whether this is a failure of the service, where the caller knows."""
+        """Records a failure.
+
+        counts: True if the service failed. None: decided by the category of the error.
+        """
         if counts if counts is not None else error.category in _DOWN:
             self._failures += 1
             self._open_until = self._clock() + self._recovery_seconds

@@ -45,9 +45,10 @@ def is_model(content: Content) -> bool:
 
 
 def with_newness(contents: Sequence[Content]) -> Iterator[tuple[Content, bool]]:
-    """Each content, and whether the model is to answer it now. Media that a model can't take are an
-    error there, and a placeholder in older contents, so that a conversation can continue with
-    another model.
+    """Yields each content, and whether the model is to answer it now.
+
+    Media that a model can't read are an error in new contents, and a placeholder in older ones, so that a conversation
+    can continue with another model.
     """
     newest = next((i for i in range(len(contents) - 1, -1, -1) if is_model(contents[i])), -1) + 1
     for index, content in enumerate(contents):
@@ -87,7 +88,10 @@ def tool_choice(request: LlmRequest) -> tuple[list[FunctionDeclaration], str]:
 
 
 def functions(declarations: Iterable[FunctionDeclaration], *, schema: str = "parameters") -> list[JsonObject]:
-    """schema: what the vendor calls the field of the parameters' JSON Schema."""
+    """Converts declarations to the vendor's functions.
+
+    schema: the vendor's name of the field for the parameters' JSON Schema.
+    """
     return [{"name": d.name, "description": d.description or "", schema: d.json_schema()} for d in declarations]
 
 

@@ -33,7 +33,7 @@ class LiveConnection(BaseLlmConnection):
         self._names: ToolNames | None = None
 
     def use(self, rules: RequestRules, names: ToolNames | None) -> None:
-        """names: of the tools that the connection was opened with."""
+        """Sets the rules, and the names of the tools with which the connection was opened."""
         self._rules = rules
         self._names = names
 
@@ -141,7 +141,10 @@ def _category(code: int, reason: str) -> ModelErrorCategory:
 
 
 class Transcript:
-    """One side's transcript, which arrives in pieces. to_response: of a piece, or of the whole."""
+    """Collects the transcript of one side, which arrives in pieces.
+
+    to_response: makes the response for a piece, or for the complete transcript.
+    """
 
     def __init__(self, to_response: Callable[[Transcription], LlmResponse]) -> None:
         self._to_response = to_response

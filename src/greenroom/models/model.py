@@ -69,10 +69,10 @@ RealtimeInput: TypeAlias = Blob | ActivityStart | ActivityEnd | AudioStreamEnd
 
 
 class BaseLlmConnection(ABC):
-    """One connection. Its owner sends from one task and receives in another.
+    """A connection to a live model. Its owner sends from one task and receives in another.
 
-    When the connection is lost, sending and receiving raise ModelError with `retryable`; another
-    error of the model is a ModelError without it.
+    When the connection is lost, sending and receiving raise ModelError with `retryable`; another error of the model is
+    a ModelError without it.
     """
 
     @abstractmethod

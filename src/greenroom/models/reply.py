@@ -114,14 +114,13 @@ class StreamedCall:
 
 
 class ModelReply:
-    """Each piece added gives the partial response that shows it; `whole` gives the response with
-    everything.
+    """Builds a model's reply: `add` returns partial responses for each chunk, `whole` the complete response.
 
-    Replies that aren't streamed are built the same way, so that both ways give equal responses.
-    `response` takes the metadata: finish reason, usage, version and so on. Partial calls have
-    `will_continue`, and their `partial_args` the path `$` with a piece of the arguments' JSON text.
+    Replies that aren't streamed are built the same way, so that both ways give equal responses. `response` holds the
+    metadata: finish reason, usage, version and so on. Partial calls have `will_continue`, and their `partial_args` have
+    the path `$` with a piece of the arguments' JSON text.
 
-    is_complete: the provider has said how the reply ended.
+    is_complete: the provider has reported how the reply ended.
     """
 
     def __init__(self) -> None:

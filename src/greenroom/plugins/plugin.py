@@ -337,7 +337,7 @@ class ObservingPlugin(BasePlugin):
 
 
 def agents_of_app(agent: Any) -> list[Any]:
-    """All agents of this agent's app, those in workflows and in tools included."""
+    """Returns all agents of this agent's app, including those in workflows and in tools."""
     found: dict[int, Any] = {}
     waiting = [agent.root_agent]
     for tree in waiting:

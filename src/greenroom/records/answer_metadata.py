@@ -186,7 +186,7 @@ class LogprobsResultTopCandidates(OpenRecord):
 
 
 class LogprobsResult(OpenRecord):
-    """One entry per token of the answer."""
+    """The log probabilities of an answer, one entry per token."""
 
     chosen_candidates: list[LogprobsResultCandidate] | None = None
     top_candidates: list[LogprobsResultTopCandidates] | None = None

@@ -116,9 +116,7 @@ class HttpAuth(Record, kw_only=True):
 
 
 class OAuth2Auth(Record, kw_only=True):
-    """`expires_at`: Unix seconds. `auth_response_uri`: where the provider sent the user's browser,
-    with the code.
-    """
+    """-"""
 
     client_id: str | None = None
     client_secret: str | None = None
@@ -127,11 +125,13 @@ class OAuth2Auth(Record, kw_only=True):
     nonce: str | None = None
     redirect_uri: str | None = None
     auth_response_uri: str | None = None
+    """The URI to which the provider redirected the user's browser, with the code."""
     auth_code: str | None = None
     access_token: str | None = None
     refresh_token: str | None = None
     id_token: str | None = None
     expires_at: float | None = None
+    """Unix seconds."""
     expires_in: float | None = None
     audience: str | None = None
     prompt: str | None = None
@@ -298,7 +298,7 @@ def service_account_scheme_credential(config: ServiceAccount) -> tuple[AuthSchem
 def service_account_dict_to_scheme_credential(
     config: JsonObject, scopes: list[str]
 ) -> tuple[AuthScheme, AuthCredential]:
-    """config: the content of the account's key file."""
+    """Returns the scheme and credential of a service account, from the content of its key file."""
     return service_account_scheme_credential(ServiceAccount(service_account_credential=config, scopes=scopes))
 
 

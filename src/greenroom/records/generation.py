@@ -20,9 +20,10 @@ class SafetySetting(Record, kw_only=True):
 
 
 class FunctionCallingConfig(Record, kw_only=True):
-    """`mode`: AUTO, ANY, NONE or VALIDATED."""
+    """-"""
 
     mode: str | None = None
+    """AUTO, ANY, NONE or VALIDATED."""
     allowed_function_names: list[str] | None = None
     stream_function_call_arguments: bool | None = None
 

@@ -69,7 +69,7 @@ def original_call(request: FunctionCall) -> FunctionCall | None:
 
 
 def credential_key(config: object) -> str:
-    """Of a request's config, which an imported log may have as anything."""
+    """Returns the key of a request's config. An imported log may contain any value as a config."""
     return str(cast("Mapping[str, object]", config).get("credentialKey") if isinstance(config, Mapping) else None)
 
 

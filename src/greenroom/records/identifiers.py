@@ -52,7 +52,7 @@ def new_session_id() -> str:
 
 
 def new_invocation_id() -> str:
-    """Also the id of the run."""
+    """Returns a new invocation id, which is also the id of the run."""
     return f"e-{uuid4()}"
 
 

@@ -71,8 +71,8 @@ class ContextCacheConfig(Record, kw_only=True):
 
 
 class LlmRequest(Record, kw_only=True, gc=True):
-    """One request to a model. The list of contents is this request's own; the contents in it belong
-    to the log, and are not changed: code that may do so gets them within `own_contents`.
+    """A request to a model. The list of contents is this request's own; the contents in it belong to the log, and are
+    not changed: code that may do so gets them within `own_contents`.
     """
 
     model: str | None = None
@@ -256,10 +256,10 @@ class AudioStreamEnd(Record, kw_only=True):
 
 
 class LiveRequest(Record, kw_only=True, rename=None):
-    """One message into a live connection; snake_case on the wire, as ADK's clients send it.
+    """A message for a live connection; snake_case on the wire, as ADK's clients send it.
 
-    Of several fields the first counts, in the order activity_start, activity_end, audio_stream_end,
-    blob, content; state_delta and close count always.
+    If several fields are set, the first counts, in the order activity_start, activity_end, audio_stream_end, blob,
+    content; state_delta and close always count.
     """
 
     content: Content | None = None

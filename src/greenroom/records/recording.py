@@ -36,8 +36,8 @@ class ToolRecording(Record, kw_only=True):
 
 
 class Recording(Record, kw_only=True):
-    """One request with its answer: either a model's or a tool's. The fields after `tool_recording`
-    are ours; an entry that uses them has neither.
+    """A request with its answer, of a model or of a tool. The fields after `tool_recording` are ours; an entry that
+    uses them has neither.
     """
 
     user_message_index: int

@@ -49,7 +49,7 @@ def without_internal(metadata: JsonObject | None) -> JsonObject | None:
 
 
 def without_secrets(config: JsonObject) -> JsonObject:
-    """config: JSON that holds AuthConfigs, wherever in it."""
+    """Removes secrets from all AuthConfigs in a JSON object."""
     return {
         key: value if key == _FLOWS else _inner(value)
         for key, value in config.items()

@@ -195,7 +195,7 @@ class RunStatus(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Nothing more will happen unless a client sends a new message."""
+        """True if nothing more happens unless a client sends a new message."""
         return self not in (RunStatus.QUEUED, RunStatus.RUNNING)
 
 

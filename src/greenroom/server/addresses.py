@@ -82,7 +82,7 @@ def _host_header(scope: Scope) -> str:
 
 
 def public_address(url_prefix: str | None, *, scheme: str = "http", host: str = "localhost") -> Address:
-    """The server's address apart from a request. scheme, host: where the setting `url_prefix` names none."""
+    """The server's address outside of a request. The scheme and the host are used where `url_prefix` names none."""
     own_scheme, own_host, prefix = _parts_of(url_prefix or "")
     return Address(own_scheme or scheme, own_host or host, prefix)
 
@@ -102,11 +102,11 @@ class _Forwarded(NamedTuple):
 
 
 class RequestLocator:
-    """Makes the scope of a request that of a server at the root: `path` is one of the server's own,
-    still encoded; `root_path` is the public prefix, encoded, too.
+    """Converts a request's scope to that of a server at the root: `path` is one of the server's own paths, still
+    encoded; `root_path` is the public prefix, also encoded.
 
-    knows: whether the server has a path. It decides for a prefix that is also the beginning of an
-    own path, such as `/apps`, since a proxy may remove the prefix or not.
+    knows: True for paths of the server. It decides about a prefix that is also the beginning of one of the server's
+    paths, such as `/apps`, since a proxy may remove the prefix or not.
     """
 
     def __init__(self, settings: ServerSettings, *, knows: Callable[[str], bool]) -> None:
@@ -186,7 +186,10 @@ class RequestLocator:
 
 
 class TrustedProxies:
-    """The addresses whose headers are believed. entries: addresses, networks, or `*` for all."""
+    """The addresses of trusted proxies, whose headers are used.
+
+    entries: addresses, networks, or `*` for all.
+    """
 
     def __init__(self, entries: Sequence[str]) -> None:
         self._trusts_all = EVERY_PROXY in entries

@@ -27,7 +27,7 @@ _FROM_FILE = "_FILE"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One setting: a field of the settings classes, with its flag, its variable and its key in TOML."""
+    """A field of the settings classes, with its flag, its variable and its key in TOML."""
 
     key: str
     """The key in TOML, after the names of its tables: `cors.max_age`."""

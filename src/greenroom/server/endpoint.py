@@ -252,7 +252,10 @@ def _segment(name: str, raw: str) -> str:
 
 
 async def send_reply(reply: Reply, send: Send, *, with_body: bool = True, message: str = "http.response") -> None:
-    """message: prefix of the types of the ASGI messages."""
+    """Sends a reply in one piece.
+
+    message: prefix of the types of the ASGI messages.
+    """
     data = reply.data if reply.data is not None else wire.encode(reply.value)
     headers = [
         (b"content-type", reply.media_type.encode()),

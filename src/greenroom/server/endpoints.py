@@ -96,7 +96,10 @@ _OLD_SET, _OLD_CASE = "/eval_sets/{eval_set_id}", "/eval_sets/{eval_set_id}/eval
 
 
 def _eval(method: str, handler: Handler, access: Access, summary: str, *paths: str, **options: Any) -> Endpoint:
-    """paths: all with and without the prefix `/dev`. Source: ADK's two spellings."""
+    """Makes an endpoint of evaluation, served at each path with and without the prefix `/dev`.
+
+    Source of the aliases: ADK's two spellings.
+    """
     aliases = (*(_DEV + path for path in paths[1:]), *(_APP + path for path in paths))
     errors = (AppNotFound, NotOffered, *options.pop("errors", ()))
     return Endpoint(

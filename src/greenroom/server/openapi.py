@@ -79,7 +79,7 @@ _ERROR_HEADERS: dict[HTTPStatus, JsonObject] = {
 
 
 class ProblemCause(msgspec.Struct):
-    """One fault in a request."""
+    """A fault in a request."""
 
     type: str
     """The kind of fault."""
@@ -188,7 +188,7 @@ class _Schemas:
 
 
 def _structs(types: Iterable[Any]) -> set[type[msgspec.Struct]]:
-    """All structs that the types are made of."""
+    """Collects all structs that the types contain."""
     found: set[type[msgspec.Struct]] = set()
     pending: list[Any] = list(msgspec.inspect.multi_type_info(types))
     while pending:

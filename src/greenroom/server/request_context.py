@@ -37,8 +37,8 @@ def decode_headers(scope: Scope) -> dict[str, str]:
 
 
 class RequestContext:
-    """One request, as its handler sees it. `path`, `query` and `body` are decoded and validated;
-    `address` is where the client reaches the server, and makes every URL and path that a client is given.
+    """The request and the services, for the handler. `path`, `query` and `body` are decoded and validated; `address` is
+    the server's address as the client uses it, from which every URL in a response is built.
 
     The services are limited to the permissions of the caller and of the endpoint.
     """

@@ -23,7 +23,7 @@ class ClientGone(Exception):
 
 class Socket:
     def __init__(self, receive: Receive, send: Send, *, subprotocol: str | None, stall_seconds: float = 30.0) -> None:
-        """stall_seconds: timeout of one send; after it the client counts as gone."""
+        """Wraps the connection. A send that takes longer than `stall_seconds` means that the client is gone."""
         self._receive = receive
         self._send = send
         self._subprotocol = subprotocol

@@ -61,9 +61,11 @@ class SentRequest(Record, kw_only=True):
 
 
 class ModelCallSpan(Span):
-    """event_id: of the event that is going to hold the reply. The UI refuses a model call without
-    one, even one that failed. first_reply_time: when its first chunk came. model: as the agent
-    names it. usage: None until reported."""
+    """The span of a model call.
+
+    event_id: id of the event for the reply. The UI refuses a model call without one, even one that failed.
+    first_reply_time: arrival of the first chunk. model: the agent's name for it. usage: None until reported.
+    """
 
     __slots__ = ("_agent_name", "_reply", "_sent", "event_id", "first_reply_time", "model", "usage")
 
@@ -161,13 +163,16 @@ _NO_REQUEST: dict[str, object] = {names.LLM_REQUEST: {}, names.LLM_RESPONSE: {}}
 
 
 class ToolCallSpan(Span):
-    """event_id: of the event that answers the call. tool_name: as the model called it.
-    is_of_a_tool: not of a name that the model made up."""
+    """The span of a tool call.
+
+    event_id: id of the event with the response. tool_name: the name in the model's call. is_of_a_tool: False for a name
+    that the model made up.
+    """
 
     __slots__ = ("_call", "_description", "_kind", "_response", "event_id", "is_of_a_tool", "tool_name")
 
     def __init__(self, parent: Span, call: FunctionCall, *, description: str, kind: str | None) -> None:
-        """kind: the tool's class; None for a tool that doesn't exist."""
+        """Begins the span. `kind` is the tool's class; None for a tool that doesn't exist."""
         self.tool_name = call.name or ""
         super().__init__(parent.run, f"{names.EXECUTE_TOOL} {self.tool_name}")
         self._call = call
@@ -205,7 +210,7 @@ class ToolCallSpan(Span):
 
 
 def note_response_event(parent: Span, calls: Sequence[ToolCallSpan], event: Event) -> None:
-    """All calls of a reply are answered by one event. ADK adds a span for the event when it answers more than one."""
+    """Links the calls of a reply to the event that answers them. ADK adds a span for an event that answers several."""
     for call in calls:
         call.event_id = event.id
 

@@ -32,7 +32,10 @@ class OtlpExport:
     """
 
     def __init__(self, *, with_content: bool) -> None:
-        """with_content: whether requests, replies, arguments and results are sent."""
+        """Creates an exporter.
+
+        with_content: True to send requests, replies, arguments and results.
+        """
         self._with_content = with_content
         self._resource = _resource()
         self._processor = BatchSpanProcessor(OTLPSpanExporter())

@@ -84,8 +84,11 @@ METRICS: Final = (*COUNTED, RUNNING, QUEUED)
 
 
 class RunMetrics:
-    """series: by metric and labels, of which the first is the app. A counter has one value; a histogram
-    has the counts of its buckets, not cumulative, the last one without a bound, and then the sum."""
+    """Collects metrics of runs.
+
+    series: values by metric and labels, of which the first is the app. A counter has one value; a histogram has the
+    counts of its buckets, not cumulative, the last one without a bound, and then the sum.
+    """
 
     def __init__(self, *, max_series: int = MAX_SERIES) -> None:
         self._max_series = max_series

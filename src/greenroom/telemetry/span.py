@@ -53,7 +53,7 @@ def write_traceparent(trace_id: int, span_id: int, *, is_sampled: bool) -> str:
 
 
 class TracedRun:
-    """remote_parent: the caller's span, if it named one."""
+    """A traced run. `remote_parent` is the caller's span, if the request named one."""
 
     __slots__ = ("_trace_id", "key", "remote_parent", "run_id")
 
@@ -222,7 +222,7 @@ class Trace:
         return self.root
 
     def spans(self) -> list[tuple[Span, Span | None]]:
-        """Each after its parent, and with it. Once the run has ended."""
+        """Returns each span with its parent, parents first. Call it after the run has ended."""
         found: list[tuple[Span, Span | None]] = []
         if self.root is not None:
             self.root.gather(found, None, self.end_time)

@@ -192,7 +192,7 @@ class ScriptedConnection(BaseLlmConnection):
         self._is_lost = True
 
     def audio(self) -> bytes:
-        """All the audio that came in."""
+        """The audio received so far."""
         return b"".join(data.data or b"" for data in self.received if isinstance(data, Blob))
 
     def _take_in(self, data: Heard, *, ends_turn: bool) -> None:

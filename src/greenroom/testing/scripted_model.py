@@ -35,7 +35,7 @@ Script: TypeAlias = "Sequence[Turn] | Mapping[str, Sequence[Turn]] | Callable[[L
 
 
 def words(text: str) -> list[str]:
-    """Each word with the space after it."""
+    """Splits a text into words, each with the space after it."""
     return re.findall(r"\s*\S+\s*", text) or [text]
 
 

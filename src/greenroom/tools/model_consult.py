@@ -241,7 +241,10 @@ class ModelConsultTool(BaseTool):
         return text.strip() + cut, last
 
     def _statistics(self, context: ReadonlyContext, *, before: int = 0) -> JsonObject:
-        """before: number of consults that are not in the log yet."""
+        """Returns the numbers of consults and their limits.
+
+        before: number of consults that are not in the log yet.
+        """
         consults = successful_consults(context.session.events, self.name)
         in_run = consults[context.invocation_id] + before
         in_session = consults.total() + before
@@ -334,7 +337,7 @@ def _session_parts(
     *,
     skipped: str,
 ) -> list[Part]:
-    """skipped: the tool whose calls and results are left out."""
+    """Builds the session's parts of a consult, without the calls and results of the tool `skipped`."""
     if not config.include_session:
         return []
 

@@ -67,7 +67,7 @@ class BaseToolset(ABC):
 
     @classmethod
     def from_config(cls, config: Any, config_abs_path: str) -> Self:
-        """As `BaseTool.from_config`."""
+        """Like `BaseTool.from_config`."""
         return cls(**config)
 
     @abstractmethod

@@ -62,7 +62,7 @@ _OF_EVENT = f"SELECT data FROM spans WHERE event_id = ? {_WHOSE} ORDER BY number
 
 class SqlTraceStore(TraceStore):
     def __init__(self, database: SqliteDatabase | PostgresDatabase, *, with_content: bool, most_rows: int) -> None:
-        """database: opened for this store, which closes it."""
+        """Takes ownership of `database`, which is closed with the store."""
         self._database = database
         self._with_content = with_content
         self.most_rows = most_rows
@@ -132,7 +132,10 @@ class SqliteTraceStore(SqlTraceStore):
     """Needs a file that a `SqliteSessionService` writes its sessions to."""
 
     def __init__(self, path: str | os.PathLike[str], *, with_content: bool = True, most_rows: int = MOST_ROWS) -> None:
-        """with_content: whether requests, replies and results are stored. The first call opens the file."""
+        """Opens the file on the first call.
+
+        with_content: True to store requests, replies and results.
+        """
         from greenroom.sqlite.database import Database
 
         self._file = Database.open(path)
@@ -154,7 +157,10 @@ class PostgresTraceStore(SqlTraceStore):
     """Needs a database that a `PostgresSessionService` writes its sessions to."""
 
     def __init__(self, uri: str, *, with_content: bool = True, most_rows: int = MOST_ROWS) -> None:
-        """with_content: whether requests, replies and results are stored. Connects on the first call."""
+        """Connects on the first call.
+
+        with_content: True to store requests, replies and results.
+        """
         from greenroom.postgres.database import Database
 
         self._postgres = Database.open(uri)

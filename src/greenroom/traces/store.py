@@ -25,7 +25,7 @@ class TraceStore(TraceListener, ABC):
 
     @abstractmethod
     async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
-        """In the order of their beginning; empty for a session that is not known."""
+        """Returns the session's spans in the order of their beginning; empty for an unknown session."""
 
     @abstractmethod
     async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
@@ -43,7 +43,10 @@ class InMemoryTraceStore(TraceStore):
     """Spans are kept as they were recorded, and converted to records when read."""
 
     def __init__(self, *, with_content: bool = True, most_traces: int = 1000) -> None:
-        """with_content: whether requests, replies, arguments and results are shown."""
+        """Creates a store.
+
+        with_content: True to show requests, replies, arguments and results.
+        """
         self._with_content = with_content
         self._traces: deque[Trace] = deque(maxlen=most_traces)
 

@@ -26,7 +26,7 @@ class InMemoryUsageStore(SqliteUsageStore):
     """The same statements on a database in memory, which executes them in batches and before each query."""
 
     def __init__(self, *, max_rows: int = 100_000) -> None:
-        """max_rows: how many are kept, one for each run, model and day; the oldest are dropped."""
+        """Keeps up to `max_rows` rows, one for each run, model and day; the oldest are dropped."""
         super().__init__(None)
         self._max_rows = max_rows
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)

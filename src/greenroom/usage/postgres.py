@@ -18,7 +18,7 @@ _RESERVATIONS_LOCK = 0x67726E75
 
 
 class PostgresUsageStore(UsageStore):
-    """In the database of the sessions, whose service closes it."""
+    """Stores usage in the database of the sessions, whose service closes it."""
 
     def __init__(self, database: Database) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ class Amount(NamedTuple):
 
 
 class Price:
-    """Per million tokens, in any one currency."""
+    """Prices per million tokens, in any currency."""
 
     __slots__ = ("cached_input", "input", "output")
 
@@ -36,13 +36,13 @@ class Price:
         output: Decimal | float | str,
         cached_input: Decimal | float | str | None = None,
     ) -> None:
-        """cached_input: of prompt tokens from the provider's cache; as `input` if it isn't given."""
+        """Sets the prices. `cached_input` is for prompt tokens from the provider's cache, and defaults to `input`."""
         self.input = Decimal(str(input))
         self.output = Decimal(str(output))
         self.cached_input = self.input if cached_input is None else Decimal(str(cached_input))
 
     def cost(self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> Decimal:
-        """cached_tokens: how many of the input tokens were cached."""
+        """Returns the cost. `cached_tokens` are included in the input tokens."""
         fresh = max(input_tokens - cached_tokens, 0)
         return (fresh * self.input + cached_tokens * self.cached_input + output_tokens * self.output) / _MILLION
 

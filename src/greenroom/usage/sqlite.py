@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class SqliteUsageStore(UsageStore):
-    """In the file of the sessions, whose service closes it."""
+    """Stores usage in the file of the sessions, whose service closes it."""
 
     def __init__(self, database: Database | None) -> None:
-        """database: None for a subclass that keeps its own connection."""
+        """Creates the store. `database` is None for a subclass that keeps its own connection."""
         super().__init__()
         self._database = database
 

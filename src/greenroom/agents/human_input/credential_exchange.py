@@ -1,7 +1,7 @@
-"""From a user's answer to a credential: the answer is checked and exchanged before any of it is stored.
+"""Exchanges a user's answer for a credential: the answer is checked and exchanged before any of it is stored.
 
-Source: ADK's credential flow. The scheme, the client id and secret, the state and the code verifier are those of the
-server's own record of the request; of the answer only what the user alone can give counts.
+Source: ADK's credential flow. The scheme, the client id and secret, the state and the code verifier are taken from the
+server's own record of the request; the answer only supplies the values that the user alone can give.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class ReconnectingConnection:
         return self._loss
 
     def end(self) -> None:
-        """There will be no other connection: what is still sent is dropped."""
+        """Drops input that is sent from now on, since no other connection follows."""
         self._has_ended = True
         if not self._now.done() and self.newest is not None:
             self._now.set_result(self.newest)

@@ -103,12 +103,14 @@ class ClientInput:
             )
 
     async def _send(self, live: BaseLlmConnection, content: Content, whole: Content) -> None:
-        """whole: with the pieces sent before, for a connection that has not got them."""
+        """Sends a content. A connection that has not received the earlier pieces gets `whole`, which includes them."""
         await live.send_content(content if live is self._listener else whole)
         self._listener = live
 
     async def _send_piece(self, live: BaseLlmConnection, content: Content, begun: Content) -> None:
-        """begun: with the pieces sent before, for a connection that has not got them."""
+        """Sends a piece of a content. A connection that has not received the earlier pieces gets `begun`, which
+        includes them.
+        """
         is_taken = await live.send_partial_content(content if live is self._listener else begun)
         self._listener = live if is_taken else None
 

@@ -104,7 +104,7 @@ class ModelOutput:
         await self._conversation.show(*unshown, *self._conversation.replies.cut_off(interrupted=True))
 
     async def _connect(self) -> None:
-        """One connection from its beginning to its end."""
+        """Runs one connection until it ends."""
         conversation = self._conversation
         handle = conversation.connection.handle
         async with conversation.reading:

@@ -206,9 +206,7 @@ class ToolCalls:
     async def _respond(
         self, tool: FunctionTool, value: JsonObject, tool_context: ToolContext, *, is_last: bool = True
     ) -> None:
-        """One more response of a stream. The last one only says that there are no more, so it is
-        not stored.
-        """
+        """Sends one response of a stream. The last one only says that no more follow, so it is not stored."""
         conversation = self._conversation
         response = FunctionResponse(
             id=tool_context.function_call_id,

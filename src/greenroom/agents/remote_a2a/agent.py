@@ -246,7 +246,7 @@ class RemoteA2aAgent(BaseAgent):
 
 
 class _RemoteExchange:
-    """One message to the remote agent, and its answer."""
+    """A message to the remote agent, and its answer."""
 
     def __init__(
         self, agent: RemoteA2aAgent, ctx: InvocationContext, client: Client, card: AgentCard, headers: dict[str, str]

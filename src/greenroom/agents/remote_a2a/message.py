@@ -1,5 +1,5 @@
-"""From the log to the message for a remote agent, and where a resumed run stands with it. Small
-logs, and the decision:
+"""Builds the message for a remote agent from the log, and finds where a resumed run stands with that agent. Small logs,
+and the decision:
 
 1  user  "Book it."
 2  desk  task t-1 working                     follow t-1

@@ -1,8 +1,7 @@
-"""One run of a node: its attempts, what it stores, and how it resumes.
+"""Runs a node: its attempts, its stored events, and its resumption.
 
-A node's function returns or yields values; `NodeRun` makes events of them, hands them to the run's
-one reader, which stores them, and says when the node is complete. All runs below one workflow share
-an `Engine`.
+A node's function returns or yields values. `NodeRun` converts them to events, passes them to the run's one reader,
+which stores them, and reports when the node is complete. All runs below one workflow share an `Engine`.
 """
 
 from __future__ import annotations
@@ -81,11 +80,11 @@ class Attempt:
 
 
 class NodeRun:
-    """One run of a node, on a path of its own.
+    """A run of a node, on a path of its own.
 
-    stands_for: paths of the nodes whose output its output is, too.
-    owner: the graph that it is in; None of a node that another one runs.
-    author: of its events.
+    stands_for: paths of other nodes that get the same output.
+    owner: the graph that contains the node; None for a node that another node runs.
+    author: the author of its events.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ class NodeStatus(IntEnum):
 
 @dataclass(slots=True)
 class NodeRecord:
-    """One run of a node. The times `…_at` count the events of the fold."""
+    """A run of a node. The times `…_at` count the events of the fold."""
 
     status: NodeStatus = NodeStatus.INACTIVE
     attempt: int = 1

@@ -1,4 +1,4 @@
-"""From the files of an app to its agents."""
+"""Builds agents from the files of an app."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From nodes to values of a type: every key known, every value of its kind, or an error with its
+"""Converts YAML nodes to values of a type: every key known, every value of the right type, or an error with its
 location.
 """
 

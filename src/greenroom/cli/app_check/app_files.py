@@ -15,10 +15,12 @@ _ENTRY_FILES = ("__init__.py", "agent.py", "agent/__init__.py")
 
 
 class AppFiles:
-    """sources: the Python files that could be parsed, by path. configs: YAML files of agents."""
+    """The files to check. `sources` are the Python files that could be parsed, by path; `configs` are YAML files of
+    agents.
+    """
 
     def __init__(self, given: Path) -> None:
-        """given: a folder of apps, an app's folder, or one file."""
+        """Reads a folder of apps, an app's folder, or one file."""
         self.folder = given if given.is_dir() else given.parent
         self.sources: dict[Path, PythonFile] = {}
         self.findings: list[Finding] = []
@@ -69,7 +71,9 @@ class AppFiles:
         return one.module.startswith(".") or bool(list(self._local_files(importer, one)))
 
     def _local_files(self, importer: Path, one: Import) -> Iterator[Path]:
-        """Of the packages on the way, then of the module, then of the name if it is a module."""
+        """Yields the files of the import: of the packages on the path, of the module, and of the name if it is a
+        module.
+        """
         dots = len(one.module) - len(one.module.lstrip("."))
         parts = [part for part in one.module.lstrip(".").split(".") if part]
         if dots:
@@ -140,7 +144,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _folders_of(files: list[Path]) -> list[Path]:
-    """Those with apps, without the ones inside another app."""
+    """Returns the folders with apps, without those inside another app."""
     folders: list[Path] = []
     for folder in sorted({file.parent for file in files}):
         if is_app(folder) and not any(folder.is_relative_to(app) for app in folders):

@@ -60,7 +60,9 @@ def _snake(name: str) -> str:
 
 
 def find_abstract_methods(source: PythonFile) -> Iterator[Finding]:
-    """Of classes without further ones below them in the file, since those may have the methods."""
+    """Finds classes that lack abstract methods. Classes with subclasses in the file are skipped, since those may have
+    the methods.
+    """
     classes = {node.name: node for node in source.classes()}
     bases = {base.id for node in classes.values() for base in node.bases if isinstance(base, ast.Name)}
     for node in classes.values():

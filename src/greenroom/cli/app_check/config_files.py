@@ -51,7 +51,10 @@ def find_in_config(file: Path, *, registers: bool) -> tuple[list[Finding], int]:
 
 
 def _names_in(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, str, int]]:
-    """key: under which the node is."""
+    """Yields the names of classes and models below a node, with their keys and lines.
+
+    key: the key that holds the node.
+    """
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
             yield from _names_in(item, key)

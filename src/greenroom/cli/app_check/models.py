@@ -18,7 +18,9 @@ _MAX_STEPS = 10
 
 
 def find_models(source: PythonFile, files: AppFiles) -> Iterator[Finding]:
-    """Of agents' `model=`, and of what wraps models. Names that an app registers by itself aren't known here."""
+    """Finds wrong model names in agents' `model=` and in wrappers of models. Models that an app registers by itself
+    aren't known here.
+    """
     registers = registers_models(files)
     for given in _model_arguments(source):
         elements = given.elts if isinstance(given, ast.List | ast.Tuple) else [given]
@@ -33,7 +35,9 @@ def registers_models(files: AppFiles) -> bool:
 
 
 def model_fault(name: str, *, registers: bool) -> str | None:
-    """registers: whether the app registers models of its own."""
+    """Returns what is wrong with a model's name, or None. An unknown name is accepted if the app registers models of
+    its own.
+    """
     if registers and not LLMRegistry.knows(name):
         return None
     return LLMRegistry.fault(name)

@@ -45,7 +45,7 @@ _NEEDS_NOTHING = frozenset({"AGENT_CARD_WELL_KNOWN_PATH"})
 
 
 def find_missing_packages(source: PythonFile, files: AppFiles) -> Iterator[Finding]:
-    """One finding for a package, at its first import."""
+    """Yields one finding for each missing package, at its first import."""
     seen: set[str] = set()
     for one in source.imports:
         if one.is_optional or one.module == "__future__" or files.is_local(source.path, one):

@@ -38,7 +38,7 @@ class Judge:
     """Asks a model for verdicts. Models are called `parallel` at a time."""
 
     def __init__(self, options: JsonObject) -> None:
-        """options: `judge_model` (a name, or a model), `judge_model_config`, `num_samples`,
+        """Reads the judge's options: `judge_model` (a name, or a model), `judge_model_config`, `num_samples`,
         `parallelism_limit`.
 
         Raises InvalidRequest for wrong options.

@@ -91,7 +91,7 @@ class _PerTurn(JudgedMetric):
         return self.result(turns)
 
     async def _score(self, conversation: ScoredConversation) -> float | None:
-        """conversation: up to the turn that is scored. Raises what the judge raises."""
+        """Scores the last turn of a conversation. Raises the judge's errors."""
         raise NotImplementedError
 
 
@@ -176,7 +176,7 @@ class SimulatorQuality(_PerTurn):
 
 
 class _WholeConversation(JudgedMetric):
-    """One score for all turns together, which stands at the last one."""
+    """A metric with one score for all turns together, reported at the last turn."""
 
     question: str
 

@@ -57,8 +57,11 @@ _log = logging.getLogger("greenroom.a2a")
 
 
 class AgentCardBuilder:
-    """rpc_url: without trailing slash. default_skill_security: requirements of skills whose tool
-    has none in its `custom_metadata["security"]`: lists of scopes by the names of security schemes."""
+    """Builds agent cards.
+
+    rpc_url: without trailing slash. default_skill_security: requirements of skills whose tool has none in its
+    `custom_metadata["security"]`: lists of scopes by the names of security schemes.
+    """
 
     def __init__(
         self,

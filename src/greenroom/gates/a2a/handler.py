@@ -89,7 +89,7 @@ _STATUSES = {a2a.TaskState.Value(state): status for status, state in STATES.item
 
 @dataclass
 class A2aCall:
-    """One request."""
+    """An A2A request and what its handler needs."""
 
     context: RequestContext
     card: Callable[[RequestContext], Awaitable[a2a.AgentCard]]

@@ -250,7 +250,7 @@ def _artifact_of(event: Event, parts: Sequence[JsonObject], metadata: JsonObject
 
 
 def _timestamp(time: float | None) -> str:
-    """time: None for now. As protobuf writes it: without a fraction, or with 3 or 6 digits."""
+    """Formats a time, or the current one, in protobuf's JSON format: without a fraction, or with 3 or 6 digits."""
     moment = datetime.now(UTC) if time is None else datetime.fromtimestamp(time, UTC)
     return moment.isoformat()[: -len("+00:00")].removesuffix("000") + "Z"
 

@@ -139,7 +139,7 @@ async def _reply(exchange: _HttpExchange) -> AnyReply:
 
 
 class _HttpExchange:
-    """One request to the SDK's application."""
+    """Passes one request to the SDK's application."""
 
     def __init__(
         self, manager: StreamableHTTPSessionManager, method: str, context: RequestContext, body: bytes

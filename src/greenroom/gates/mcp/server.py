@@ -183,7 +183,7 @@ class _Outcome(NamedTuple):
 
 
 class _AppCall:
-    """One call of an app's tool."""
+    """A call of an app's tool."""
 
     def __init__(self, ctx: Context, context: RequestContext, params: types.CallToolRequestParams) -> None:
         self._ctx = ctx

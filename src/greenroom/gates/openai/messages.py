@@ -161,7 +161,10 @@ def declarations_of(tools: list[JsonObject] | None) -> list[FunctionDeclaration]
 
 
 def usage_of(run: Run, names: tuple[str, str] = ("prompt", "completion")) -> JsonObject | None:
-    """names: of the fields for what went in and what came out."""
+    """Returns the run's token counts.
+
+    names: prefixes of the fields for input and output tokens.
+    """
     usage = run.usage
     if usage is None:
         return None

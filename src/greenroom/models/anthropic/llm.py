@@ -281,7 +281,7 @@ class ClaudeReply(ModelReply):
             yield self.add_text(text, thought=thought)
 
     def _shown(self, call: StreamedCall, response: LlmResponse) -> Iterator[LlmResponse]:
-        """Nothing of the tool by which earlier models give structured answers."""
+        """Hides calls of the tool through which earlier models return structured answers."""
         if call.call.name != STRUCTURED_OUTPUT:
             yield response
 

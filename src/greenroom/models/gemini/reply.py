@@ -33,7 +33,7 @@ class ContentReply(ModelReply):
         self._usage: JsonObject | None = None
 
     def add(self, chunk: JsonObject) -> Iterator[LlmResponse]:
-        """Only the first candidate is read."""
+        """Adds the first candidate of a chunk; others are ignored."""
         response = self.response
         response.model_version = chunk.get("modelVersion") or response.model_version
         self._usage = chunk.get("usageMetadata") or self._usage

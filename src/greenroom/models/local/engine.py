@@ -1,4 +1,4 @@
-"""One loaded GGUF file. The blocking library runs in its own threads, never in the event loop."""
+"""Runs one loaded GGUF file. The blocking library runs in its own threads, never in the event loop."""
 
 from __future__ import annotations
 

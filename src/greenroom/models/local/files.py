@@ -108,7 +108,7 @@ def find_model_file(model: str) -> Path:
 
 
 def resolve(model: str) -> Path:
-    """As `find_model_file`; also raises ModelError for the file of a known model that is damaged."""
+    """Like `find_model_file`; also raises ModelError if the file of a known model is damaged."""
     path = find_model_file(model)
     known = CATALOGUE.get(model.removeprefix("local/"))
     if known is not None and not is_intact(path, known):

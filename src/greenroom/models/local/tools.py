@@ -88,10 +88,10 @@ async def choose(
 def candidates(
     declarations: Sequence[FunctionDeclaration], *, system: str, is_tool_required: bool = False
 ) -> list[ToolCandidate]:
-    """One per tool, and some for no tool.
+    """Returns one candidate per tool, and some for no tool.
 
-    A tool whose only argument is one of a few names that the system text describes (an agent to
-    hand over to) gives one candidate per name instead.
+    A tool whose only argument is one of a few names that the system text describes (such as an agent to transfer to)
+    has one candidate per name instead.
     """
     found: list[ToolCandidate] = []
     for declaration in declarations:
@@ -131,8 +131,8 @@ def _only_choice(declaration: FunctionDeclaration) -> tuple[str, list[str]]:
 
 
 def _described(values: Sequence[str], system: str) -> dict[str, str]:
-    """Each value with the lines of the system text from where it is first named to the next value
-    or empty line.
+    """Maps each value to its description: the lines of the system text from its first occurrence to the next value or
+    empty line.
     """
     name = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, values))})(?![\w-])")
 

@@ -217,7 +217,7 @@ class CompletionReply(ModelReply):
         super().add_whole(completion)
 
     def add(self, chunk: JsonObject) -> Iterator[LlmResponse]:
-        """Only the first choice is read."""
+        """Adds the first choice of a chunk; others are ignored."""
         if chunk.get("model"):
             self.response.model_version = chunk["model"]
 

@@ -350,7 +350,7 @@ class _SchemaReader:
         keyword: str,
         path: str,
     ) -> None:
-        """Each option's properties; those are required that every option requires."""
+        """Merges the properties of the options. A property is required if every option requires it."""
         if len(options) == 1:
             _add_all(merged, options[0])
             return
@@ -636,7 +636,7 @@ class _SchemaReader:
         out["items"] = read[0] if len(read) == 1 else {"anyOf": read}
 
     def _amend_object(self, out: JsonObject, schema: JsonObject, path: str) -> None:
-        """Each required property has a schema, and by draft 3 may say so itself."""
+        """Gives each required property a schema. A draft 3 property may be marked as required itself."""
         declared = _map(schema.get("properties"))
         itself = [name for name, one in declared.items() if _map(one).get("required") is True]
 
@@ -787,7 +787,7 @@ def _child(node: JsonValue, step: str) -> JsonValue:
 
 
 def _nodes(root: JsonValue) -> Iterator[JsonObject]:
-    """All objects in a JSON value."""
+    """Yields all objects in a JSON value."""
     waiting: list[JsonValue] = [root]
     while waiting:
         node = waiting.pop()

@@ -64,7 +64,10 @@ class ToolNames:
             self.sent(name)
 
     def rename_properties(self, name: str, own: Mapping[str, str]) -> None:
-        """own: by the names of a tool's parameters that are sent, their own ones."""
+        """Records a tool's renamed parameters.
+
+        own: the tool's own parameter names, by the names that are sent.
+        """
         self._own_properties[name] = own
         self._sent_properties[name] = {own_name: sent for sent, own_name in own.items()}
 

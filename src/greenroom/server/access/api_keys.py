@@ -47,14 +47,16 @@ _SETTLING_SECONDS = 0.05
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApiKey:
-    """An API key's stored record. scopes and apps: as in `Identity`. Times are Unix seconds."""
+    """An API key's stored record. Times are Unix seconds."""
 
     id: str
     digest: bytes = field(repr=False)
     name: str
     subject: str
     scopes: frozenset[str]
+    """As in `Identity`."""
     apps: frozenset[str] | None
+    """As in `Identity`; None: all apps."""
     created_at: float
     expires_at: float | None = None
     revoked_at: float | None = None
@@ -128,7 +130,7 @@ class ApiKeyFile:
         return made, key
 
     def list(self) -> list[ApiKey]:
-        """All keys, oldest first, including revoked and expired ones."""
+        """Returns all keys, oldest first, including revoked and expired ones."""
         with self._opened("Reading") as connection:
             rows = connection.execute("SELECT * FROM api_keys ORDER BY created_at, id").fetchall()
         return [_api_key(row) for row in rows]
@@ -249,7 +251,10 @@ class ApiKeyCache:
         await self.mark_used()
 
     async def _refresh(self, *, even_if_fresh: bool = False) -> None:
-        """even_if_fresh: checks the file in any case, since a key may just have been created."""
+        """Reads the file if it has changed.
+
+        even_if_fresh: checks the file even within REFRESH_SECONDS, since a key may just have been created.
+        """
         async with self._refreshing:
             if time.monotonic() < self._check_at and not even_if_fresh:
                 return

@@ -34,7 +34,7 @@ class Authenticator:
         return await self.identify_by(_credentials(scope))
 
     async def identify_by(self, credentials: str) -> Identity:
-        """credentials: a key or a token. Raises as `identify`."""
+        """Identifies the caller by a key or a token. Raises as `identify`."""
         if self._keys is not None and credentials.startswith(PREFIX):
             return await self._keys.identify(credentials)
         if self._tokens is not None:

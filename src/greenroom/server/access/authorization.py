@@ -136,7 +136,9 @@ class AuthorizedSessions(Authorized[BaseSessionService]):
     append = _writing(BaseSessionService.append)
 
     def as_service(self) -> BaseSessionService:
-        """For lower layers, which know nothing of callers. They can only call the methods above."""
+        """Returns this object as a `BaseSessionService` for lower layers, which know nothing of callers. They can only
+        call the methods above.
+        """
         return cast("BaseSessionService", self)
 
 
@@ -298,8 +300,8 @@ class AuthorizedRuns(Authorized[RunEngine]):
 class AuthorizedTraces(Authorized[TraceStore]):
     """`TraceStore` for one caller: traces that it may not see are reported as not found.
 
-    app_name None, as in the paths of ADK's first servers: all apps for an unlimited caller, else the caller's own runs
-    or those of the apps that it is limited to.
+    Without an app_name, as in the paths of ADK's first servers, an unlimited caller reads traces of all apps; other
+    callers read those of their own runs, or of the apps that they are limited to.
     """
 
     __slots__ = ()
@@ -334,7 +336,9 @@ class AuthorizedTraces(Authorized[TraceStore]):
 
 
 class AuthorizedApps:
-    """`AppLoader` for one caller: apps that it may not access are not listed, and are refused before any lookup."""
+    """`AppLoader` for one caller. Apps that the caller may not access are not listed, and are refused before any
+    lookup.
+    """
 
     __slots__ = ("_apps", "_identity")
 
@@ -343,7 +347,9 @@ class AuthorizedApps:
         self._identity = identity
 
     async def list_apps(self, *, max_age_seconds: float = 0.0) -> list[str]:
-        """max_age_seconds: of names from memory."""
+        """Lists the apps that the caller may access. Names in memory are used if they are at most `max_age_seconds`
+        old.
+        """
         names = await self._apps.list_apps_async(max_age_seconds=max_age_seconds)
         return [name for name in names if self._identity.reaches(name)]
 

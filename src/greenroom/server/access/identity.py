@@ -27,18 +27,18 @@ def is_scope(text: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
-    """An authenticated caller, or EVERYBODY where authentication is off.
-
-    subject: the only `userId` it acts for, unless a scope allows more. scopes: from SCOPES; `app:NAME` acts for all
-    users of that app; `admin` may do everything for all users. apps: the only apps it may access, independent of its
-    scopes; None: all. key_id: of the API key that was sent. expires_at: Unix seconds.
-    """
+    """An authenticated caller, or EVERYBODY where authentication is off."""
 
     subject: str
+    """The only `userId` that the caller acts for, unless a scope allows more."""
     scopes: frozenset[str]
+    """Names from SCOPES. `app:NAME` acts for all users of that app; `admin` may do everything for all users."""
     apps: frozenset[str] | None = None
+    """The only apps that the caller may access, independent of its scopes; None: all."""
     key_id: str | None = None
+    """The id of the API key that was sent."""
     expires_at: float | None = None
+    """Unix seconds."""
     is_unlimited: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class Identity:
         return self.apps is None or app_name in self.apps
 
     def acts_for(self, app_name: str, user_id: str | None) -> bool:
-        """user_id None: all users of the app."""
+        """True if the caller may act for the user; with None, for all users of the app."""
         if not self.reaches(app_name):
             return False
         return user_id == self.subject or ADMIN in self.scopes or APP_PREFIX + app_name in self.scopes

@@ -266,7 +266,7 @@ def _runs(
     context: RequestContext, state_delta: JsonObject | None = None
 ) -> Callable[[SessionKey, Content], AsyncGenerator[Event]]:
     async def run(key: SessionKey, message: Content) -> AsyncGenerator[Event]:
-        """Through the server's runs, with their limits, budgets and traces."""
+        """Runs the message through the server's engine, with its limits, budgets and traces."""
         request = AgentRunRequest(**key._asdict(), new_message=message, state_delta=state_delta)
         started, attachment = await context.engine.start(request)
         assert attachment is not None

@@ -283,7 +283,7 @@ def _stream(
     when_client_leaves: Callable[[], None] | None = None,
     for_adk: bool = False,
 ) -> StreamReply:
-    """run_id None: a session's stream, which continues when a run ends."""
+    """Streams events as SSE. Without a run_id, it is a session's stream, which continues when a run ends."""
     frames = EventFrames(
         attachment=attachment,
         run_id=run_id,

@@ -162,5 +162,5 @@ async def get_runtime_config(context: RequestContext) -> AnyReply:
 
 
 async def finalize_identity(context: RequestContext) -> AnyReply:
-    """Not supported: the last step of a cloud's own credential scheme."""
+    """Refuses the last step of a cloud's own credential scheme, which isn't supported."""
     raise NotOffered("This server has no agent identities to finalize")

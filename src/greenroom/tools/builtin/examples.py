@@ -105,12 +105,10 @@ def _example(given: Example | JsonObject) -> Example:
 
 
 class ExampleTool(BaseTool):
-    """Only for messages with text, by which a provider chooses its examples."""
+    """Adds examples to requests whose message has text, by which a provider chooses the examples."""
 
     def __init__(self, examples: Sequence[Example] | BaseExampleProvider) -> None:
-        """examples: also maps with `input` and `output`, as in JSON. Raises AgentConfigError for
-        other maps.
-        """
+        """Takes examples, or maps with `input` and `output`, as in JSON. Raises AgentConfigError for other maps."""
         super().__init__(
             name="example_tool",
             description="Shows the model examples of good answers.",

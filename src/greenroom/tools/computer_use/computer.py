@@ -99,7 +99,7 @@ class BaseComputer(ABC):
         direction: Direction,
         magnitude: int,
     ) -> ComputerState:
-        """magnitude: in pixels."""
+        """Scrolls at a position, by `magnitude` pixels."""
 
     @abstractmethod
     async def wait(self, seconds: int) -> ComputerState: ...

@@ -144,7 +144,7 @@ class ComputerUseToolset(BaseToolset):
 
 
 class ComputerUseTool(FunctionTool):
-    """One function of a computer. Its responses hold the screen and the URL, as Gemini requires."""
+    """Calls a function of a computer. Its responses hold the screen and the URL, as Gemini requires."""
 
     handles_rejection = True
 

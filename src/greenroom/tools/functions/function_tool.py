@@ -129,7 +129,10 @@ class FunctionTool(BaseTool):
         return {}, {"error": f"{self.name} was not called, because {listed}"}
 
     async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool:
-        """args: converted to the types of the parameters."""
+        """True if the call needs an approval.
+
+        args: converted to the types of the parameters.
+        """
         if isinstance(self._require_confirmation, bool):
             return self._require_confirmation
         return await is_confirmation_required(

@@ -49,7 +49,7 @@ class Signature:
     """Whether the function reads a live stream."""
 
     def json_schema(self) -> JsonObject | None:
-        """All parameters as one object; None when there are none."""
+        """The JSON Schema of an object with all parameters; None if there are none."""
         if not self.parameters:
             return None
 
@@ -277,8 +277,9 @@ class Docstring(NamedTuple):
 
 
 def divide_docstring(text: str) -> Docstring:
-    """`text`: as `inspect.getdoc` gives it. Google, NumPy and reST styles; text that isn't about
-    parameters is kept.
+    """Separates the parameters from the other text of a docstring, as returned by `inspect.getdoc`.
+
+    Google, NumPy and reST styles are read; text that isn't about parameters is kept.
     """
     remaining = _without_parameters(text)
     if remaining == text.strip():

@@ -1,4 +1,4 @@
-"""One method of a Google API as a tool."""
+"""A tool that calls a method of a Google API."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from greenroom.tools.toolset import ToolPredicate
 
 
 class _NamedApiToolset(GoogleApiToolset):
-    """options: the keyword arguments of `GoogleApiToolset`."""
+    """Base of the toolsets of one API. `options` are further arguments of `GoogleApiToolset`."""
 
     _api: ClassVar[tuple[str, str]]
 
@@ -31,7 +31,7 @@ class _NamedApiToolset(GoogleApiToolset):
 
 
 class BigQueryToolset(_NamedApiToolset):
-    """All methods of BigQuery's REST API. For a few tools made for models, see `greenroom.BigQueryToolset`."""
+    """Tools for all methods of BigQuery's REST API. `greenroom.BigQueryToolset` has a few tools made for models."""
 
     _api = ("bigquery", "v2")
 

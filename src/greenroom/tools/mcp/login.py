@@ -95,7 +95,7 @@ class McpLogin:
 
 @dataclass
 class UserLogin:
-    """One user's login at a server."""
+    """A user's login at a server."""
 
     login: McpLogin
     credentials: BaseCredentialService

@@ -33,13 +33,12 @@ _current: ContextVar[McpCall | None] = ContextVar("mcp_call", default=None)
 
 
 class McpCall:
-    """One tool call, with the answers to what its server requests.
+    """A tool call, with the answers to its server's requests.
 
-    From protocol version 2026-07-28 on, a call that needs input ends with requests and an opaque
-    state, and the next request resumes it: the state is stored with the question to a person, so
-    that the call waits durably and does nothing twice. An older server asks in the middle of a
-    call, over a connection that a restart ends: it is told that nobody answered (`cancel`), and the
-    call is made again once the person has.
+    From protocol version 2026-07-28 on, a call that needs input ends with requests and an opaque state, and the next
+    request resumes it: the state is stored with the question to a person, so that the call waits durably and does
+    nothing twice. An older server asks in the middle of a call, over a connection that a restart ends: it gets the
+    answer `cancel`, and the call is repeated once the person has answered.
     """
 
     def __init__(self, context: ToolContext, open_calls: OpenCalls) -> None:

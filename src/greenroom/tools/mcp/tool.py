@@ -208,9 +208,8 @@ MCPTool = McpTool
 
 
 async def _send(client: Client, name: str, args: JsonObject, **options: Any) -> Any:
-    """One request of a call. When the server reports that the list of tools, which headers are made
-    of, is out of date, it is read again, and the request is sent once more, as the protocol
-    says.
+    """Sends a request of a call. Headers are derived from the list of tools; if the server reports that the list is
+    outdated, it is read again and the request is sent once more, as the protocol requires.
     """
     from mcp import MCPError
     from mcp.types import HEADER_MISMATCH

@@ -40,7 +40,7 @@ class PreparedRequest:
         return self.url
 
     def all_headers(self) -> list[tuple[bytes, bytes]]:
-        """All headers, in UTF-8; a later header of a name replaces an earlier one."""
+        """All headers, in UTF-8. If a name occurs twice, the later header wins."""
         unique = {name.lower(): (name, value) for name, value in self.headers.items()}
         if self.cookies:
             unique["cookie"] = ("Cookie", "; ".join(self.cookies))

@@ -1,4 +1,4 @@
-"""One operation of an API as a tool."""
+"""A tool that calls an operation of an API."""
 
 from __future__ import annotations
 

@@ -205,9 +205,7 @@ class Skill:
         return content
 
     def files(self, *, max_bytes: int = MAX_SKILL_BYTES) -> dict[str, bytes]:
-        """All files of the skill, for a script. Blocks. Raises OverflowError for too many, or too
-        large ones.
-        """
+        """Returns all files of the skill, for a script. Blocks. Raises OverflowError above the limits."""
         if self._folder is None:
             return dict(self._resources)
 

@@ -83,7 +83,7 @@ def _fail(code: str, text: str) -> NoReturn:
 
 
 class SkillTool(FunctionTool):
-    """One function of the toolset.
+    """A function of the toolset as a tool.
 
     prepare: called with each request to the model, and the tool's name in it.
     """

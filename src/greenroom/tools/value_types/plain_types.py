@@ -36,7 +36,7 @@ REF = "#/$defs/"
 
 
 class TypeSchema:
-    """One Python type as models see it: its JSON Schema, and values to and from JSON."""
+    """A Python type as models see it: its JSON Schema, and values to and from JSON."""
 
     def __init__(self, schema: JsonObject) -> None:
         self._schema = inline_root(schema)

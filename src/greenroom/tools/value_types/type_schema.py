@@ -1,4 +1,4 @@
-"""One Python type as models see it: its JSON Schema, and values to and from JSON."""
+"""Python types as models see them: their JSON Schema, and values to and from JSON."""
 
 from __future__ import annotations
 

@@ -434,7 +434,9 @@ async def test_the_history_of_another_model_is_accepted(
     provider: ModelProvider,
     other: str | None,
 ) -> None:
-    """In the middle of a tool loop: its thoughts and signatures mean nothing here."""
+    """The history changes models in the middle of a tool loop: thoughts and signatures of the other model mean nothing
+    here.
+    """
     if other is not None and other == provider.metadata_key and "scripted answers" in provider.lacks:
         pytest.skip("a real service refuses invented blocks of its own")
 

@@ -49,13 +49,13 @@ class LiveProvider(Protocol):
     def seen(self) -> list[JsonObject]: ...
 
     def answer(self, *items: LiveItem) -> None:
-        """One more turn of the model, given when a user's turn ends: by content that isn't partial,
-        by the end of an audio stream, or by responses to calls. It completes itself, unless it
-        ends with a call or the connection's end.
+        """Adds a turn of the model, given when a user's turn ends: by content that isn't partial, by the end of an
+        audio stream, or by responses to calls. The turn is completed unless it ends with a call or the connection's
+        end.
         """
 
     def refuse(self, status: int, message: str) -> None:
-        """From now on, connections get this HTTP status instead."""
+        """Refuses all later connections with this HTTP status."""
 
 
 def _request(*contents: Content, **settings: object) -> LlmRequest:

@@ -48,17 +48,15 @@ class ModelProvider(Protocol):
     """The key in `Part.part_metadata` of data that is only for it."""
 
     def say(self, *parts: Part, finish_reason: str = "STOP") -> None:
-        """From now on answers with these: texts, thoughts with signatures, function calls with ids;
-        streamed in several pieces. The prompt has 10 tokens, 4 of them cached, and the answer 5.
+        """Sets the answers to all later requests: texts, thoughts with signatures, function calls with ids; streamed in
+        several pieces. The prompt has 10 tokens, 4 of them cached, and the answer 5.
         """
 
     def fail(self, status: int, message: str, *, headers: dict[str, str]) -> None:
-        """From now on answers with an error of this HTTP status."""
+        """Answers all later requests with an error of this HTTP status."""
 
     def misbehave(self, how: Misbehavior) -> None:
-        """From now on begins a streamed answer, and breaks it off; answers that aren't streamed
-        likewise.
-        """
+        """Breaks off all later answers after their beginning, streamed or not."""
 
 
 PNG = base64.b64decode(
@@ -103,7 +101,7 @@ def _request(*contents: Content | str, tools: list[Tool] | None = None, **config
 async def _ask(
     provider: ModelProvider, request: LlmRequest, *, stream: bool = False, shown: list[LlmResponse] | None = None
 ) -> list[LlmResponse]:
-    """All responses; `shown` gets each when it comes."""
+    """Returns all responses; `shown` is called with each as it arrives."""
     request.model = provider.model.model
     responses = [] if shown is None else shown
     async with asyncio.timeout(60):
