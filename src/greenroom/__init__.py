@@ -172,6 +172,8 @@ _HOMES = {
     "greenroom.tools.google_cloud.credentials_config": "BaseGoogleCredentialsConfig GoogleCredentialsManager",
     "greenroom.tools.google_cloud.google_tool": "GoogleTool",
     "greenroom.tools.google_cloud.pubsub": "PubSubCredentialsConfig PubSubToolConfig PubSubToolset",
+    "greenroom.tools.google_cloud.storage": "Capabilities DEFAULT_GCS_TOOL_NAME_PREFIX GCSAdminToolset "
+    "GCSCredentialsConfig GCSToolSettings GCSToolset",
     "greenroom.tools.mcp.connection_params": "SseConnectionParams StdioConnectionParams StdioServerParameters "
     "StreamableHTTPConnectionParams StreamableHTTPServerParams",
     "greenroom.tools.mcp.instruction_provider": "McpInstructionProvider",

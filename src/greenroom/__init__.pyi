@@ -359,6 +359,12 @@ from greenroom.tools.google_cloud.google_tool import GoogleTool as GoogleTool
 from greenroom.tools.google_cloud.pubsub import PubSubCredentialsConfig as PubSubCredentialsConfig
 from greenroom.tools.google_cloud.pubsub import PubSubToolConfig as PubSubToolConfig
 from greenroom.tools.google_cloud.pubsub import PubSubToolset as PubSubToolset
+from greenroom.tools.google_cloud.storage import DEFAULT_GCS_TOOL_NAME_PREFIX as DEFAULT_GCS_TOOL_NAME_PREFIX
+from greenroom.tools.google_cloud.storage import Capabilities as Capabilities
+from greenroom.tools.google_cloud.storage import GCSAdminToolset as GCSAdminToolset
+from greenroom.tools.google_cloud.storage import GCSCredentialsConfig as GCSCredentialsConfig
+from greenroom.tools.google_cloud.storage import GCSToolset as GCSToolset
+from greenroom.tools.google_cloud.storage import GCSToolSettings as GCSToolSettings
 from greenroom.tools.mcp.connection_params import SseConnectionParams as SseConnectionParams
 from greenroom.tools.mcp.connection_params import StdioConnectionParams as StdioConnectionParams
 from greenroom.tools.mcp.connection_params import StdioServerParameters as StdioServerParameters
