@@ -11,6 +11,7 @@ from greenroom.errors import OwnershipLost
 from greenroom.postgres.connection import LEASE_SECONDS, Connection, connect
 from greenroom.postgres.database import Database
 from greenroom.postgres.ownership import Fence, take
+from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
 from greenroom.records.run import Run, RunStatus, Webhook
@@ -25,6 +26,7 @@ from greenroom.sessions.stored_event import BLOB_BYTES
 
 KEY = SessionKey("a", "u", "s")
 OTHER = SessionKey("a", "u", "other")
+HOUR = 3600.0
 
 _SHARD = """
     SELECT get_byte(sha256(convert_to($1, 'UTF8') || '\\x00' || convert_to($2, 'UTF8') || '\\x00'
@@ -39,6 +41,11 @@ class Server:
         self.sessions = PostgresSessionService(uri)
         self.runs = PostgresRunStore(uri)
         self.database = Database.open(uri)
+        self.database.companion(ShardOwner, self._owner)
+
+    def _owner(self) -> ShardOwner:
+        """It doesn't take a shard again that a test takes by hand."""
+        return ShardOwner(self.database, is_exclusive=True, lease_seconds=HOUR, beat_seconds=HOUR)
 
     async def start(self) -> None:
         await self.runs.lock(wait_seconds=0)

@@ -15,6 +15,7 @@ from greenroom.errors import OwnershipLost
 from greenroom.event_streams.stream import RunEnded
 from greenroom.postgres.database import Database
 from greenroom.postgres.ownership import take
+from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest
@@ -29,6 +30,7 @@ from tests.durability.engines import WHERE, asking, ended, finish, items_of, sta
 
 KEY = SessionKey(**WHERE)
 OTHER = SessionKey("desk", "ben", "s-2")
+HOUR = 3600.0
 
 
 class Tool:
@@ -63,6 +65,8 @@ class Server:
     """An engine on PostgreSQL, and another server's view of the database."""
 
     def __init__(self, uri: str) -> None:
+        self.own_database = Database.open(uri)
+        self.own_database.companion(ShardOwner, self._owner)
         self.tool = Tool()
         agent = LlmAgent(name="agent", model=ScriptedModel(_reply), tools=[self.tool.wait])
         self.sessions = PostgresSessionService(uri)
@@ -77,6 +81,10 @@ class Server:
         self.database = Database.open(other_uri)
         self.stored = PostgresRunStore(other_uri)
         self.logs = PostgresSessionService(other_uri)
+
+    def _owner(self) -> ShardOwner:
+        """It doesn't take a shard again that a test takes by hand."""
+        return ShardOwner(self.own_database, is_exclusive=True, lease_seconds=HOUR, beat_seconds=HOUR)
 
     async def lose(self, key: SessionKey = KEY) -> None:
         """Another server takes over the session's shard, of which this one learns by its next write."""
@@ -93,7 +101,7 @@ class Server:
     async def close(self) -> None:
         self.tool.open.set()
         await self.engine.close(grace_seconds=0)
-        for service in (self.sessions, self.database, self.stored, self.logs):
+        for service in (self.sessions, self.own_database, self.database, self.stored, self.logs):
             await service.close()
 
 

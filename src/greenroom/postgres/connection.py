@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 LEASE_SECONDS = 3.0
-"""After this time PostgreSQL ends a transaction of a process that is paused or gone, with its locks."""
+"""After this time PostgreSQL ends what a process owns, or has open, that is paused, cut off or gone."""
 
 
 class Connection(Protocol):
@@ -27,6 +27,8 @@ class Connection(Protocol):
     ) -> AbstractAsyncContextManager[None]: ...
 
     def add_termination_listener(self, callback: Callable[[Any], None]) -> None: ...
+
+    async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
 
     def is_closed(self) -> bool: ...
 

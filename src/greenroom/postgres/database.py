@@ -126,8 +126,6 @@ class Database:
         self.retry_seconds = 10.0
         self.is_prepared = False
         self.owned_shards = OwnedShards()
-        self.before_writing: Callable[[Connection], Awaitable[None]] | None = None
-        """Called with each new writing connection before its first write. The write raises its exceptions."""
 
         self._key = key
         self._users = 0
@@ -262,7 +260,7 @@ class _LoopConnections:
                 pool = self._pool or await self._open_pool()
                 async with pool.acquire(timeout=max(give_up_at - time.monotonic(), 0.01)) as connection:
                     return await fetch(connection)
-            except _failures() as error:
+            except connection_failures() as error:
                 if not _is_retried(error) or time.monotonic() + delay > give_up_at:
                     raise _our_error("Reading", error) from error
             await asyncio.sleep(delay)
@@ -277,7 +275,7 @@ class _LoopConnections:
             if self._pool is not None:
                 async with asyncio.timeout(5):
                     await self._pool.close()
-        except _failures():  # the server is gone
+        except connection_failures():  # the server is gone
             if self._pool is not None:
                 self._pool.terminate()
 
@@ -303,14 +301,7 @@ class _LoopConnections:
 
     async def _writing_connection(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
-            connection = await self._connect()
-            if self._database.before_writing is not None:
-                try:
-                    await self._database.before_writing(connection)
-                except BaseException:
-                    connection.terminate()
-                    raise
-            self._connection = connection
+            self._connection = await self._connect()
         return self._connection
 
     def _forget_broken_connection(self, error: Exception) -> None:
@@ -343,7 +334,7 @@ class _LoopConnections:
                         await self._write([operation])
                     return
                 else:
-                    is_ours = isinstance(error, _failures())
+                    is_ours = isinstance(error, connection_failures())
                     _fail(batch, _our_error("Writing", error) if is_ours else error)
                     return
 
@@ -425,7 +416,7 @@ def _delays() -> Iterator[float]:
         delay = min(delay * 2, _LONGEST_DELAY)
 
 
-def _failures() -> tuple[type[Exception], ...]:
+def connection_failures() -> tuple[type[Exception], ...]:
     """Errors of the driver and of connections. Called after the driver was imported, or found missing."""
     import asyncpg
 

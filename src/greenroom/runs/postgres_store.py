@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import time
 from asyncio import Future
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from greenroom.errors import IdempotencyConflict, OwnershipLost, StorageError, StoreInUse
+from greenroom.errors import IdempotencyConflict, OwnershipLost, StoreInUse
 from greenroom.postgres.connection import Connection
 from greenroom.postgres.database import Database, numbered
 from greenroom.postgres.ownership import (
@@ -21,27 +19,12 @@ from greenroom.postgres.ownership import (
     columns_of,
     lost_of,
     parameters_of,
-    take,
 )
+from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records import wire
-from greenroom.records.identifiers import uuid4
 from greenroom.records.run import Run, Webhook
 from greenroom.records.session import SessionKey
-from greenroom.records.shard import SHARDS
 from greenroom.runs.sql_store import KEY_HOLDER, SAVE_KEY, SAVE_WEBHOOK, RunRow, SqlRunStore, row_of, webhook_row
-from greenroom.version import __version__
-
-_SERVER_LOCK = 0x67726E73
-"""Key of the advisory lock that the server on a database holds."""
-
-_TRY_LOCK = "SELECT pg_try_advisory_lock($1)"
-_ADD_REPLICA = """
-    INSERT INTO replicas (id, version, started, heartbeat)
-    SELECT $1, $2, now, now FROM (SELECT extract(epoch FROM clock_timestamp()) AS now) AS clock
-    ON CONFLICT (id) DO NOTHING
-"""
-_RELEASE_SECONDS = 2.0
-_log = logging.getLogger("greenroom.runs")
 
 _OVER_EARLIER = """
     ON CONFLICT (id) DO UPDATE
@@ -106,7 +89,7 @@ class PostgresRunStore(SqlRunStore):
         """Connects on the first call. Raises MissingExtra."""
         self._postgres = Database.open(uri)
         super().__init__(self._postgres)
-        self._lock: _ServerLock | None = None
+        self._owner: ShardOwner | None = None
 
     @property
     def ownership(self) -> OwnedShards:
@@ -165,19 +148,19 @@ class PostgresRunStore(SqlRunStore):
         await self._postgres.submit(apply)
 
     async def lock(self, *, wait_seconds: float) -> None:
-        """While another server holds the lock, all writes on this database by this process raise StoreInUse, too."""
-        lock = self._postgres.companion(_ServerLock, lambda: _ServerLock(self._postgres))
+        """While another server holds the lock, all writes for sessions by this process raise OwnershipLost."""
+        owner = self._postgres.companion(ShardOwner, lambda: ShardOwner(self._postgres, is_exclusive=True))
         until = time.monotonic() + wait_seconds
-        while not await lock.acquire():
+        while not await owner.acquire():
             if time.monotonic() >= until:
                 raise StoreInUse(self._postgres.name, None)
             await asyncio.sleep(0.05)
-        self._lock = lock
+        self._owner = owner
 
     async def close(self) -> None:
-        if self._lock is not None:
-            await self._lock.release()
-            self._lock = None
+        if self._owner is not None:
+            await self._owner.release()
+            self._owner = None
         await super().close()
 
 
@@ -185,94 +168,3 @@ def _failed(error: OwnershipLost) -> Future[None]:
     future: Future[None] = asyncio.get_running_loop().create_future()
     future.set_exception(error)
     return future
-
-
-class _ServerLock:
-    """An advisory lock of the connection that writes: it ends with that connection, so a write has the lock or fails.
-
-    Each server that takes the lock gets an epoch, and takes all shards. When the connection was lost, the lock is
-    acquired again at once:
-
-        server 1 acquires the lock: epoch 1
-        PostgreSQL restarts; server 1 acquires the lock again, and the epoch is still 1: it continues
-        PostgreSQL restarts; server 2 starts before server 1 has connected, and acquires the lock: epoch 2
-        server 1 connects; as long as server 2 runs, and after that, its writes raise StoreInUse, and it owns no shards
-
-    All engines of a process share it. It protects writes from the event loop that acquired it.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._replica_id = uuid4()
-        self._epoch: int | None = None
-        self._users = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._reconnecting: asyncio.Task[None] | None = None
-        database.before_writing = self._acquire_again
-
-    async def acquire(self) -> bool:
-        """Raises StoreInUse when it was lost to another server."""
-        if self._epoch is None:
-            self._loop = asyncio.get_running_loop()
-            acquired = await self._database.submit(self._acquire)
-            if acquired is None:
-                return False
-            self._epoch, epochs = acquired
-            self._database.owned_shards.add(epochs)
-        else:
-            await self._database.execute("SELECT 1")
-        self._users += 1
-        return True
-
-    async def _acquire(self, connection: Connection) -> tuple[int, dict[int, int]] | None:
-        """The epochs of the server and of the shards; None while another server has the lock."""
-        if not await connection.fetchval(_TRY_LOCK, _SERVER_LOCK):
-            return None
-        connection.add_termination_listener(self._connection_lost)
-        await connection.execute(_ADD_REPLICA, self._replica_id, __version__)
-        epochs = await take(connection, range(SHARDS), self._replica_id)
-        epoch = await connection.fetchval(
-            "UPDATE greenroom_schema SET server_epoch = server_epoch + 1 RETURNING server_epoch"
-        )
-        return epoch, epochs
-
-    async def _acquire_again(self, connection: Connection) -> None:
-        if self._epoch is None or asyncio.get_running_loop() is not self._loop:
-            return
-        is_locked = await connection.fetchval(_TRY_LOCK, _SERVER_LOCK)
-        if await connection.fetchval("SELECT server_epoch FROM greenroom_schema") != self._epoch:
-            self._database.owned_shards.drop(range(SHARDS))
-            raise StoreInUse(self._database.name, None)
-        if not is_locked:  # by the lost connection, until the database notices; the operation is repeated
-            raise ConnectionError("the lock of the server is not free yet")
-        connection.add_termination_listener(self._connection_lost)
-
-    def _connection_lost(self, connection: object) -> None:
-        if self._epoch is not None and self._loop is not None and not self._loop.is_closed():
-            self._reconnecting = self._loop.create_task(self._reconnect())
-
-    async def _reconnect(self) -> None:
-        while self._epoch is not None:
-            try:
-                await self._database.execute("SELECT 1")
-                return
-            except StorageError:
-                continue  # it was repeated for some seconds
-            except StoreInUse as error:
-                _log.error("This server may not write any more: %s", error.detail)
-                return
-
-    async def release(self) -> None:
-        self._users -= 1
-        if self._users == 0:
-            self._epoch = None
-            self._database.owned_shards.close()
-            if self._reconnecting is not None:
-                self._reconnecting.cancel()
-            with contextlib.suppress(StorageError, TimeoutError):  # a lost connection has no lock
-                async with asyncio.timeout(_RELEASE_SECONDS):
-                    await self._database.submit(self._release)
-
-    async def _release(self, connection: Connection) -> None:
-        await connection.execute("DELETE FROM replicas WHERE id = $1", self._replica_id)
-        await connection.execute("SELECT pg_advisory_unlock_all()")
