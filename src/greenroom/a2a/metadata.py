@@ -88,7 +88,7 @@ def event_metadata(event: Event, ids: JsonObject) -> JsonObject:
 
     if event.actions != NO_ACTIONS:
         actions = wire.to_plain(event.actions)
-        if kept := {key: entry for key, entry in actions.items() if entry not in (None, {}, [])}:
-            metadata[ACTIONS] = without_internal(kept)
+        if changes := {key: entry for key, entry in actions.items() if entry not in (None, {}, [])}:
+            metadata[ACTIONS] = without_internal(changes)
 
     return metadata

@@ -102,23 +102,23 @@ def to_json_part(part: Part, *, is_long_running: bool = False) -> JsonObject | N
         return {"text": part.text}
 
     metadata = {key: entry for key, entry in (part.part_metadata or {}).items() if entry is not None}
-    made: JsonObject | None = None
+    json_part: JsonObject | None = None
     if part.text is not None:
-        made = {"text": part.text}
+        json_part = {"text": part.text}
     elif part.file_data is not None:
         file = part.file_data
-        made = _file("url", file.file_uri or "", file.mime_type, file.display_name)
+        json_part = _file("url", file.file_uri or "", file.mime_type, file.display_name)
     elif part.inline_data is not None:
-        made = _from_blob(part.inline_data)
+        json_part = _from_blob(part.inline_data)
     else:
         for kind in _DATA_TYPES:
             if (record := getattr(part, kind)) is not None:
                 metadata[TYPE] = kind
                 plain = {key: entry for key, entry in wire.to_plain(record).items() if entry is not None}
-                made = {"data": plain}
+                json_part = {"data": plain}
                 break
 
-    if made is None:
+    if json_part is None:
         _log.warning("a part without text, file, call or code was not sent by A2A")
         return None
     if part.thought:
@@ -131,8 +131,8 @@ def to_json_part(part: Part, *, is_long_running: bool = False) -> JsonObject | N
         if (record := getattr(part, name)) is not None:
             metadata[adk_key(name)] = wire.to_plain(record)
     if metadata := without_internal(metadata):
-        made["metadata"] = metadata
-    return made
+        json_part["metadata"] = metadata
+    return json_part
 
 
 def _file(kind: str, content: str, media_type: str | None, name: str | None) -> JsonObject:
@@ -177,40 +177,40 @@ def from_json_part(part: A2aPart) -> Part | None:
 def _from_content(
     kind: str | None, content: Any, metadata: JsonObject, media_type: str | None, name: str | None
 ) -> Part | None:
-    found: JsonObject = {}
+    fields: JsonObject = {}
     if kind == "text":
-        found["text"] = content
+        fields["text"] = content
     elif kind == "url":
-        found["file_data"] = FileData(file_uri=content, mime_type=media_type, display_name=name)
+        fields["file_data"] = FileData(file_uri=content, mime_type=media_type, display_name=name)
     elif kind == "raw":
-        found["inline_data"] = Blob(data=content, mime_type=media_type, display_name=name)
+        fields["inline_data"] = Blob(data=content, mime_type=media_type, display_name=name)
     elif kind == "data":
         data_type = metadata.pop(TYPE, None)
         record = _DATA_TYPES.get(data_type) if isinstance(data_type, str) else None
         if record is not None:
-            found[str(data_type)] = wire.from_plain(content, record)
+            fields[str(data_type)] = wire.from_plain(content, record)
         else:
             if data_type is not None:
                 metadata[TYPE] = data_type
-            found["inline_data"] = Blob(mime_type="text/plain", data=wire.encode(content).join(DATA_TAGS))
+            fields["inline_data"] = Blob(mime_type="text/plain", data=wire.encode(content).join(DATA_TAGS))
     else:
         _log.warning("a part of an A2A message has no content")
         return None
 
     if metadata.pop(THOUGHT, None) is True:
-        found["thought"] = True
+        fields["thought"] = True
     metadata.pop(LONG_RUNNING, None)
     if isinstance(signature := metadata.pop(SIGNATURE, None), str):
         try:
-            found["thought_signature"] = b64decode(signature, validate=True)
+            fields["thought_signature"] = b64decode(signature, validate=True)
         except Base64Error:
             raise InvalidRequest(f"The metadata {SIGNATURE} is not base64", location=("body",)) from None
 
     for name, record in _MEDIA_TYPES.items():
         if (value := metadata.pop(adk_key(name), None)) is not None:
-            found[name] = wire.from_plain(value, record)
+            fields[name] = wire.from_plain(value, record)
 
-    return Part(**found, part_metadata=metadata or None)
+    return Part(**fields, part_metadata=metadata or None)
 
 
 def to_a2a_parts(content: Content | None, *, long_running: Sequence[str] = ()) -> list[a2a.Part]:
@@ -219,11 +219,11 @@ def to_a2a_parts(content: Content | None, *, long_running: Sequence[str] = ()) -
     long_running: ids of the calls whose responses are awaited.
     """
     parts = (content.parts if content is not None else None) or ()
-    made = (
+    converted = (
         to_a2a_part(part, is_long_running=part.function_call is not None and part.function_call.id in long_running)
         for part in parts
     )
-    return [part for part in made if part is not None]
+    return [part for part in converted if part is not None]
 
 
 def from_json_parts(parts: Sequence[A2aPart]) -> list[Part]:

@@ -82,14 +82,14 @@ class BaseAgent(BaseNode, ABC):
 
     def clone(self, update: Mapping[str, Any] | None = None) -> Self:
         """A copy with some other fields and without a parent; the sub-agents are cloned too."""
-        given = dict(update or {})
+        changes = dict(update or {})
 
-        wrong = given.keys() - {field.name for field in dataclasses.fields(self) if field.init}
+        wrong = changes.keys() - {field.name for field in dataclasses.fields(self) if field.init}
         if wrong:
             raise AgentConfigError(f"A clone of agent {self.name!r} can't be given {', '.join(sorted(wrong))}")
 
         fields: dict[str, Any] = {name: [*value] for name, value in vars(self).items() if isinstance(value, list)}
-        fields |= {"sub_agents": [child.clone() for child in self.sub_agents], **given, "parent_agent": None}
+        fields |= {"sub_agents": [child.clone() for child in self.sub_agents], **changes, "parent_agent": None}
         cloned = copy.copy(self)
         vars(cloned).update(fields)
         cloned.__post_init__()

@@ -80,13 +80,13 @@ def _calling(run: RunState, scope: str) -> Event | None:
     """
     end = len(scope)
     while (end := scope.rfind("@", 0, end)) >= 0:
-        made = [
+        candidates = [
             record
             for record in run.calls_with_id(scope[end + 1 :])
             if record.event is not None and scope.startswith(_prefix(record.event.branch, record.event.author))
         ]
-        if made:
-            return max(made, key=lambda record: record.made_at).event
+        if candidates:
+            return max(candidates, key=lambda record: record.made_at).event
 
     return None
 

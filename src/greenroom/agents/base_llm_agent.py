@@ -138,8 +138,10 @@ class BaseLlmAgent(BaseAgent):
         config = self.generate_content_config
         for name in ("tools", "system_instruction", "response_schema"):
             if config is not None and getattr(config, name) is not None:
-                where = {"system_instruction": "instruction", "response_schema": "output_schema"}.get(name, name)
-                raise AgentConfigError(f"Agent {self.name!r}: give {where} to the agent, not in its generation config")
+                argument = {"system_instruction": "instruction", "response_schema": "output_schema"}.get(name, name)
+                raise AgentConfigError(
+                    f"Agent {self.name!r}: give {argument} to the agent, not in its generation config"
+                )
 
         if self.mode not in _MODES:
             raise AgentConfigError(f"Agent {self.name!r}: mode is one of {_listed(_MODES)}, not {self.mode!r}")
@@ -239,15 +241,15 @@ def _resolved(model: str | BaseLlm) -> BaseLlm:
     return LLMRegistry.resolve(model) if isinstance(model, str) else model
 
 
-def static_parts(given: StaticInstruction) -> list[Part]:
+def static_parts(instruction: StaticInstruction) -> list[Part]:
     """The parts of a static instruction, one for the texts of each `Content`. Media stay as they are."""
-    if isinstance(given, str):
-        return [Part(text=given)] if given else []
-    if isinstance(given, Sequence):
-        return [part for one in given for part in static_parts(one)]
+    if isinstance(instruction, str):
+        return [Part(text=instruction)] if instruction else []
+    if isinstance(instruction, Sequence):
+        return [part for one in instruction for part in static_parts(one)]
 
     parts: list[Part] = []
-    for part in [given] if isinstance(given, Part) else given.parts or []:
+    for part in [instruction] if isinstance(instruction, Part) else instruction.parts or []:
         if part.text is not None and not part.thought and parts and parts[-1].text is not None:
             parts[-1] = Part(text=parts[-1].text + part.text)
         else:

@@ -131,8 +131,8 @@ class LlmAgent(BaseLlmAgent):
         if not isinstance(tool, (GoogleSearchTool, VertexAiSearchTool)) or not tool.bypass_multi_tools_limit:
             return tool
 
-        asked = self._search_agents.get(id(tool))
-        if asked is None:
+        agent_tool = self._search_agents.get(id(tool))
+        if agent_tool is None:
             searcher = LlmAgent(
                 name=f"{tool.name}_agent",
                 model=self.inherited_model,
@@ -140,13 +140,13 @@ class LlmAgent(BaseLlmAgent):
                 instruction=f"Answer the request with what {tool.name} finds, and say so when it finds nothing.",
                 tools=[tool],
             )
-            asked = AgentTool(
+            agent_tool = AgentTool(
                 searcher,
                 propagate_grounding_metadata=True,
             )
-            self._search_agents[id(tool)] = asked
+            self._search_agents[id(tool)] = agent_tool
 
-        return asked
+        return agent_tool
 
     @property
     def run_node_of_tool(self) -> Callable[..., Awaitable[Any]]:
@@ -206,15 +206,15 @@ class Resource(Protocol):
 
 def resources_of(root: BaseAgent) -> list[Resource]:
     """Returns the resources of all agents in the tree, including agents that are tools, each once."""
-    found: list[Resource] = []
+    resources: list[Resource] = []
     for agent in agents_of_app(root):
         if isinstance(agent, LlmAgent):
-            found += [agent.code_executor] if agent.code_executor is not None else []
-            found += [tool for tool in agent.tools if isinstance(tool, BaseToolset)]
+            resources += [agent.code_executor] if agent.code_executor is not None else []
+            resources += [tool for tool in agent.tools if isinstance(tool, BaseToolset)]
             if hasattr(agent.instruction, "close"):  # a provider with a connection
-                found.append(cast("Resource", agent.instruction))
+                resources.append(cast("Resource", agent.instruction))
 
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(resources))
 
 
 def _client_tools(ctx: InvocationContext, own: set[str]) -> list[ClientTool]:

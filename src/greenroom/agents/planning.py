@@ -89,19 +89,19 @@ class PlanReActPlanner(BasePlanner):
         if not response_parts:
             return None
 
-        kept: list[Part] = []
+        kept_parts: list[Part] = []
         has_calls = False
         for part in response_parts:
             if part.function_call is not None:
                 if part.function_call.name:
-                    kept.append(part)
+                    kept_parts.append(part)
                     has_calls = True
             elif has_calls:
                 break
             else:
-                kept += _without_tags(part)
+                kept_parts += _without_tags(part)
 
-        return kept
+        return kept_parts
 
 
 def remove_thought_marks(contents: MutableSequence[Content]) -> None:

@@ -120,11 +120,11 @@ class ComponentRegistry:
         for components in (self._registered, self._contributions()):
             for candidate in candidates:
                 if candidate in components:
-                    found = components[candidate]
-                    if isinstance(found, _Lazy):
-                        found = pkgutil.resolve_name(found.target)
-                        components[candidate] = found
-                    return found
+                    component = components[candidate]
+                    if isinstance(component, _Lazy):
+                        component = pkgutil.resolve_name(component.target)
+                        components[candidate] = component
+                    return component
 
         public = import_module("greenroom")  # its names are imported on first use
         if own_name in (public.__all__ if name.startswith(_ADK) else _SHIPPED):

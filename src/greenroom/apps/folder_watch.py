@@ -40,15 +40,15 @@ def fingerprint(folder: Path, also: Iterable[Path] = ()) -> Fingerprint:
 
 
 def _stat_all(files: Iterable[str]) -> Fingerprint:
-    found: set[tuple[str, int, int]] = set()
+    statuses: set[tuple[str, int, int]] = set()
     for path in files:
         try:
             status = os.stat(path)
         except OSError:  # deleted meanwhile
             continue
-        found.add((path, status.st_mtime_ns, status.st_size))
+        statuses.add((path, status.st_mtime_ns, status.st_size))
 
-    return frozenset(found)
+    return frozenset(statuses)
 
 
 def _files(folder: str | Path, suffixes: tuple[str, ...]) -> Iterator[str]:
@@ -137,9 +137,9 @@ class Changes:
         if all(self._modules[path] == taken for path, taken in now.items()):
             return set()
 
-        whole = frozenset[tuple[str, int, int]]().union(*now.values())
-        if whole != self._modules_seen:
-            self._modules_seen = whole
+        statuses = frozenset[tuple[str, int, int]]().union(*now.values())
+        if statuses != self._modules_seen:
+            self._modules_seen = statuses
             return set()
 
         self._modules = now

@@ -46,17 +46,17 @@ def workflows_below(root: BaseAgent) -> dict[str, BaseAgent]:
     """The root under the empty path, and agents that are made of others under their path, root left
     out.
     """
-    found: dict[str, BaseAgent] = {"": root}
+    agents: dict[str, BaseAgent] = {"": root}
 
     def visit(agent: BaseAgent, path: str) -> None:
         for child in cast("Workflow", agent).agents if agent.is_graph else agent.sub_agents:
-            here = f"{path}/{child.name}" if path else child.name
+            agent_path = f"{path}/{child.name}" if path else child.name
             if child.is_graph or (child.sub_agents and not isinstance(child, LlmAgent)):
-                found[here] = child
-            visit(child, here)
+                agents[agent_path] = child
+            visit(child, agent_path)
 
     visit(root, "")
-    return found
+    return agents
 
 
 async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) -> str:

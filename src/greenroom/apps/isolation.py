@@ -104,13 +104,13 @@ class PrivatePackage(MetaPathFinder):
         """The loaded modules outside of an app that its modules have imported, directly or through
         others.
         """
-        found = {name for name in self.imports if self.app_of(name, {app}) is not None}
-        waiting = list(found)
+        importing = {name for name in self.imports if self.app_of(name, {app}) is not None}
+        waiting = list(importing)
         for module in waiting:
-            new = self.imports.get(module, set()) - found
-            found |= new
+            new = self.imports.get(module, set()) - importing
+            importing |= new
             waiting += new
-        return {name for name in found if name in sys.modules and self.app_of(name, {app}) is None}
+        return {name for name in importing if name in sys.modules and self.app_of(name, {app}) is None}
 
     def forget(self, modules: set[str]) -> None:
         """Drops modules, so that they are imported again."""

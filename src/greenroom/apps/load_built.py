@@ -197,11 +197,11 @@ class BuiltOutputLoader(AppLoader):
             shutil.rmtree(folder, ignore_errors=True)
 
             if isinstance(error, AgentConfigError):
-                said = error.detail
+                detail = error.detail
             else:
-                said = str(error)
+                detail = str(error)
 
-            reason = f"the archive {archive.name} can't be used: {said or type(error).__name__}"
+            reason = f"the archive {archive.name} can't be used: {detail or type(error).__name__}"
             _log.error("%s (%s)", reason, archive)
 
             return _AppSource(archive, None, reason)

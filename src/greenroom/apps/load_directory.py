@@ -271,16 +271,16 @@ class DirectoryAppLoader(AppLoader):
             _log.info("app %r was %s", app_name, "reloaded" if old is not None else "added")
 
     def _refuse_known_failure(self, app_name: str) -> None:
-        known = self._failures.get(app_name)
-        if known is None:
+        failure = self._failures.get(app_name)
+        if failure is None:
             return
         now = self._clock()
-        if now - known.checked_at < _CHECK_SECONDS:
-            raise AppLoadError(app_name, known.error.reason)
-        culprit = [known.culprit] if known.culprit is not None else []
-        if fingerprint(folder_of(self.agents_dir, app_name), culprit) == known.fingerprint:
-            self._failures[app_name] = known._replace(checked_at=now)
-            raise AppLoadError(app_name, known.error.reason)
+        if now - failure.checked_at < _CHECK_SECONDS:
+            raise AppLoadError(app_name, failure.error.reason)
+        culprit = [failure.culprit] if failure.culprit is not None else []
+        if fingerprint(folder_of(self.agents_dir, app_name), culprit) == failure.fingerprint:
+            self._failures[app_name] = failure._replace(checked_at=now)
+            raise AppLoadError(app_name, failure.error.reason)
 
     def _load_first(self, app_name: str, names: list[str]) -> _Loaded:
         """Loads an app that is not loaded yet. names: of all apps."""

@@ -225,11 +225,11 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
         objects = [one for one in listed["objects"] if version_in(one["path"]) is not None]
         return sorted(objects, key=lambda one: version_in(one["path"]) or 0)
 
-    async def _is_pending(self, one: ObjectMeta) -> bool:
-        if one["size"] > 0:
+    async def _is_pending(self, meta: ObjectMeta) -> bool:
+        if meta["size"] > 0:
             return False
         try:
-            head = await obstore.get_async(self._store, one["path"], options={"head": True})
+            head = await obstore.get_async(self._store, meta["path"], options={"head": True})
         except FileNotFoundError:
             return True
         return head.attributes.get("Content-Type") == _PENDING
@@ -237,9 +237,9 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
     async def _open(self, key: str, version: int | None, *, with_payload: bool = True) -> _Found | None:
         """A version, by default the newest; None when there is none."""
         if version is None:
-            for one in reversed(await self._objects(key)):
-                if not await self._is_pending(one):
-                    version = version_in(one["path"])
+            for meta in reversed(await self._objects(key)):
+                if not await self._is_pending(meta):
+                    version = version_in(meta["path"])
                     break
         if version is None or not 0 <= version <= _LAST_VERSION:
             return None

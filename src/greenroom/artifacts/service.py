@@ -77,10 +77,10 @@ class BaseArtifactService(ABC):
         self, *, app_name: str, user_id: str, session_id: str, filename: str
     ) -> list[ArtifactVersion]:
         """Metadata of all versions, ascending, without those that are deleted meanwhile."""
-        where = {"app_name": app_name, "user_id": user_id, "session_id": session_id, "filename": filename}
+        key = {"app_name": app_name, "user_id": user_id, "session_id": session_id, "filename": filename}
         versions = ListArtifactVersionsResponse()
-        for version in await self.list_versions(**where):
-            described = await self.get_artifact_version(**where, version=version)
+        for version in await self.list_versions(**key):
+            described = await self.get_artifact_version(**key, version=version)
             if described is not None:
                 versions.append(described)
         return versions
@@ -122,17 +122,17 @@ class BaseArtifactService(ABC):
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> ArtifactContent | None:
         """The content of a version, by default the newest, piece by piece; None when there is none."""
-        where = {"app_name": app_name, "user_id": user_id, "session_id": session_id, "filename": filename}
-        known = await self.get_artifact_version(**where, version=version)
-        part = known and await self.load_artifact(**where, version=known.version)
-        if known is None or part is None:
+        key = {"app_name": app_name, "user_id": user_id, "session_id": session_id, "filename": filename}
+        description = await self.get_artifact_version(**key, version=version)
+        part = description and await self.load_artifact(**key, version=description.version)
+        if description is None or part is None:
             return None
         data = part.inline_data.data if part.inline_data is not None else (part.text or "").encode()
 
         async def chunks() -> AsyncIterator[bytes]:
             yield data or b""
 
-        return ArtifactContent(known, len(data or b""), chunks())
+        return ArtifactContent(description, len(data or b""), chunks())
 
     async def signed_url(
         self,

@@ -147,9 +147,9 @@ async def _find_or_create_session(client: AsyncClient, app: str, user: str, sess
                 note(f"Continuing session {session_id!r}")
             return session_id
 
-    known = await client.list_apps()
-    if app not in known:  # a server may accept sessions of apps that it doesn't have
-        raise AppNotFound(app, known)
+    apps = await client.list_apps()
+    if app not in apps:  # a server may accept sessions of apps that it doesn't have
+        raise AppNotFound(app, apps)
     session = await client.create_session(app_name=app, user_id=user, session_id=session_id)
     note(f"session {session.id}")
     return session.id

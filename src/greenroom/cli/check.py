@@ -84,5 +84,7 @@ def _findings_of(files: AppFiles) -> tuple[list[Finding], int]:
 
     for source in files.read_others():
         found, _ = find_names(source)
-        findings += (one._replace(text=f"{one.text} (no app imports this file)", is_missing=False) for one in found)
+        findings += (
+            finding._replace(text=f"{finding.text} (no app imports this file)", is_missing=False) for finding in found
+        )
     return findings, count

@@ -66,12 +66,12 @@ def compare(
         before = [read_record(Path(first), EvalSetResult)]
         after = [read_record(Path(second), EvalSetResult)]
 
-    found = compare_results(_cases(before), _cases(after))
-    _show(found)
+    comparison = compare_results(_cases(before), _cases(after))
+    _show(comparison)
     for path in report:
-        write_report(path, after, found)
+        write_report(path, after, comparison)
         note(f"Wrote {path}")
-    if found.passed is not None and found.passed.is_significant and found.passed.difference < 0:
+    if comparison.passed is not None and comparison.passed.is_significant and comparison.passed.difference < 0:
         sys.exit(1)
 
 
@@ -103,16 +103,16 @@ async def _run_both(
     return before, after
 
 
-def _show(found: Comparison) -> None:
+def _show(comparison: Comparison) -> None:
     from greenroom.evaluation.comparison import describe_difference
 
     for verdict in ("worse", "better"):
-        for case in found.of(verdict):
+        for case in comparison.of(verdict):
             print_line(f"{verdict}: {case.eval_id}\n{case.diff}")
 
-    counts = {verdict: len(found.of(verdict)) for verdict in ("better", "worse", "unchanged", "added", "removed")}
+    counts = {verdict: len(comparison.of(verdict)) for verdict in ("better", "worse", "unchanged", "added", "removed")}
     print_line(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
-    if found.passed is not None:
-        print_line(f"pass rate: {describe_difference(found.passed, is_rate=True)}")
-    for name, score in found.scores.items():
+    if comparison.passed is not None:
+        print_line(f"pass rate: {describe_difference(comparison.passed, is_rate=True)}")
+    for name, score in comparison.scores.items():
         print_line(f"{name}: {describe_difference(score, is_rate=False)}")

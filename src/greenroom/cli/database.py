@@ -24,18 +24,18 @@ def status(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore =
 
         greenroom db status --session-service postgresql://user:password@host/database
     """
-    found = asyncio.run(_schema(_uri(agents_dir, session_service), upgrade=False))
-    if found.version == found.latest:
+    schema = asyncio.run(_schema(_uri(agents_dir, session_service), upgrade=False))
+    if schema.version == schema.latest:
         state = "up to date"
-    elif found.version > found.latest:
+    elif schema.version > schema.latest:
         state = "newer than this release"
     else:
         state = "needs an upgrade"
-    print(f"{found.name}: schema {found.version}, this release uses {found.latest}: {state}")
+    print(f"{schema.name}: schema {schema.version}, this release uses {schema.latest}: {state}")
 
-    if found.free_bytes:
-        size = os.path.getsize(found.name)
-        print(f"{_megabytes(found.free_bytes)} of {_megabytes(size)} hold no data; `greenroom db compact` frees them")
+    if schema.free_bytes:
+        size = os.path.getsize(schema.name)
+        print(f"{_megabytes(schema.free_bytes)} of {_megabytes(size)} hold no data; `greenroom db compact` frees them")
 
 
 @app.command

@@ -74,19 +74,19 @@ async def _collect(
     from greenroom.evaluation.run import SESSION_PREFIX
 
     eval_set = await files.get_or_create_set(app_name, set_id)
-    known = {case.eval_id for case in eval_set.eval_cases}
+    eval_ids = {case.eval_id for case in eval_set.eval_cases}
     added = 0
     async with data_folder.closing(store):
-        found: list[Session] = []
+        chosen: list[Session] = []
         if wanted:
             for session_id in wanted:
-                found.append(await sessions.find_session(store, [app_name], user, session_id))
+                chosen.append(await sessions.find_session(store, [app_name], user, session_id))
         else:
-            found += [session async for session in sessions.newest(store, app_name, user, limit)]
+            chosen += [session async for session in sessions.newest(store, app_name, user, limit)]
 
-        for listed in found:
+        for listed in chosen:
             eval_id = re.sub(r"\W", "_", listed.id)
-            if eval_id in known or listed.id.startswith(SESSION_PREFIX):
+            if eval_id in eval_ids or listed.id.startswith(SESSION_PREFIX):
                 continue
             session = await store.get_session(**listed.key._asdict())
             if session is not None and invocations_of(session.events):

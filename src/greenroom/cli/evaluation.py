@@ -168,14 +168,14 @@ def _criterion(given: str) -> tuple[str, float | None]:
         raise CallerError(f"The threshold of {name} must be a number, not {threshold!r}") from None
 
 
-def find_set(loader: DirectoryAppLoader, app_name: str, given: str) -> tuple[EvalSet, list[str]]:
+def find_set(loader: DirectoryAppLoader, app_name: str, path_and_cases: str) -> tuple[EvalSet, list[str]]:
     """Returns the set that a SET argument names, and the ids of its cases to run; none means all."""
     from greenroom.evaluation.evaluate import load_eval_set
     from greenroom.evaluation.files import EvalFiles
 
-    path, separator, cases = given.rpartition(":")
-    if not separator or Path(given).exists():
-        path = given
+    path, separator, cases = path_and_cases.rpartition(":")
+    if not separator or Path(path_and_cases).exists():
+        path = path_and_cases
         cases = ""
 
     ids = [name for name in cases.split(",") if name]

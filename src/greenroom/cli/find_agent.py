@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from greenroom.apps.load_directory import DirectoryAppLoader
 
 
-def find_app(given: str) -> App:
+def find_app(path: str) -> App:
     """Loads the app that an AGENT argument names.
 
     Raises CallerError when that isn't clear, AppNotFound, AgentConfigError, AppLoadError.
     """
-    loader, name = find_loader(given)
+    loader, name = find_loader(path)
     return loader.load(name)
 
 
-def find_loader(given: str) -> tuple[DirectoryAppLoader, str]:
+def find_loader(path_and_name: str) -> tuple[DirectoryAppLoader, str]:
     """Returns the loader and the name of the app that an AGENT argument names. Raises as `find_app`."""
     from greenroom.apps.load_directory import DirectoryAppLoader
 
-    folder, separator, name = given.rpartition(":")
-    if not separator or Path(given).exists():
-        folder = given
+    folder, separator, name = path_and_name.rpartition(":")
+    if not separator or Path(path_and_name).exists():
+        folder = path_and_name
         name = ""
 
     loader = DirectoryAppLoader(folder)

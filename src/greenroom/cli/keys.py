@@ -70,14 +70,14 @@ def create_key(
     if keys is None:
         data_folder.make(agents_dir)
 
-    made, key = _file(agents_dir, keys).create(
+    api_key, key = _file(agents_dir, keys).create(
         name=name,
         subject=user,
         scopes=scopes,
         apps=apps or None,
         expires_at=None if days is None else time.time() + days * 86400,
     )
-    note(f"Key {made.id} for {user}. Store it safely: it cannot be shown again.")
+    note(f"Key {api_key.id} for {user}. Store it safely: it cannot be shown again.")
     print_line(key)
 
 
@@ -85,13 +85,13 @@ def create_key(
 def list_keys(agents_dir: AgentsDir = Path(), /, *, keys: KeyFile = None) -> None:
     """List the keys with their users, scopes, apps and last use."""
     file = _file(agents_dir, keys)
-    found = file.list() if file.path.is_file() else []
-    if not found:
+    api_keys = file.list() if file.path.is_file() else []
+    if not api_keys:
         note("There are no keys.")
         return
 
     columns = ("id", "user", "name", "scopes", "apps", "created", "last used", "state")
-    print_table(columns, [_row(key) for key in found])
+    print_table(columns, [_row(key) for key in api_keys])
 
 
 def _row(key: ApiKey) -> tuple[str, ...]:

@@ -48,11 +48,11 @@ def list_logins(
                 rows += [(name, key, credential.auth_type) for key, credential in credentials.items()]
         return rows
 
-    found = asyncio.run(find())
-    if not found:
+    logins = asyncio.run(find())
+    if not logins:
         note(f"User {user!r} has no logins.")
         return
-    print_table(("app", "key", "type"), found)
+    print_table(("app", "key", "type"), logins)
 
 
 @app.command(name="revoke")

@@ -238,12 +238,12 @@ async def _replay_stored(
     difference_of = rerun_session if own_model else replay_session
     failures = 0
     async with data_folder.closing(store, LLMRegistry):
-        found = [await sessions.find_session(store, [app.name], user, session_id) for session_id in wanted]
-        found += [listed async for listed in sessions.newest(store, app.name, user, newest)]
-        for listed in found:
+        stored = [await sessions.find_session(store, [app.name], user, session_id) for session_id in wanted]
+        stored += [listed async for listed in sessions.newest(store, app.name, user, newest)]
+        for listed in stored:
             session = await _read(store, listed)
             failures += _show(listed.id, await difference_of(app, session))
-    return len(found), failures
+    return len(stored), failures
 
 
 async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_requests: bool) -> str:

@@ -19,12 +19,12 @@ from greenroom.server.settings import ServeSettings
 def bound(host: str, port: int) -> socket.socket:
     """Returns a bound socket that doesn't listen yet. Raises CallerError."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        candidates = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise CallerError(f"Can't listen on {host!r}: {error.strerror}") from error
 
     # `localhost` is both IPv4 and IPv6; most clients try IPv4 first.
-    family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    family, kind, protocol, _, address = min(candidates, key=lambda entry: entry[0] != socket.AF_INET)
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

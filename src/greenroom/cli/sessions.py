@@ -59,13 +59,13 @@ def list_sessions(
         The maximum number of sessions. The newest are listed.
     """
     selection = _select(agents_dir, session_service, url, api_key, app, user)
-    found = asyncio.run(_newest_of_all(selection, limit))
-    if not found:
+    newest_sessions = asyncio.run(_newest_of_all(selection, limit))
+    if not newest_sessions:
         note("No sessions found.")
         return
 
     rows: list[tuple[str, ...]] = []
-    for session in found:
+    for session in newest_sessions:
         updated = datetime.fromtimestamp(session.last_update_time).strftime("%Y-%m-%d %H:%M:%S")
         rows.append((session.app_name, session.user_id, session.id, updated))
     print_table(("app", "user", "session", "updated"), rows)
@@ -191,11 +191,11 @@ def app_names(agents_dir: Path, app: str | None) -> list[str]:
 async def _newest_of_all(selection: _Selection, limit: int) -> list[Session]:
     """Returns at most `limit` sessions, the newest last."""
     async with data_folder.closing(selection.reader):
-        found: list[Session] = []
+        stored: list[Session] = []
         for app_name in await selection.app_names():
-            found += [session async for session in newest(selection.reader, app_name, selection.user, limit)]
-    found.sort(key=lambda session: session.last_update_time)
-    return found[-limit:] if limit > 0 else []
+            stored += [session async for session in newest(selection.reader, app_name, selection.user, limit)]
+    stored.sort(key=lambda session: session.last_update_time)
+    return stored[-limit:] if limit > 0 else []
 
 
 async def _show(selection: _Selection, session_id: str) -> None:
@@ -230,13 +230,13 @@ async def find_session(reader: _SessionReader, apps: list[str], user: str | None
             if session.id.startswith(session_id):
                 matching.append(session)
 
-    found = [session for session in matching if session.id == session_id] or matching
-    if not found:
+    candidates = [session for session in matching if session.id == session_id] or matching
+    if not candidates:
         raise CallerError(f"There is no session {session_id!r} in the apps {', '.join(apps)}")
-    if len(found) > 1:
-        names = "; ".join(f"{one.id} of app {one.app_name}, user {one.user_id}" for one in found[:10])
+    if len(candidates) > 1:
+        names = "; ".join(f"{one.id} of app {one.app_name}, user {one.user_id}" for one in candidates[:10])
         raise CallerError(f"Several sessions match {session_id!r} ({names}): give more of the ID, or --app and --user")
-    return found[0]
+    return candidates[0]
 
 
 async def newest(

@@ -140,8 +140,8 @@ async def _copy_artifacts(from_uri: str, to_uri: str, keys: list[SessionKey]) ->
                     if version in existing:
                         continue
 
-                    known = await source.get_artifact_version(**artifact, version=version)
-                    metadata = known.custom_metadata if known is not None else None
+                    description = await source.get_artifact_version(**artifact, version=version)
+                    metadata = description.custom_metadata if description is not None else None
                     part = await source.load_artifact(**artifact, version=version)
                     if part is None:  # rewound
                         part = Part(text="")

@@ -52,10 +52,10 @@ def error_of(status: int, body: bytes) -> GreenroomError:
 
 def error_named(code: str, detail: str, status: int) -> GreenroomError:
     """An exception of greenroom's class `code`, with `detail` only, or of a class that fits the status."""
-    found = _classes().get(code)
-    if found is None:
+    error_class = _classes().get(code)
+    if error_class is None:
         return _by_status(status, f"{code}: {detail}" if code else detail)
-    error = found.__new__(found)
+    error = error_class.__new__(error_class)
     GreenroomError.__init__(error, detail)
     return error
 

@@ -90,12 +90,12 @@ class _Process(asyncio.SubprocessProtocol):
         self.drained.set()
 
     def text(self, fd: int) -> str:
-        kept = self._kept[fd]
-        if self._sizes[fd] > len(kept):
+        data = self._kept[fd]
+        if self._sizes[fd] > len(data):
             cut = f"… ({self._sizes[fd]} bytes in all)"
         else:
             cut = ""
-        return kept.decode(errors="replace") + cut
+        return data.decode(errors="replace") + cut
 
 
 async def _kill(transport: asyncio.SubprocessTransport, process: _Process) -> None:

@@ -62,9 +62,9 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
     async def execute_code(
         self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
-        with tempfile.TemporaryDirectory(prefix="greenroom-code-") as made:
-            script = Path(made, "code.py")
-            folder = Path(made, "files")
+        with tempfile.TemporaryDirectory(prefix="greenroom-code-") as scratch:
+            script = Path(scratch, "code.py")
+            folder = Path(scratch, "files")
             await asyncio.to_thread(_lay_out, script, folder, code_execution_input)
             stdout, stderr, exit_code = await self._run(script, folder)
             if exit_code == 0:
@@ -106,11 +106,11 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
         return ran.stdout, ran.stderr, ran.exit_code
 
 
-def _lay_out(script: Path, folder: Path, given: CodeExecutionInput) -> None:
+def _lay_out(script: Path, folder: Path, code_input: CodeExecutionInput) -> None:
     folder.mkdir()
-    script.write_text(given.code, encoding="utf-8")
+    script.write_text(code_input.code, encoding="utf-8")
 
-    for file in given.input_files:
+    for file in code_input.input_files:
         path = folder / file.name
         if not path.resolve().is_relative_to(folder.resolve()):
             raise ToolError(f"The input file {file.name!r} leads out of its folder")
@@ -118,11 +118,11 @@ def _lay_out(script: Path, folder: Path, given: CodeExecutionInput) -> None:
         path.write_bytes(file.content)
 
 
-def _made_in(folder: Path, given: Sequence[File]) -> tuple[list[File], list[str]]:
+def _made_in(folder: Path, input_files: Sequence[File]) -> tuple[list[File], list[str]]:
     """New and changed files, and the names of those that are not kept."""
-    before = {folder / file.name: file.content for file in given}
+    before = {folder / file.name: file.content for file in input_files}
 
-    kept: list[File] = []
+    created: list[File] = []
     left_out: list[str] = []
     left = MAX_BYTES_IN_ALL
     for path in sorted(folder.rglob("*")):
@@ -135,11 +135,11 @@ def _made_in(folder: Path, given: Sequence[File]) -> tuple[list[File], list[str]
         if path in before and size == len(before[path]) and path.read_bytes() == before[path]:
             continue
 
-        if size > min(MAX_FILE_BYTES, left) or len(kept) == MAX_FILES:
+        if size > min(MAX_FILE_BYTES, left) or len(created) == MAX_FILES:
             left_out.append(name)
             continue
 
         left -= size
-        kept.append(File(name=name, content=path.read_bytes(), mime_type=mimetypes.guess_type(name)[0] or _BINARY))
+        created.append(File(name=name, content=path.read_bytes(), mime_type=mimetypes.guess_type(name)[0] or _BINARY))
 
-    return kept, left_out
+    return created, left_out

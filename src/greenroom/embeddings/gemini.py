@@ -57,9 +57,9 @@ class GeminiEmbeddings(BaseEmbeddings):
         except (APIError, httpx.HTTPError, ValueError) as error:  # ValueError: no key
             raise ModelError(f"{self.model}: {error}", model=self.model) from error
 
-        found = cast("list[Any]", answer.embeddings or [])
+        embeddings = cast("list[Any]", answer.embeddings or [])
 
-        return [one.values or [] for one in found]
+        return [embedding.values or [] for embedding in embeddings]
 
     async def close(self) -> None:
         if self._client is not None:

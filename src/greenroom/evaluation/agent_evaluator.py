@@ -182,13 +182,13 @@ async def load_app(
         root = getattr(module, "root_agent", None)
 
     if root is None and hasattr(module, "get_agent_async"):
-        found = module.get_agent_async()
-        found = await found if inspect.isawaitable(found) else found
+        exported = module.get_agent_async()
+        exported = await exported if inspect.isawaitable(exported) else exported
         # In ADK's older form the agent comes with what closes it.
-        if isinstance(found, tuple):
-            root = cast("tuple[Any, ...]", found)[0]
+        if isinstance(exported, tuple):
+            root = cast("tuple[Any, ...]", exported)[0]
         else:
-            root = found
+            root = exported
 
     if not isinstance(root, BaseAgent):
         raise AgentConfigError(f"{agent_module} has no root_agent, no app and no get_agent_async")

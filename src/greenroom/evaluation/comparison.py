@@ -85,28 +85,28 @@ def _pass_rate(statuses: Sequence[EvalStatus]) -> PassRate:
 
 
 def by_case(results: Sequence[EvalCaseResult]) -> dict[str, list[EvalCaseResult]]:
-    found: dict[str, list[EvalCaseResult]] = {}
+    by_id: dict[str, list[EvalCaseResult]] = {}
     for result in results:
-        found.setdefault(result.eval_id, []).append(result)
-    return found
+        by_id.setdefault(result.eval_id, []).append(result)
+    return by_id
 
 
 def metric_summaries(results: Sequence[EvalCaseResult]) -> list[MetricSummary]:
     """Summaries in the order in which the metrics were computed."""
-    found: dict[str, list[EvalMetricResult]] = {}
+    by_name: dict[str, list[EvalMetricResult]] = {}
     for result in results:
-        for one in result.overall_eval_metric_results:
-            found.setdefault(one.metric_name, []).append(one)
-    return [_summary(name, computed) for name, computed in found.items()]
+        for metric in result.overall_eval_metric_results:
+            by_name.setdefault(metric.metric_name, []).append(metric)
+    return [_summary(name, computed) for name, computed in by_name.items()]
 
 
 def _summary(name: str, computed: Sequence[EvalMetricResult]) -> MetricSummary:
-    rate = _pass_rate([one.eval_status for one in computed])
+    rate = _pass_rate([metric_result.eval_status for metric_result in computed])
     return MetricSummary(
         metric_name=name,
         threshold=computed[0].threshold,
         passed=rate if rate.total else None,
-        scores=[one.score for one in computed if one.score is not None],
+        scores=[metric_result.score for metric_result in computed if metric_result.score is not None],
     )
 
 
@@ -136,11 +136,11 @@ def _difference(
     seed: int,
 ) -> Difference | None:
     def values(results: Mapping[str, Sequence[EvalCaseResult]]) -> dict[str, list[float]]:
-        found: dict[str, list[float]] = {}
+        numbers_by_id: dict[str, list[float]] = {}
         for name, of_case in results.items():
             numbers = [value(result) for result in of_case]
-            found[name] = [number for number in numbers if number is not None]
-        return found
+            numbers_by_id[name] = [number for number in numbers if number is not None]
+        return numbers_by_id
 
     first, second = paired(values(before), values(after))
     return compare(first, second, seed=seed) if first else None

@@ -43,9 +43,9 @@ async def evaluate_set(
     options = options or RunOptions()
     runner = InMemoryRunner(app=app)
 
-    kept = None
+    open_journal = None
     if journal is not None:
-        kept = Journal(
+        open_journal = Journal(
             journal,
             app.name,
             app.version,
@@ -55,7 +55,7 @@ async def evaluate_set(
             options.samples,
         )
         if restart:
-            kept.delete()
+            open_journal.delete()
 
     try:
         evaluation = Evaluation(
@@ -65,7 +65,7 @@ async def evaluate_set(
             eval_ids=eval_ids,
             options=options,
             simulator=user_simulator(config.user_simulator_config),
-            journal=kept,
+            journal=open_journal,
             app_details=await app_details(app),
         )
         async with aclosing(evaluation.results()) as results:
@@ -73,8 +73,8 @@ async def evaluate_set(
                 if progress is not None:
                     progress(result, evaluation.total)
 
-        if kept is not None and not evaluation.not_run:
-            kept.delete()
+        if open_journal is not None and not evaluation.not_run:
+            open_journal.delete()
 
         return evaluation.summary()
     finally:

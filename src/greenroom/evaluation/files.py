@@ -248,13 +248,13 @@ class EvalFiles:
 
     async def get_test(self, app_name: str, name: str) -> Session:
         """Raises NotFound, InvalidRequest."""
-        kept = await asyncio.to_thread(
+        test = await asyncio.to_thread(
             _read,
             self._test_path(app_name, name),
             KeptSession,
             "Test file",
         )
-        return kept.session(app_name=app_name, name=name)
+        return test.session(app_name=app_name, name=name)
 
     async def save_test(self, app_name: str, name: str, session: Session) -> str:
         """Saves a test of the app.
@@ -414,7 +414,7 @@ def _older_turn(turn: JsonObject) -> Invocation:
         final_response=None if reference is None else Content(role="model", parts=[Part(text=reference)]),
         intermediate_data=IntermediateData(
             tool_uses=[FunctionCall(name=use["tool_name"], args=use.get("tool_input")) for use in uses],
-            intermediate_responses=[(one["author"], [Part(text=one["text"])]) for one in texts],
+            intermediate_responses=[(response["author"], [Part(text=response["text"])]) for response in texts],
         ),
         creation_timestamp=time.time(),
     )

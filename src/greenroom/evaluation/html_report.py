@@ -55,8 +55,8 @@ ins { background: var(--added) } del { background: var(--removed) }
 
 
 def html_report(results: Sequence[EvalSetResult], comparison: Comparison | None = None) -> str:
-    title = "Evaluation of " + ", ".join(one.eval_set_id for one in results)
-    parts = [_set(one) for one in results]
+    title = "Evaluation of " + ", ".join(result.eval_set_id for result in results)
+    parts = [_set(result) for result in results]
     if comparison is not None:
         parts.insert(0, _comparison(comparison))
 
@@ -70,12 +70,12 @@ def html_report(results: Sequence[EvalSetResult], comparison: Comparison | None 
     )
 
 
-def _set(one: EvalSetResult) -> str:
-    results = one.eval_case_results
+def _set(set_result: EvalSetResult) -> str:
+    results = set_result.eval_case_results
     rate = counted(results)
     metrics = metric_summaries(results)
     failed = [result for result in results if result.final_eval_status is EvalStatus.FAILED]
-    at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(one.creation_timestamp))
+    at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(set_result.creation_timestamp))
     tiles = [
         (f"{rate.rate:.0%}" if rate.total else "–", f"passed, {rate.low:.0%} to {rate.high:.0%}"),
         (str(len(by_case(results))), "cases"),
@@ -92,7 +92,7 @@ def _set(one: EvalSetResult) -> str:
 
     return "\n".join(
         (
-            f'<h2>{escape(one.eval_set_id)}</h2><p class="muted">{at}</p><ul class="tiles">{tile_list}</ul>',
+            f'<h2>{escape(set_result.eval_set_id)}</h2><p class="muted">{at}</p><ul class="tiles">{tile_list}</ul>',
             f"<h3>Metrics</h3>{_metric_table(metrics)}",
             f'<h3>Scores</h3><div class="charts">{"".join(map(_histogram, metrics))}</div>',
             f"<h3>What failed</h3>{''.join(map(_failure, shown)) or '<p>Nothing.</p>'}{more}",
@@ -104,13 +104,15 @@ def _set(one: EvalSetResult) -> str:
 def _metric_table(metrics: Sequence[MetricSummary]) -> str:
     rows = (
         (
-            escape(one.metric_name),
-            number(one.mean),
-            number(one.threshold),
-            _interval(one.passed.low, one.passed.rate, one.passed.high) if one.passed is not None else "–",
-            percent(one.passed) if one.passed is not None else "only informs",
+            escape(summary.metric_name),
+            number(summary.mean),
+            number(summary.threshold),
+            _interval(summary.passed.low, summary.passed.rate, summary.passed.high)
+            if summary.passed is not None
+            else "–",
+            percent(summary.passed) if summary.passed is not None else "only informs",
         )
-        for one in metrics
+        for summary in metrics
     )
     return _table(("metric", "mean", "threshold", "passed, with 95 % interval", ""), rows)
 
@@ -149,14 +151,18 @@ def _diff(text: str) -> str:
     return "<pre>" + "\n".join(lines) + "</pre>"
 
 
-def _comparison(found: Comparison) -> str:
-    differences = ({"pass rate": found.passed} if found.passed is not None else {}) | found.scores
-    counts = ", ".join(f"{len(cases)} {verdict}" for verdict in _VERDICTS if (cases := found.of(verdict)))
+def _comparison(comparison: Comparison) -> str:
+    differences = ({"pass rate": comparison.passed} if comparison.passed is not None else {}) | comparison.scores
+    counts = ", ".join(f"{len(cases)} {verdict}" for verdict in _VERDICTS if (cases := comparison.of(verdict)))
     rows = (
-        (escape(name), _difference_chart(one), escape(describe_difference(one, is_rate=one is found.passed)))
-        for name, one in differences.items()
+        (
+            escape(name),
+            _difference_chart(difference),
+            escape(describe_difference(difference, is_rate=difference is comparison.passed)),
+        )
+        for name, difference in differences.items()
     )
-    changed = "".join(_changed(case) for case in found.of("worse", "better", "added", "removed"))
+    changed = "".join(_changed(case) for case in comparison.of("worse", "better", "added", "removed"))
 
     return (
         f"<h2>Compared with the earlier results</h2><p>{escape(counts) or 'No cases.'}</p>"
@@ -201,12 +207,12 @@ def _interval(low: float, value: float, high: float) -> str:
     )
 
 
-def _difference_chart(one: Difference) -> str:
+def _difference_chart(difference: Difference) -> str:
     """A point with its interval around zero, which is the middle."""
-    scale = 94 / (max(abs(one.low), abs(one.high), abs(one.difference)) or 1)
-    left, at, right = (100 + value * scale for value in (one.low, one.difference, one.high))
+    scale = 94 / (max(abs(difference.low), abs(difference.high), abs(difference.difference)) or 1)
+    left, at, right = (100 + value * scale for value in (difference.low, difference.difference, difference.high))
     return (
-        f'<svg viewBox="0 0 200 16" role="img" aria-label="{one.low:+.3f} to {one.high:+.3f}">'
+        f'<svg viewBox="0 0 200 16" role="img" aria-label="{difference.low:+.3f} to {difference.high:+.3f}">'
         f'<line class="limit" x1="100" x2="100" y1="0" y2="16"/>'
         f'<path class="whisker" d="M{left:.1f} 4v8m0-4H{right:.1f}m0-4v8"/>'
         f'<circle class="dot" cx="{at:.1f}" cy="8" r="4"/></svg>'

@@ -33,22 +33,22 @@ def invocations_of(
     for event in events:
         if event.invocation_id and not event.partial:
             turns.setdefault(event.invocation_id, []).append(event)
-    found = (_invocation(turn, app_details) for turn in turns.values())
-    return [invocation for invocation in found if invocation is not None]
+    invocations = (_invocation(turn, app_details) for turn in turns.values())
+    return [invocation for invocation in invocations if invocation is not None]
 
 
 def _invocation(events: Sequence[Event], app_details: AppDetails | None) -> Invocation | None:
-    asked = next((event for event in events if event.author == "user" and event.content is not None), None)
-    if asked is None or asked.content is None:
+    message = next((event for event in events if event.author == "user" and event.content is not None), None)
+    if message is None or message.content is None:
         return None
 
     answers = [event for event in events if event.author != "user"]
-    found = invocation_of(asked.content, answers, app_details)
-    found.invocation_id = asked.invocation_id or ""
-    found.creation_timestamp = asked.timestamp
-    found.duration = max((event.timestamp for event in answers), default=asked.timestamp) - asked.timestamp
+    invocation = invocation_of(message.content, answers, app_details)
+    invocation.invocation_id = message.invocation_id or ""
+    invocation.creation_timestamp = message.timestamp
+    invocation.duration = max((event.timestamp for event in answers), default=message.timestamp) - message.timestamp
 
-    return found
+    return invocation
 
 
 def invocation_of(
@@ -107,9 +107,9 @@ def case_of_session(session: Session, eval_id: str) -> EvalCase:
 def transcript(invocations: Iterable[Invocation]) -> list[tuple[str, str]]:
     """Author and text of each message, calls and responses left out."""
     lines: list[tuple[str, str]] = []
-    for one in invocations:
-        lines.append(("user", text_of(one.user_content) or ""))
-        lines += one.steps.texts()
-        if (text := one.text()) is not None:
+    for invocation in invocations:
+        lines.append(("user", text_of(invocation.user_content) or ""))
+        lines += invocation.steps.texts()
+        if (text := invocation.text()) is not None:
             lines.append(("agent", text))
     return lines

@@ -31,11 +31,11 @@ class Journal:
         except FileNotFoundError:
             return []
 
-        whole = data.rpartition(b"\n")[0]
-        if len(whole) + 1 < len(data):
-            os.truncate(self._path, len(whole) + 1 if whole else 0)
+        complete = data.rpartition(b"\n")[0]
+        if len(complete) + 1 < len(data):
+            os.truncate(self._path, len(complete) + 1 if complete else 0)
 
-        return [_decode(line) for line in whole.splitlines()]
+        return [_decode(line) for line in complete.splitlines()]
 
     def add(self, result: EvalCaseResult) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)

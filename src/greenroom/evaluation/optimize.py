@@ -197,8 +197,8 @@ class Search:
 
         instruction = await self._propose(chosen)
         candidate = Candidate(instruction=instruction)
-        if all(one.instruction != instruction for one in self.candidates):
-            batch = self._train.select({one.eval_id for one in chosen})
+        if all(entry.instruction != instruction for entry in self.candidates):
+            batch = self._train.select({entry.eval_id for entry in chosen})
             candidate.minibatch = counted(await self._try(instruction, batch) or [])
             if candidate.minibatch.passed:
                 candidate.held_out = counted(await self._try(instruction, self._held_out) or [])

@@ -203,11 +203,11 @@ def with_open_calls(
         by_name.setdefault(call.name, deque()).append(call_id)
 
     parts: list[Part] = []
-    given = deque(answered or ())
+    names = deque(answered or ())
     for part in content.parts or ():
         response = part.function_response
         if response is not None:
-            name = given.popleft() if given else response.name
+            name = names.popleft() if names else response.name
             if response.id not in open_calls and by_name.get(name):
                 response = msgspec.structs.replace(response, id=by_name[name].popleft())
                 part = msgspec.structs.replace(part, function_response=response)

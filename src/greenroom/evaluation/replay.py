@@ -96,9 +96,9 @@ class Talk:
                 else:
                     session = await self._turn(turn, message, session, delta)
 
-                found = await store.get_session(**session.key._asdict())
-                assert found is not None
-                session = found
+                stored = await store.get_session(**session.key._asdict())
+                assert stored is not None
+                session = stored
 
                 if not goes_on():
                     break
@@ -145,8 +145,8 @@ class Talk:
             await read()
             return session
 
-        recordings = [one for one in self._recordings if one.user_message_index == turn]
-        stop = next((_reason(one) for one in recordings if one.is_cancelled), None)
+        recordings = [recording for recording in self._recordings if recording.user_message_index == turn]
+        stop = next((_reason(recording) for recording in recordings if recording.is_cancelled), None)
         task = asyncio.create_task(read())
         stopped_after: list[int] = []
 
@@ -173,7 +173,7 @@ class Talk:
             log = self._runner.open_log(session, last[-1], options["run_config"])
             await self._runner.record_abort(log, stop)
 
-        if stopped_after and any(one.is_unfinished for one in recordings):
+        if stopped_after and any(recording.is_unfinished for recording in recordings):
             key = session.key._asdict()
             return await self._runner.session_service.fork_session(**key, seq=stopped_after[0])
 
@@ -213,10 +213,10 @@ def departure(then: Session, now: Session) -> str:
     before = comparable_events(then.events)
     after = comparable_events(now.events)
     for index in range(max(len(before), len(after))):
-        one = before[index : index + 1]
+        earlier = before[index : index + 1]
         other = after[index : index + 1]
-        if one != other:
-            return f"Event {index + 1} of {len(before)}:\n{difference(one, other)}"
+        if earlier != other:
+            return f"Event {index + 1} of {len(before)}:\n{difference(earlier, other)}"
 
     return difference(comparable_state(then.state), comparable_state(now.state))
 

@@ -55,40 +55,40 @@ def report_format(path: Path) -> Callable[[Sequence[EvalSetResult], Comparison |
 def junit_report(results: Sequence[EvalSetResult], comparison: Comparison | None = None) -> str:
     """A test suite per set, a test case per case and sample. Cases without a verdict are skipped ones."""
     root = ElementTree.Element("testsuites")
-    for one in results:
-        suite = ElementTree.SubElement(root, "testsuite", name=_xml(one.eval_set_id))
-        kinds = Counter(map(_junit_kind, one.eval_case_results))
+    for set_result in results:
+        suite = ElementTree.SubElement(root, "testsuite", name=_xml(set_result.eval_set_id))
+        kinds = Counter(map(_junit_kind, set_result.eval_case_results))
 
         seconds = 0.0
-        for name, samples in by_case(one.eval_case_results).items():
+        for name, samples in by_case(set_result.eval_case_results).items():
             for index, result in enumerate(samples, start=1):
                 title = name if len(samples) == 1 else f"{name} #{index}"
                 took = sum(turn.actual_invocation.duration or 0 for turn in result.eval_metric_result_per_invocation)
                 seconds += took
 
                 case = ElementTree.SubElement(
-                    suite, "testcase", classname=_xml(one.eval_set_id), name=_xml(title), time=f"{took:.3f}"
+                    suite, "testcase", classname=_xml(set_result.eval_set_id), name=_xml(title), time=f"{took:.3f}"
                 )
                 kind = _junit_kind(result)
                 if kind is not None:
-                    found = ElementTree.SubElement(
+                    problem = ElementTree.SubElement(
                         case,
                         kind,
                         message=_xml("; ".join(failures_of(result))),
                     )
                     if kind == "failure":
-                        found.text = _xml(mismatch(result))
+                        problem.text = _xml(mismatch(result))
                     else:
-                        found.text = None
+                        problem.text = None
 
-        suite.set("tests", str(len(one.eval_case_results)))
+        suite.set("tests", str(len(set_result.eval_case_results)))
         suite.set("failures", str(kinds["failure"]))
         suite.set("errors", str(kinds["error"]))
         suite.set("skipped", str(kinds["skipped"]))
         suite.set("time", f"{seconds:.3f}")
         suite.set(
             "timestamp",
-            time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(one.creation_timestamp)),
+            time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(set_result.creation_timestamp)),
         )
 
     ElementTree.indent(root)
@@ -107,12 +107,12 @@ def _xml(text: str) -> str:
 
 def markdown_report(results: Sequence[EvalSetResult], comparison: Comparison | None = None) -> str:
     lines: list[str] = []
-    for one in results:
-        rate = counted(one.eval_case_results)
-        lines += [f"## {_md(one.eval_set_id)}: {percent(rate)} passed", ""]
+    for set_result in results:
+        rate = counted(set_result.eval_case_results)
+        lines += [f"## {_md(set_result.eval_set_id)}: {percent(rate)} passed", ""]
         lines += ["| metric | mean | threshold | passed |", "|---|---|---|---|"]
 
-        for metric in metric_summaries(one.eval_case_results):
+        for metric in metric_summaries(set_result.eval_case_results):
             if metric.passed is not None:
                 passed = percent(metric.passed)
             else:
@@ -122,7 +122,7 @@ def markdown_report(results: Sequence[EvalSetResult], comparison: Comparison | N
 
         lines.append("")
 
-        for result in one.eval_case_results:
+        for result in set_result.eval_case_results:
             if result.final_eval_status is EvalStatus.FAILED:
                 reasons = _md("; ".join(failures_of(result)))
                 lines += _details(f"✗ {_md(result.eval_id)}: {reasons}", "" if result.error else mismatch(result))
@@ -133,7 +133,8 @@ def markdown_report(results: Sequence[EvalSetResult], comparison: Comparison | N
             lines.append(f"- pass rate: {describe_difference(comparison.passed, is_rate=True)}")
 
         lines += [
-            f"- {_md(name)}: {describe_difference(one, is_rate=False)}" for name, one in comparison.scores.items()
+            f"- {_md(name)}: {describe_difference(difference, is_rate=False)}"
+            for name, difference in comparison.scores.items()
         ]
         lines.append("")
 

@@ -188,7 +188,7 @@ class Evaluation:
             eval_set_result_id=name,
             eval_set_result_name=name.replace("/", "_"),
             eval_set_id=self._set.eval_set_id,
-            eval_case_results=sorted(self.finished, key=lambda one: order.get(one.eval_id, -1)),
+            eval_case_results=sorted(self.finished, key=lambda case_result: order.get(case_result.eval_id, -1)),
             creation_timestamp=now,
         )
 
@@ -248,16 +248,16 @@ class Evaluation:
         return result
 
     async def _session(self, case: EvalCase) -> Session:
-        given = case.session_input
+        session_input = case.session_input
         create = partial(
             self._agent.sessions.create_session,
             app_name=self._agent.app_name,
-            user_id=(given.user_id if given is not None else "") or self._agent.user_id,
-            state=given.state if given is not None else None,
+            user_id=(session_input.user_id if session_input is not None else "") or self._agent.user_id,
+            state=session_input.state if session_input is not None else None,
         )
-        if given is not None and given.session_id:
+        if session_input is not None and session_input.session_id:
             try:
-                return await create(session_id=given.session_id)
+                return await create(session_id=session_input.session_id)
             except SessionExists:
                 pass  # of an earlier run; a session is never used twice
 
@@ -294,22 +294,24 @@ class Evaluation:
 
         per_turn = [
             EvalMetricResultPerInvocation(
-                actual_invocation=one, expected_invocation=expected[turn] if expected is not None else None
+                actual_invocation=invocation, expected_invocation=expected[turn] if expected is not None else None
             )
-            for turn, one in enumerate(actual)
+            for turn, invocation in enumerate(actual)
         ]
         for metric in self._metrics:
             scored = await self._measure(metric, case, actual)
             result.overall_eval_metric_results.append(
                 _metric_result(metric, scored.overall_score, scored.overall_eval_status, scored.details)
             )
-            for turn, one in zip(per_turn, scored.per_invocation_results, strict=False):
-                turn.eval_metric_results.append(_metric_result(metric, one.score, one.eval_status, one.details))
+            for turn, turn_score in zip(per_turn, scored.per_invocation_results, strict=False):
+                turn.eval_metric_results.append(
+                    _metric_result(metric, turn_score.score, turn_score.eval_status, turn_score.details)
+                )
 
         result.eval_metric_result_per_invocation = per_turn
-        statuses = {one.eval_status for one in result.overall_eval_metric_results}
+        statuses = {metric_result.eval_status for metric_result in result.overall_eval_metric_results}
         deciding = (EvalStatus.FAILED, EvalStatus.PASSED)
-        result.final_eval_status = next((one for one in deciding if one in statuses), EvalStatus.NOT_EVALUATED)
+        result.final_eval_status = next((status for status in deciding if status in statuses), EvalStatus.NOT_EVALUATED)
 
     async def _measure(
         self,
@@ -319,7 +321,10 @@ class Evaluation:
     ) -> EvaluationResult:
         rubrics = case.rubrics or []
         if rubrics:
-            judged = [msgspec.structs.replace(one, rubrics=[*rubrics, *(one.rubrics or ())]) for one in actual]
+            judged = [
+                msgspec.structs.replace(invocation, rubrics=[*rubrics, *(invocation.rubrics or ())])
+                for invocation in actual
+            ]
         else:
             judged = actual
 
@@ -345,10 +350,10 @@ def _metric_result(
 
 async def app_details(app: App) -> AppDetails:
     """The instructions and tools of the app's agents, for judges."""
-    found = (await describe(app, language="python")).agents or {}
+    agents = (await describe(app, language="python")).agents or {}
     return AppDetails(
         agent_details={
-            name: AgentDetails(name=name, instructions=one.instruction, tool_declarations=one.tools or [])
-            for name, one in found.items()
+            name: AgentDetails(name=name, instructions=agent.instruction, tool_declarations=agent.tools or [])
+            for name, agent in agents.items()
         }
     )

@@ -221,7 +221,7 @@ class SimulatedUser:
             "persona": f"\n# Who the user is\n{self._persona.text()}\n" if self._persona is not None else "",
         }
         template = self._config.custom_instructions or _INSTRUCTIONS
-        prompt = _PLACEHOLDER.sub(lambda found: values[found[1]], template)
+        prompt = _PLACEHOLDER.sub(lambda match: values[match[1]], template)
         return await ask(
             cast("str | BaseLlm", self._config.model),
             prompt,
@@ -234,7 +234,7 @@ class SimulatedUser:
             lines.append(f"user: {text_of(turn.user_content) or ''}")
             if self._config.include_function_calls:
                 lines += [
-                    f"(assistant calls {one.name} {wire.encode(one.args or {}).decode()})" for one in turn.calls()
+                    f"(assistant calls {call.name} {wire.encode(call.args or {}).decode()})" for call in turn.calls()
                 ]
             lines.append(f"assistant: {turn.text() or ''}")
 
@@ -243,16 +243,16 @@ class SimulatedUser:
 
 def persona_of(scenario: ConversationScenario) -> UserPersona | None:
     """Raises InvalidRequest for one that is neither known nor described."""
-    given = scenario.user_persona
-    if given is None:
+    persona = scenario.user_persona
+    if persona is None:
         return None
 
-    if isinstance(given, str):
-        if given not in PERSONAS:
-            raise InvalidRequest(f"There is no persona {given[:100]!r}; there are {', '.join(PERSONAS)}")
-        return PERSONAS[given]
+    if isinstance(persona, str):
+        if persona not in PERSONAS:
+            raise InvalidRequest(f"There is no persona {persona[:100]!r}; there are {', '.join(PERSONAS)}")
+        return PERSONAS[persona]
 
-    return UserPersona.model_validate(given)
+    return UserPersona.model_validate(persona)
 
 
 def user_simulator(config: JsonObject | None) -> Callable[[EvalCase], UserSimulator]:
@@ -326,19 +326,19 @@ async def generate_scenarios(
     The model is asked again, up to three times in a row without a new one. Raises ModelError when
     it has too few.
     """
-    found: dict[str, ConversationScenario] = {}
+    scenarios: dict[str, ConversationScenario] = {}
     in_vain = 0
-    while len(found) < config.count and in_vain < 3:
-        earlier = len(found)
-        for scenario in _read_scenarios(await ask(config.model_name, _request(config, app, found), _AS_JSON)):
-            if len(found) < config.count:
-                found.setdefault(scenario.starting_prompt, scenario)
-        in_vain = in_vain + 1 if len(found) == earlier else 0
+    while len(scenarios) < config.count and in_vain < 3:
+        earlier = len(scenarios)
+        for scenario in _read_scenarios(await ask(config.model_name, _request(config, app, scenarios), _AS_JSON)):
+            if len(scenarios) < config.count:
+                scenarios.setdefault(scenario.starting_prompt, scenario)
+        in_vain = in_vain + 1 if len(scenarios) == earlier else 0
 
-    if len(found) < config.count:
-        raise ModelError(f"{len(found)} of {config.count} scenarios were invented", model=str(config.model_name))
+    if len(scenarios) < config.count:
+        raise ModelError(f"{len(scenarios)} of {config.count} scenarios were invented", model=str(config.model_name))
 
-    return list(found.values())
+    return list(scenarios.values())
 
 
 _AS_JSON = GenerateContentConfig(response_mime_type="application/json")
@@ -347,10 +347,10 @@ _AS_JSON = GenerateContentConfig(response_mime_type="application/json")
 def _request(
     config: ConversationGenerationConfig,
     app: AppDetails,
-    found: dict[str, ConversationScenario],
+    scenarios: dict[str, ConversationScenario],
 ) -> str:
     lines = [
-        f"Invent {config.count - len(found)} different tests of the assistant below. Each is a user with a goal: "
+        f"Invent {config.count - len(scenarios)} different tests of the assistant below. Each is a user with a goal: "
         "a starting prompt, which is the user's first message, and a plan: what the user wants and knows.",
         'Answer with a JSON object only: {"scenarios": [{"starting_prompt": "…", "conversation_plan": "…"}]}',
         f"# Assistant\n{wire.encode(app).decode()}",
@@ -361,8 +361,8 @@ def _request(
     if config.environment_context:
         lines.append(f"# Data that the assistant's tools have\n{config.environment_context}")
 
-    if found:
-        lines.append("# Starting prompts that exist already\n" + "\n".join(found))
+    if scenarios:
+        lines.append("# Starting prompts that exist already\n" + "\n".join(scenarios))
 
     return "\n\n".join(lines)
 

@@ -236,13 +236,13 @@ class EnvironmentSimulationPlugin(BasePlugin):
 async def _result(
     simulated: ToolSimulationConfig, args: JsonObject, ctx: ToolContext, earlier: list[FunctionCall]
 ) -> JsonObject | None:
-    matching = [one.response for one in simulated.recorded_results or () if one.args == args]
+    matching = [recorded.response for recorded in simulated.recorded_results or () if recorded.args == args]
     if matching:
         return dict(matching[min(sum((call.args or {}) == args for call in earlier), len(matching) - 1)])
 
     if callable(simulated.script):
-        given = cast("Any", simulated.script(args, ctx))
-        return cast("JsonObject", await given if inspect.isawaitable(given) else given)
+        value = cast("Any", simulated.script(args, ctx))
+        return cast("JsonObject", await value if inspect.isawaitable(value) else value)
 
     scripted = cast("list[JsonObject]", simulated.script or [])
     if len(earlier) < len(scripted):
@@ -265,15 +265,15 @@ def _answered(ctx: ToolContext) -> list[tuple[FunctionCall, FunctionResponse]]:
 
 def recorded_tools(conversations: Iterable[Iterable[Invocation]]) -> list[ToolSimulationConfig]:
     """The tools of these conversations with their results there, for `EnvironmentSimulationConfig`."""
-    found: dict[str, list[RecordedResult]] = {}
+    results_by_tool: dict[str, list[RecordedResult]] = {}
     for turn in (turn for conversation in conversations for turn in conversation):
-        responses = {one.id: one for one in turn.steps.responses()}
+        responses = {answer.id: answer for answer in turn.steps.responses()}
         for call in turn.calls():
             if (response := responses.get(call.id)) is not None and call.name:
                 result = RecordedResult(args=call.args or {}, response=response.response or {})
-                found.setdefault(call.name, []).append(result)
+                results_by_tool.setdefault(call.name, []).append(result)
 
-    return [ToolSimulationConfig(tool_name=name, recorded_results=results) for name, results in found.items()]
+    return [ToolSimulationConfig(tool_name=name, recorded_results=results) for name, results in results_by_tool.items()]
 
 
 class EnvironmentSimulationFactory:

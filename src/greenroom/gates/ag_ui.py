@@ -171,9 +171,9 @@ class AgUiEvents:
     of their text, and the ids of the session's events that they are of.
     """
 
-    def __init__(self, given: RunAgentInput, state: JsonObject) -> None:
-        self._ids = {"threadId": given.thread_id, "runId": given.run_id}
-        self._client_messages = given.messages
+    def __init__(self, agent_input: RunAgentInput, state: JsonObject) -> None:
+        self._ids = {"threadId": agent_input.thread_id, "runId": agent_input.run_id}
+        self._client_messages = agent_input.messages
         self._messages: dict[str, JsonObject] = {}
         self._texts: dict[str, list[str]] = {}
         self._events: dict[str, str] = {}
@@ -370,15 +370,15 @@ async def run_agent(context: RequestContext) -> AnyReply:
 
     client_tools = _tools(body)
     new_session: NewSession | None = None
-    known = JsonObject()
+    stored_state = JsonObject()
     changes = JsonObject()
     if session is None:
         history, parts = _whole_conversation(body, client_tools)
         new_session = NewSession(history, state)
         message = new_message(parts, history)
     else:
-        known = dict(session.state)
-        changes = {name: value for name, value in state.items() if known.get(name) != value}
+        stored_state = dict(session.state)
+        changes = {name: value for name, value in state.items() if stored_state.get(name) != value}
         message = new_message(_new_parts(body, session))
 
     request = AgentRunRequest(
@@ -386,7 +386,7 @@ async def run_agent(context: RequestContext) -> AnyReply:
     )
     run, attachment = await start(context, request, new_session=new_session, idempotency_key=body.run_id)
     assert attachment is not None
-    return stream_reply(context, attachment, AgUiEvents(body, {**known, **state}), run)
+    return stream_reply(context, attachment, AgUiEvents(body, {**stored_state, **state}), run)
 
 
 async def _started(context: RequestContext, body: RunAgentInput, key: SessionKey) -> Run | None:
@@ -431,10 +431,10 @@ def _new_parts(body: RunAgentInput, session: Session) -> list[Part]:
             is_repeated = result and not log_state.is_open(message.tool_call_id)
             (repeated_results if is_repeated else results).extend(result)
 
-    said = _said_last(session)
-    is_repetition = bool(said) and words[: len(said)] == said
-    if is_repetition and (answers or results or len(words) > len(said)):
-        words = words[len(said) :]
+    last_words = _said_last(session)
+    is_repetition = bool(last_words) and words[: len(last_words)] == last_words
+    if is_repetition and (answers or results or len(words) > len(last_words)):
+        words = words[len(last_words) :]
     if not (answers or results or words):
         results = repeated_results
     parts = [*answers, *results, *words]
@@ -455,15 +455,15 @@ def _context(body: RunAgentInput, parts: list[Part]) -> list[Part]:
 
 def _said_last(session: Session) -> list[Part]:
     """The user's words since the last message that an agent wrote for the client."""
-    said: list[Part] = []
+    words: list[Part] = []
     for index in range(len(session.events) - 1, -1, -1):
         event = session.events[index]
         parts = (event.content.parts if event.content is not None else None) or ()
         if event.author == "user":
-            said[:0] = [part for part in parts if _is_word(part)]
+            words[:0] = [part for part in parts if _is_word(part)]
         elif parts and not requests_in(event):
             break
-    return said
+    return words
 
 
 def _is_word(part: Part) -> bool:
@@ -515,10 +515,10 @@ def _part(part: ContentPart) -> Part:
 
 def _binary_part(part: ContentPart) -> Part:
     if part.data is not None:
-        made = blob_part(part.data, part.mime_type)
-        if made.inline_data is not None:
-            made.inline_data.display_name = part.filename
-        return made
+        blob = blob_part(part.data, part.mime_type)
+        if blob.inline_data is not None:
+            blob.inline_data.display_name = part.filename
+        return blob
     uri = part.url or part.id
     if not uri:
         raise InvalidRequest("A part of the type 'binary' has neither data nor url nor id", location=("body",))

@@ -159,10 +159,12 @@ async def _list_sessions(call: _MethodCall, given: UserInput) -> object:
     return {"sessions": listed.sessions}
 
 
-async def _create_session(call: _MethodCall, given: NewSessionInput) -> object:
-    if given.ttl or given.expire_time:
+async def _create_session(call: _MethodCall, session_input: NewSessionInput) -> object:
+    if session_input.ttl or session_input.expire_time:
         raise CallerError("Sessions expire by the app's `session_ttl_seconds`, not by `ttl` or `expire_time`")
-    session = await call.create_session(given.user_id, session_id=given.session_id, state=given.state)
+    session = await call.create_session(
+        session_input.user_id, session_id=session_input.session_id, state=session_input.state
+    )
     return _snake(session)
 
 
@@ -182,16 +184,19 @@ async def _search_memory(call: _MethodCall, given: SearchInput) -> object:
     return await memory.search_memory(app_name=call.app_name, user_id=given.user_id, query=given.query)
 
 
-def _artifact_key(call: _MethodCall, given: ArtifactInput) -> JsonObject:
-    if given.session_id is None and not given.filename.startswith("user:"):
+def _artifact_key(call: _MethodCall, artifact_input: ArtifactInput) -> JsonObject:
+    if artifact_input.session_id is None and not artifact_input.filename.startswith("user:"):
         raise InvalidRequest("Artifacts of a session need its session_id", location=("body", "input", "session_id"))
-    return {**call.key(given.user_id, given.session_id or "")._asdict(), "filename": given.filename}
+    return {
+        **call.key(artifact_input.user_id, artifact_input.session_id or "")._asdict(),
+        "filename": artifact_input.filename,
+    }
 
 
-async def _save_artifact(call: _MethodCall, given: SaveArtifactInput) -> int:
-    part = Part(text=given.artifact) if isinstance(given.artifact, str) else given.artifact
+async def _save_artifact(call: _MethodCall, artifact_input: SaveArtifactInput) -> int:
+    part = Part(text=artifact_input.artifact) if isinstance(artifact_input.artifact, str) else artifact_input.artifact
     return await call.context.artifacts.save_artifact(
-        **_artifact_key(call, given), artifact=part, custom_metadata=given.custom_metadata
+        **_artifact_key(call, artifact_input), artifact=part, custom_metadata=artifact_input.custom_metadata
     )
 
 
@@ -249,11 +254,11 @@ async def query(context: RequestContext) -> AnyReply:
 async def stream_query(context: RequestContext) -> AnyReply:
     call = _MethodCall(context, await context.default_app())
     name = _method(context)
-    given: JsonObject = context.body.input or {}
+    query: JsonObject = context.body.input or {}
     if name == "stream_query":
-        return await _stream_message(call, wire.from_plain(given, MessageInput))
+        return await _stream_message(call, wire.from_plain(query, MessageInput))
     if name == "streaming_agent_run_with_events":
-        text = wire.from_plain(given, JsonRequest).request_json
+        text = wire.from_plain(query, JsonRequest).request_json
         decode = wire.client_decoder(StreamRunRequest)
         return await _stream_with_artifacts(call, decode_limited(text.encode(), decode, context.settings.limits))
 
@@ -268,11 +273,11 @@ def _unknown(context: RequestContext) -> CallerError:
     return CallerError(f"class_method {context.body.class_method} is not allowed")
 
 
-async def _stream_message(call: _MethodCall, given: MessageInput) -> AnyReply:
-    if given.session_id and given.session_events:
+async def _stream_message(call: _MethodCall, message_input: MessageInput) -> AnyReply:
+    if message_input.session_id and message_input.session_events:
         raise CallerError("Only one of session_id and session_events may be given")
 
-    config = given.run_config or RunConfig()
+    config = message_input.run_config or RunConfig()
     default = RunConfig()
     others = [
         name
@@ -282,20 +287,20 @@ async def _stream_message(call: _MethodCall, given: MessageInput) -> AnyReply:
     if others:
         raise InvalidRequest(f"Not supported in run_config: {', '.join(others)}", location=("body", "input"))
 
-    message = given.message
+    message = message_input.message
     if isinstance(message, str):
         message = Content(role="user", parts=[Part(text=message)])
     max_llm_calls: int | None = None
     if config.max_llm_calls != default.max_llm_calls:
         max_llm_calls = config.max_llm_calls
-    session_id = given.session_id
+    session_id = message_input.session_id
     if not session_id:
-        session = await call.create_session(given.user_id, events=given.session_events or ())
+        session = await call.create_session(message_input.user_id, events=message_input.session_events or ())
         session_id = session.id
 
     request = AgentRunRequest(
         app_name=call.app_name,
-        user_id=given.user_id,
+        user_id=message_input.user_id,
         session_id=session_id,
         new_message=message,
         streaming=config.streaming_mode is StreamingMode.SSE,
@@ -303,7 +308,7 @@ async def _stream_message(call: _MethodCall, given: MessageInput) -> AnyReply:
         custom_metadata=config.custom_metadata,
         service_tier=config.service_tier,
     )
-    is_temporary = given.session_events is not None
+    is_temporary = message_input.session_events is not None
 
     async def line(event: Event) -> JsonObject:
         return _snake(event)
@@ -311,22 +316,22 @@ async def _stream_message(call: _MethodCall, given: MessageInput) -> AnyReply:
     return await _stream(call, request, line, is_temporary=is_temporary)
 
 
-async def _stream_with_artifacts(call: _MethodCall, given: StreamRunRequest) -> AnyReply:
+async def _stream_with_artifacts(call: _MethodCall, run_request: StreamRunRequest) -> AnyReply:
     session = None
-    if given.session_id is not None:
+    if run_request.session_id is not None:
         with suppress(SessionNotFound):
-            session = await call.context.find_session(call.key(given.user_id, given.session_id))
+            session = await call.context.find_session(call.key(run_request.user_id, run_request.session_id))
     if session is None:
-        state = None if given.session_id is None else {UPSTREAM_SESSION_ID: given.session_id}
-        session = await call.create_session(given.user_id, state=state, events=given.events or ())
+        state = None if run_request.session_id is None else {UPSTREAM_SESSION_ID: run_request.session_id}
+        session = await call.create_session(run_request.user_id, state=state, events=run_request.events or ())
 
     key = session.key._asdict()
-    for artifact in given.artifacts or ():
+    for artifact in run_request.artifacts or ():
         for version in sorted(artifact.versions, key=lambda entry: str(entry.version).zfill(20)):
             await call.context.artifacts.save_artifact(**key, filename=artifact.file_name, artifact=version.data)
 
-    tokens = {f"{TEMP_PREFIX}{name}": login.access_token for name, login in given.authorizations.items()}
-    request = AgentRunRequest(**key, new_message=given.message, state_delta=tokens or None)
+    tokens = {f"{TEMP_PREFIX}{name}": login.access_token for name, login in run_request.authorizations.items()}
+    request = AgentRunRequest(**key, new_message=run_request.message, state_delta=tokens or None)
 
     async def line(event: Event) -> JsonObject:
         out: JsonObject = {"events": [_snake(event)], "session_id": session.id}
@@ -337,7 +342,7 @@ async def _stream_with_artifacts(call: _MethodCall, given: StreamRunRequest) -> 
         ]
         return {**out, "artifacts": artifacts} if artifacts else out
 
-    return await _stream(call, request, line, is_temporary=given.session_id is None)
+    return await _stream(call, request, line, is_temporary=run_request.session_id is None)
 
 
 async def _stream(

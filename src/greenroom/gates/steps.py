@@ -161,12 +161,12 @@ class StepReader:
         differs: dict[bool, bool] = {}
         left: dict[bool, int] = {}
         for is_thought in (False, True):
-            said = self._said.pop((event.id, is_thought), "")
-            whole = "".join(part.text for part in parts if part.text and bool(part.thought) is is_thought)
-            differs[is_thought] = bool(parts) and not whole.startswith(said)
-            left[is_thought] = len(said)
+            streamed = self._said.pop((event.id, is_thought), "")
+            text = "".join(part.text for part in parts if part.text and bool(part.thought) is is_thought)
+            differs[is_thought] = bool(parts) and not text.startswith(streamed)
+            left[is_thought] = len(streamed)
             if differs[is_thought] and not is_thought:
-                yield CorrectionStep(event.id, event.author, whole)
+                yield CorrectionStep(event.id, event.author, text)
 
         for part in parts:
             if part.text:

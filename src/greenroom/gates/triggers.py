@@ -152,8 +152,8 @@ async def _deliver(
     user_id = str(sender or "").strip().strip("/").replace("/", "--") or default
     if not identity.acts_for(app_name, user_id):
         user_id = identity.subject
-    known = wire.encode([app_name, user_id, delivery]).decode()
-    session_id = str(uuid5(NAMESPACE_URL, known) if delivery["id"] else uuid4())
+    delivery_key = wire.encode([app_name, user_id, delivery]).decode()
+    session_id = str(uuid5(NAMESPACE_URL, delivery_key) if delivery["id"] else uuid4())
     key = SessionKey(app_name, user_id, session_id)
     text = wire.encode(payload).decode()
     request = AgentRunRequest(**key._asdict(), new_message=Content(role="user", parts=[Part(text=text)]))

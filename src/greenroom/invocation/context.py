@@ -363,9 +363,9 @@ class InvocationContext:
         return self._checkpoints()[1]
 
     def _checkpoints(self) -> tuple[dict[str, JsonObject], dict[str, bool]]:
-        found: tuple[dict[str, JsonObject], dict[str, bool]] | None = self._shared.get("checkpoints")
-        if found is None:
-            found = self._shared["checkpoints"] = dict[str, JsonObject](), dict[str, bool]()
+        checkpoints: tuple[dict[str, JsonObject], dict[str, bool]] | None = self._shared.get("checkpoints")
+        if checkpoints is None:
+            checkpoints = self._shared["checkpoints"] = dict[str, JsonObject](), dict[str, bool]()
             for event in events_of_run(self.session.events, self.invocation_id):
                 actions = event.actions
                 path = event.node_path
@@ -374,7 +374,7 @@ class InvocationContext:
                         path or event.author, agent_state=actions.agent_state, end_of_agent=bool(actions.end_of_agent)
                     )
 
-        return found
+        return checkpoints
 
     def set_agent_state(self, agent_name: str, *, agent_state: Any = None, end_of_agent: bool = False) -> None:
         """Sets what `agent_states` says of an agent; without a state and an end, forgets it. To be

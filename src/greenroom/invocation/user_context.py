@@ -93,11 +93,11 @@ class ReadonlyContext:
 
     def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
         """The credential that the user granted in this run; None until then."""
-        kept: JsonValue = self._invocation_context.session.state.get(temporary_key(auth_config))
-        if kept is None:
+        stored: JsonValue = self._invocation_context.session.state.get(temporary_key(auth_config))
+        if stored is None:
             return None
         try:
-            return wire.from_plain(kept, AuthCredential)
+            return wire.from_plain(stored, AuthCredential)
         except InvalidRequest:
             return None
 

@@ -77,23 +77,27 @@ class FirestoreMemoryService(BaseMemoryService):
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str, limit: int = 10) -> SearchMemoryResponse:
         words = [word for word in words_of_query(query) if word not in self._stop_words]
-        found: dict[str, Any] = {}
+        documents: dict[str, Any] = {}
         for first in range(0, len(words), _WORDS_PER_QUERY):
             some = where(
                 self._query(app_name, user_id),
                 ("keywords", "array_contains_any", words[first : first + _WORDS_PER_QUERY]),
             ).order_by("seconds", direction="DESCENDING")
-            found |= {one.id: one.to_dict() for one in await self._database.fetch(some.limit(MANY_MATCHES))}
+            documents |= {
+                document.id: document.to_dict() for document in await self._database.fetch(some.limit(MANY_MATCHES))
+            }
 
-        matches = {name: set(words).intersection(fields["keywords"]) for name, fields in found.items()}
+        matches = {name: set(words).intersection(fields["keywords"]) for name, fields in documents.items()}
         counts = Counter(word for matched in matches.values() for word in matched)
         weights = {word: weight(MANY_ENTRIES, count) for word, count in counts.items()}
 
         best = sorted(
-            found,
-            key=lambda name: (-sum(weights[word] for word in sorted(matches[name])), -found[name]["seconds"], name),
+            documents,
+            key=lambda name: (-sum(weights[word] for word in sorted(matches[name])), -documents[name]["seconds"], name),
         )
-        return SearchMemoryResponse(memories=[_decode_entry(found[name]["entry"].encode()) for name in best[:limit]])
+        return SearchMemoryResponse(
+            memories=[_decode_entry(documents[name]["entry"].encode()) for name in best[:limit]]
+        )
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         if memory_id is not None:

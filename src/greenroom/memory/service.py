@@ -17,11 +17,11 @@ from greenroom.records.session import Session
 OfMemory = TypeVar("OfMemory", Event, MemoryEntry)
 
 
-def with_metadata(one: OfMemory, metadata: Mapping[str, JsonValue] | None) -> OfMemory:
+def with_metadata(entry: OfMemory, metadata: Mapping[str, JsonValue] | None) -> OfMemory:
     """An event or entry with more metadata; its own counts more."""
     if not metadata:
-        return one
-    return msgspec.structs.replace(one, custom_metadata={**metadata, **(one.custom_metadata or {})})
+        return entry
+    return msgspec.structs.replace(entry, custom_metadata={**metadata, **(entry.custom_metadata or {})})
 
 
 class BaseMemoryService(ABC):

@@ -144,14 +144,14 @@ class SqlMemoryService(BaseMemoryService):
         """
         signature = self._signature(vector)
         while True:
-            known = self._cache.get(owner, model)
-            extended = yield from self._read_signatures(owner, model, known, vector)
-            self._cache.put(owner, model, known, extended)
+            cached = self._cache.get(owner, model)
+            extended = yield from self._read_signatures(owner, model, cached, vector)
+            self._cache.put(owner, model, cached, extended)
             near = extended.nearest(signature, max(_CANDIDATES, limit))
             if not near:
                 return []
             best = yield from self._by_cosine(near, model, vector)
-            if known is NONE or 2 * len(best) > len(near):
+            if cached is NONE or 2 * len(best) > len(near):
                 return best[:limit]
             self._cache.drop(owner, model)  # most of what is nearest was deleted
 
@@ -192,10 +192,10 @@ class SqlMemoryService(BaseMemoryService):
 
     async def add_session_to_memory(self, session: Session) -> None:
         owner = (session.app_name, session.user_id)
-        known = dict(await self._database.fetch(_DATA_OF_SOURCE, *owner, session.id))
+        stored = dict(await self._database.fetch(_DATA_OF_SOURCE, *owner, session.id))
         entries = list(entries_of_events(kept_events(session.events)))
-        changed = [(entry, seconds) for entry, seconds in entries if known.get(entry.id) != _data(entry)]
-        removed = known.keys() - {entry.id for entry, _ in entries} if not session.events.skipped else set[str]()
+        changed = [(entry, seconds) for entry, seconds in entries if stored.get(entry.id) != _data(entry)]
+        removed = stored.keys() - {entry.id for entry, _ in entries} if not session.events.skipped else set[str]()
         replaced = removed | {entry.id or "" for entry, _ in changed}
         await self._replace(owner, session.id, replaced, changed)
 
@@ -217,8 +217,9 @@ class SqlMemoryService(BaseMemoryService):
         embeddings = await self._use_embeddings()
         if embeddings is not None and entries:
             wanted = as_json(entry.id or "" for entry, _ in entries)
-            kept = {known for (known,) in await self._database.fetch(_KNOWN, *owner, source, wanted)} - set(ids)
-            texts = {entry.id or "": text_of_entry(entry) for entry, _ in entries if entry.id not in kept}
+            rows = await self._database.fetch(_KNOWN, *owner, source, wanted)
+            kept_ids = {entry_id for (entry_id,) in rows} - set(ids)
+            texts = {entry.id or "": text_of_entry(entry) for entry, _ in entries if entry.id not in kept_ids}
             texts = {entry_id: text for entry_id, text in texts.items() if text}
             vectors = await embeddings.embed(list(texts.values()))
             for entry_id, vector in zip(texts, vectors, strict=True):
@@ -258,20 +259,20 @@ class SqlMemoryService(BaseMemoryService):
 
     async def _run(self, search: Search[T]) -> T:
         """Runs each step in a thread, since a step may compare 200,000 signatures."""
-        found: list[T] = []
+        results: list[T] = []
 
         def step(rows: Rows | None) -> Statement | None:
             try:
                 return search.send(rows) if rows is not None else next(search)
             except StopIteration as end:
-                found.append(end.value)
+                results.append(end.value)
                 return None
 
         rows: Rows | None = None
         while statement := await asyncio.to_thread(step, rows):
             query, arguments = statement
             rows = await self._database.fetch(query, *arguments)
-        return found[0]
+        return results[0]
 
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         await self._database.execute_all(_delete(_OF_OWNER, app_name, user_id))

@@ -72,12 +72,12 @@ class SqliteMemoryService(SqlMemoryService):
     def _by_cosine(self, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:
         import numpy
 
-        whole = vector.tobytes()
-        found = yield _VECTORS, (as_json(entries),)
-        found = [(entry, data) for entry, data in found if len(data) == len(whole)]
-        vectors = numpy.frombuffer(b"".join(data for _, data in found), "f4").reshape(-1, len(vector))
-        cosines = vectors @ numpy.frombuffer(whole, "f4")
-        return [found[at][0] for at in numpy.argsort(-cosines)]
+        query = vector.tobytes()
+        stored = yield _VECTORS, (as_json(entries),)
+        stored = [(entry, data) for entry, data in stored if len(data) == len(query)]
+        vectors = numpy.frombuffer(b"".join(data for _, data in stored), "f4").reshape(-1, len(vector))
+        cosines = vectors @ numpy.frombuffer(query, "f4")
+        return [stored[at][0] for at in numpy.argsort(-cosines)]
 
 
 def _signature(vector: array[float]) -> bytes:

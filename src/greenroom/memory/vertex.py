@@ -71,10 +71,10 @@ class VertexAiMemoryBankService(BaseMemoryService):
         """Stores the texts as they are. Values of custom metadata that are neither texts, numbers nor booleans are
         stored as JSON."""
         for memory in memories:
-            given = {**(memory.custom_metadata or {}), **({_AUTHOR: memory.author} if memory.author else {})}
+            metadata = {**(memory.custom_metadata or {}), **({_AUTHOR: memory.author} if memory.author else {})}
             body: JsonObject = {"fact": text_of_entry(memory), "scope": _scope(app_name, user_id)}
-            if given:
-                body["metadata"] = {name: _to_metadata(value) for name, value in given.items()}
+            if metadata:
+                body["metadata"] = {name: _to_metadata(value) for name, value in metadata.items()}
             await self._client.finish(await self._client.call("POST", self._memories(), body))
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str, limit: int = 10) -> SearchMemoryResponse:
@@ -171,7 +171,7 @@ class VertexAiRagMemoryService(BaseMemoryService):
         parent = self._corpus().partition("/ragCorpora/")[0]
         reply = await self._client.call("POST", f"{parent}:retrieveContexts", body)
 
-        found: dict[str, MemoryEntry] = {}
+        entries: dict[str, MemoryEntry] = {}
         replied: JsonObject = reply.get("contexts") or {}
 
         contexts: list[JsonObject] = replied.get("contexts") or []
@@ -180,18 +180,18 @@ class VertexAiRagMemoryService(BaseMemoryService):
             owner: list[str] = context.get("sourceDisplayName", "").split(".")[:2]
             if [unquote(part) for part in owner] == [app_name, user_id]:
                 for entry in _entries_in(context.get("text", "")):
-                    found.setdefault(entry.id or f"{entry.timestamp} {entry.content.text()}", entry)
-        return SearchMemoryResponse(memories=list(found.values())[:limit])
+                    entries.setdefault(entry.id or f"{entry.timestamp} {entry.content.text()}", entry)
+        return SearchMemoryResponse(memories=list(entries.values())[:limit])
 
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         await _delete_all(self._client, [one["name"] async for one in self._files(_file_name(app_name, user_id, ""))])
 
     async def _files(self, prefix: str) -> AsyncGenerator[JsonObject]:
         """Yields the files with this display name or, if the prefix ends in a dot, all whose names begin with it."""
-        async for one in self._client.pages(f"{self._corpus()}/ragFiles", "ragFiles", pageSize=_TOP_K):
-            name = one.get("displayName", "")
+        async for file in self._client.pages(f"{self._corpus()}/ragFiles", "ragFiles", pageSize=_TOP_K):
+            name = file.get("displayName", "")
             if name == prefix or (prefix.endswith(".") and name.startswith(prefix)):
-                yield one
+                yield file
 
     async def _upload(self, name: str, entries: Iterable[tuple[MemoryEntry, float]]) -> None:
         lines = [
@@ -247,8 +247,8 @@ def _to_metadata(value: object) -> JsonObject:
 
 
 def _from_api(memory: JsonObject) -> MemoryEntry:
-    given: dict[str, JsonObject] = memory.get("metadata") or {}
-    metadata = {name: next(iter(value.values()), None) for name, value in given.items()}
+    stored: dict[str, JsonObject] = memory.get("metadata") or {}
+    metadata = {name: next(iter(value.values()), None) for name, value in stored.items()}
     author = metadata.pop(_AUTHOR, None)
     return MemoryEntry(
         id=memory["name"].rpartition("/")[2],
@@ -270,12 +270,14 @@ def _entries_in(text: str) -> Iterable[MemoryEntry]:
     """The whole lines in a text of the corpus, which may begin and end in the middle of one."""
     for line in text.split("\n"):
         try:
-            found = msgspec.json.decode(line, type=_Line)
+            decoded = msgspec.json.decode(line, type=_Line)
         except msgspec.DecodeError:
             continue
-        content = Content(role="user", parts=[Part(text=found.text)])
-        event = Event(id=found.id or str(uuid4()), author=found.author, timestamp=found.timestamp, content=content)
+        content = Content(role="user", parts=[Part(text=decoded.text)])
+        event = Event(
+            id=decoded.id or str(uuid4()), author=decoded.author, timestamp=decoded.timestamp, content=content
+        )
         ((entry, _),) = entries_of_events([event])
-        entry.id = found.id
-        entry.author = found.author or None
+        entry.id = decoded.id
+        entry.author = decoded.author or None
         yield entry

@@ -282,11 +282,11 @@ class LLMRegistry:
         if own_name and (factory := cls._classes.get(_class_key(class_name))) is not None:
             return factory, own_name
 
-        known = [_readable(pattern) for pattern in cls._factories]
+        patterns = [_readable(pattern) for pattern in cls._factories]
         if "/" in name:
-            known.append(f"litellm/{name} if LiteLLM knows it")
+            patterns.append(f"litellm/{name} if LiteLLM knows it")
 
-        raise ModelNotFound(name, known)
+        raise ModelNotFound(name, patterns)
 
 
 def _class_key(name: str) -> str:

@@ -138,22 +138,22 @@ def built_in_of(
         raise MessageConversionError.
     """
     for name, options in built_in_tools(request):
-        given: JsonObject | None = options.get(provider)
-        if given is None:
+        own_options: JsonObject | None = options.get(provider)
+        if own_options is None:
             if name not in kinds:
                 raise refused(f"{model} has no built-in tool {name!r}", model=model)
 
-            given = {}
+            own_options = {}
             for option, value in options.items():
                 if option in ("exclude_domains", "excludeDomains") and excluded_domains:
-                    given[excluded_domains] = value
+                    own_options[excluded_domains] = value
                 elif option not in ("anthropic", "openai") and value not in (None, False, [], {}):
                     raise refused(f"{model} has no option {option!r} of the built-in tool {name!r}", model=model)
 
             if request.config.tool_config is not None and request.config.tool_config.retrieval_config:
                 raise refused(f"{model} has no option 'retrieval_config' of built-in tools", model=model)
 
-        yield {**kinds.get(name, {"type": name}), **given}
+        yield {**kinds.get(name, {"type": name}), **own_options}
 
 
 def code_as_text(part: Part, *, output: str = "output") -> str | None:

@@ -83,9 +83,9 @@ def _first(sources: Iterable[JsonObject], names: Iterable[str]) -> JsonValue:
 
 def _message(fields: JsonObject) -> str:
     """The message, or that of the service behind a gateway, which OpenRouter has in `metadata.raw`."""
-    said = _first([fields], ("message", "detail", "msg", "error", "error_message"))
+    detail = _first([fields], ("message", "detail", "msg", "error", "error_message"))
 
-    message = "" if said is None else _text(said)
+    message = "" if detail is None else _text(detail)
     metadata = fields.get("metadata")
     if isinstance(metadata, dict):
         raw = cast("JsonObject", metadata).get("raw")

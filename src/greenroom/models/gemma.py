@@ -45,11 +45,13 @@ class _WrittenCalls(ProviderLlm):
             async for reply in opened:
                 if reply.partial and not is_text:
                     held.append(reply)
-                    written = "".join(one.content.text() for one in held if one.content is not None).lstrip()
+                    written = "".join(
+                        held_response.content.text() for held_response in held if held_response.content is not None
+                    ).lstrip()
                     is_text = bool(written) and written[0] not in "{`"
                     if is_text:
-                        for one in held:
-                            yield one
+                        for held_response in held:
+                            yield held_response
                 elif reply.partial:
                     yield reply
                 else:
@@ -94,12 +96,14 @@ def _without_functions(request: LlmRequest) -> LlmRequest:
 
     config = msgspec.structs.replace(request.config, tools=None, tool_config=None)
     if declarations:
-        asked = _INSTRUCTION.format(declarations="\n".join(json_text(one) for one in functions(declarations)))
+        instruction = _INSTRUCTION.format(
+            declarations="\n".join(json_text(function) for function in functions(declarations))
+        )
         system = config.system_text()
         if system:
-            config.system_instruction = f"{system}\n\n{asked}"
+            config.system_instruction = f"{system}\n\n{instruction}"
         else:
-            config.system_instruction = asked
+            config.system_instruction = instruction
 
     return msgspec.structs.replace(request, contents=contents, config=config)
 

@@ -74,13 +74,13 @@ class LangchainLlm(ProviderLlm):
         named = cast("Any", chat_model)
         name = getattr(named, "model_name", None) or getattr(named, "model", None) or type(chat_model).__name__
         super().__init__(str(name), client=chat_model)
-        given = {
+        defaults = {
             "max_tokens": max_tokens,
             "temperature": temperature,
             "top_k": top_k,
             "top_p": top_p,
         }
-        self._defaults: JsonObject = {key: value for key, value in given.items() if value is not None}
+        self._defaults: JsonObject = {key: value for key, value in defaults.items() if value is not None}
 
     def make_client(self) -> Any:
         raise NotImplementedError  # it is given
@@ -90,7 +90,7 @@ class LangchainLlm(ProviderLlm):
         are any.
         """
         config = request.config
-        known = self._given_client.__class__.model_fields
+        fields = self._given_client.__class__.model_fields
         check_settings(config, taken=_TAKEN | _SETTINGS.keys(), model=self.model)
 
         options = dict(self._defaults)
@@ -98,7 +98,7 @@ class LangchainLlm(ProviderLlm):
             value = getattr(config, name)
             if value is None:
                 continue
-            if field in known:
+            if field in fields:
                 options[field] = value
             else:
                 warn_once(self.model, name)
@@ -174,11 +174,11 @@ def _messages(request: LlmRequest, *, model: str) -> list[Any]:
     out: list[Any] = []
     for content, is_new in with_newness(request.contents):
         if is_model(content):
-            made = _of_model(content)
+            converted = _of_model(content)
         else:
-            made = _of_user(content, is_new=is_new, model=model)
+            converted = _of_user(content, is_new=is_new, model=model)
 
-        for message in made:
+        for message in converted:
             if is_mistral(model) and isinstance(message, HumanMessage) and out and isinstance(out[-1], ToolMessage):
                 out.append(AIMessage(ACKNOWLEDGED))
             out.append(message)
@@ -209,19 +209,19 @@ def _of_model(content: Content) -> Iterator[Any]:
     calls: list[JsonObject] = []
     provider: str | None = None
     for part in content.parts or ():
-        known = own(part, PROVIDER)
+        own_fields = own(part, PROVIDER)
         if part.function_call is not None:
             call = part.function_call
-            made = {
+            tool_call = {
                 "name": call.name or "",
                 "args": call.args or {},
                 "id": call.id,
                 "type": "tool_call",
             }
-            calls.append(made)
-        elif known is not None and "block" in known:
-            provider = known["provider"]
-            block: JsonObject = dict(known["block"])
+            calls.append(tool_call)
+        elif own_fields is not None and "block" in own_fields:
+            provider = own_fields["provider"]
+            block: JsonObject = dict(own_fields["block"])
             if part.thought:
                 block["reasoning"] = part.text or ""
             if part.thought_signature is not None:
@@ -250,7 +250,10 @@ def _of_user(content: Content, *, is_new: bool, model: str) -> Iterator[Any]:
         if part.function_response is not None:
             response = part.function_response
             text = json_text(response.response or {})
-            media = [_media(one.inline_data, one.file_data, is_new=is_new, model=model) for one in response.parts or ()]
+            media = [
+                _media(media_part.inline_data, media_part.file_data, is_new=is_new, model=model)
+                for media_part in response.parts or ()
+            ]
             yield ToolMessage(
                 content=cast("Any", [{"type": "text", "text": text}, *media] if media else text),
                 tool_call_id=response.id,

@@ -74,13 +74,13 @@ class LiteLlm(ProviderLlm):
         self, model: str, *, llm_client: Any = None, drop_params: bool | None = None, **arguments: Any
     ) -> None:
         super().__init__(model, client=llm_client)
-        given: JsonObject = {
+        options: JsonObject = {
             "num_retries": 0,
             "max_retries": 0,
             "drop_params": drop_params,
             **arguments,
         }
-        self._arguments = {name: value for name, value in given.items() if value is not None and name not in _OURS}
+        self._arguments = {name: value for name, value in options.items() if value is not None and name not in _OURS}
 
     def make_client(self) -> Any:
         return _library()
@@ -111,7 +111,7 @@ class LiteLlm(ProviderLlm):
         config = request.config
         name = (request.model or self.model).removeprefix("litellm/")
         check_settings(config, taken=TAKEN | {"top_k"}, model=name)
-        given: JsonObject = {
+        request_options: JsonObject = {
             "messages": messages(request, is_mistral=is_mistral(name)),
             **common_arguments(request, model=name),
             "temperature": config.temperature,
@@ -120,7 +120,7 @@ class LiteLlm(ProviderLlm):
             "max_tokens": config.max_output_tokens,
             "reasoning_effort": reasoning_effort(config),
         }
-        arguments = {**self._arguments, **{name: value for name, value in given.items() if value is not None}}
+        arguments = {**self._arguments, **{name: value for name, value in request_options.items() if value is not None}}
         if config.max_output_tokens is not None:
             arguments.pop("max_completion_tokens", None)
 
@@ -157,18 +157,18 @@ class LiteLlm(ProviderLlm):
                     for partial in gathered.add(chunk.model_dump()):
                         yield partial
         except Exception as error:
-            found: Any = getattr(error, "original_exception", None) or error  # amid a stream the service's is within
+            original: Any = getattr(error, "original_exception", None) or error  # amid a stream the service's is within
             if _is_broken_connection(error):  # LiteLLM sets status 500, though the service sent none
-                raise ConnectionError(str(found)) from error
+                raise ConnectionError(str(original)) from error
 
             for cause in _causes(error):
                 if isinstance(cause, JSONDecodeError):  # for which LiteLLM sets status 500, too
                     raise cause from None
 
-            if found is error:
+            if original is error:
                 raise
 
-            raise found from error
+            raise original from error
 
         is_cut = getattr(chunks, "received_finish_reason", "") is None  # LiteLLM then says "stop" by itself
         if gathered.is_complete and not is_cut:

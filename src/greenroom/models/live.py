@@ -164,10 +164,10 @@ class Transcript:
         language_code: str | None = None,
     ) -> Iterator[LlmResponse]:
         """The whole: the pieces, or another text that the vendor gives. Nothing if there is none."""
-        whole = text if text is not None else "".join(self._pieces)
+        complete = text if text is not None else "".join(self._pieces)
         self._pieces.clear()
-        if whole:
-            yield self._to_response(Transcription(text=whole, finished=True, language_code=language_code))
+        if complete:
+            yield self._to_response(Transcription(text=complete, finished=True, language_code=language_code))
 
 
 def heard() -> Transcript:

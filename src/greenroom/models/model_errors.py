@@ -68,8 +68,8 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
         return _STATUSES.get(status, _C.SERVER_ERROR if status >= 500 else _C.CLIENT_ERROR)
 
     for kind in (getattr(error, "type", None), getattr(error, "code", None)):
-        if isinstance(kind, str) and (known := category_of_type(kind)) is not None:
-            return known
+        if isinstance(kind, str) and (category := category_of_type(kind)) is not None:
+            return category
 
     kinds = [*type(error).__mro__, type(error.__cause__)]
 
@@ -161,10 +161,10 @@ def new_model_error(
     kind: type[ModelError] = ModelError,
 ) -> ModelError:
     may_retry = category.is_retryable if retryable is None else retryable
-    made = kind(detail, model=model, retryable=may_retry, category=category)
-    made.http_status = http_status
-    made.retry_after_seconds = retry_after_seconds
-    return made
+    error = kind(detail, model=model, retryable=may_retry, category=category)
+    error.http_status = http_status
+    error.retry_after_seconds = retry_after_seconds
+    return error
 
 
 def _retry_after(error: Any) -> float | None:
@@ -177,16 +177,16 @@ def _retry_after(error: Any) -> float | None:
         if headers.get("retry-after-ms"):
             return float(headers["retry-after-ms"]) / 1000
 
-        given = headers.get("retry-after")
-        if given:
-            if given.replace(".", "", 1).isdigit():
-                return float(given)
-            return max(0.0, (parsedate_to_datetime(given) - datetime.now(UTC)).total_seconds())
+        header = headers.get("retry-after")
+        if header:
+            if header.replace(".", "", 1).isdigit():
+                return float(header)
+            return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
 
         details: Any = getattr(error, "details", None) or {}
-        for one in details["error"]["details"]:
-            if "retryDelay" in one:
-                return float(one["retryDelay"].rstrip("s"))
+        for entry in details["error"]["details"]:
+            if "retryDelay" in entry:
+                return float(entry["retryDelay"].rstrip("s"))
     except (KeyError, TypeError, ValueError):
         pass  # a malformed hint is no hint
 

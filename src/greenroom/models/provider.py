@@ -292,17 +292,17 @@ class ProviderLlm(BaseLlm):
         stream: bool,
         ends_at: float,
     ) -> Replies:
-        whole: LlmResponse | None = None
+        complete: LlmResponse | None = None
         deadline = _Deadline(ends_at)
         try:
             async with aclosing(self.send(client, arguments, stream=stream)) as responses:
                 while (response := await deadline.wait_for(anext(responses, None))) is not None:
                     if not response.partial:
-                        whole = response
+                        complete = response
                     elif stream:
                         yield response
 
-            if whole is None:
+            if complete is None:
                 raise self.broken("the stream ended before its end")
         except ModelError as error:
             self.breaker.failed(error)
@@ -318,14 +318,14 @@ class ProviderLlm(BaseLlm):
             self.breaker.failed(late)
             raise late from error
         except Exception as error:  # SDKs let the errors of their HTTP and JSON libraries through
-            found = model_error(error, model=self.model, secrets=self.secrets())
-            self.breaker.failed(found)
-            raise found from error
+            converted = model_error(error, model=self.model, secrets=self.secrets())
+            self.breaker.failed(converted)
+            raise converted from error
         finally:
             deadline.timer.cancel()
 
         self.breaker.succeeded()
-        yield whole
+        yield complete
 
     async def count_tokens(self, llm_request: LlmRequest) -> int | None:
         client = self._given_client or self._made_client or await self.load()
@@ -368,7 +368,7 @@ class ProviderLlm(BaseLlm):
         except GreenroomError:
             raise
         except Exception as error:  # a missing key or project, by whatever name the SDK has for it
-            found = model_error(error, model=self.model, secrets=self.secrets())
+            converted = model_error(error, model=self.model, secrets=self.secrets())
             raise new_model_error(
-                found.detail, model=self.model, category=ModelErrorCategory.AUTH_ERROR, retryable=False
+                converted.detail, model=self.model, category=ModelErrorCategory.AUTH_ERROR, retryable=False
             ) from error

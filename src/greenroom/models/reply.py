@@ -70,13 +70,13 @@ def token_usage(
     )
 
 
-def arguments_text(given: JsonValue) -> str:
+def arguments_text(arguments: JsonValue) -> str:
     """The JSON text of a call's arguments, which some servers send as an object, or leave out."""
-    if given is None:
+    if arguments is None:
         return ""
-    if isinstance(given, str):
-        return given
-    return msgspec.json.encode(given).decode()
+    if isinstance(arguments, str):
+        return arguments
+    return msgspec.json.encode(arguments).decode()
 
 
 class StreamedCall:
@@ -200,7 +200,7 @@ class ModelReply:
     ) -> tuple[StreamedCall, LlmResponse]:
         """Begins a function call. It gets an id of its own if it has none, or another call's."""
         self.end_text()
-        if not call_id or any(known.call.id == call_id for known in self._calls):
+        if not call_id or any(streamed_call.call.id == call_id for streamed_call in self._calls):
             call_id = new_function_call_id()
 
         streamed = StreamedCall(FunctionCall(id=call_id, name=name))

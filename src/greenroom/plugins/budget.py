@@ -267,10 +267,10 @@ class BudgetPlugin(BasePlugin):
         """Raises AgentConfigError when it is unknown and the budget is in money."""
         price = self._prices.find(model) or store.prices.find(model)
         if price is None and self._counts_money:
-            known = ", ".join(self._prices.prices) or "none"
+            priced = ", ".join(self._prices.prices) or "none"
             raise AgentConfigError(
                 f"The model {model!r} has no price, and the budget is in money. Add a pattern of its name to the "
-                f"prices of the BudgetPlugin ({known}) or to the server's price table"
+                f"prices of the BudgetPlugin ({priced}) or to the server's price table"
             )
 
         return price

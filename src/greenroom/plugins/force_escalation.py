@@ -145,9 +145,11 @@ class ForceEscalationPlugin(PerRunPlugin[_ConsultState]):
             if self._is_consult(event):
                 counts.clear()
 
-            made = [calls.get(one.id, b"") for one in responses if _status(one) != CONSULT_REQUIRED]
-            counts.update([] if self._is_consult(event) else made)
-            is_repeating = any(counts[call] % (self._force_on_repeat or 1) == 0 for call in made if counts[call])
+            made_calls = [
+                calls.get(response.id, b"") for response in responses if _status(response) != CONSULT_REQUIRED
+            ]
+            counts.update([] if self._is_consult(event) else made_calls)
+            is_repeating = any(counts[call] % (self._force_on_repeat or 1) == 0 for call in made_calls if counts[call])
 
         return is_repeating
 

@@ -51,8 +51,8 @@ class GlobalInstructionPlugin(BasePlugin):
             config.system_instruction = text
 
     async def _text(self, ctx: CallbackContext) -> str:
-        given = self.global_instruction
-        if isinstance(given, str):
-            return await fill_template(given, ctx._invocation_context, agent_name=ctx.agent_name)
-        text = given(ctx)
+        instruction = self.global_instruction
+        if isinstance(instruction, str):
+            return await fill_template(instruction, ctx._invocation_context, agent_name=ctx.agent_name)
+        text = instruction(ctx)
         return await text if inspect.isawaitable(text) else text

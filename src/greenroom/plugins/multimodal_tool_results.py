@@ -60,16 +60,16 @@ class MultimodalToolResultsPlugin(BasePlugin):
         last = len(llm_request.contents) - 1
         for at, content in enumerate(llm_request.contents):
             parts: list[Part] = []
-            found: list[Part] = []
+            media: list[Part] = []
             for part in content.parts or ():
                 returned = _returned(part.function_response)
                 is_shown = self._keeps or at == last
-                found += returned if is_shown else []
+                media += returned if is_shown else []
                 parts.append(_pointing_to(part, len(returned), is_shown=is_shown) if returned else part)
 
             shown.append(Content(role=content.role, parts=parts))
-            if found:
-                shown.append(Content(role="user", parts=found))
+            if media:
+                shown.append(Content(role="user", parts=media))
 
         llm_request.contents = shown
 
@@ -99,11 +99,11 @@ def _pointing_to(part: Part, count: int, *, is_shown: bool) -> Part:
     assert part.function_response is not None
 
     if is_shown:
-        where = "follows this response"
+        position = "follows this response"
     else:
-        where = "was shown right after this response"
+        position = "was shown right after this response"
 
-    pointer: JsonObject = {"result": f"What the tool returned ({count} part{'s' if count > 1 else ''}) {where}."}
+    pointer: JsonObject = {"result": f"What the tool returned ({count} part{'s' if count > 1 else ''}) {position}."}
     response = msgspec.structs.replace(part.function_response, response=pointer)
 
     return msgspec.structs.replace(part, function_response=response)

@@ -318,13 +318,13 @@ class ObservingPlugin(BasePlugin):
             return str(fields.get("error_details"))
 
         if self._classify:
-            found = self._classify(tool=tool, tool_args=args, tool_context=ctx, result=result)
+            verdict = self._classify(tool=tool, tool_args=args, tool_context=ctx, result=result)
         else:
-            found = None
+            verdict = None
 
-        if found is not None:
-            if found.status == "ERROR":
-                return found.error_message or "reported by the classifier"
+        if verdict is not None:
+            if verdict.status == "ERROR":
+                return verdict.error_message or "reported by the classifier"
             return None
 
         if fields.get("isError") is True:
@@ -338,16 +338,16 @@ class ObservingPlugin(BasePlugin):
 
 def agents_of_app(agent: Any) -> list[Any]:
     """Returns all agents of this agent's app, including those in workflows and in tools."""
-    found: dict[int, Any] = {}
+    agents: dict[int, Any] = {}
     waiting = [agent.root_agent]
     for tree in waiting:
-        for one in tree.walk():
-            if id(one) not in found:
-                found[id(one)] = one
-                in_tools = [getattr(tool, "agent", None) for tool in getattr(one, "tools", ())]
+        for node in tree.walk():
+            if id(node) not in agents:
+                agents[id(node)] = node
+                in_tools = [getattr(tool, "agent", None) for tool in getattr(node, "tools", ())]
                 waiting += [inner for inner in in_tools if hasattr(inner, "walk")]
 
-    return list(found.values())
+    return list(agents.values())
 
 
 def raised_error(code: str, detail: str) -> Exception:

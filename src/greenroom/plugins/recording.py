@@ -248,20 +248,20 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
             last_of_turn[turn] = event
 
         is_reply = event.content is not None or event.error_code is not None
-        found: list[JsonObject] = []  # fields of recordings
+        entries: list[JsonObject] = []  # fields of recordings
         if event.error_code in _STOPPED:
             if event.content is not None and not event.get_function_responses():
                 cut_off = LlmResponse(content=event.content, partial=True)
-                found.append({"llm_recording": LlmRecording(llm_responses=[cut_off])})
-            found.append({"is_cancelled": True, **_error_of_stop(event)})
+                entries.append({"llm_recording": LlmRecording(llm_responses=[cut_off])})
+            entries.append({"is_cancelled": True, **_error_of_stop(event)})
         elif event.author == "user" and event.input_transcription is None:
             delta = event.actions.state_delta or None
             if is_live:
-                found = [{"user_content": event.content, "state_delta": delta}]
+                entries = [{"user_content": event.content, "state_delta": delta}]
             else:
-                found = []
+                entries = []
         elif responses := event.get_function_responses():
-            found = [{"tool_recording": tool} for tool in _tools(event, responses, calls)]
+            entries = [{"tool_recording": tool} for tool in _tools(event, responses, calls)]
         elif (is_live or (is_reply and not is_repeated)) and not _is_framework_call(event):
             reply = LlmResponse(**{name: getattr(event, name) for name in LlmResponse.__struct_fields__})
             if is_live:
@@ -269,12 +269,12 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
             else:
                 reply.custom_metadata = reply.custom_metadata
 
-            found = [{"llm_recording": LlmRecording(llm_responses=[reply])}]
+            entries = [{"llm_recording": LlmRecording(llm_responses=[reply])}]
             for call in event.get_function_calls():
                 if call.id in (event.long_running_tool_ids or ()) and not _has_result(log_state, event, call):
-                    found.append({"tool_recording": _without_result(call)})
+                    entries.append({"tool_recording": _without_result(call)})
 
-        recordings += [Recording(user_message_index=turn, agent_name=event.author, **one) for one in found]
+        recordings += [Recording(user_message_index=turn, agent_name=event.author, **one) for one in entries]
 
     recordings += [
         Recording(user_message_index=turn, agent_name=event.author, is_unfinished=True)
@@ -318,14 +318,19 @@ def _tools(
     event: Event, responses: Sequence[FunctionResponse], calls: Mapping[str | None, FunctionCall]
 ) -> list[ToolRecording]:
     """The first has the actions of all; one that raised has its error."""
-    tools = [ToolRecording(tool_call=calls.get(one.id), tool_response=one) for one in responses]
+    tools = [ToolRecording(tool_call=calls.get(response.id), tool_response=response) for response in responses]
     if event.actions != EventActions():
         tools[0].actions = event.actions
     else:
         tools[0].actions = None
 
     failed = next(
-        (tool for tool, one in zip(tools, responses, strict=True) if (one.response or {}).keys() == {"error"}), None
+        (
+            tool
+            for tool, response in zip(tools, responses, strict=True)
+            if (response.response or {}).keys() == {"error"}
+        ),
+        None,
     )
     if event.error_code is not None and failed is not None:
         failed.error_code = event.error_code

@@ -93,14 +93,14 @@ class ReflectAndRetryToolPlugin(ReflectAndRetryPlugin):
         if isinstance(result, dict) and result.get("response_type") == REFLECT_AND_RETRY_RESPONSE_TYPE:  # pyright: ignore[reportUnknownMemberType]
             return None
 
-        found = await self.extract_error_from_result(
+        fault = await self.extract_error_from_result(
             tool=tool, tool_args=tool_args, tool_context=tool_context, result=result
         )
-        if found is None:
+        if fault is None:
             self.reset_failures(tool.name, tool_context)
             return None
 
-        error = ToolError(found if isinstance(found, str) else wire.encode(found).decode())
+        error = ToolError(fault if isinstance(fault, str) else wire.encode(fault).decode())
         answer = self._answer(tool, tool_args, tool_context, error)
         if answer is None:
             raise error

@@ -97,7 +97,11 @@ class ReplayPlugin(PerRunPlugin["_ReplayedRun"]):
         self._next = None
 
         if run is None and settings is not None and not invocation_context.was_cut_off:
-            turn = [one for one in load_recordings(settings.path).recordings if one.user_message_index == settings.turn]
+            turn = [
+                recording
+                for recording in load_recordings(settings.path).recordings
+                if recording.user_message_index == settings.turn
+            ]
             run = _ReplayedRun(turn, verify_requests=self._verify_requests)
 
         if run is not None:
@@ -215,15 +219,15 @@ class _ReplayedRun:
 
         recorded = replies.popleft()
         if recorded.llm_request is not None:
-            found = difference(
+            changes = difference(
                 comparable_request(recorded.llm_request),
                 comparable_request(request),
             )
-            if found:
+            if changes:
                 what = f"model request {index + 1} is not the one that was recorded"
                 if self._verify_requests:
-                    raise self.differs(agent, what, found)
-                _log.warning("Agent %r: %s\n%s", agent, what, found)
+                    raise self.differs(agent, what, changes)
+                _log.warning("Agent %r: %s\n%s", agent, what, changes)
 
         return copy.deepcopy(recorded.llm_responses)
 
@@ -264,9 +268,9 @@ class _ReplayedRun:
         else:
             then = {}
 
-        found = difference(then, {"name": name, "args": args})
-        if found:
-            raise self.differs(agent, f"tool call {index + 1} is not the one that was recorded", found)
+        changes = difference(then, {"name": name, "args": args})
+        if changes:
+            raise self.differs(agent, f"tool call {index + 1} is not the one that was recorded", changes)
 
         return recorded
 
@@ -433,7 +437,10 @@ def comparable_request(request: LlmRequest) -> JsonObject:
     config.pop("labels", None)
     entries: list[JsonObject] = config.pop("tools", [])
     declarations = [declared for entry in entries for declared in entry.pop("function_declarations", [])]
-    config["tools"] = [*sorted(declarations, key=lambda one: one.get("name") or ""), *filter(None, entries)]
+    config["tools"] = [
+        *sorted(declarations, key=lambda declaration: declaration.get("name") or ""),
+        *filter(None, entries),
+    ]
     contents: list[JsonObject] = plain.get("contents", [])
     plain["contents"] = []
 

@@ -191,16 +191,16 @@ class AuthCredential(Record, kw_only=True):
 
     def secrets(self) -> list[str]:
         """The secret values, which must not reach a client, a model or a log."""
-        found = [self.api_key]
+        secrets = [self.api_key]
         if self.http is not None:
-            found += [self.http.credentials.password, self.http.credentials.token]
-            found += (self.http.additional_headers or {}).values()
+            secrets += [self.http.credentials.password, self.http.credentials.token]
+            secrets += (self.http.additional_headers or {}).values()
         if self.oauth2 is not None:
             o = self.oauth2
-            found += [o.client_secret, o.access_token, o.refresh_token, o.id_token, o.auth_code, o.code_verifier]
+            secrets += [o.client_secret, o.access_token, o.refresh_token, o.id_token, o.auth_code, o.code_verifier]
         if self.service_account is not None:
-            found.append((self.service_account.service_account_credential or {}).get("private_key"))
-        return [secret for secret in found if secret]
+            secrets.append((self.service_account.service_account_credential or {}).get("private_key"))
+        return [secret for secret in secrets if secret]
 
 
 class GrantedLogin(Record, kw_only=True):
@@ -397,10 +397,10 @@ def _authorization(scheme: AuthScheme, credential: AuthCredential) -> str | None
 
     name = scheme.scheme or (credential.http.scheme if credential.http is not None else "bearer")
     if name.lower() == "basic":
-        given = credential.http.credentials if credential.http is not None else HttpCredentials()
-        if not given.username:
+        credentials = credential.http.credentials if credential.http is not None else HttpCredentials()
+        if not credentials.username:
             return None
-        pair = f"{given.username}:{given.password or ''}".encode()
+        pair = f"{credentials.username}:{credentials.password or ''}".encode()
         return f"Basic {base64.b64encode(pair).decode()}"
 
     if not token:

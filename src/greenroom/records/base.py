@@ -186,13 +186,13 @@ def _camel(name: str) -> str:
 @cache
 def _inner_records(cls: type[OpenRecord]) -> dict[str, type[OpenRecord]]:
     """The fields that hold open records, or lists of them."""
-    found: dict[str, type[OpenRecord]] = {}
+    records: dict[str, type[OpenRecord]] = {}
     for name, hint in get_type_hints(cls).items():
         options = [hint, *get_args(hint), *(inner for option in get_args(hint) for inner in get_args(option))]
         for option in options:
             if type(option) is type and issubclass(option, OpenRecord):
-                found[name] = option
-    return found
+                records[name] = option
+    return records
 
 
 def _opened(value: Any, record: type[OpenRecord]) -> Any:

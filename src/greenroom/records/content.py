@@ -219,12 +219,12 @@ class Part(Record, kw_only=True):
         if value is None:
             return arguments
         if isinstance(value, str):
-            given = {"text": value}
+            fields = {"text": value}
         elif isinstance(value, dict):
-            given = value
+            fields = value
         else:
-            given = value.model_dump()
-        return {**given, **arguments}
+            fields = value.model_dump()
+        return {**fields, **arguments}
 
     @classmethod
     def from_text(cls, *, text: str) -> Part:

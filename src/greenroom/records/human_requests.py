@@ -92,14 +92,14 @@ class Request:
 
 def read_confirmation(response: FunctionResponse) -> ToolConfirmation:
     """The answer; web UIs with one box for all function responses send it as JSON text under `response`."""
-    given: object = response.response or {}
-    if isinstance(given, dict) and isinstance(inner := given.get("response"), str):
+    answer: object = response.response or {}
+    if isinstance(answer, dict) and isinstance(inner := answer.get("response"), str):
         try:
-            given = msgspec.json.decode(inner)
+            answer = msgspec.json.decode(inner)
         except msgspec.DecodeError:
             raise ApprovalRefused("its answer is not valid JSON") from None
     try:
-        return wire.from_plain(given, ToolConfirmation)
+        return wire.from_plain(answer, ToolConfirmation)
     except InvalidRequest:
         raise ApprovalRefused("its answer is no confirmation") from None
 
@@ -126,10 +126,10 @@ def read_input(request: FunctionCall, response: FunctionResponse) -> JsonValue:
 
     The schema is checked as ADK does: the type of the whole, of an object its properties one level deep.
     """
-    given: JsonObject = response.response or {}
-    candidates: list[JsonValue] = [given]
-    if len(given) == 1 and (key := next(iter(given))) in ("result", "response"):
-        inner: JsonValue = given[key]
+    answer: JsonObject = response.response or {}
+    candidates: list[JsonValue] = [answer]
+    if len(answer) == 1 and (key := next(iter(answer))) in ("result", "response"):
+        inner: JsonValue = answer[key]
         candidates = [inner]
         if isinstance(inner, str):
             try:
@@ -141,10 +141,10 @@ def read_input(request: FunctionCall, response: FunctionResponse) -> JsonValue:
         return candidates[0]
     fault = None
     for candidate in candidates:
-        found = _fault(candidate, schema)
-        if found is None:
+        candidate_fault = _fault(candidate, schema)
+        if candidate_fault is None:
             return candidate
-        fault = fault or found
+        fault = fault or candidate_fault
     raise InvalidRequest(
         f"The answer to {request.id} does not fit its schema: {fault}", location=("body", "newMessage", "parts")
     )
@@ -182,8 +182,8 @@ def _fault(value: JsonValue, schema: JsonValue, *, levels: int = 1) -> str | Non
         if missing:
             return f"{missing[0]!r} is required"
         for key, property_schema in properties.items():
-            if key in value and (found := _fault(value[key], property_schema, levels=levels - 1)):
-                return f"{key}: {found}"
+            if key in value and (fault := _fault(value[key], property_schema, levels=levels - 1)):
+                return f"{key}: {fault}"
     return None
 
 

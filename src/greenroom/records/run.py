@@ -125,12 +125,12 @@ class RunConfig(Record, kw_only=True):
         )
 
 
-def _streaming_mode(given: object) -> StreamingMode:
+def _streaming_mode(value: object) -> StreamingMode:
     """Reads a mode from a text as ADK spells it (`"sse"`), or None."""
     try:
-        return StreamingMode("NONE" if given is None else str(given).upper())
+        return StreamingMode("NONE" if value is None else str(value).upper())
     except ValueError:
-        raise ValueError(f"streaming_mode is one of {', '.join(StreamingMode)}, not {given!r}") from None
+        raise ValueError(f"streaming_mode is one of {', '.join(StreamingMode)}, not {value!r}") from None
 
 
 class SessionRunRequest(Record, kw_only=True):

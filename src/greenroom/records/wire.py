@@ -107,12 +107,12 @@ _read_position = msgspec.json.Decoder(tuple[float, list[str]]).decode
 def read_page_token(token: str, *, keys: int) -> tuple[float, list[str]]:
     """The time and keys of `write_page_token`. Raises InvalidRequest."""
     time = 0.0
-    found: list[str] = []
+    values: list[str] = []
     with contextlib.suppress(ValueError, msgspec.MsgspecError):
-        time, found = _read_position(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    if len(found) != keys:
+        time, values = _read_position(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    if len(values) != keys:
         raise InvalidRequest("The page token is not one of ours", location=("query", "page_token"))
-    return time, found
+    return time, values
 
 
 def to_plain(value: object) -> JsonValue:
@@ -200,11 +200,11 @@ def _faults(plain: Any, wanted: Any, path: tuple[str | int, ...]) -> Iterator[In
         record = options[0] if len(options) == 1 and isinstance(plain, dict) else wanted
         if isinstance(record, type) and issubclass(record, msgspec.Struct) and isinstance(plain, dict):
             inner = _faults_of_fields(cast("dict[str, Any]", plain), record, path)
-        found = None if inner is None else next(inner, None)
-        if inner is None or found is None:
+        fault = None if inner is None else next(inner, None)
+        if inner is None or fault is None:
             yield _fault(str(error), path)
         else:
-            yield found
+            yield fault
             yield from inner
 
 

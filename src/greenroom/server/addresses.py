@@ -162,25 +162,25 @@ class RequestLocator:
             return None
         if _HEADERS.isdisjoint([name for name, _ in scope["headers"]]):
             return None
-        found: dict[bytes, str] = {}
+        headers: dict[bytes, str] = {}
         for name, value in scope["headers"]:
             if name in _HEADERS:
                 text = value.decode("latin-1")
-                found[name] = f"{found[name]},{text}" if name in found else text
+                headers[name] = f"{headers[name]},{text}" if name in headers else text
 
-        prefixes = _listed(found.get(_PREFIX, ""))
+        prefixes = _listed(headers.get(_PREFIX, ""))
         # Proxies that set `X-Forwarded-…` pass on a client's own `Forwarded`.
-        if _FORWARDED in found and not found.keys() & {_FOR, _PROTO, _HOST}:
-            elements = [_parameters(element) for element in _ELEMENT.findall(found[_FORWARDED])]
+        if _FORWARDED in headers and not headers.keys() & {_FOR, _PROTO, _HOST}:
+            elements = [_parameters(element) for element in _ELEMENT.findall(headers[_FORWARDED])]
             hops = self._proxies.hops([element.get("for", "") for element in elements])
             chosen = elements[-hops] if elements else {}
             return _checked(chosen.get("for"), chosen.get("proto"), chosen.get("host"), prefixes[-hops:])
-        clients = _listed(found.get(_FOR, ""))
+        clients = _listed(headers.get(_FOR, ""))
         hops = self._proxies.hops(clients)
         return _checked(
             _nth_last(clients, hops),
-            _nth_last(_listed(found.get(_PROTO, "")), hops),
-            _nth_last(_listed(found.get(_HOST, "")), hops),
+            _nth_last(_listed(headers.get(_PROTO, "")), hops),
+            _nth_last(_listed(headers.get(_HOST, "")), hops),
             prefixes[-hops:],
         )
 

@@ -119,10 +119,10 @@ class AppLogs(logging.Handler):
         self.acquire()
         try:
             lines, _ = self._apps.get(app_name) or ((), 0)
-            found = [line for line in lines if line.number > number and user_id in (None, line.user_id)]
+            matching = [line for line in lines if line.number > number and user_id in (None, line.user_id)]
         finally:
             self.release()
-        return found[-limit:]
+        return matching[-limit:]
 
 
 def _clean(text: str) -> str:

@@ -218,24 +218,24 @@ def _read_file(file: Path, faults: list[str]) -> dict[str, _Given]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError([f"{file} is not valid TOML: {error}"]) from error
 
-    known = [setting.key for setting in all_settings()]
-    found: dict[str, _Given] = {}
-    for key, value in _flattened(document, known):
+    keys = [setting.key for setting in all_settings()]
+    settings: dict[str, _Given] = {}
+    for key, value in _flattened(document, keys):
         location = f"{file}:{_line_of(text, key)}"
-        if key in known:
-            found[key] = _Given(value, location)
+        if key in keys:
+            settings[key] = _Given(value, location)
         else:
-            faults.append(f"{location}: there is no setting {key}.{_hint(key, known)}")
-    return found
+            faults.append(f"{location}: there is no setting {key}.{_hint(key, keys)}")
+    return settings
 
 
-def _flattened(table: Mapping[str, Any], known: Sequence[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flattened(table: Mapping[str, Any], keys: Sequence[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields the keys, with the names of their tables in front, and their values."""
     for name, value in table.items():
         key = prefix + name
-        is_known_table = any(one.startswith(key + ".") for one in known)
+        is_known_table = any(one.startswith(key + ".") for one in keys)
         if isinstance(value, dict) and is_known_table:
-            yield from _flattened(cast("dict[str, Any]", value), known, key + ".")
+            yield from _flattened(cast("dict[str, Any]", value), keys, key + ".")
         else:
             yield key, value
 
@@ -269,23 +269,23 @@ def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
     return [f"{name} is not a setting of greenroom.{_hint(name, known)}" for name in sorted(unknown)]
 
 
-def _hint(given: str, known: Sequence[str]) -> str:
+def _hint(key: str, keys: Sequence[str]) -> str:
     """Suggests a similar setting, by the whole name or, for a key in the wrong table, by its last part."""
-    given = given.replace("-", "_")
-    close = difflib.get_close_matches(given, known, n=1, cutoff=0.7)
+    key = key.replace("-", "_")
+    close = difflib.get_close_matches(key, keys, n=1, cutoff=0.7)
     if not close:
-        last = given.rpartition(".")[2]
-        close = [name for name in known if name.rpartition(".")[2] == last]
+        last = key.rpartition(".")[2]
+        close = [name for name in keys if name.rpartition(".")[2] == last]
     return f" Did you mean {close[0]}?" if close else ""
 
 
 def _build(kind: Any, values: Mapping[str, Value], prefix: str = "") -> Any:
     """Makes a settings object, with its nested ones, from values by key."""
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for field in fields(kind):
         key = prefix + field.name
         if key in values:
-            given[field.name] = values[key].value
+            arguments[field.name] = values[key].value
         else:
-            given[field.name] = _build(type(field.default), values, key + ".")
-    return kind(**given)
+            arguments[field.name] = _build(type(field.default), values, key + ".")
+    return kind(**arguments)

@@ -119,14 +119,14 @@ class Endpoint:
     @cached_property
     def all_errors(self) -> tuple[type[GreenroomError], ...]:
         """`errors`, and those of authentication and of decoding the request."""
-        found = dict.fromkeys(self.errors)
+        errors = dict.fromkeys(self.errors)
         if self.access != "open":
-            found |= dict.fromkeys((Unauthenticated, Forbidden, TooManyRequests))
+            errors |= dict.fromkeys((Unauthenticated, Forbidden, TooManyRequests))
         if "{" in self.path or self.query or self.headers or self.body is not None:
-            found[InvalidRequest] = None
+            errors[InvalidRequest] = None
         if self.body is not None:
-            found |= dict.fromkeys((TooLarge, UnsupportedEncoding))
-        return tuple(found)
+            errors |= dict.fromkeys((TooLarge, UnsupportedEncoding))
+        return tuple(errors)
 
     @cached_property
     def body_is_optional(self) -> bool:
@@ -224,17 +224,17 @@ class EndpointApp:
             raise
 
     def _decode_query(self, query_string: bytes) -> Mapping[str, Any]:
-        given: dict[str, list[str]] = {}
+        values: dict[str, list[str]] = {}
         for name, value in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True):
-            given.setdefault(name, []).append(value)
+            values.setdefault(name, []).append(value)
 
         out: dict[str, Any] = {}
         for name, query in self._query.items():
-            if name not in given:
+            if name not in values:
                 out[name] = query.default
                 continue
             try:
-                value = given[name] if query.is_repeatable else given[name][-1]
+                value = values[name] if query.is_repeatable else values[name][-1]
                 out[name] = msgspec.convert(value, query.type, strict=False)
             except msgspec.ValidationError as error:
                 raise InvalidRequest(f"{name}: {error}", location=("query", name), kind="type_error") from None

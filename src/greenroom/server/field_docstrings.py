@@ -50,29 +50,29 @@ def _parse(source: str) -> ast.Module:
     return ast.parse(source)
 
 
-def _add_classes(parent: ast.AST, prefix: str, found: dict[str, dict[str, str]]) -> None:
+def _add_classes(parent: ast.AST, prefix: str, docstrings: dict[str, dict[str, str]]) -> None:
     """Adds the classes within `parent`. prefix: the beginning of their qualified names."""
     for node in ast.iter_child_nodes(parent):
         if isinstance(node, ast.ClassDef):
-            found[prefix + node.name] = _in_body(node.body)
-            _add_classes(node, f"{prefix}{node.name}.", found)
+            docstrings[prefix + node.name] = _in_body(node.body)
+            _add_classes(node, f"{prefix}{node.name}.", docstrings)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            _add_classes(node, f"{prefix}{node.name}.<locals>.", found)
+            _add_classes(node, f"{prefix}{node.name}.<locals>.", docstrings)
         elif isinstance(node, ast.stmt):
-            _add_classes(node, prefix, found)
+            _add_classes(node, prefix, docstrings)
 
 
 def _in_body(body: list[ast.stmt]) -> dict[str, str]:
     """The docstrings below the fields in the body of a class, and in an `if` of the body."""
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for statement, below in itertools.zip_longest(body, body[1:]):
         if isinstance(statement, ast.If):
-            found |= _in_body(statement.body) | _in_body(statement.orelse)
+            docstrings |= _in_body(statement.body) | _in_body(statement.orelse)
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             text = _docstring(below)
             if text is not None:
-                found[statement.target.id] = " ".join(inspect.cleandoc(text).split())
-    return found
+                docstrings[statement.target.id] = " ".join(inspect.cleandoc(text).split())
+    return docstrings
 
 
 def _docstring(statement: ast.stmt | None) -> str | None:

@@ -170,15 +170,15 @@ class _Schemas:
         types[repr(Problem)] = Problem
         types[repr(Event)] = Event
         structs = list(_structs(types.values()))
-        found, self.components = msgspec.json.schema_components(
+        schemas, self.components = msgspec.json.schema_components(
             [*types.values(), *structs], schema_hook=_schema_of_other, ref_template=_REF
         )
-        self._found = dict(zip(types, found[: len(types)], strict=True))
+        self._found = dict(zip(types, schemas[: len(types)], strict=True))
         for wanted in types.values():
             if (extra := getattr(wanted, "schema_extra", None)) is not None:
                 self.components[wanted.__name__] |= extra
 
-        for struct, reference in zip(structs, found[len(types) :], strict=True):  # structs may share a name
+        for struct, reference in zip(structs, schemas[len(types) :], strict=True):  # structs may share a name
             _describe(self.components[reference["$ref"].rpartition("/")[2]], struct)
         for schema in self.components.values():
             _add_base64_pattern(schema)
@@ -189,20 +189,20 @@ class _Schemas:
 
 def _structs(types: Iterable[Any]) -> set[type[msgspec.Struct]]:
     """Collects all structs that the types contain."""
-    found: set[type[msgspec.Struct]] = set()
+    structs: set[type[msgspec.Struct]] = set()
     pending: list[Any] = list(msgspec.inspect.multi_type_info(types))
     while pending:
         info = pending.pop()
         if isinstance(info, tuple):
             pending.extend(cast("tuple[Any, ...]", info))
         elif isinstance(info, msgspec.inspect.StructType):
-            if info.cls not in found:
-                found.add(info.cls)
+            if info.cls not in structs:
+                structs.add(info.cls)
                 pending.extend(field.type for field in info.fields)
         elif isinstance(info, msgspec.inspect.Type):
             pending.extend(msgspec.structs.astuple(info))
 
-    return found
+    return structs
 
 
 def _describe(schema: JsonObject, struct: type[msgspec.Struct]) -> None:
@@ -275,19 +275,19 @@ def _security(endpoint: Endpoint, *, with_auth: bool) -> list[JsonObject]:
 
 
 def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
-    found: list[JsonObject] = []
+    parameters: list[JsonObject] = []
     for name, kind in re.findall(r"{(\w+)(:path)?}", endpoint.path):
         schema: JsonObject = {"type": "string", "maxLength": MAX_ID_BYTES, **_PATH_PATTERNS.get(name, {})}
         parameter: JsonObject = {"name": name, "in": "path", "required": True, "schema": schema}
         if kind:
             parameter["description"] = "May contain slashes."
-        found.append(parameter)
+        parameters.append(parameter)
 
     for query in endpoint.query:
         schema = dict(schemas.of(query.type))
         if query.default is not None:
             schema["default"] = query.default
-        found.append({"name": query.name, "in": "query", "description": query.description, "schema": schema})
+        parameters.append({"name": query.name, "in": "query", "description": query.description, "schema": schema})
 
     for header in endpoint.headers:
         schema = {"type": "string"}
@@ -296,9 +296,9 @@ def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
         parameter = {"name": header.name, "in": "header", "description": header.description, "schema": schema}
         if header.is_required:
             parameter["required"] = True
-        found.append(parameter)
+        parameters.append(parameter)
 
-    return found
+    return parameters
 
 
 def _success(endpoint: Endpoint, schemas: _Schemas) -> JsonObject:
@@ -313,10 +313,10 @@ def _success(endpoint: Endpoint, schemas: _Schemas) -> JsonObject:
 
 
 def _by_status(endpoint: Endpoint) -> dict[int, list[type[GreenroomError]]]:
-    found: dict[int, list[type[GreenroomError]]] = {}
+    by_status: dict[int, list[type[GreenroomError]]] = {}
     for error in endpoint.all_errors:
-        found.setdefault(int(error.status), []).append(error)
-    return dict(sorted(found.items()))
+        by_status.setdefault(int(error.status), []).append(error)
+    return dict(sorted(by_status.items()))
 
 
 def _errors(endpoint: Endpoint) -> JsonObject:

@@ -60,16 +60,16 @@ class _Checked:
     def __post_init__(self) -> None:
         faults: list[str] = []
         for name, kind in field_types(type(self)).items():
-            given: object = getattr(self, name)
-            if isinstance(given, Path):
-                given = str(given)
+            value: object = getattr(self, name)
+            if isinstance(value, Path):
+                value = str(value)
 
             try:
-                value = msgspec.convert(given, kind)
+                converted = msgspec.convert(value, kind)
             except msgspec.ValidationError:
-                faults.append(f"{name} must be {in_words(kind)}, not {without_password(repr(given))}")
+                faults.append(f"{name} must be {in_words(kind)}, not {without_password(repr(value))}")
             else:
-                object.__setattr__(self, name, value)
+                object.__setattr__(self, name, converted)
 
         if faults:
             raise ConfigurationError([f"{type(self).__name__}: {fault}" for fault in faults])

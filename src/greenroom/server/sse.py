@@ -157,24 +157,24 @@ class RunEndInserter:
         self._ended: tuple[str, RunStatus, float | None] | None = None
 
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
-        found = await self._end_of_open_run() if self._is_unchecked else []
+        batch = await self._end_of_open_run() if self._is_unchecked else []
         self._is_unchecked = False
-        if found:
-            return found
+        if batch:
+            return batch
 
         for item in await self._attachment.next_batch(idle_seconds=idle_seconds):
             if isinstance(item, RunEnded):
                 if self._note_end(item.run):
-                    found.append(item)
+                    batch.append(item)
             else:
                 if item.seq is not None:
                     if item.run_id != self._open and not is_state_patch_id(item.run_id):
-                        found += await self._end_of_open_run()
+                        batch += await self._end_of_open_run()
                         self._open = item.run_id
                     self._is_unchecked = item.seq >= self._stored
-                found.append(item)
+                batch.append(item)
 
-        return found
+        return batch
 
     def close(self) -> None:
         self._attachment.close()

@@ -223,10 +223,10 @@ class Trace:
 
     def spans(self) -> list[tuple[Span, Span | None]]:
         """Returns each span with its parent, parents first. Call it after the run has ended."""
-        found: list[tuple[Span, Span | None]] = []
+        spans: list[tuple[Span, Span | None]] = []
         if self.root is not None:
-            self.root.gather(found, None, self.end_time)
-        return found
+            self.root.gather(spans, None, self.end_time)
+        return spans
 
     def parent_id(self, parent: Span | None) -> int | None:
         """The parent id of a span with that parent: the root's is the caller's span, if it named one."""

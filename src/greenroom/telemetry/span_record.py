@@ -84,9 +84,9 @@ def spans_for_display(spans: Iterable[SpanRecord]) -> list[SpanRecord]:
     """Sorted by start time, with logs. A span whose parent is the caller's, or is no longer stored,
     becomes a root: the UI hangs each span on its parent."""
     spans = sorted(spans, key=lambda span: span.start_time)
-    known = {span.span_id for span in spans}
+    span_ids = {span.span_id for span in spans}
     for span in spans:
-        if span.parent_span_id not in known:
+        if span.parent_span_id not in span_ids:
             span.parent_span_id = None
         if span.name == names.CALL_LLM:
             span.logs = _completion_logs(span.attributes)

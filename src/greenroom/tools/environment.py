@@ -245,12 +245,12 @@ class EnvironmentToolset(BaseToolset):
         content = (await self.environment.read_file(path)).decode()
         lines = old_string.replace("\r\n", "\n").split("\n")
 
-        found = list(re.finditer("\r?\n".join(map(re.escape, lines)), content))
-        if len(found) != 1:
-            count = f"{len(found)} times" if found else "nowhere"
+        matches = list(re.finditer("\r?\n".join(map(re.escape, lines)), content))
+        if len(matches) != 1:
+            count = f"{len(matches)} times" if matches else "nowhere"
             return {"error": f"old_string occurs {count} in {path}; it must occur exactly once."}
 
-        start, end = found[0].span()
+        start, end = matches[0].span()
         await self.environment.write_file(
             path,
             (content[:start] + new_string + content[end:]).encode(),

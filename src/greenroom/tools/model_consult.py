@@ -297,7 +297,7 @@ class ModelConsultTool(BaseTool):
             ]
             texts.append("\n".join(["The agent's tools:", *lines]))
 
-        asked = f"The agent {tool_context.agent_name} asks:\n{question}"
+        question_text = f"The agent {tool_context.agent_name} asks:\n{question}"
         seen = _session_parts(
             kept_events(tool_context.session.events),
             self._context_config,
@@ -307,7 +307,7 @@ class ModelConsultTool(BaseTool):
         return [
             *(Part(text=text) for text in texts),
             *([Part(text="The conversation so far:"), *seen] if seen else []),
-            Part(text=f"{asked}\n\nMore about it:\n{context}" if context else asked),
+            Part(text=f"{question_text}\n\nMore about it:\n{context}" if context else question_text),
         ]
 
 
@@ -344,7 +344,9 @@ def _session_parts(
     turns: list[list[Part]] = []
     for event in events[-config.max_events if config.max_events else 0 :]:
         parts = (event.content.parts if event.content is not None else None) or ()
-        shown = [one for part in parts if (one := _shown(part, event.author, config, skipped)) is not None]
+        shown = [
+            shown_part for part in parts if (shown_part := _shown(part, event.author, config, skipped)) is not None
+        ]
         if shown:
             turns.append(shown)
 
@@ -404,11 +406,11 @@ def _size(part: Part) -> int:
 
 
 def _usage(usage: GenerateContentResponseUsageMetadata | None) -> JsonObject:
-    given = usage or GenerateContentResponseUsageMetadata()
+    counts = usage or GenerateContentResponseUsageMetadata()
     return {
-        "prompt_tokens": given.prompt_token_count or 0,
-        "output_tokens": given.candidates_token_count or 0,
-        "thoughts_tokens": given.thoughts_token_count or 0,
-        "cached_tokens": given.cached_content_token_count or 0,
-        "total_tokens": given.total_token_count or 0,
+        "prompt_tokens": counts.prompt_token_count or 0,
+        "output_tokens": counts.candidates_token_count or 0,
+        "thoughts_tokens": counts.thoughts_token_count or 0,
+        "cached_tokens": counts.cached_content_token_count or 0,
+        "total_tokens": counts.total_token_count or 0,
     }

@@ -178,23 +178,23 @@ def take_media(value: JsonValue) -> tuple[JsonValue, list[FunctionResponsePart]]
     result that consists of media only is None. Source: ADK, which moves them to the response's
     `parts`.
     """
-    found: list[FunctionResponsePart] = []
+    media: list[FunctionResponsePart] = []
     try:
-        left = _without(value, found)
+        left = _without(value, media)
     except RecursionError:
         return value, []  # it contains itself, which `to_response` reports
 
-    if not found:
+    if not media:
         return value, []
 
-    return (None if left in (_GONE, []) else left), found
+    return (None if left in (_GONE, []) else left), media
 
 
 _GONE = object()
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
-def _without(value: object, found: list[FunctionResponsePart]) -> JsonValue:
+def _without(value: object, media_parts: list[FunctionResponsePart]) -> JsonValue:
     if type(value) in _PLAIN:
         return value
 
@@ -203,11 +203,11 @@ def _without(value: object, found: list[FunctionResponsePart]) -> JsonValue:
         entries = cast("JsonObject", value)
         if _PLAIN.issuperset(map(type, entries.values())):
             return entries
-        return {key: left for key, item in entries.items() if (left := _without(item, found)) is not _GONE}
+        return {key: left for key, item in entries.items() if (left := _without(item, media_parts)) is not _GONE}
 
     if isinstance(value, (list, tuple)):
         items = cast("list[JsonValue]", value)
-        return [left for item in items if (left := _without(item, found)) is not _GONE]
+        return [left for item in items if (left := _without(item, media_parts)) is not _GONE]
 
     if isinstance(value, Blob):
         media = FunctionResponsePart(inline_data=value)
@@ -218,6 +218,6 @@ def _without(value: object, found: list[FunctionResponsePart]) -> JsonValue:
     else:
         return value
 
-    found.append(media)
+    media_parts.append(media)
 
     return _GONE

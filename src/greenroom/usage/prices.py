@@ -80,7 +80,7 @@ class PriceTable:
         default = default_prices()
         if own.currency != default.currency:
             return own
-        return cls({**own.prices, **{name: one for name, one in default.prices.items() if name not in own.prices}})
+        return cls({**own.prices, **{name: price for name, price in default.prices.items() if name not in own.prices}})
 
     def find(self, model: str) -> Price | None:
         """None when the price is unknown."""

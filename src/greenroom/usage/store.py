@@ -366,12 +366,12 @@ def _cost(usage: GenerateContentResponseUsageMetadata, price: Price | None) -> f
 
 
 def _balance_query(account: Account, now: float) -> Statement:
-    where = _OWNED[account.per]
+    condition = _OWNED[account.per]
     owner = account.owner
     if account.day:
-        where = f"{where} AND day = ?"
+        condition = f"{condition} AND day = ?"
         owner = (*owner, account.day)
-    return _BALANCE + where, (now, now, *owner)
+    return _BALANCE + condition, (now, now, *owner)
 
 
 def _balance(row: Any) -> Balance:

@@ -43,18 +43,18 @@ async def exchange_credentials(
     if not answers or message is None:
         return message
     stored: dict[str | None, JsonObject] = {}
-    for asked, answer in answers:
+    for open_request, answer in answers:
         request = await credentials.load_request(
-            app_name=session.app_name, user_id=session.user_id, request_id=asked.call.id or ""
+            app_name=session.app_name, user_id=session.user_id, request_id=open_request.call.id or ""
         )
         if request is None or request.session_id != session.id:
             raise ApprovalRefused("no run of this session asks for it")
         if time.time() - request.created_at > EXPIRES_AFTER_SECONDS:
             raise ApprovalRefused("it is out of date")
-        stored[asked.call.id] = await _settle(credentials, session, request, answer)
+        stored[open_request.call.id] = await _settle(credentials, session, request, answer)
     parts = [
-        Part(function_response=FunctionResponse(id=given.id, name=given.name, response=stored[given.id]))
-        if (given := part.function_response) is not None and given.id in stored
+        Part(function_response=FunctionResponse(id=response.id, name=response.name, response=stored[response.id]))
+        if (response := part.function_response) is not None and response.id in stored
         else part
         for part in message.parts or ()
     ]
@@ -76,8 +76,8 @@ async def _settle(
         await credentials.save_request(**owner, request=request)
     if request.outcome == "declined":
         return dict(DECLINED)
-    said: JsonObject = wire.to_plain(public_config(config))
-    return said
+    answer_config: JsonObject = wire.to_plain(public_config(config))
+    return answer_config
 
 
 def _plain(answer: JsonObject) -> JsonObject | str:
@@ -109,8 +109,8 @@ async def _credential(request: CredentialRequest, answer: JsonObject | str) -> A
             return None
         if given.oauth2.auth_response_uri or given.oauth2.auth_code:
             return await _exchange(request, given.oauth2)
-        kept = ("access_token", "refresh_token", "id_token", "expires_at", "expires_in")
-        tokens = {name: getattr(given.oauth2, name) for name in kept}
+        token_fields = ("access_token", "refresh_token", "id_token", "expires_at", "expires_in")
+        tokens = {name: getattr(given.oauth2, name) for name in token_fields}
         given.oauth2 = msgspec.structs.replace(own.oauth2, **tokens)
     if given.service_account is not None or credential_parts(config.auth_scheme, given) is None:
         raise ApprovalRefused(f"its answer holds nothing that a scheme of type {config.auth_scheme.type} takes")

@@ -75,10 +75,10 @@ async def _make_requests(
 ) -> None:
     """Keep what the server has to know when the answers come. The event gets what a client may know of it. Calls that
     need the same credential share a request; where a login can't be prepared, the response says so."""
-    made: dict[str | None, JsonObject] = {}
+    requests_by_key: dict[str | None, JsonObject] = {}
     for call_id, wanted in credentials.items():
         key = wanted.auth_config.credential_key
-        if key not in made:
+        if key not in requests_by_key:
             try:
                 config = await _prepared(wanted)
             except GreenroomError as error:
@@ -89,8 +89,8 @@ async def _make_requests(
             )
             await ctx.services.credentials.save_request(app_name=ctx.app_name, user_id=ctx.user_id, request=request)
             plain: JsonObject = wire.to_plain(public_config(config))
-            made[key] = plain
-        responses.actions.requested_auth_configs[call_id] = made[key]
+            requests_by_key[key] = plain
+        responses.actions.requested_auth_configs[call_id] = requests_by_key[key]
 
 
 async def _prepared(request: CredentialRequest) -> AuthConfig:
@@ -179,10 +179,10 @@ def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> tup
         return False, None
     last = newest[0]
     before = newest[1] if len(newest) == 2 else None
-    asked = _asked_about(last)
-    if asked:
-        whole = before is not None and _needed_by(before) >= asked
-        return True, None if whole else _placeholders(ctx, last)
+    requested = _asked_about(last)
+    if requested:
+        is_complete = before is not None and _needed_by(before) >= requested
+        return True, None if is_complete else _placeholders(ctx, last)
 
     needed = _needed_by(last)
     if not needed:
@@ -199,14 +199,14 @@ def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> tup
 
 def _asked_about(event: Event) -> set[tuple[str, str]]:
     """Returns the kinds of the event's requests, each with the id of the call that it is about."""
-    asked: set[tuple[str, str]] = set()
+    requested: set[tuple[str, str]] = set()
     for request in requests_in(event):
         if request.name == REQUEST_CONFIRMATION:
             original = original_call(request)
-            asked.add((REQUEST_CONFIRMATION, original.id or "" if original is not None else ""))
+            requested.add((REQUEST_CONFIRMATION, original.id or "" if original is not None else ""))
         else:
-            asked.add((REQUEST_CREDENTIAL, (request.args or {})["functionCallId"]))
-    return asked
+            requested.add((REQUEST_CREDENTIAL, (request.args or {})["functionCallId"]))
+    return requested
 
 
 def _needed_by(responses: Event) -> set[tuple[str, str]]:

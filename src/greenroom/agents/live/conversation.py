@@ -122,12 +122,12 @@ class LiveConversation:
             request = await self.request()
 
         callback_context = CallbackContext(self.ctx)
-        asked = msgspec.structs.replace(
+        llm_request = msgspec.structs.replace(
             request,
             contents=[content],
             config=copy.copy(request.config),
         )
-        answer = await before_model(self.agent, self.ctx, callback_context, asked)
+        answer = await before_model(self.agent, self.ctx, callback_context, llm_request)
         await self.show_answer(answer, callback_context, request)
 
         return answer is not None

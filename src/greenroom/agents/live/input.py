@@ -83,7 +83,7 @@ class ClientInput:
                 await self._refuse(error)
                 return
 
-        whole = message if self._unfinished else content
+        complete = message if self._unfinished else content
         self._unfinished = []
         self._queue.take()
 
@@ -98,7 +98,7 @@ class ClientInput:
             self._calls.start(decided_calls(self._conversation.agent.name, self._conversation.ctx, at=at)[0])
         elif not is_answered:
             await self._conversation.connection.send(
-                lambda live: self._send(live, content, whole),
+                lambda live: self._send(live, content, complete),
                 stored_at=readings,
             )
 

@@ -115,10 +115,10 @@ class LiveReplies:
             self._text.pieces.append(text)
             return self._text.id
 
-        whole = self._text
+        text_reply = self._text
         self._text = _Pieces()
 
-        return whole.id
+        return text_reply.id
 
     def _event(self, author: str, event_id: str) -> Event:
         return Event(

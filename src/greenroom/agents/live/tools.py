@@ -100,11 +100,12 @@ class ToolCalls:
         if waiting:
             await asyncio.wait(waiting)
 
-    async def _run(self, made: Sequence[FunctionCall | DecidedCall], opened: Opened | None) -> None:
+    async def _run(self, new_calls: Sequence[FunctionCall | DecidedCall], opened: Opened | None) -> None:
         conversation = self._conversation
         tools = (opened or await conversation.connection.opened()).request.tools_dict
         calls = [
-            PendingCall(one) if isinstance(one, FunctionCall) else PendingCall(one.call, one.answer) for one in made
+            PendingCall(call) if isinstance(call, FunctionCall) else PendingCall(call.call, call.answer)
+            for call in new_calls
         ]
         responses = await call_tools(
             conversation.agent, conversation.ctx, calls, {name: self._wrapped(tool) for name, tool in tools.items()}
@@ -113,7 +114,7 @@ class ToolCalls:
 
         events = await with_requests(
             conversation.ctx,
-            [(one.call, one.context) for one in calls],
+            [(call.call, call.context) for call in calls],
             responses,
         )
         error = error_in(calls)

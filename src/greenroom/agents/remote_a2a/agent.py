@@ -174,12 +174,12 @@ class RemoteA2aAgent(BaseAgent):
 
             credential = CallbackContext(ctx).get_auth_response(self._auth)
             if credential is not None:
-                found = credential_parts(self._auth.auth_scheme, credential)
+                parts = credential_parts(self._auth.auth_scheme, credential)
             else:
-                found = None
+                parts = None
 
-            if found is not None:
-                headers = {name.lower(): value for name, value in found.headers.items()}
+            if parts is not None:
+                headers = {name.lower(): value for name, value in parts.headers.items()}
             else:
                 headers = {}
 
@@ -214,16 +214,16 @@ class RemoteA2aAgent(BaseAgent):
             self.description = self.description or self._card.description
             return self._card
 
-        given: dict[str, str] = {}
+        extra_headers: dict[str, str] = {}
         for interceptor in self._config.card_request_interceptors or ():
             if interceptor.before_request is not None:
-                given |= (await interceptor.before_request(ctx)).headers or {}
+                extra_headers |= (await interceptor.before_request(ctx)).headers or {}
 
-        card = await fetch_card(self._source, http, {**headers, **given})
+        card = await fetch_card(self._source, http, {**headers, **extra_headers})
         if not self.description and card.description:
             self.description = quoted(card.description[:_DESCRIPTION_CHARS])
 
-        if not given and self._auth is None:
+        if not extra_headers and self._auth is None:
             self._card = card
 
         return card
@@ -325,10 +325,10 @@ class _RemoteExchange:
             context_id = given_id or ""
         else:
             for part, is_users in sent.parts:
-                for made in convert([part], agent._to_a2a):
+                for a2a_part in convert([part], agent._to_a2a):
                     if is_users:
-                        made.metadata.update({"is_user_input": True})
-                    parts.append(made)
+                        a2a_part.metadata.update({"is_user_input": True})
+                    parts.append(a2a_part)
 
         message = Message(
             message_id=sent.message_id,
@@ -376,11 +376,11 @@ class _RemoteExchange:
         }[kind]
         payload = getattr(response, kind)
         if converter is not None:
-            made = converter(payload, self._agent.name, self._ctx, self._agent._from_a2a)
-            if made is None:
+            event = converter(payload, self._agent.name, self._ctx, self._agent._from_a2a)
+            if event is None:
                 return []
-            made.custom_metadata = {**self._metadata(), **(made.custom_metadata or {})}
-            return [made]
+            event.custom_metadata = {**self._metadata(), **(event.custom_metadata or {})}
+            return [event]
 
         events: list[Event] = []
         if not self._is_announced and remote.task.id and not remote.is_settled:
@@ -393,11 +393,11 @@ class _RemoteExchange:
             return events
 
         if kind == "artifact_update":
-            given = payload.artifact.parts
+            a2a_parts = payload.artifact.parts
         else:
-            given = payload.status.message.parts
+            a2a_parts = payload.status.message.parts
 
-        parts = [part for part in convert(given, self._agent._from_a2a) if not part.function_call or self._streams]
+        parts = [part for part in convert(a2a_parts, self._agent._from_a2a) if not part.function_call or self._streams]
         if parts and self._streams:
             if kind != "artifact_update":
                 for part in parts:
@@ -410,7 +410,11 @@ class _RemoteExchange:
         """The event that completes the turn: the answer, or what the remote agent waits for."""
         remote = self._remote
         status = remote.task.status
-        artifacts = [part for kept in remote.parts.values() for part in joined(convert(kept, self._agent._from_a2a))]
+        artifacts = [
+            part
+            for artifact_parts in remote.parts.values()
+            for part in joined(convert(artifact_parts, self._agent._from_a2a))
+        ]
         status_parts: list[Part] = []
         if status.state in PAUSED or not artifacts:
             status_parts = convert(status.message.parts, self._agent._from_a2a)

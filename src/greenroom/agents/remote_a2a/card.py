@@ -43,10 +43,10 @@ async def fetch_card(url: str, client: httpx.AsyncClient, headers: Mapping[str, 
     sent to the agent goes to the server that the developer named.
     """
     try:
-        given = urlsplit(url)
-        _check_is_secure(given, url)
+        card_url = urlsplit(url)
+        _check_is_secure(card_url, url)
 
-        is_of_card = _WELL_KNOWN in given.path or given.path.endswith(".json")
+        is_of_card = _WELL_KNOWN in card_url.path or card_url.path.endswith(".json")
         options = {"headers": dict(headers)}
         if is_of_card:
             card = await A2ACardResolver(client, url, "/").get_agent_card(http_kwargs=options)
@@ -58,7 +58,7 @@ async def fetch_card(url: str, client: httpx.AsyncClient, headers: Mapping[str, 
             endpoint = urlsplit(interface.url if "//" in interface.url or not is_grpc else f"//{interface.url}")
             if not is_grpc:
                 _check_is_secure(endpoint, interface.url)
-            if (endpoint.hostname != given.hostname) if is_grpc else (_origin(endpoint) != _origin(given)):
+            if (endpoint.hostname != card_url.hostname) if is_grpc else (_origin(endpoint) != _origin(card_url)):
                 raise ValueError(f"its endpoint {interface.url!r} is of another origin than the card")
     except (errors.A2AClientError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise AgentCardResolutionError(f"the card {url} can't be used: {error}") from error
@@ -85,9 +85,9 @@ def usable_card(card: AgentCard) -> AgentCard:
     """
     old = [interface for interface in card.supported_interfaces if _version(interface) == (0, 2)]
     if any(interface.protocol_binding == "JSONRPC" for interface in old):
-        given = card
+        original = card
         card = AgentCard()
-        card.CopyFrom(given)
+        card.CopyFrom(original)
         for interface in card.supported_interfaces:
             if _version(interface) == (0, 2) and interface.protocol_binding == "JSONRPC":
                 interface.protocol_version = "0.3"

@@ -180,9 +180,9 @@ def _quoted_parts(
     )
     parts: list[tuple[Part, bool]] = []
     for content in contents:
-        given = content.parts or []
-        is_users = content.role == "user" and not (given and given[0].text == QUOTED_IS_DATA)
-        for part in given:
+        all_parts = content.parts or []
+        is_users = content.role == "user" and not (all_parts and all_parts[0].text == QUOTED_IS_DATA)
+        for part in all_parts:
             if part.function_response is not None:
                 response = wire.encode(part.function_response.response or {}).decode()
                 parts.append((Part(text=f"Tool {part.function_response.name} returned: {response}"), is_users))
@@ -255,16 +255,16 @@ def _answered(response: FunctionResponse, calls: object) -> Part:
     else:
         remote = None
 
-    given = response.response or {}
+    answer = response.response or {}
     if remote is not None:
-        renamed = FunctionResponse(id=remote["id"], name=remote["name"], response=given)
+        renamed = FunctionResponse(id=remote["id"], name=remote["name"], response=answer)
         return Part(function_response=renamed)
 
-    if len(given) == 1 and (key := next(iter(given))) in ("result", "response"):
-        value = given[key]
+    if len(answer) == 1 and (key := next(iter(answer))) in ("result", "response"):
+        value = answer[key]
         return Part(text=value if isinstance(value, str) else wire.encode(value).decode())
 
-    return Part(text=wire.encode(given).decode())
+    return Part(text=wire.encode(answer).decode())
 
 
 def _own_responses(agent: str, ctx: InvocationContext) -> Iterator[tuple[int, Event]]:

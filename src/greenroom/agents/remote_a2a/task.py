@@ -155,13 +155,13 @@ class RemoteTask:
         request = GetTaskRequest(id=self.task.id, history_length=0)
         try:
             async with asyncio.timeout(self._timeout):
-                found = await self._client.get_task(request, context=self._context)
+                task = await self._client.get_task(request, context=self._context)
         except (ClientError, TimeoutError):
             return False  # it may be starting again
         except (A2AError, ParseError) as error:
             raise A2AClientError(f"task {self.task.id} can't be read: {error}") from error
 
-        return self._fold(StreamResponse(task=found)) or self.is_settled
+        return self._fold(StreamResponse(task=task)) or self.is_settled
 
     def _fold(self, response: StreamResponse) -> bool:
         """False when it brings nothing new."""
@@ -174,7 +174,7 @@ class RemoteTask:
             self.task.context_id = response.message.context_id
         elif kind == "task":
             self._bytes = response.ByteSize()
-            parts = {one.artifact_id: list(one.parts) for one in response.task.artifacts}
+            parts = {artifact.artifact_id: list(artifact.parts) for artifact in response.task.artifacts}
             if self.task.id and response.task.status == self.task.status and parts == self.parts:
                 return False
             self.task = response.task
@@ -188,10 +188,10 @@ class RemoteTask:
             update = response.artifact_update
             self.task.id = update.task_id
             self.task.context_id = update.context_id
-            kept = self.parts.setdefault(update.artifact.artifact_id, [])
+            artifact_parts = self.parts.setdefault(update.artifact.artifact_id, [])
             if not update.append:
-                kept.clear()
-            kept.extend(update.artifact.parts)
+                artifact_parts.clear()
+            artifact_parts.extend(update.artifact.parts)
 
         if self._bytes > _MAX_BYTES:
             raise A2AClientError(f"the answer is larger than {_MAX_BYTES} bytes")
@@ -207,26 +207,26 @@ def status_of(task: Task) -> JsonObject:
 def convert(parts: Sequence[Any] | Any, converter: Callable[[Any], Any]) -> list[Any]:
     converted: list[Any] = []
     for part in parts:
-        made = converter(part)
-        if isinstance(made, list):
-            converted += made
-        elif made is not None:
-            converted.append(made)
+        result = converter(part)
+        if isinstance(result, list):
+            converted += result
+        elif result is not None:
+            converted.append(result)
     return converted
 
 
 def joined(parts: list[Part]) -> list[Part]:
     """Chunks of one text as one part."""
-    whole: list[Part] = []
+    merged: list[Part] = []
     for part in parts:
-        last = whole[-1] if whole else None
+        last = merged[-1] if merged else None
         if last is not None and part.text is not None and last.text is not None and part.thought == last.thought:
-            whole[-1] = Part(
+            merged[-1] = Part(
                 text=last.text + part.text,
                 thought=part.thought,
                 part_metadata=last.part_metadata,
             )
         else:
-            whole.append(part)
+            merged.append(part)
 
-    return whole
+    return merged

@@ -81,12 +81,12 @@ class Graph:
         edges = self.after.get(name, ())
 
         if route is not None:
-            given = {_key(one) for one in _several(route)}
+            routes = {_key(one) for one in _several(route)}
         else:
-            given = set[tuple[type[Any], Any]]()
+            routes = set[tuple[type[Any], Any]]()
 
         def is_followed(edge: Edge) -> bool:
-            return not edge.routes or any(_key(one) in given for one in edge.routes)
+            return not edge.routes or any(_key(one) in routes for one in edge.routes)
 
         targets = [edge.to_node for edge in edges if is_followed(edge)]
         if not any(edge.routes and edge.to_node in targets for edge in edges):
@@ -104,8 +104,8 @@ class Graph:
             self._built[id(item)] = (item, build_node(item))
 
         node = self._built[id(item)][1]
-        known = self.nodes.setdefault(node.name, node)
-        if known is not node:
+        existing = self.nodes.setdefault(node.name, node)
+        if existing is not node:
             self._faults.append(f"two nodes are named {node.name!r}")
 
         return node
@@ -202,9 +202,14 @@ class Graph:
             self._faults.append(f"the cycle {' -> '.join(cycle)} has no routed edge that could end it")
 
         for edge in self.edges:
-            given = edge.from_node.output_schema
+            output_schema = edge.from_node.output_schema
             taken = edge.to_node.input_schema
-            if given is not None and taken is not None and given != taken and not isinstance(edge.to_node, JoinNode):
+            if (
+                output_schema is not None
+                and taken is not None
+                and output_schema != taken
+                and not isinstance(edge.to_node, JoinNode)
+            ):
                 self._faults.append(
                     f"the output schema of {edge.from_node.name} is not the input schema of {edge.to_node.name}"
                 )
@@ -225,15 +230,15 @@ class Graph:
                 self._faults.append(f"{source} and {target} are connected twice")
 
     def _reached_from(self, name: str, *, unrouted: bool = False) -> set[str]:
-        found = {name}
+        reached = {name}
         waiting = [name]
         while waiting:
             for edge in self.after.get(waiting.pop(), ()):
-                if edge.to_node.name not in found and not (unrouted and edge.routes):
-                    found.add(edge.to_node.name)
+                if edge.to_node.name not in reached and not (unrouted and edge.routes):
+                    reached.add(edge.to_node.name)
                     waiting.append(edge.to_node.name)
 
-        return found
+        return reached
 
     def _unrouted_cycle(self) -> list[str]:
         """The names on a cycle of edges that are always followed; empty if there is none."""

@@ -102,7 +102,7 @@ class FunctionNode(BaseNode):
         """The name of the context's parameter, and the types of the others, as far as values can be
         checked by them.
         """
-        if any(one.name == _CONTEXT for one in self._parameters):
+        if any(parameter.name == _CONTEXT for parameter in self._parameters):
             named = _CONTEXT
         else:
             named = None
@@ -112,7 +112,9 @@ class FunctionNode(BaseNode):
         except (ToolDeclarationError, AgentConfigError):
             return named, {}
 
-        return signature.context or named, {one.name: one.type for one in signature.parameters.values()}
+        return signature.context or named, {
+            parameter.name: parameter.type for parameter in signature.parameters.values()
+        }
 
     @property
     def state_parameters(self) -> list[str]:
@@ -140,7 +142,11 @@ class FunctionNode(BaseNode):
         if self.require_confirmation and not await self._may_run(execution, arguments):
             return
 
-        positional = [arguments.pop(one.name) for one in self._parameters if one.kind is one.POSITIONAL_ONLY]
+        positional = [
+            arguments.pop(parameter.name)
+            for parameter in self._parameters
+            if parameter.kind is parameter.POSITIONAL_ONLY
+        ]
 
         result = await self._called(ctx, functools.partial(self.func, *positional, **arguments))
         if inspect.isasyncgen(result):
@@ -235,8 +241,8 @@ class FunctionNode(BaseNode):
             if name in source:
                 arguments[name] = self._converted(name, source[name])
             elif parameter.default is parameter.empty:
-                where = "state" if source is ctx.state else "input"
-                raise WorkflowDataError(f"Node {self.name!r} needs {name!r}, which its {where} does not have")
+                source_name = "state" if source is ctx.state else "input"
+                raise WorkflowDataError(f"Node {self.name!r} needs {name!r}, which its {source_name} does not have")
 
         return arguments
 

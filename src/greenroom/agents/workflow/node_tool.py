@@ -139,23 +139,21 @@ class DelegateTool(NodeTool):
         call_id = tool_context.function_call_id
 
         try:
-            given = self._input(args)
-            if self._type is None:
-                given = given
-            else:
-                given = self._type.to_json(self._type.convert(given))
+            node_input = self._input(args)
+            if self._type is not None:
+                node_input = self._type.to_json(self._type.convert(node_input))
         except InvalidValue as error:
             return f"{self.name} was not asked, because of these arguments: {error}. Correct them."
 
         is_task = self._node.is_task
         if is_task and self._is_wrapped:
-            given = {_REQUEST: given}
+            node_input = {_REQUEST: node_input}
 
         run_id = f"{self.name}@{call_id if is_task else self._number(ctx, call_id)}"
         scope = call_id if is_task else None
         try:
             output: JsonValue = await self._run(
-                given,
+                node_input,
                 tool_context,
                 run_id=run_id,
                 isolation_scope=scope,

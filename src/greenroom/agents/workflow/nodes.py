@@ -175,13 +175,13 @@ class ToolNode(BaseNode):
             return
 
         result = await run_tool(self, ctx.invocation_context, tool, args, ctx)
-        asked = ctx.actions.requested_tool_confirmations.pop(ctx.node_path, None)
+        confirmation = ctx.actions.requested_tool_confirmations.pop(ctx.node_path, None)
         if ctx.requested_credential is not None:
             ctx.actions.requested_auth_configs.pop(ctx.node_path, None)
             await ask_for_credential(execution, ctx.requested_credential)
-        elif asked is not None:
+        elif confirmation is not None:
             ctx.actions.skip_summarization = None
-            await execution.emit(confirmation_request(ctx.node_path, tool.name, args, asked))
+            await execution.emit(confirmation_request(ctx.node_path, tool.name, args, confirmation))
         else:
             await execution.emit(result)
 
@@ -397,37 +397,37 @@ def node(
         options = {key: value for key, value in locals().items() if key not in ("item", "decorate")}
         return decorate
 
-    given: dict[str, Any] = {
+    changes: dict[str, Any] = {
         "name": name, "rerun_on_resume": rerun_on_resume, "retry_config": retry_config, "timeout": timeout,
         "on_interrupt": on_interrupt,
     }  # fmt: skip
-    given = {key: value for key, value in given.items() if value is not None}
+    changes = {key: value for key, value in changes.items() if value is not None}
     if require_confirmation and rerun_on_resume is None:
-        given["rerun_on_resume"] = True
+        changes["rerun_on_resume"] = True
 
     check_workers(str(name or getattr(item, "name", item)), parallel_worker, max_parallel_workers)
 
     if isinstance(item, BaseNode | BaseTool):
-        made = build_node(item)
+        built = build_node(item)
         for option, value in (("require_confirmation", require_confirmation), ("auth_config", auth_config)):
             if value:
-                if not isinstance(made, FunctionNode):
-                    raise WorkflowConfigurationError(f"Node {made.name!r}: {option} of node() is for functions")
-                given[option] = value
-        made = _updated(made, given) if given else made
+                if not isinstance(built, FunctionNode):
+                    raise WorkflowConfigurationError(f"Node {built.name!r}: {option} of node() is for functions")
+                changes[option] = value
+        built = _updated(built, changes) if changes else built
     else:
-        made = FunctionNode(
+        built = FunctionNode(
             func=item, auth_config=auth_config, require_confirmation=require_confirmation,
-            parameter_binding=parameter_binding, **given,
+            parameter_binding=parameter_binding, **changes,
         )  # fmt: skip
 
     if parallel_worker:
-        return _parallel(made, max_parallel_workers)
+        return _parallel(built, max_parallel_workers)
 
-    return made
+    return built
 
 
-def _updated(made: BaseNode, given: dict[str, Any]) -> BaseNode:
-    if isinstance(made, BaseAgent):
-        return made.clone(update=given)
-    return made.model_copy(update=given)
+def _updated(built: BaseNode, changes: dict[str, Any]) -> BaseNode:
+    if isinstance(built, BaseAgent):
+        return built.clone(update=changes)
+    return built.model_copy(update=changes)

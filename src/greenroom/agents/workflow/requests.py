@@ -76,17 +76,17 @@ def confirmation_request(
 
 
 def read_decision(answer: JsonValue) -> ToolConfirmation:
-    given: JsonObject
+    decision: JsonObject
     if isinstance(answer, dict):
-        given = cast("JsonObject", answer)
+        decision = cast("JsonObject", answer)
     else:
-        given = {"confirmed": answer is True}
+        decision = {"confirmed": answer is True}
 
-    confirmed = given.get("confirmed") is True
+    confirmed = decision.get("confirmed") is True
     return ToolConfirmation(
-        hint=str(given.get("hint") or ""),
+        hint=str(decision.get("hint") or ""),
         confirmed=confirmed,
-        payload=given.get("payload"),
+        payload=decision.get("payload"),
     )
 
 

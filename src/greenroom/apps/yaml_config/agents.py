@@ -97,30 +97,30 @@ class AgentBuilder(ConfigReader):
                 return self._from_file(node)
             return self._from_code(node)
 
-        known = entries_of(
+        entries = entries_of(
             node,
             fields_of(records.AgentReference),
             what="of a reference to an agent",
         )
 
-        given = [name for name, entry in known.items() if entry.value is not None]
-        if len(given) != 1:
-            count = "both" if given else "neither"
+        keys = [name for name, entry in entries.items() if entry.value is not None]
+        if len(keys) != 1:
+            count = "both" if keys else "neither"
             raise node.error(f"a reference to an agent has either config_path or code; here are {count}")
 
-        entry = known[given[0]]
+        entry = entries[keys[0]]
 
-        if given == ["config_path"]:
+        if keys == ["config_path"]:
             return self._from_file(entry)
 
         return self._from_code(entry)
 
     def _from_file(self, node: ConfigNode) -> BaseAgent:
-        given = Path(node.text)
-        if given.is_absolute() or given.drive:
+        file_path = Path(node.text)
+        if file_path.is_absolute() or file_path.drive:
             raise node.error(f"{node.text!r} must be a path from this file on")
 
-        path = Path(os.path.normpath(node.file.path.parent / given))
+        path = Path(os.path.normpath(node.file.path.parent / file_path))
         if not path.resolve().is_relative_to(self._folder.resolve()):
             raise node.error(f"{node.text!r} leads out of the app's folder")
 
@@ -136,16 +136,16 @@ class AgentBuilder(ConfigReader):
         return self.build(path)
 
     def _from_code(self, node: ConfigNode) -> BaseAgent:
-        found = self._references.find(node)
-        if not isinstance(found, BaseAgent):
-            if isinstance(found, type):
+        agent = self._references.find(node)
+        if not isinstance(agent, BaseAgent):
+            if isinstance(agent, type):
                 kind = "a class"
             else:
-                kind = f"of type {type(found).__name__}"
+                kind = f"of type {type(agent).__name__}"
             raise node.error(f"{node.text!r} is {kind}, not an agent")
 
         # An agent has one parent; another app, or this one before it was changed, may have put it to use already.
-        return _copy_of(found) if found.parent_agent is not None else found
+        return _copy_of(agent) if agent.parent_agent is not None else agent
 
     # agents
 
@@ -186,9 +186,9 @@ class AgentBuilder(ConfigReader):
         return construct(known.get("edges") or known["name"], cls.__name__, lambda: cls(**values))
 
     def _class_of(self, node: ConfigNode) -> type[BaseAgent]:
-        known, _ = known_entries(node, ["agent_class"], what="of an agent")
+        entries, _ = known_entries(node, ["agent_class"], what="of an agent")
 
-        entry = known.get("agent_class")
+        entry = entries.get("agent_class")
         if entry is None or entry.value is None:
             return LlmAgent
 
@@ -215,14 +215,14 @@ class AgentBuilder(ConfigReader):
         self,
         cls: type[BaseAgent],
         declared: Mapping[str, TypedField],
-        known: Mapping[str, ConfigNode],
+        entries: Mapping[str, ConfigNode],
     ) -> dict[str, Any]:
-        if "model" in known and "model_code" in known:
-            raise known["model_code"].error("give either model or model_code")
+        if "model" in entries and "model_code" in entries:
+            raise entries["model_code"].error("give either model or model_code")
 
         values: dict[str, Any] = {}
         taken = _fields(cls)
-        for key, entry in known.items():
+        for key, entry in entries.items():
             if key == "agent_class":
                 continue
 
@@ -310,10 +310,10 @@ class AgentBuilder(ConfigReader):
         if not isinstance(node.value, dict):
             raise node.error(f"must be a map with the function's name, as in {{name: .guards.check}}, not {node.kind}")
         name = code_name(node)
-        found = self._references.find(name)
-        if not callable(found) or isinstance(found, (type, BaseAgent)):
-            raise name.error(f"{name.text!r} is of type {type(found).__name__}; a callback is a function")
-        return found
+        function = self._references.find(name)
+        if not callable(function) or isinstance(function, (type, BaseAgent)):
+            raise name.error(f"{name.text!r} is of type {type(function).__name__}; a callback is a function")
+        return function
 
     def _object(self, node: ConfigNode, kind: type[Any]) -> Any:
         """An object by name, or made by a class or function of that name."""
@@ -321,18 +321,18 @@ class AgentBuilder(ConfigReader):
         if args is not None and not self._allow_args:
             raise args.error("arguments are refused in files that are not trusted")
 
-        found: Any = self._references.find(name)
-        if isinstance(found, type) or args is not None:
-            if not callable(found):
+        value: Any = self._references.find(name)
+        if isinstance(value, type) or args is not None:
+            if not callable(value):
                 raise name.error(f"{name.text!r} is a finished object, which takes no arguments")
-            given = args if args is not None else name.with_entries({})
-            values = self.read_arguments(given, found, what=f"of {name.text}")
-            found = construct(name, name.text, lambda: found(**values))
+            arguments = args if args is not None else name.with_entries({})
+            values = self.read_arguments(arguments, value, what=f"of {name.text}")
+            value = construct(name, name.text, lambda: value(**values))
 
-        if not isinstance(found, kind):
-            raise name.error(f"{name.text!r} is of type {type(found).__name__}, not a {kind.__name__}")
+        if not isinstance(value, kind):
+            raise name.error(f"{name.text!r} is of type {type(value).__name__}, not a {kind.__name__}")
 
-        return found
+        return value
 
     def _schema(self, node: ConfigNode) -> object:
         if isinstance(node.value, str) or (isinstance(node.value, dict) and set(node.value) == {"name"}):
@@ -350,10 +350,10 @@ class AgentBuilder(ConfigReader):
     def _reducer(self, node: ConfigNode) -> object:
         if node.value in ("append", "merge", "sum"):
             return node.value
-        found = self._references.find(code_name(node))
-        if not callable(found):
+        function = self._references.find(code_name(node))
+        if not callable(function):
             raise node.error("must be append, merge, sum, or the name of a function")
-        return found
+        return function
 
     def _sub_agent(self, node: ConfigNode, *, may_be_text: bool) -> BaseAgent:
         if isinstance(node.value, str) and not may_be_text:

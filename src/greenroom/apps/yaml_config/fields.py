@@ -52,17 +52,17 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, TypedField]:
         called = function
 
     hints = _hints(called, inspect.unwrap(called))
-    found: dict[str, TypedField] = {}
+    parameters: dict[str, TypedField] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
-            found["**"] = TypedField(Any, is_required=False)
+            parameters["**"] = TypedField(Any, is_required=False)
         elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            found[parameter.name] = TypedField(
+            parameters[parameter.name] = TypedField(
                 hints.get(parameter.name, Any),
                 parameter.default is parameter.empty,
             )
 
-    return found
+    return parameters
 
 
 def _hints(annotated: Any, *holders: Any) -> dict[str, Any]:

@@ -30,18 +30,18 @@ def known_entries(
 ) -> tuple[dict[str, ConfigNode], dict[str, ConfigNode]]:
     """The map's entries by their names, and the unknown ones. what: as in "of a LoopAgent"."""
     spellings = by_either_spelling(names)
-    known: dict[str, ConfigNode] = {}
+    entries: dict[str, ConfigNode] = {}
     unknown: dict[str, ConfigNode] = {}
     for key, entry in node.entries.items():
         name = spellings.get(key)
         if name is None:
             unknown[key] = entry
-        elif name in known:
+        elif name in entries:
             raise entry.error(f"{name} {what} is given twice, in both spellings")
         else:
-            known[name] = entry
+            entries[name] = entry
 
-    return known, unknown
+    return entries, unknown
 
 
 def entries_of(node: ConfigNode, names: Iterable[str], *, what: str) -> dict[str, ConfigNode]:
@@ -49,10 +49,10 @@ def entries_of(node: ConfigNode, names: Iterable[str], *, what: str) -> dict[str
 
     what: as in "of a LoopAgent".
     """
-    known, unknown = known_entries(node, names, what=what)
+    entries, unknown = known_entries(node, names, what=what)
     for key, entry in unknown.items():
         raise entry.error(f"there is no such key {what}{did_you_mean(key, names)}")
-    return known
+    return entries
 
 
 def code_name(node: ConfigNode) -> ConfigNode:
@@ -70,11 +70,11 @@ def name_and_args(
     """Reads a name alone, or a map with it."""
     if not isinstance(node.value, dict):
         return node, None
-    known = entries_of(node, allowed, what=what)
-    if "name" not in known:
+    entries = entries_of(node, allowed, what=what)
+    if "name" not in entries:
         raise node.error(f"'name' is missing: {missing}")
-    args = known.get("args")
-    return known["name"], None if args is None or args.value is None else args
+    args = entries.get("args")
+    return entries["name"], None if args is None or args.value is None else args
 
 
 def is_code_reference(node: ConfigNode) -> bool:

@@ -161,12 +161,12 @@ class ConfigReader(ABC):
         """
         parameters = parameters_of(function)
         takes_any = parameters.pop("**", None) is not None
-        known, unknown = known_entries(node, parameters, what=what)
+        entries, unknown = known_entries(node, parameters, what=what)
         if not takes_any:
             entries_of(node, parameters, what=what)
 
         values: dict[str, Any] = {**(given or {}), **{key: entry.plain() for key, entry in unknown.items()}}
-        for name, entry in known.items():
+        for name, entry in entries.items():
             try:
                 values[name] = self.read(entry, parameters[name].type)
             except UnsupportedType as error:
@@ -202,10 +202,10 @@ class ConfigReader(ABC):
             return self.read_record(node, tp, what=f"of {tp.__name__}")
 
         if issubclass(tp, BaseLlm) or is_code_reference(node) or (isinstance(node.value, str) and "." in node.value):
-            found = self.code(code_name(node))
-            if not isinstance(found, tp):
-                raise node.error(f"{code_name(node).text!r} is {_article(type(found).__name__)}, not a {tp.__name__}")
-            return found
+            value = self.code(code_name(node))
+            if not isinstance(value, tp):
+                raise node.error(f"{code_name(node).text!r} is {_article(type(value).__name__)}, not a {tp.__name__}")
+            return value
 
         return self._convert(node, tp)
 
@@ -263,12 +263,12 @@ class ConfigReader(ABC):
         return values
 
     def _read_callable(self, node: ConfigNode) -> Callable[..., Any]:
-        found = self.code(code_name(node))
-        if isinstance(found, FunctionTool):
-            return found.func
-        if not callable(found):
-            raise node.error(f"{code_name(node).text!r} is {_article(type(found).__name__)}, which can't be called")
-        return cast("Callable[..., Any]", found)
+        function = self.code(code_name(node))
+        if isinstance(function, FunctionTool):
+            return function.func
+        if not callable(function):
+            raise node.error(f"{code_name(node).text!r} is {_article(type(function).__name__)}, which can't be called")
+        return cast("Callable[..., Any]", function)
 
 
 def _read_choice(node: ConfigNode, choices: Mapping[str, Any]) -> Any:

@@ -198,8 +198,8 @@ ENUMS: dict[tuple[type[msgspec.Struct], str], Any] = {
 
 def check_generation_keys(node: ConfigNode) -> None:
     """Raises ConfigFileError for keys that can't be here."""
-    known, _ = known_entries(node, [*OWNED, "http_options", "model_armor_config"], what="")
-    for name, entry in known.items():
+    entries, _ = known_entries(node, [*OWNED, "http_options", "model_armor_config"], what="")
+    for name, entry in entries.items():
         if name in OWNED:
             raise entry.error(f"is set by the agent's {OWNED[name]}")
         if name == "model_armor_config":

@@ -64,9 +64,9 @@ class References:
             return self._by_bare_name(node, name)
 
         if any(not part.isidentifier() for part in parts):
-            found = self.registered(node, name)
-            if found is not None:
-                return found
+            value = self.registered(node, name)
+            if value is not None:
+                return value
             raise node.error(f"{name!r} is no dotted name, such as {self._app[-1]}.tools.lookup")
 
         if any(part.startswith("__") for part in parts):
@@ -78,29 +78,29 @@ class References:
         if own is not None:
             return self._attribute(node, *own)
 
-        found = self.registered(node, name)
-        if found is not None:
-            return found
+        value = self.registered(node, name)
+        if value is not None:
+            return value
 
         return self._installed(node, name, parts)
 
     def _by_bare_name(self, node: ConfigNode, name: str) -> object:
-        found = self.registered(node, name)
-        if found is None:
+        value = self.registered(node, name)
+        if value is None:
             hint = did_you_mean(
                 name, self.registry.names(), otherwise=f"; code of the app is named as in '.tools.{name}'"
             )
             raise node.error(f"there is no component {name!r}{hint}")
-        return found
+        return value
 
     def _relative(self, node: ConfigNode, name: str, parts: list[str]) -> object:
         above = [*self._app, *node.file.path.parent.relative_to(self._folder).parts]
-        found = self._longest(above, parts) or self._in_package(above, parts)
-        if found is None:
+        location = self._longest(above, parts) or self._in_package(above, parts)
+        if location is None:
             names = [path.stem for path in node.file.path.parent.glob("*.py")]
             hint = did_you_mean(parts[0], names)
             raise node.error(f"{name!r}: there is no module {parts[0]!r} beside this file{hint}")
-        return self._attribute(node, *found)
+        return self._attribute(node, *location)
 
     def _own(self, parts: list[str]) -> tuple[ModuleType, list[str]] | None:
         rest = self._after_own_name(parts)

@@ -61,11 +61,11 @@ def _reached_from(value: Any, definitions: dict[str, JsonObject]) -> dict[str, J
     reached: dict[str, JsonObject] = {}
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, list):
-            waiting += cast("list[Any]", one)
-        elif isinstance(one, dict):
-            inner = cast("JsonObject", one)
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += cast("list[Any]", node)
+        elif isinstance(node, dict):
+            inner = cast("JsonObject", node)
             waiting += inner.values()
             name = str(inner.get("$ref", "")).removeprefix(_DEFS)
             if name in definitions and name not in reached:

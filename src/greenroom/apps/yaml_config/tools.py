@@ -54,8 +54,8 @@ def is_mcp_toolset(tool: object) -> TypeGuard[type[McpToolset]]:
 def mcp_toolset(cls: type[McpToolset], args: ConfigNode, reader: ConfigReader) -> McpToolset:
     connections, others = known_entries(args, _CONNECTIONS, what="of McpToolset")
     if len(connections) != 1:
-        given = f", not {' and '.join(connections)}" if connections else ""
-        raise args.error(f"McpToolset needs exactly one of {', '.join(_CONNECTIONS)}{given}")
+        listed = f", not {' and '.join(connections)}" if connections else ""
+        raise args.error(f"McpToolset needs exactly one of {', '.join(_CONNECTIONS)}{listed}")
 
     ((key, entry),) = connections.items()
     if key.startswith("stdio") and os.environ.get(ALLOW_STDIO, "").lower() not in ("1", "true"):
@@ -71,13 +71,13 @@ def _connection(key: str, entry: ConfigNode, reader: ConfigReader) -> Connection
     record = _CONNECTIONS[key]
     what = f"of {key}"
     apart, others = known_entries(entry, _READ_APART.get(key, ()), what=what)
-    given = {
+    parameters = {
         name: reader.read_record(server, StdioServerParameters, what=f"of {name}")
         for name, server in apart.items()
         if name == "server_params"
     }
 
-    connection = record(**reader.read_arguments(entry.with_entries(others), record, what=what, given=given))
+    connection = record(**reader.read_arguments(entry.with_entries(others), record, what=what, given=parameters))
     if key == "sse_server_params":
         connection.url = urljoin(
             connection.url,
@@ -118,30 +118,30 @@ class ToolBuilder:
     def _from(
         self,
         name: ConfigNode,
-        found: object,
+        value: object,
         args: ConfigNode | None,
     ) -> BaseTool | BaseToolset | Callable[..., Any]:
-        if args is not None and not self._allow_args and not is_mcp_toolset(found):
+        if args is not None and not self._allow_args and not is_mcp_toolset(value):
             raise args.error("arguments are refused in files that are not trusted")
 
-        if isinstance(found, (BaseTool, BaseToolset)):
+        if isinstance(value, (BaseTool, BaseToolset)):
             if args is not None:
                 raise args.error(f"{name.text!r} is a finished tool, which takes no arguments")
-            return found
+            return value
 
-        if isinstance(found, type):
-            return self._of_class(name, cast("type[Any]", found), args)
+        if isinstance(value, type):
+            return self._of_class(name, cast("type[Any]", value), args)
 
-        if isinstance(found, BaseAgent):
+        if isinstance(value, BaseAgent):
             hint = "use the tool AgentTool, with args: {agent: {code: …}}"
             raise name.error(f"{name.text!r} is an agent, not a tool; {hint}")
 
-        if not callable(found):
-            raise name.error(f"{name.text!r} is of type {type(found).__name__}, which is no tool")
+        if not callable(value):
+            raise name.error(f"{name.text!r} is of type {type(value).__name__}, which is no tool")
         if args is None:
-            return found
+            return value
 
-        return self._of_factory(name, found, args)
+        return self._of_factory(name, value, args)
 
     def _of_class(self, name: ConfigNode, cls: type[Any], args: ConfigNode | None) -> BaseTool | BaseToolset:
         if not issubclass(cls, (BaseTool, BaseToolset)):
@@ -152,20 +152,20 @@ class ToolBuilder:
         inherited = (BaseTool.from_config.__func__, BaseToolset.from_config.__func__)
 
         has_hook = getattr(cls.from_config, "__func__", None) not in inherited
-        given = args if args is not None else name.with_entries({})
+        arguments = args if args is not None else name.with_entries({})
         if has_hook:
             make: Callable[[], Any] = partial(
                 call_hook,
                 cls.from_config,
-                given.plain_map(),
+                arguments.plain_map(),
                 name.file.path,
             )
         elif is_mcp_toolset(cls):
-            make = partial(mcp_toolset, cls, given, self._reader)
+            make = partial(mcp_toolset, cls, arguments, self._reader)
         else:
             make = partial(
                 cls,
-                **self._reader.read_arguments(given, cls, what=f"of {cls.__name__}"),
+                **self._reader.read_arguments(arguments, cls, what=f"of {cls.__name__}"),
             )
 
         tool = construct(name, repr(name.text), make)

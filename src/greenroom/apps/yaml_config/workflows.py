@@ -40,16 +40,16 @@ class EdgeReader:
         if not isinstance(node.value, dict):
             return tuple(self._element(item) for item in node.items)
 
-        known = entries_of(node, ("from_node", "to_node", "route"), what="of an edge")
+        entries = entries_of(node, ("from_node", "to_node", "route"), what="of an edge")
         for name in ("from_node", "to_node"):
-            if name not in known:
+            if name not in entries:
                 raise node.error(f"an edge needs {name!r}")
 
-        route: Any = known["route"].plain() if "route" in known else None
+        route: Any = entries["route"].plain() if "route" in entries else None
 
         return Edge(
-            from_node=self._node(known["from_node"]),
-            to_node=self._node(known["to_node"]),
+            from_node=self._node(entries["from_node"]),
+            to_node=self._node(entries["to_node"]),
             route=route,
         )
 
@@ -66,19 +66,19 @@ class EdgeReader:
             return self._named(node)
 
         if "agent_class" in node.value or "agentClass" in node.value:
-            made = self._inline(node)
+            node_or_list = self._inline(node)
         else:
-            known = entries_of(
+            entries = entries_of(
                 node,
                 fields_of(records.AgentReference),
                 what="of a reference to a node",
             )
-            if "code" in known:
-                made = self._referred(known["code"])
+            if "code" in entries:
+                node_or_list = self._referred(entries["code"])
             else:
-                made = self._reader.agent(node)
+                node_or_list = self._reader.agent(node)
 
-        return self._remember(made, node)
+        return self._remember(node_or_list, node)
 
     def _named(self, node: ConfigNode) -> Any:
         text = node.text.strip()
@@ -106,10 +106,10 @@ class EdgeReader:
         return self._remember(self._by_reference[text], node)
 
     def _referred(self, node: ConfigNode) -> Any:
-        found: Any = self._reader.code(node)
-        if isinstance(found, BaseAgent):
+        value: Any = self._reader.code(node)
+        if isinstance(value, BaseAgent):
             return self._reader.agent(node)
-        return found
+        return value
 
     def _inline(self, node: ConfigNode) -> Any:
         kind = node.entries.get("agent_class") or node.entries["agentClass"]
@@ -120,14 +120,14 @@ class EdgeReader:
         if cls is None:
             return self._build(node)
 
-        known = entries_of(
+        entries = entries_of(
             node,
             ("agent_class", "func_code", *fields_of(cls)),
             what=f"of a {cls.__name__}",
         )
         declared = fields_of(cls)
         values: dict[str, Any] = {}
-        for name, entry in known.items():
+        for name, entry in entries.items():
             if name == "func_code":
                 values["func"] = self._reader.code(entry)
             elif name in ("input_schema", "output_schema", "state_schema"):

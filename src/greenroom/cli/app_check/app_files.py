@@ -19,25 +19,25 @@ class AppFiles:
     agents.
     """
 
-    def __init__(self, given: Path) -> None:
+    def __init__(self, path: Path) -> None:
         """Reads a folder of apps, an app's folder, or one file."""
-        self.folder = given if given.is_dir() else given.parent
+        self.folder = path if path.is_dir() else path.parent
         self.sources: dict[Path, PythonFile] = {}
         self.findings: list[Finding] = []
         self.configs: list[Path] = []
 
-        found = _files_of(given)
-        python = [file for file in found if file.suffix == ".py"]
+        files = _files_of(path)
+        python = [file for file in files if file.suffix == ".py"]
         self.file_count = len(python)
-        apps = [folder for folder in _folders_of(found) if is_app(folder)] if given.is_dir() else []
+        apps = [folder for folder in _folders_of(files) if is_app(folder)] if path.is_dir() else []
         self._check_app_names(apps)
 
         entries = [folder / name for folder in apps for name in _ENTRY_FILES if (folder / name).is_file()]
         self._read_with_imports(entries if entries else python)
-        if given.suffix in (".yaml", ".yml"):
-            self.configs = [given]
-        elif given.is_dir():
-            self.configs = [file for file in found if file.suffix in (".yaml", ".yml") and _is_of_app(file, apps)]
+        if path.suffix in (".yaml", ".yml"):
+            self.configs = [path]
+        elif path.is_dir():
+            self.configs = [file for file in files if file.suffix in (".yaml", ".yml") and _is_of_app(file, apps)]
         self.file_count += len(self.configs)
         self._others = [file for file in python if file not in self.sources]
 
@@ -60,22 +60,22 @@ class AppFiles:
 
     @cached_property
     def _imported_names(self) -> dict[Path, set[str]]:
-        found: dict[Path, set[str]] = {}
+        names: dict[Path, set[str]] = {}
         for importer, source in self.sources.items():
             for one in source.imports:
                 for file in self._local_files(importer, one._replace(name="")) if one.name else ():
-                    found.setdefault(file, set()).add(one.name)
-        return found
+                    names.setdefault(file, set()).add(one.name)
+        return names
 
-    def is_local(self, importer: Path, one: Import) -> bool:
-        return one.module.startswith(".") or bool(list(self._local_files(importer, one)))
+    def is_local(self, importer: Path, statement: Import) -> bool:
+        return statement.module.startswith(".") or bool(list(self._local_files(importer, statement)))
 
-    def _local_files(self, importer: Path, one: Import) -> Iterator[Path]:
+    def _local_files(self, importer: Path, statement: Import) -> Iterator[Path]:
         """Yields the files of the import: of the packages on the path, of the module, and of the name if it is a
         module.
         """
-        dots = len(one.module) - len(one.module.lstrip("."))
-        parts = [part for part in one.module.lstrip(".").split(".") if part]
+        dots = len(statement.module) - len(statement.module.lstrip("."))
+        parts = [part for part in statement.module.lstrip(".").split(".") if part]
         if dots:
             bases = [importer.parents[dots - 1]] if dots <= len(importer.parents) else []
         else:
@@ -88,8 +88,8 @@ class AppFiles:
                 file = _module_file(base.joinpath(*parts[:end]))
                 if file is not None and (end > 0 or dots):
                     yield file
-            if one.name:
-                file = _module_file(base.joinpath(*parts, one.name))
+            if statement.name:
+                file = _module_file(base.joinpath(*parts, statement.name))
                 if file is not None:
                     yield file
             return
@@ -100,8 +100,8 @@ class AppFiles:
         while waiting:
             file = waiting.pop()
             source = self._read(file)
-            for one in source.imports if source is not None else ():
-                for imported in self._local_files(file, one):
+            for statement in source.imports if source is not None else ():
+                for imported in self._local_files(file, statement):
                     if imported not in seen and imported.is_relative_to(self.folder):
                         seen.add(imported)
                         waiting.append(imported)
@@ -126,10 +126,10 @@ class AppFiles:
                 self.findings.append(Finding(file, 1, text))
 
 
-def _files_of(given: Path) -> list[Path]:
-    if given.is_dir():
-        return sorted(_files_below(given))
-    return [given] if given.is_file() else []
+def _files_of(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(_files_below(path))
+    return [path] if path.is_file() else []
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

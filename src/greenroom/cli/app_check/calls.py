@@ -22,15 +22,15 @@ _REFUSED = {
 
 def find_unknown_arguments(source: PythonFile) -> Iterator[Finding]:
     for call in source.calls():
-        known = known_name(call.origin)
+        adk_name = known_name(call.origin)
         taken = _parameters_of(offered_object(call.origin))
-        if known is None or taken is None or call.is_optional:
+        if adk_name is None or taken is None or call.is_optional:
             continue
 
         for keyword in call.node.keywords:
             if keyword.arg is not None and keyword.arg not in taken and _snake(keyword.arg) not in taken:
-                yield Finding(source.path, keyword.lineno, f"{known.name} has no argument {keyword.arg!r}")
-            refusal = _REFUSED.get((known.name, keyword.arg or ""))
+                yield Finding(source.path, keyword.lineno, f"{adk_name.name} has no argument {keyword.arg!r}")
+            refusal = _REFUSED.get((adk_name.name, keyword.arg or ""))
             if refusal is not None and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
                 yield Finding(source.path, keyword.lineno, refusal)
 

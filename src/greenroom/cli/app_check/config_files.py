@@ -81,9 +81,9 @@ def _missing(name: str) -> str | None:
     if row is not None and row.missing_because is not None:
         return row.missing_because
     try:
-        found = ComponentRegistry.get_instance().get(name)
+        component = ComponentRegistry.get_instance().get(name)
     except (MissingExtra, ImportError, AttributeError):  # an extra is reported by its package
         return None
-    if found is None and last not in greenroom.__all__:
+    if component is None and last not in greenroom.__all__:
         return f"greenroom has no component {name!r}"
     return None

@@ -91,14 +91,16 @@ def _text_of(source: PythonFile, node: ast.expr, files: AppFiles, steps: int = 0
 
 
 def _imported_text(source: PythonFile, bound_as: str, attribute: str, files: AppFiles, steps: int) -> str | None:
-    for one in source.imports:
-        if one.bound_as != bound_as or not one.name:
+    for statement in source.imports:
+        if statement.bound_as != bound_as or not statement.name:
             continue
         if attribute:  # from . import config; config.MODEL
-            module = one._replace(module=f"{one.module}{'' if one.module.endswith('.') else '.'}{one.name}")
+            module = statement._replace(
+                module=f"{statement.module}{'' if statement.module.endswith('.') else '.'}{statement.name}"
+            )
             name = attribute
         else:
-            module, name = one, one.name
+            module, name = statement, statement.name
         home = files.source_of(source.path, module)
         constant = home.constant(name) if home is not None else None
         if home is not None and constant is not None:

@@ -57,15 +57,15 @@ def _is_module_of_greenroom(name: str) -> bool:
 
 def offered_object(origin: str) -> object | None:
     """The object of greenroom in place of a dotted origin; None if it has nothing, or only a stand-in."""
-    known = known_name(origin)
-    if known is None or not origin.endswith(f".{known.name}"):
+    adk_name = known_name(origin)
+    if adk_name is None or not origin.endswith(f".{adk_name.name}"):
         return None
-    if known.module.endswith(".types"):
-        return getattr(types, known.name, None)
-    row = find_adk_name(known.module, known.name) if known.module != "greenroom" else None
-    if known.name not in greenroom.__all__ or (row is not None and row.missing_because is not None):
+    if adk_name.module.endswith(".types"):
+        return getattr(types, adk_name.name, None)
+    row = find_adk_name(adk_name.module, adk_name.name) if adk_name.module != "greenroom" else None
+    if adk_name.name not in greenroom.__all__ or (row is not None and row.missing_because is not None):
         return None
-    return getattr(greenroom, known.name)
+    return getattr(greenroom, adk_name.name)
 
 
 def find_names(source: PythonFile, reexported: Collection[str] = ()) -> tuple[list[Finding], int]:
@@ -73,14 +73,16 @@ def find_names(source: PythonFile, reexported: Collection[str] = ()) -> tuple[li
     lines: dict[Known, int] = {}
     used: dict[Known, int] = {}
     for line, origin, is_use, is_optional in _occurrences(source):
-        known = known_name(origin)
-        if known is None or is_optional:
+        adk_name = known_name(origin)
+        if adk_name is None or is_optional:
             continue
-        lines.setdefault(known, line)
-        if is_use or known.name in reexported:
-            used.setdefault(known, line)
+        lines.setdefault(adk_name, line)
+        if is_use or adk_name.name in reexported:
+            used.setdefault(adk_name, line)
 
-    findings = [finding for known, line in lines.items() for finding in _judge(source, known, line, known in used)]
+    findings = [
+        finding for adk_name, line in lines.items() for finding in _judge(source, adk_name, line, adk_name in used)
+    ]
     return [*findings, *_modules_to_rewrite(source)], len(lines)
 
 
@@ -122,15 +124,17 @@ def _words(known: Known) -> tuple[str | None, str | None]:
 def _modules_to_rewrite(source: PythonFile) -> Iterator[Finding]:
     """Modules of ADK that can't be imported from greenroom by changing the module's path."""
     uses = list(source.references())
-    for one in source.imports:
-        origin = f"{one.module}.{one.name}" if one.name else one.module
-        if one.is_optional or not f"{origin}.".startswith(f"{ADK}.") or known_name(origin) is not None:
+    for statement in source.imports:
+        origin = f"{statement.module}.{statement.name}" if statement.name else statement.module
+        if statement.is_optional or not f"{origin}.".startswith(f"{ADK}.") or known_name(origin) is not None:
             continue
         last = origin.rpartition(".")[2]
-        if one.name and (last in adk_modules() or one.name == "*"):
+        if statement.name and (last in adk_modules() or statement.name == "*"):
             continue  # `from greenroom import agent_tool` works
-        found = [known_name(use.origin) for use in uses if use.root == one.bound_as]
-        names = sorted({known.name for known in found if known is not None and known.name in greenroom.__all__})
-        written = f"from {one.module} import {one.name}" if one.name else f"import {one.module}"
+        adk_names = [known_name(use.origin) for use in uses if use.root == statement.bound_as]
+        names = sorted(
+            {adk_name.name for adk_name in adk_names if adk_name is not None and adk_name.name in greenroom.__all__}
+        )
+        written = f"from {statement.module} import {statement.name}" if statement.name else f"import {statement.module}"
         instead = f"from greenroom import {', '.join(names)}" if names else "from greenroom import …"
-        yield Finding(source.path, one.line, f"`{written}`: greenroom has ADK's names in one module: `{instead}`")
+        yield Finding(source.path, statement.line, f"`{written}`: greenroom has ADK's names in one module: `{instead}`")

@@ -47,10 +47,10 @@ _NEEDS_NOTHING = frozenset({"AGENT_CARD_WELL_KNOWN_PATH"})
 def find_missing_packages(source: PythonFile, files: AppFiles) -> Iterator[Finding]:
     """Yields one finding for each missing package, at its first import."""
     seen: set[str] = set()
-    for one in source.imports:
-        if one.is_optional or one.module == "__future__" or files.is_local(source.path, one):
+    for statement in source.imports:
+        if statement.is_optional or statement.module == "__future__" or files.is_local(source.path, statement):
             continue
-        module = _missing_module(one)
+        module = _missing_module(statement)
         if module is None or module in seen:
             continue
         seen.add(module)
@@ -58,43 +58,45 @@ def find_missing_packages(source: PythonFile, files: AppFiles) -> Iterator[Findi
         text = f"the package of the module {module} is not installed"
         if _comes_with_adk(module):
             text += "; google-adk brings it along"
-        if one.is_at_load:
-            yield Finding(source.path, one.line, text, requirement=requirement)
+        if statement.is_at_load:
+            yield Finding(source.path, statement.line, text, requirement=requirement)
         else:
-            yield Finding(source.path, one.line, f"{text}; it is imported when it is used", is_missing=False)
+            yield Finding(source.path, statement.line, f"{text}; it is imported when it is used", is_missing=False)
 
 
 def find_missing_extras(source: PythonFile) -> Iterator[Finding]:
     seen: set[str] = set()
     for call in source.calls():
-        known = known_name(call.origin)
-        if known is None or call.is_optional or known.name in _NEEDS_NOTHING:
+        adk_name = known_name(call.origin)
+        if adk_name is None or call.is_optional or adk_name.name in _NEEDS_NOTHING:
             continue
-        extra = _extra_of(known.name)
+        extra = _extra_of(adk_name.name)
         if extra is not None and extra not in seen and not _is_extra_installed(extra):
             seen.add(extra)
             requirement = f"greenroom[{extra}]"
-            yield Finding(source.path, call.node.lineno, f"{known.name} needs {requirement!r}", requirement=requirement)
+            yield Finding(
+                source.path, call.node.lineno, f"{adk_name.name} needs {requirement!r}", requirement=requirement
+            )
 
 
-def _missing_module(one: Import) -> str | None:
+def _missing_module(statement: Import) -> str | None:
     """The dotted name of what can't be imported, as much of it as names a package."""
-    full = f"{one.module}.{one.name}" if one.name else one.module
+    full = f"{statement.module}.{statement.name}" if statement.name else statement.module
     if f"{full}.".startswith((f"{ADK}.", f"{GENAI_TYPES}.", "greenroom.")):
         return None
-    top = one.module.partition(".")[0]
+    top = statement.module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return None
-    known = max((module for module in _modules() if f"{full}.".startswith(f"{module}.")), key=len, default=None)
-    module = known or (_longest_namespace(one) if top == "google" else top)
+    longest = max((module for module in _modules() if f"{full}.".startswith(f"{module}.")), key=len, default=None)
+    module = longest or (_longest_namespace(statement) if top == "google" else top)
     return None if is_importable(module) else module
 
 
-def _longest_namespace(one: Import) -> str:
+def _longest_namespace(statement: Import) -> str:
     """Packages of Google share the name `google`, and those of its cloud `google.cloud`."""
-    parts = one.module.split(".")
-    if len(parts) == 1 and one.name:
-        parts.append(one.name)
+    parts = statement.module.split(".")
+    if len(parts) == 1 and statement.name:
+        parts.append(statement.name)
     return ".".join(parts[: 3 if parts[1:2] == ["cloud"] else 2])
 
 
@@ -114,11 +116,11 @@ def requirements_of_adk() -> dict[str, dict[str, str]]:
 @cache
 def _modules() -> dict[str, str]:
     """Distributions by the modules in them."""
-    found: dict[str, str] = {}
+    packages: dict[str, str] = {}
     for group in requirements_of_adk().values():
         for name, modules in group.items():
-            found.update(dict.fromkeys(modules.split(), name))
-    return found
+            packages.update(dict.fromkeys(modules.split(), name))
+    return packages
 
 
 def _comes_with_adk(module: str) -> bool:
@@ -152,10 +154,10 @@ def _is_extra_installed(extra: str) -> bool:
 @cache
 def _extras() -> dict[str, list[str]]:
     """The distributions of each extra of greenroom."""
-    found: dict[str, list[str]] = {}
+    packages: dict[str, list[str]] = {}
     for requirement in requires("greenroom") or ():
         extra = re.search(r"extra == [\"']([\w-]+)[\"']", requirement)
         name = re.match(r"[\w.-]+", requirement)
         if extra is not None and name is not None:
-            found.setdefault(extra[1], []).append(name[0].lower())
-    return found
+            packages.setdefault(extra[1], []).append(name[0].lower())
+    return packages

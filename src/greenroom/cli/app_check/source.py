@@ -97,10 +97,10 @@ def _root_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _origin_of(one: Import) -> str:
-    if one.name:
-        return f"{one.module}{'' if one.module.endswith('.') else '.'}{one.name}"
-    return one.module if one.bound_as != one.module.partition(".")[0] else one.bound_as
+def _origin_of(statement: Import) -> str:
+    if statement.name:
+        return f"{statement.module}{'' if statement.module.endswith('.') else '.'}{statement.name}"
+    return statement.module if statement.bound_as != statement.module.partition(".")[0] else statement.bound_as
 
 
 class _Reader(ast.NodeVisitor):

@@ -47,8 +47,8 @@ def _metric(metric: EvalMetric) -> EvaluationMetric:
 
     kind = _CLASSES.get(metric.metric_name)
     if kind is None:
-        known = ", ".join(info.metric_name for info in metric_infos())
-        raise InvalidRequest(f"There is no metric {metric.metric_name!r}. Known: {known}")
+        names = ", ".join(info.metric_name for info in metric_infos())
+        raise InvalidRequest(f"There is no metric {metric.metric_name!r}. Known: {names}")
 
     return kind(metric)
 
@@ -82,7 +82,7 @@ class CustomMetric(EvaluationMetric):
 def _function(path: str) -> MetricFunction:
     module, _, name = path.rpartition(".")
     try:
-        found: Any = getattr(importlib.import_module(module), name)
+        function: Any = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidRequest(f"There is no function {path!r} to measure with: {error}") from error
-    return cast("MetricFunction", found)
+    return cast("MetricFunction", function)

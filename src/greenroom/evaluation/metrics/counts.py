@@ -95,10 +95,10 @@ def _token_details(invocations: Sequence[Invocation]) -> EvalMetricResultDetails
 
 def _duration_details(invocations: Sequence[Invocation]) -> EvalMetricResultDetails:
     seconds: list[JsonObject] = []
-    for one in invocations:
-        total = one.duration or 0.0
-        model = one.model_duration or 0.0
-        tool = one.tool_duration or 0.0
+    for invocation in invocations:
+        total = invocation.duration or 0.0
+        model = invocation.model_duration or 0.0
+        tool = invocation.tool_duration or 0.0
         framework = max(0.0, total - model - tool)
         seconds.append(
             {"total_seconds": total, "model_seconds": model, "tool_seconds": tool, "framework_seconds": framework}

@@ -43,12 +43,12 @@ class Judge:
 
         Raises InvalidRequest for wrong options.
         """
-        given = in_snake_case(options)
-        self._model: str | BaseLlm = given.get("judge_model") or DEFAULT_MODEL
-        self._config = wire.from_plain(given.get("judge_model_config") or {}, GenerateContentConfig)
-        self.samples = given.get("num_samples", 5)
+        plain_options = in_snake_case(options)
+        self._model: str | BaseLlm = plain_options.get("judge_model") or DEFAULT_MODEL
+        self._config = wire.from_plain(plain_options.get("judge_model_config") or {}, GenerateContentConfig)
+        self.samples = plain_options.get("num_samples", 5)
 
-        parallel = given.get("parallelism_limit", 1)
+        parallel = plain_options.get("parallelism_limit", 1)
         for name, number, most in (("num_samples", self.samples, 100), ("parallelism_limit", parallel, 100)):
             if not isinstance(number, int) or not 1 <= number <= most:
                 raise InvalidRequest(f"{name} of a judge is from 1 to {most}, not {number!r}")
@@ -60,9 +60,9 @@ class Judge:
 
         Raises ModelError when a call of the model fails, or no answer could be read.
         """
-        asked = (self._one(instruction, question) for _ in range(self.samples))
+        samples = (self._one(instruction, question) for _ in range(self.samples))
         answers: list[T] = []
-        for answer in await asyncio.gather(*asked, return_exceptions=True):
+        for answer in await asyncio.gather(*samples, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):

@@ -185,8 +185,8 @@ class _WholeConversation(JudgedMetric):
         turns = conversation.turns()
         if turns:
             steps = "\n".join(
-                f"user: {text_of(one.user_content) or ''}\n{_trajectory(one)}\nagent: {one.text() or ''}"
-                for one in actual
+                f"user: {text_of(turn.user_content) or ''}\n{_trajectory(turn)}\nagent: {turn.text() or ''}"
+                for turn in actual
             )
 
             if scenario is not None:
@@ -241,38 +241,38 @@ class RubricBased(JudgedMetric):
         turns = conversation.turns()
         scores: dict[str, list[float]] = {}
         for turn in turns[-1:] if self.is_whole else turns:
-            one = turn.actual_invocation
+            actual = turn.actual_invocation
             wanted = turn.expected_invocation
-            judged = conversation.actual if self.is_whole else [one]
-            own = [*(one.rubrics or ()), *((wanted.rubrics if wanted else None) or ())]
+            judged = conversation.actual if self.is_whole else [actual]
+            own = [*(actual.rubrics or ()), *((wanted.rubrics if wanted else None) or ())]
 
             rubrics = [*self._rubrics, *(rubric for rubric in own if rubric.type == self.rubric_type)]
             try:
-                found = [await self._verdict(judged, rubric) for rubric in rubrics]
+                rubric_scores = [await self._verdict(judged, rubric) for rubric in rubrics]
             except GreenroomError:
                 continue
 
-            turn.details = EvalMetricResultDetails(rubric_scores=found)
-            for score in found:
+            turn.details = EvalMetricResultDetails(rubric_scores=rubric_scores)
+            for score in rubric_scores:
                 scores.setdefault(score.rubric_id, []).append(score.score or 0.0)
 
-            turn.score = mean([score.score or 0.0 for score in found])
+            turn.score = mean([score.score or 0.0 for score in rubric_scores])
 
-        whole = self.result(turns)
-        whole.overall_score = mean([score for values in scores.values() for score in values])
-        whole.overall_eval_status = self.status(whole.overall_score)
-        whole.details = EvalMetricResultDetails(
+        result = self.result(turns)
+        result.overall_score = mean([score for values in scores.values() for score in values])
+        result.overall_eval_status = self.status(result.overall_score)
+        result.details = EvalMetricResultDetails(
             rubric_scores=[RubricScore(rubric_id=name, score=mean(values)) for name, values in scores.items()]
         )
 
-        return whole
+        return result
 
     async def _verdict(self, conversation: Sequence[Invocation], rubric: Rubric) -> RubricScore:
         answers = await self.judge.ask(
             f"Judge {self.subject} by one property. {_QUOTED}\n"
             'Answer with a JSON object only: {"rationale": "…", "holds": true or false}',
             quoted("Property", rubric.rubric_content.text_property or rubric.description or "")
-            + "".join(self._material(one) for one in conversation),
+            + "".join(self._material(invocation) for invocation in conversation),
             lambda text: (_flag(answer := read_object(text), "holds"), str(answer.get("rationale") or "")),
         )
         holds = majority([flag for flag, _ in answers])
@@ -350,9 +350,9 @@ class Hallucinations(_PerTurn):
             f"`not_applicable` for sentences without a claim, such as greetings and questions. {_QUOTED}\n"
             'Answer with a JSON object only: {"sentences": [{"sentence": "…", "label": "…"}]}',
             "".join(
-                quoted(f"Instructions of {one.name}", one.instructions)
-                + quoted(f"Tools of {one.name}", wire.encode(one.tool_declarations).decode())
-                for one in details
+                quoted(f"Instructions of {agent.name}", agent.instructions)
+                + quoted(f"Tools of {agent.name}", wire.encode(agent.tool_declarations).decode())
+                for agent in details
             )
             + quoted("User", text_of(turn.user_content) or "")
             + quoted("Tool calls", _trajectory(turn))
@@ -368,10 +368,10 @@ def _supported_share(labels: list[str]) -> float:
 
 
 def _labels(answer: dict[str, Any]) -> list[str]:
-    found = [str(one["label"]).strip().lower().replace(" ", "_") for one in answer["sentences"]]
-    if any(label not in _LABELS for label in found):
+    labels = [str(one["label"]).strip().lower().replace(" ", "_") for one in answer["sentences"]]
+    if any(label not in _LABELS for label in labels):
         raise ValueError("unknown label")
-    return found
+    return labels
 
 
 def _flag(answer: dict[str, Any], name: str) -> bool:

@@ -35,14 +35,14 @@ class ToolTrajectory(EvaluationMetric):
     def __init__(self, metric: EvalMetric) -> None:
         super().__init__(metric)
 
-        given: Any = self.options.get("match_type", "EXACT")
-        if given in (0, 1, 2):
-            self._match_type = _MATCH_TYPES[given]
+        match_type: Any = self.options.get("match_type", "EXACT")
+        if match_type in (0, 1, 2):
+            self._match_type = _MATCH_TYPES[match_type]
         else:
-            self._match_type = str(given).upper()
+            self._match_type = str(match_type).upper()
 
         if self._match_type not in _MATCH_TYPES:
-            raise InvalidRequest(f"match_type is one of {', '.join(_MATCH_TYPES)}, not {given!r}")
+            raise InvalidRequest(f"match_type is one of {', '.join(_MATCH_TYPES)}, not {match_type!r}")
 
         self._ignores_args = bool(self.options.get("ignore_args", False))
 
@@ -54,17 +54,17 @@ class ToolTrajectory(EvaluationMetric):
         return self.result(turns)
 
     def _matches(self, actual: list[FunctionCall], expected: list[FunctionCall]) -> bool:
-        found = [self._key(call) for call in actual]
+        actual_calls = [self._key(call) for call in actual]
         wanted = [self._key(call) for call in expected]
 
         if self._match_type == "EXACT":
-            return found == wanted
+            return actual_calls == wanted
 
         if self._match_type == "IN_ORDER":
-            rest = iter(found)
+            rest = iter(actual_calls)
             return all(key in rest for key in wanted)
 
-        return Counter(wanted) <= Counter(found)
+        return Counter(wanted) <= Counter(actual_calls)
 
     def _key(self, call: FunctionCall) -> tuple[str | None, str]:
         return call.name, "" if self._ignores_args else json.dumps(call.args or {}, sort_keys=True)

@@ -217,12 +217,12 @@ async def card_of(context: RequestContext) -> a2a.AgentCard:
     if data is None:
         return built
 
-    given = parse_agent_card(json.loads(data))
-    if not given.capabilities.ByteSize():
-        given.capabilities.CopyFrom(capabilities)
-    if not given.supported_interfaces:
-        given.supported_interfaces.extend(built.supported_interfaces)
-    return given
+    card = parse_agent_card(json.loads(data))
+    if not card.capabilities.ByteSize():
+        card.capabilities.CopyFrom(capabilities)
+    if not card.supported_interfaces:
+        card.supported_interfaces.extend(built.supported_interfaces)
+    return card
 
 
 def _read(file: Path) -> bytes | None:

@@ -208,9 +208,9 @@ async def _send(call: A2aCall, path: str, body: JsonValue, wrap: Wrap) -> AnyRep
     is_json_rpc = path == "/"
     try:
         if is_json_rpc:
-            given = msgspec.convert(body, SendCall)
-            request = given.params
-            is_stream = given.method == "SendStreamingMessage"
+            call_body = msgspec.convert(body, SendCall)
+            request = call_body.params
+            is_stream = call_body.method == "SendStreamingMessage"
         elif path in (_SEND, _SEND_STREAM):
             request = msgspec.convert(body, SendRequest)
             is_stream = path == _SEND_STREAM
@@ -323,15 +323,15 @@ def _route(
     v0_3: str | None = None,
 ) -> list[Endpoint]:  # fmt: skip
     """The endpoint of version 1.0 and, if it has the same meaning there, that of version 0.3."""
-    made: list[Endpoint] = []
+    endpoints: list[Endpoint] = []
     for prefix in ("", "/v1") if v0_3 is None else ("",):
         handler = _rest_handler(method, prefix + path)
-        made.append(
+        endpoints.append(
             Endpoint(method, _APP + prefix + path, handler, "A2A", access, summary, query=query,
                 body=bytes if method == "POST" else None, replies=JsonObject, is_stream=is_stream, errors=_ERRORS,
                 protocol_errors="application/json")
         )  # fmt: skip
-    return made
+    return endpoints
 
 
 @asynccontextmanager

@@ -96,14 +96,14 @@ def convert_a2a_request_to_agent_run_request(
 
 
 def _converted(parts: Iterable[Any], convert: PartConverter) -> list[Any]:
-    found: list[Any] = []
+    converted: list[Any] = []
     for part in parts:
-        made = convert(part)
-        if isinstance(made, list):
-            found += cast("list[Any]", made)
-        elif made is not None:
-            found.append(made)
-    return found
+        result = convert(part)
+        if isinstance(result, list):
+            converted += cast("list[Any]", result)
+        elif result is not None:
+            converted.append(result)
+    return converted
 
 
 class A2aAgentExecutorConfig(Declarative):
@@ -268,14 +268,14 @@ class _Execution:
         for interceptor in self._interceptors:
             if interceptor.after_event is None:
                 continue
-            kept: list[TaskEvent] = []
+            changed: list[TaskEvent] = []
             for update in updates:
-                made = await interceptor.after_event(self._for_hooks, update, event)
-                if isinstance(made, list):
-                    kept += made
-                elif made is not None:
-                    kept.append(made)
-            updates = kept
+                result = await interceptor.after_event(self._for_hooks, update, event)
+                if isinstance(result, list):
+                    changed += result
+                elif result is not None:
+                    changed.append(result)
+            updates = changed
 
         return updates
 

@@ -127,10 +127,10 @@ class _Service(GrpcHandler):
         """Authenticates the caller, and checks the request. Aborts the call when either fails."""
         server = self._server
         metadata = {str(name): value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
-        given = [(name.encode(), metadata[name].encode("latin-1")) for name in _CREDENTIALS if name in metadata]
+        headers = [(name.encode(), metadata[name].encode("latin-1")) for name in _CREDENTIALS if name in metadata]
         peer = unquote(context.peer()).partition(":")[2].rpartition(":")[0]
         access = "read" if type(request).__name__.startswith(("Get", "List", "Subscribe")) else "run"
-        scope = {"type": "http", "headers": given, "query_string": b"", "client": (peer, 0)}
+        scope = {"type": "http", "headers": headers, "query_string": b"", "client": (peer, 0)}
 
         try:
             identity = await server.admit(scope, access)
@@ -181,8 +181,8 @@ def _check_items(message: Message, left: int) -> int:
         left -= len(many)
         if left < 0:
             raise InvalidRequest("The request has too many items")
-        for one in many:
-            if isinstance(one, Message):
-                left = _check_items(one, left)
+        for item in many:
+            if isinstance(item, Message):
+                left = _check_items(item, left)
 
     return left

@@ -280,9 +280,9 @@ class RunHandler(RequestHandler):
                 if (run.ended_at or run.started_at or run.created_at) >= after
             ]
 
-        found = [task for task in tasks if not params.status or task.status.state == params.status]
+        matching = [task for task in tasks if not params.status or task.status.state == params.status]
         return a2a.ListTasksResponse(
-            tasks=found, next_page_token=page.next_page_token or "", page_size=size, total_size=len(counted.runs)
+            tasks=matching, next_page_token=page.next_page_token or "", page_size=size, total_size=len(counted.runs)
         )
 
     @validate_request_params
@@ -321,10 +321,10 @@ class RunHandler(RequestHandler):
         call = _call(context)
         with call.translated_errors():
             run = await call.run(params.task_id)
-            known = {config.id: config for config in await push.list_of(call.context, run)}
-        if params.id not in known:
+            configs = {config.id: config for config in await push.list_of(call.context, run)}
+        if params.id not in configs:
             raise errors.TaskNotFoundError(message=f"The task has no push notification configuration {params.id!r}")
-        return known[params.id]
+        return configs[params.id]
 
     @validate_request_params
     async def on_list_task_push_notification_configs(
@@ -370,15 +370,15 @@ async def _start(call: A2aCall, request: SendRequest, *, attach: bool, streaming
     await _check_media_types(call, message)
     header = header_of(msgspec.to_builtins(msgspec.structs.replace(message, parts=[])))
 
-    known: TaskEvents | None = None
+    earlier_events: TaskEvents | None = None
     if message.task_id:
         earlier = await _waiting_run(call, message)
         key = SessionKey(earlier.app_name, earlier.user_id, earlier.session_id)
         session = await find_session(context, key)
-        known, _ = await call.read(earlier)
-        answers = answers_of(parts, session, known.open_calls)
+        earlier_events, _ = await call.read(earlier)
+        answers = answers_of(parts, session, earlier_events.open_calls)
         if answers is None:
-            return _Started(earlier, known, unanswered=known.task(earlier, note=NO_ANSWER))
+            return _Started(earlier, earlier_events, unanswered=earlier_events.task(earlier, note=NO_ANSWER))
 
         header = with_words(header, parts, answers)
         parts = answers
@@ -405,7 +405,7 @@ async def _start(call: A2aCall, request: SendRequest, *, attach: bool, streaming
         call.attachments.append(attachment)
     if config is not None:
         await push.save(context, run, config)
-    events = TaskEvents(run, keeps_artifacts=False) if known is None else known
+    events = TaskEvents(run, keeps_artifacts=False) if earlier_events is None else earlier_events
     events.add_message(parts, header=header)
     return _Started(run, events, attachment)
 
@@ -431,31 +431,31 @@ def _session_key(call: A2aCall, message: SentMessage) -> SessionKey:
 
 async def _check_media_types(call: A2aCall, message: SentMessage) -> None:
     """Raises ContentTypeNotSupportedError for a media type that the card doesn't list, as the SDK's servers do."""
-    given = {part.media_type for part in message.parts if part.media_type}
-    if not given:
+    media_types = {part.media_type for part in message.parts if part.media_type}
+    if not media_types:
         return
     card = await call.card(call.context)
     modes = {mode for skill in card.skills for mode in skill.input_modes} | set(card.default_input_modes)
-    if modes and (unknown := sorted(given - modes)):
+    if modes and (unknown := sorted(media_types - modes)):
         listed = ", ".join(sorted(modes))
         raise errors.ContentTypeNotSupportedError(message=f"The card lists {listed}, not {', '.join(unknown)}")
 
 
 def _push_config(configuration: SendConfiguration) -> a2a.TaskPushNotificationConfig | None:
-    given = configuration.task_push_notification_config
-    if given is UNSET:
+    config = configuration.task_push_notification_config
+    if config is UNSET:
         return None
     try:
-        return ParseDict(given, a2a.TaskPushNotificationConfig(), ignore_unknown_fields=True)
+        return ParseDict(config, a2a.TaskPushNotificationConfig(), ignore_unknown_fields=True)
     except ParseError as error:
         raise errors.InvalidParamsError(message=str(error)) from None
 
 
 def _context_id(message: SentMessage) -> str:
-    given = message.context_id
-    if "\x00" in given or len(given.encode()) > MAX_ID_BYTES:
+    context_id = message.context_id
+    if "\x00" in context_id or len(context_id.encode()) > MAX_ID_BYTES:
         raise errors.InvalidParamsError(message=f"contextId must be at most {MAX_ID_BYTES} bytes long, without NUL")
-    return given or new_session_id()
+    return context_id or new_session_id()
 
 
 def header_of(message: JsonObject) -> JsonObject:
@@ -472,16 +472,16 @@ def with_words(header: JsonObject, parts: list[Part], answers: list[Part]) -> Js
 def answers_of(parts: list[Part], session: Session | None, open_calls: Mapping[str, FunctionCall]) -> list[Part] | None:
     """The parts with responses to open calls; None if they have none. A text answers a call of a
     tool, but neither approves a call nor logs in."""
-    found: list[Part] = []
+    answers: list[Part] = []
     for part in parts:
         answer = part.function_response
         if answer is None:
-            found.append(part)
+            answers.append(part)
         else:
-            found.append(response_part(session, answer.id or "", answer.response or {}))
+            answers.append(response_part(session, answer.id or "", answer.response or {}))
 
-    if any(part.function_response is not None for part in found) or not open_calls:
-        return found
+    if any(part.function_response is not None for part in answers) or not open_calls:
+        return answers
 
     call_id, call = list(open_calls.items())[-1]
     text = "".join(part.text or "" for part in parts)

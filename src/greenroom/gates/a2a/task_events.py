@@ -114,16 +114,16 @@ class TaskEvents:
             if part.function_call is None or part.function_call.id not in waiting:
                 shown.append(part)
 
-        made = self._to_parts(shown)
+        message_parts = self._to_parts(shown)
         metadata = event_metadata(event, self._ids)
         reply = (event.custom_metadata or {}).get(REPLY)
         if reply == "rejected":
-            self._rejection = made
+            self._rejection = message_parts
             return []
-        if made and not event.partial:
-            self.bare_message = self._bare_message(event, made, metadata) if reply == "message" else None
-        if made:
-            return [self._artifact(event, made, metadata)]
+        if message_parts and not event.partial:
+            self.bare_message = self._bare_message(event, message_parts, metadata) if reply == "message" else None
+        if message_parts:
+            return [self._artifact(event, message_parts, metadata)]
         if event.partial or not metadata.get(ACTIONS):
             return []
 
@@ -172,12 +172,12 @@ class TaskEvents:
             self._log.read([Event(author="user", invocation_id=self._run.id, content=content)])
         if header is None and event is not None:
             header = (event.custom_metadata or {}).get(REQUEST)
-        known = as_object(header)
-        message_id = str(known.get("messageId") or (event.id if event is not None else ""))
-        given = as_object(known.get("metadata"))
-        metadata = {key: entry for key, entry in given.items() if entry is not None}
-        made = self._message(message_id, "ROLE_USER", _parts_in(known) or self._to_parts(parts or ()))
-        self._history.append({**made, "metadata": without_internal(metadata)})
+        message_header = as_object(header)
+        message_id = str(message_header.get("messageId") or (event.id if event is not None else ""))
+        entries = as_object(message_header.get("metadata"))
+        metadata = {key: entry for key, entry in entries.items() if entry is not None}
+        message = self._message(message_id, "ROLE_USER", _parts_in(message_header) or self._to_parts(parts or ()))
+        self._history.append({**message, "metadata": without_internal(metadata)})
 
     def _message(self, message_id: str, role: str, parts: Sequence[JsonObject]) -> JsonObject:
         ids = {"messageId": message_id, "contextId": self._run.session_id, "taskId": self._run.id}

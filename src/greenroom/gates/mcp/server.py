@@ -89,13 +89,13 @@ def mcp_server(find: Find) -> Server[Any]:
         except CallerError as error:
             raise MCPError(types.INVALID_PARAMS, error.detail) from None
 
-        found = [
+        resources = [
             types.Resource(
                 name=session.title or session.id, uri=_uri(app_name, session.id), mime_type="application/json"
             )
             for session in page
         ]
-        return types.ListResourcesResult(resources=found, next_cursor=following)
+        return types.ListResourcesResult(resources=resources, next_cursor=following)
 
     async def list_templates(ctx: Context, _: Any) -> types.ListResourceTemplatesResult:
         _, named = find(ctx)
@@ -190,12 +190,12 @@ class _AppCall:
         self._context = context
         self._params = params
         arguments = params.arguments or {}
-        given = params.request_state or arguments.get("session_id")
-        if given is not None and not isinstance(given, str):
+        session_id = params.request_state or arguments.get("session_id")
+        if session_id is not None and not isinstance(session_id, str):
             raise InvalidRequest("session_id is text")
 
-        self._is_new = given is None
-        self._key = SessionKey(params.name, context.identity.subject, given or str(uuid4()))
+        self._is_new = session_id is None
+        self._key = SessionKey(params.name, context.identity.subject, session_id or str(uuid4()))
         self._said = 0
 
     async def result(self) -> Any:
@@ -278,8 +278,8 @@ class _AppCall:
             for step in await reader.next(attachment):
                 if isinstance(step, RunEnded):
                     await self._report(new)
-                    whole = "".join(piece for pieces in texts.values() for piece in pieces)
-                    return _Outcome(step.run, whole, media, requests, waiting)
+                    text = "".join(piece for pieces in texts.values() for piece in pieces)
+                    return _Outcome(step.run, text, media, requests, waiting)
 
                 if isinstance(step, TextStep) and not step.is_thought:
                     texts.setdefault(step.message_id, []).append(step.text)
@@ -371,9 +371,9 @@ def _form(schema: JsonValue) -> JsonObject:
     return {"type": "object", "properties": {"result": {"type": kind}}, "required": ["result"]}
 
 
-def _answer(name: str | None, given: types.ElicitResult) -> JsonObject:
+def _answer(name: str | None, elicited: types.ElicitResult) -> JsonObject:
     """Converts the client's result: a confirmation, the values of a form, or that nothing was given."""
-    content: JsonObject = dict(given.content or {}) if given.action == "accept" else {}
+    content: JsonObject = dict(elicited.content or {}) if elicited.action == "accept" else {}
     if name == REQUEST_CONFIRMATION:
         return {"confirmed": bool(content.get("approve"))}
-    return content if given.action == "accept" else {"error": given.action}
+    return content if elicited.action == "accept" else {"error": elicited.action}

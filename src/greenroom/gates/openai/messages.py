@@ -67,10 +67,10 @@ def _part(part: JsonObject) -> Part:
             inner = as_object(part.get("file", part))
             url = inner.get("file_data") or inner.get("file_url")
             if url:
-                found = _file(url, "application/octet-stream")
-                if found.inline_data is not None:
-                    found.inline_data.display_name = inner.get("filename")
-                return found
+                file_part = _file(url, "application/octet-stream")
+                if file_part.inline_data is not None:
+                    file_part.inline_data.display_name = inner.get("filename")
+                return file_part
         case _:
             pass
 
@@ -87,10 +87,10 @@ def _text(holder: Any, name: str) -> str:
 def _file(url: Any, default_type: str) -> Part:
     if not isinstance(url, str):
         raise InvalidRequest("The file or image of a part must be a URL", location=("body",))
-    found = _DATA_URL.fullmatch(url)
-    if found is None:
+    match = _DATA_URL.fullmatch(url)
+    if match is None:
         return Part(file_data=FileData(file_uri=url, mime_type=default_type))
-    return blob_part(found[2], found[1] or "text/plain")
+    return blob_part(match[2], match[1] or "text/plain")
 
 
 def is_from_agent(item: JsonObject) -> bool:
@@ -145,19 +145,19 @@ def contents_of(items: str | list[JsonObject], session: Session | None) -> list[
 
 def declarations_of(tools: list[JsonObject] | None) -> list[FunctionDeclaration] | None:
     """Function tools, in the form of either interface. Raises InvalidRequest for others: agents bring their own."""
-    found: list[FunctionDeclaration] = []
+    declarations: list[FunctionDeclaration] = []
     for tool in tools or ():
         function = as_object(tool.get("function", tool))
         if tool.get("type") != "function" or not isinstance(function.get("name"), str):
             raise InvalidRequest("Tools of a client must be functions with a name", location=("body", "tools"))
         schema: JsonValue = function.get("parameters")
-        found.append(
+        declarations.append(
             FunctionDeclaration(
                 name=function["name"], description=function.get("description"), parameters_json_schema=schema
             )
         )
 
-    return found or None
+    return declarations or None
 
 
 def usage_of(run: Run, names: tuple[str, str] = ("prompt", "completion")) -> JsonObject | None:

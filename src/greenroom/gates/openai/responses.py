@@ -273,19 +273,19 @@ class ResponseWriter:
     def _frame(self, name: str, data: JsonObject, *, check: str = "", is_text: bool = False) -> bytes:
         """The next event, or what of it comes after `after`. check: what identifies it, in the checksum."""
         size = len(check) if is_text else 1
-        known = self._after - self._streamed
+        seen_size = self._after - self._streamed
         if self.is_over:
             return b""
-        if 0 < known <= size:
-            seen = check[:known] if is_text else check
+        if 0 < seen_size <= size:
+            seen = check[:seen_size] if is_text else check
             if _checksum(seen, self._checksum) % _CHECK != self._after_checksum:
                 return self._lost()
 
         self._streamed += size
         self._checksum = _checksum(check, self._checksum)
-        if known >= size:
+        if seen_size >= size:
             return b""
-        return self._numbered(name, {**data, "delta": check[known:]} if is_text and known > 0 else data)
+        return self._numbered(name, {**data, "delta": check[seen_size:]} if is_text and seen_size > 0 else data)
 
     def _lost(self) -> bytes:
         self.is_over = True
@@ -406,21 +406,26 @@ async def cancel_response(context: RequestContext) -> AnyReply:
 
 async def _find(context: RequestContext, response_id: str) -> tuple[Run, int]:
     """The run of a response, and the sequence number before its message. Raises RunNotFound."""
-    found = _ID.fullmatch(response_id)
-    if found is None:
+    match = _ID.fullmatch(response_id)
+    if match is None:
         raise RunNotFound(response_id)
-    return await context.engine.get(found["run"]), int(found["seq"])
+    return await context.engine.get(match["run"]), int(match["seq"])
 
 
 async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[AgentRunRequest, NewSession | None]:
     """The request, and the session to create."""
     user_id = body.user or context.identity.subject
-    given = body.conversation.id if isinstance(body.conversation, Conversation) else body.conversation
+    conversation_id = body.conversation.id if isinstance(body.conversation, Conversation) else body.conversation
     items = body.input
     previous = body.previous_response_id
-    if previous is not None and given is not None:
+    if previous is not None and conversation_id is not None:
         raise InvalidRequest("Give either previous_response_id or conversation", location=("body",))
-    if not isinstance(items, str) and previous is None and given is None and (previous := _referenced_in(items)):
+    if (
+        not isinstance(items, str)
+        and previous is None
+        and conversation_id is None
+        and (previous := _referenced_in(items))
+    ):
         newest = next(at for at in range(len(items), 0, -1) if is_from_agent(items[at - 1]))
         items = items[newest:]
     if previous is not None:
@@ -430,7 +435,7 @@ async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[Agen
             raise InvalidRequest(detail, location=("body", "previous_response_id"))
         key = SessionKey(before.app_name, body.user or before.user_id, before.session_id)
     else:
-        key = SessionKey(body.model, user_id, given or new_session_id())
+        key = SessionKey(body.model, user_id, conversation_id or new_session_id())
     session = await find_session(context, key)
     contents = contents_of(items, session)
     client_tools = declarations_of(body.tools)

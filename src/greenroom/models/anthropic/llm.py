@@ -289,7 +289,7 @@ class ClaudeReply(ModelReply):
         for index, part in enumerate(self.parts):
             call = part.function_call
             if call is not None and call.name == STRUCTURED_OUTPUT:
-                for streamed in [one for one in self._calls if one.call is call]:
+                for streamed in [streamed_call for streamed_call in self._calls if streamed_call.call is call]:
                     self._calls.remove(streamed)
                     self.parts[index] = Part(text=_unwrapped(streamed.text))
 
@@ -326,9 +326,9 @@ class ClaudeReply(ModelReply):
         self._json.clear()
 
         if call is not None:
-            given = block.get("input")
-            if given and not call.pieces:
-                yield from self._shown(call, self.add_arguments(call, arguments_text(given)))
+            block_input = block.get("input")
+            if block_input and not call.pieces:
+                yield from self._shown(call, self.add_arguments(call, arguments_text(block_input)))
         elif kind == "thinking":
             self.end_text(
                 signature=self._signature.encode() or None,
@@ -340,9 +340,9 @@ class ClaudeReply(ModelReply):
         elif kind == "text":
             citations: list[JsonObject] = block.get("citations") or []
             self.end_text(metadata={PROVIDER: {"citations": citations}} if citations else None)
-            for one in citations:
-                title = one.get("title") or one.get("document_title")
-                self._citations.append(Citation(uri=one.get("url"), title=title))
+            for citation in citations:
+                title = citation.get("title") or citation.get("document_title")
+                self._citations.append(Citation(uri=citation.get("url"), title=title))
         elif kind is not None:
             if pieces.strip():
                 block["input"] = msgspec.json.decode(pieces)

@@ -135,15 +135,15 @@ def messages(request: LlmRequest, *, model: str) -> list[JsonObject]:
     """Consecutive contents of one role are one message, with tool results first. Begins and ends
     with the user's.
     """
-    given: list[JsonObject] = []
+    unchecked: list[JsonObject] = []
     for content, is_new in with_newness(request.contents):
         if is_model(content):
-            given.append({"role": "assistant", "content": assistant_blocks(content, model=model)})
+            unchecked.append({"role": "assistant", "content": assistant_blocks(content, model=model)})
         else:
-            given.append({"role": "user", "content": list(_user(content, is_new=is_new, model=model))})
+            unchecked.append({"role": "user", "content": list(_user(content, is_new=is_new, model=model))})
 
     out: list[JsonObject] = []
-    for message in _without_cut_off_tools(given):
+    for message in _without_cut_off_tools(unchecked):
         _append(out, message["role"], message["content"])
 
     _end_assistant(out)
@@ -224,7 +224,7 @@ def _without_cut_off_tools(sent: list[JsonObject]) -> list[JsonObject]:
     out: list[JsonObject] = []
     shown: set[str | None] = set()
     for message in sent:
-        kept: list[JsonObject] = []
+        blocks: list[JsonObject] = []
         for block in message["content"]:
             if block["type"].endswith("_tool_use"):
                 if block.get("id") not in paired:
@@ -232,18 +232,18 @@ def _without_cut_off_tools(sent: list[JsonObject]) -> list[JsonObject]:
                 shown.add(block.get("id"))
             elif block["type"].endswith("_tool_result") and block.get("tool_use_id") not in shown:
                 continue
-            kept.append(block)
+            blocks.append(block)
 
-        out.append({**message, "content": kept})
+        out.append({**message, "content": blocks})
 
     return out
 
 
 def _assistant(content: Content, *, model: str) -> Iterable[JsonObject]:
     for part in content.parts or ():
-        known = own(part, PROVIDER)
-        if known is not None and part.function_call is None:
-            block = _own_block(part, known)
+        own_fields = own(part, PROVIDER)
+        if own_fields is not None and part.function_call is None:
+            block = _own_block(part, own_fields)
             if block is not None:
                 yield block
         elif part.thought:
@@ -256,7 +256,7 @@ def _assistant(content: Content, *, model: str) -> Iterable[JsonObject]:
                 "name": call.name or "",
                 "input": call.args or {},
             }
-            yield {**(known or {}), **block}
+            yield {**(own_fields or {}), **block}
         elif text := _as_text(part):
             yield {"type": "text", "text": text}
         elif part.inline_data is not None or part.file_data is not None:
@@ -264,28 +264,28 @@ def _assistant(content: Content, *, model: str) -> Iterable[JsonObject]:
             yield {"type": "text", "text": text}
 
 
-def _own_block(part: Part, known: JsonObject) -> JsonObject | None:
+def _own_block(part: Part, own_fields: JsonObject) -> JsonObject | None:
     """The block as the API sent it; None for a thought without its signature, and for blank text."""
     signature = (part.thought_signature or b"").decode()
-    if known.get("type") == "thinking":
+    if own_fields.get("type") == "thinking":
         if signature:
             return {"type": "thinking", "thinking": part.text or "", "signature": signature}
         return None
 
-    if known.get("type") == "redacted_thinking":
+    if own_fields.get("type") == "redacted_thinking":
         if signature:
             return {"type": "redacted_thinking", "data": signature}
         return None
 
     if part.text is not None:
         if part.text.strip():
-            return {"type": "text", "text": part.text, **known}
+            return {"type": "text", "text": part.text, **own_fields}
         return None
 
     if part.tool_response is not None:
-        return {**known, "content": (part.tool_response.response or {}).get("content")}
+        return {**own_fields, "content": (part.tool_response.response or {}).get("content")}
 
-    return known
+    return own_fields
 
 
 def _user(content: Content, *, is_new: bool, model: str) -> Iterable[JsonObject]:
@@ -304,7 +304,10 @@ def _tool_result(response: FunctionResponse, *, is_new: bool, model: str) -> Jso
     text = _result_text(answer)
     content: JsonValue = text
     if response.parts:
-        media = [_media(one.inline_data, one.file_data, is_new=is_new, model=model) for one in response.parts]
+        media = [
+            _media(media_part.inline_data, media_part.file_data, is_new=is_new, model=model)
+            for media_part in response.parts
+        ]
         content = [*([{"type": "text", "text": text}] if text.strip() else []), *media]
 
     block: JsonObject = {"type": "tool_result", "tool_use_id": response.id, "content": content}
@@ -462,12 +465,12 @@ def _answer_by_tool(arguments: JsonObject, schema: JsonObject, *, model: str) ->
 def _sampling(config: GenerateContentConfig, *, model: str) -> JsonObject:
     top_k = None if config.top_k is None else int(config.top_k)
     settings = {"temperature": config.temperature, "top_p": config.top_p, "top_k": top_k}
-    given = {name: value for name, value in settings.items() if value is not None}
+    sampling = {name: value for name, value in settings.items() if value is not None}
 
     if _SAMPLED.fullmatch(model):
-        return given
+        return sampling
 
-    for name in given:
+    for name in sampling:
         warn_once(model, name)
 
     return {}

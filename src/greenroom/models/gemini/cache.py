@@ -49,10 +49,10 @@ async def send_with_cache(
 
     plain = dict(arguments)
     metadata = await _apply_cache(client, arguments, request, scope)
-    for given in (arguments, plain):
+    for attempt in (arguments, plain):
         has_begun = False
         try:
-            async with aclosing(send(given)) as responses:
+            async with aclosing(send(attempt)) as responses:
                 async for response in responses:
                     has_begun = True
                     if not response.partial:
@@ -78,17 +78,17 @@ async def _apply_cache(
     config = request.cache_config
     contents = arguments["contents"]
     assert config is not None
-    known = request.cache_metadata or {}
-    count = known.get("contents_count", 0)
+    cached = request.cache_metadata or {}
+    count = cached.get("contents_count", 0)
     prefix = _prefix(arguments, count, scope)
 
-    is_same = "fingerprint" in known and known["fingerprint"] == _digest(prefix) and count < len(contents)
+    is_same = "fingerprint" in cached and cached["fingerprint"] == _digest(prefix) and count < len(contents)
     now = time.time()
-    if known.get("cache_name"):
-        if is_same and known["expire_time"] > now and known["invocations_used"] <= config.cache_intervals:
-            _use(arguments, known["cache_name"], count)
-            return known
-        await _delete(client, known["cache_name"])
+    if cached.get("cache_name"):
+        if is_same and cached["expire_time"] > now and cached["invocations_used"] <= config.cache_intervals:
+            _use(arguments, cached["cache_name"], count)
+            return cached
+        await _delete(client, cached["cache_name"])
 
     if not is_same:
         count = _stable_count(contents)
@@ -174,14 +174,14 @@ async def _create(
 ) -> str:
     from google.genai import types
 
-    made = types.CreateCachedContentConfig(
+    cache_config = types.CreateCachedContentConfig(
         http_options=types.HttpOptions(**config.create_http_options) if config.create_http_options else None,
         contents=arguments["contents"][:count] or None,
         ttl=f"{config.ttl_seconds}s",
         display_name=f"adk-cache-{int(now)}-{count}contents",
         **{name: getattr(arguments["config"], name) for name in _PREFIX},
     )
-    return (await client.aio.caches.create(model=arguments["model"], config=made)).name
+    return (await client.aio.caches.create(model=arguments["model"], config=cache_config)).name
 
 
 def _use(arguments: JsonObject, name: str, count: int) -> None:

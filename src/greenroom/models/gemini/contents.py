@@ -74,14 +74,14 @@ def contents(request: LlmRequest, *, model: str, is_vertex: bool) -> list[JsonOb
     return out
 
 
-def turns(given: Iterable[Content], *, model: str, is_vertex: bool) -> list[JsonObject]:
+def turns(contents: Iterable[Content], *, model: str, is_vertex: bool) -> list[JsonObject]:
     """Contents as plain dicts, without those of which nothing is sent. Those of the model that
     follow each other are one: the service refuses calls right after the model's own words.
     """
     needs_signatures = (gemini_version(model) or 0) >= 3
     out: list[JsonObject] = []
-    for content in given:
-        parts = [made for part in content.parts or () if (made := _part(part, is_vertex=is_vertex))]
+    for content in contents:
+        parts = [converted for part in content.parts or () if (converted := _part(part, is_vertex=is_vertex))]
         if not parts:
             continue
 

@@ -136,16 +136,16 @@ class GeminiLiveConnection(LiveConnection):
         if not responses:
             return
 
-        made = [one.model_dump(exclude_none=True) for one in responses]
+        plain_responses = [one.model_dump(exclude_none=True) for one in responses]
         if self._names is not None:
-            for one in made:
+            for one in plain_responses:
                 one["name"] = self._names.sent(one.get("name") or "")
 
-        for one in made:
+        for one in plain_responses:
             if self._is_vertex and str(one.get("id") or "").startswith(OWN_IDS):
                 del one["id"]
 
-        await self.sent(self._session.send_tool_response(function_responses=made))
+        await self.sent(self._session.send_tool_response(function_responses=plain_responses))
 
     async def _say(self, parts: Sequence[Part], *, partial: bool) -> None:
         """Media as they come, and then the text, which Gemini answers at once."""
@@ -153,16 +153,16 @@ class GeminiLiveConnection(LiveConnection):
         if partial:
             return
 
-        said = self._unfinished
+        unfinished = self._unfinished
         self._unfinished = []
 
-        for part in said:
+        for part in unfinished:
             if part.inline_data is not None:
                 await self.send_realtime(part.inline_data)
             elif part.text is None:
                 raise refused(f"{self._model} takes text and inline media while it is live", model=self._model)
 
-        text = "".join(part.text or "" for part in said)
+        text = "".join(part.text or "" for part in unfinished)
         if text:
             await self._send_realtime(text=text)
 

@@ -93,13 +93,13 @@ class Gemini(ProviderLlm):
         from google import genai
 
         http = {**self._http, "api_version": self._http["api_version"] or os.environ.get("GOOGLE_GENAI_API_VERSION")}
-        given: JsonObject = {
+        options: JsonObject = {
             **self._backend,
             "api_key": self._api_key,
             "http_options": {name: value for name, value in http.items() if value is not None} or None,
             **self._client_kwargs,
         }
-        return genai.Client(**{name: value for name, value in given.items() if value is not None})
+        return genai.Client(**{name: value for name, value in options.items() if value is not None})
 
     @property
     def capabilities(self) -> LlmCapabilities:
@@ -198,18 +198,18 @@ class Gemini(ProviderLlm):
             tools=config.tools,
         )
         if not client.vertexai:  # counts contents only
-            given = [one for one in (config.system_instruction, *(config.tools or ())) if one is not None]
-            texts = [one if isinstance(one, str) else one.model_dump_json(exclude_none=True) for one in given]
+            extra = [part for part in (config.system_instruction, *(config.tools or ())) if part is not None]
+            texts = [part if isinstance(part, str) else part.model_dump_json(exclude_none=True) for part in extra]
             contents = [types.Content(role="user", parts=[types.Part(text=t) for t in texts]), *contents]
             counted = None
 
-        found = await client.aio.models.count_tokens(
+        count_reply = await client.aio.models.count_tokens(
             model=arguments["model"],
             contents=contents,
             config=counted,
         )
 
-        return found.total_tokens
+        return count_reply.total_tokens
 
     def send(
         self,

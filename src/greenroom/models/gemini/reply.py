@@ -104,20 +104,20 @@ class ContentReply(ModelReply):
 
             return shown
 
-        made = Part.model_validate(part)
-        call = made.function_call
+        converted = Part.model_validate(part)
+        call = converted.function_call
         if call is None:
-            return self.add_part(made)
+            return self.add_part(converted)
         if self._open is not None and not call.name:
             return self._go_on_with(self._open, call)
 
         self._open = None
 
         if call.partial_args is None and not call.will_continue:
-            return self.add_part(made)
+            return self.add_part(converted)
 
         call.id = call.id or new_function_call_id()
-        shown = msgspec.structs.replace(made, function_call=msgspec.structs.replace(call))
+        shown = msgspec.structs.replace(converted, function_call=msgspec.structs.replace(call))
         pieces = call.partial_args
         call.partial_args = None
         call.will_continue = None
@@ -125,7 +125,7 @@ class ContentReply(ModelReply):
         write_partial_args(args, pieces or ())
         call.args = args
         self._open = call
-        self.add_part(made)
+        self.add_part(converted)
 
         return partial(shown)
 

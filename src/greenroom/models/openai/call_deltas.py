@@ -67,17 +67,17 @@ class CallDeltas:
         index: int | None = delta.get("index")
         call_id = given_id(delta)
         if name:
-            found = self._named(name, arguments, index, call_id)
+            call_delta = self._named(name, arguments, index, call_id)
         else:
-            found = self._nameless(index, call_id)
+            call_delta = self._nameless(index, call_id)
 
-        if found is None:
+        if call_delta is None:
             return None
 
-        found.id = found.id or call_id
-        self._in_chunk.append(found)
+        call_delta.id = call_delta.id or call_id
+        self._in_chunk.append(call_delta)
 
-        return found.call
+        return call_delta.call
 
     def _nameless(self, index: int | None, call_id: str | None) -> _BegunCall | None:
         by_id = (one for one in self._newest_first() if call_id and one.id == call_id and one.may_have(index, call_id))
@@ -92,16 +92,16 @@ class CallDeltas:
         index: int | None,
         call_id: str | None,
     ) -> _BegunCall | None:
-        known = next((one for one in self._newest_first() if one.may_have(index, call_id)), None)
-        if known is None or any(known is one for one in self._in_chunk):
+        newest = next((one for one in self._newest_first() if one.may_have(index, call_id)), None)
+        if newest is None or any(newest is one for one in self._in_chunk):
             return None
 
-        call = known.call
+        call = newest.call
         if call.call.name and call.call.name != name:
             return None
 
-        is_same_id = call_id is not None and known.id == call_id
-        is_identified = is_same_id or (index is not None and known.index == index)
+        is_same_id = call_id is not None and newest.id == call_id
+        is_identified = is_same_id or (index is not None and newest.index == index)
         is_whole = call.is_whole
         if is_whole and arguments:
             continues = is_same_id and call.text == arguments  # the last delta of some servers repeats the call
@@ -110,7 +110,7 @@ class CallDeltas:
         else:
             continues = True
 
-        return known if continues else None
+        return newest if continues else None
 
     def _newest_first(self) -> Iterator[_BegunCall]:
         return reversed(self._known)

@@ -105,12 +105,12 @@ class OpenAIClientLlm(ProviderLlm):
 
     def key(self) -> Any:
         """The key, or the function that gives it, as the SDK takes them."""
-        given = self._api_key
-        if given is None or isinstance(given, str):
-            return given
+        api_key = self._api_key
+        if api_key is None or isinstance(api_key, str):
+            return api_key
 
         async def current() -> str:
-            key = given()
+            key = api_key()
             return await key if inspect.isawaitable(key) else key
 
         return current
@@ -327,16 +327,16 @@ class CompletionReply(ModelReply):
 
     def _add_reasoning_detail(self, detail: JsonObject) -> None:
         """OpenRouter's; the texts of pieces with the same index belong together."""
-        known = self._reasoning_details
-        if known and detail.get("index") is not None and known[-1].get("index") == detail["index"]:
+        details = self._reasoning_details
+        if details and detail.get("index") is not None and details[-1].get("index") == detail["index"]:
             for name, value in detail.items():
-                is_text = name in ("text", "summary", "data") and known[-1].get(name) and value
+                is_text = name in ("text", "summary", "data") and details[-1].get(name) and value
                 if is_text:
-                    known[-1][name] = known[-1][name] + value
+                    details[-1][name] = details[-1][name] + value
                 else:
-                    known[-1][name] = value or known[-1].get(name)
+                    details[-1][name] = value or details[-1].get(name)
         else:
-            known.append(detail)
+            details.append(detail)
 
     def _end_thought(self) -> None:
         thought = self._thought

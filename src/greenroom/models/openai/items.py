@@ -113,27 +113,27 @@ def _with_followed_reasoning(items: Iterable[JsonObject]) -> list[JsonObject]:
 
 def _assistant(content: Content) -> Iterable[JsonObject]:
     for part in content.parts or ():
-        known = own(part, PROVIDER)
+        own_fields = own(part, PROVIDER)
         if part.function_call is not None:
             call = part.function_call
             item = {"type": "function_call", "call_id": call.id, "name": call.name or ""}
-            yield {**(known or {}), **item, "arguments": json_text(call.args or {})}
-        elif known is not None:
-            if known:  # empty: sent with the item before
-                yield _own_item(part, known)
+            yield {**(own_fields or {}), **item, "arguments": json_text(call.args or {})}
+        elif own_fields is not None:
+            if own_fields:  # empty: sent with the item before
+                yield _own_item(part, own_fields)
         elif not part.thought and (text := as_text(part)):  # without another provider's thoughts
             yield {"type": "message", "role": "assistant", "content": text}
 
 
-def _own_item(part: Part, known: JsonObject) -> JsonObject:
+def _own_item(part: Part, own_fields: JsonObject) -> JsonObject:
     """The item as the API sent it."""
-    if known.get("type") == "reasoning":
-        return {**known, "encrypted_content": (part.thought_signature or b"").decode()}
-    if known.get("type") == "message" and "content" not in known:
-        return {**known, "content": [{"type": "output_text", "text": part.text or "", "annotations": []}]}
-    if known.get("type") == "image_generation_call" and part.inline_data is not None:
-        return {**known, "result": base64_of(part.inline_data)}
-    return known
+    if own_fields.get("type") == "reasoning":
+        return {**own_fields, "encrypted_content": (part.thought_signature or b"").decode()}
+    if own_fields.get("type") == "message" and "content" not in own_fields:
+        return {**own_fields, "content": [{"type": "output_text", "text": part.text or "", "annotations": []}]}
+    if own_fields.get("type") == "image_generation_call" and part.inline_data is not None:
+        return {**own_fields, "result": base64_of(part.inline_data)}
+    return own_fields
 
 
 def _user(content: Content, *, is_new: bool, model: str) -> Iterable[JsonObject]:

@@ -156,11 +156,11 @@ def messages(
     for content, is_new in with_newness(request.contents):
         model = request.model or ""
         if is_model(content):
-            made = _assistant(content)
+            converted = _assistant(content)
         else:
-            made = _user(content, is_new=is_new, model=model)
+            converted = _user(content, is_new=is_new, model=model)
 
-        for message in made:
+        for message in converted:
             if is_mistral and message["role"] == "user" and out and out[-1]["role"] == "tool":
                 out.append({"role": "assistant", "content": ACKNOWLEDGED})
             _append(out, message)
@@ -215,15 +215,15 @@ def _assistant(content: Content) -> Iterable[JsonObject]:
     calls: list[JsonObject] = []
     extra: JsonObject = {}
     for part in content.parts or ():
-        known = own(part, PROVIDER) or {}
+        own_fields = own(part, PROVIDER) or {}
         if part.function_call is not None:
             call = part.function_call
             function = {"name": call.name or "", "arguments": json_text(call.args or {})}
-            calls.append({**known, "id": call.id, "type": "function", "function": function})
-        elif part.thought and known:  # of DeepSeek, vLLM, OpenRouter and others: the fields it came in
-            extra |= known.get("beside", {})
-            if known.get("name"):
-                extra[known["name"]] = part.text
+            calls.append({**own_fields, "id": call.id, "type": "function", "function": function})
+        elif part.thought and own_fields:  # of DeepSeek, vLLM, OpenRouter and others: the fields it came in
+            extra |= own_fields.get("beside", {})
+            if own_fields.get("name"):
+                extra[own_fields["name"]] = part.text
         elif part.thought and part.text:
             texts.append(f"[thought] {part.text}\n")
         else:

@@ -252,7 +252,7 @@ class RealtimeConnection(LiveConnection):
         await self._send("input_audio_buffer.append", audio=base64_of(Blob(data=data)))
 
     async def _add(self, content: Content, *, is_new: bool) -> None:
-        said: list[JsonObject] = []
+        content_items: list[JsonObject] = []
         kind = "output_text" if is_model(content) else "input_text"
         for part in content.parts or ():
             if part.function_call is not None:
@@ -264,10 +264,10 @@ class RealtimeConnection(LiveConnection):
                 }
                 await self._create({"type": "function_call", **item})
             elif part.function_response is not None:
-                said += await self._add_response(part.function_response, is_new=is_new)
+                content_items += await self._add_response(part.function_response, is_new=is_new)
             elif part.inline_data is not None and (part.inline_data.mime_type or "").startswith("image/"):
                 if not is_model(content):
-                    said.append({"type": "input_image", "image_url": data_uri(part.inline_data)})
+                    content_items.append({"type": "input_image", "image_url": data_uri(part.inline_data)})
             elif part.inline_data is not None or part.file_data is not None:
                 name = unsupported_media(
                     part.inline_data,
@@ -275,13 +275,13 @@ class RealtimeConnection(LiveConnection):
                     is_new=is_new,
                     model=self._model,
                 )
-                said.append({"type": kind, "text": name})
+                content_items.append({"type": kind, "text": name})
             elif (text := (part.text if not part.thought else None) or code_as_text(part)) is not None:
-                said.append({"type": kind, "text": text})
+                content_items.append({"type": kind, "text": text})
 
-        if said:
+        if content_items:
             role = "assistant" if is_model(content) else "user"
-            await self._create({"type": "message", "role": role, "content": said})
+            await self._create({"type": "message", "role": role, "content": content_items})
 
     async def _add_response(self, response: FunctionResponse, *, is_new: bool) -> list[JsonObject]:
         """Returns its images, which an output can't hold. A call has one output: what follows is

@@ -92,12 +92,12 @@ def _turn_detection(config: JsonObject) -> JsonObject | None:
     })  # fmt: skip
 
 
-def _in_snake_case(given: Any) -> Any:
-    if isinstance(given, list):
-        return [_in_snake_case(one) for one in given]  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(given, dict):
-        return given
-    return {_snake(name): _in_snake_case(value) for name, value in given.items()}  # pyright: ignore
+def _in_snake_case(raw: Any) -> Any:
+    if isinstance(raw, list):
+        return [_in_snake_case(one) for one in raw]  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(raw, dict):
+        return raw
+    return {_snake(name): _in_snake_case(value) for name, value in raw.items()}  # pyright: ignore
 
 
 def _snake(name: str) -> str:

@@ -69,10 +69,10 @@ class OpenAIResponsesLlm(OpenAIClientLlm):
 
     def convert(self, request: LlmRequest) -> JsonObject:
         arguments = response_arguments(request, model=self.service_name(request))
-        given = {name: value for name, value in self._defaults.items() if value is not None}
-        if "include" in given and "include" in arguments:
-            given["include"] = arguments["include"] = [*given["include"], *arguments["include"]]
-        return {**given, **arguments}
+        defaults = {name: value for name, value in self._defaults.items() if value is not None}
+        if "include" in defaults and "include" in arguments:
+            defaults["include"] = arguments["include"] = [*defaults["include"], *arguments["include"]]
+        return {**defaults, **arguments}
 
     def send(
         self,
@@ -246,7 +246,7 @@ class ResponsesReply(ModelReply):
             yield self._begin_call(item, index)
             call = self._calls[-1]
 
-        self._calls_at = {key: known for key, known in self._calls_at.items() if known is not call}
+        self._calls_at = {key: reply_call for key, reply_call in self._calls_at.items() if reply_call is not call}
         rest = {name: item[name] for name in item if name not in ("type", "call_id", "name", "arguments")}
         next(part for part in self.parts if part.function_call is call.call).part_metadata = {PROVIDER: rest}
         yield from self._add_missing_arguments(call, item)
@@ -319,10 +319,10 @@ class ResponsesReply(ModelReply):
             self.end_text()
             yield self.add_text(text)
 
-        annotations: list[JsonObject] = [note for one in contents for note in one.get("annotations") or ()]
+        annotations: list[JsonObject] = [note for content in contents for note in content.get("annotations") or ()]
         self._citations += [citation(note) for note in annotations]
-        for one in contents:
-            self._logprobs += one.get("logprobs") or ()
+        for content in contents:
+            self._logprobs += content.get("logprobs") or ()
 
         if not annotations:
             item.pop("content", None)

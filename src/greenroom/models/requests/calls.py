@@ -48,7 +48,7 @@ def are_paired(
     seen: set[str] = set()
     valid_names: set[str] = set()
     for content in contents:
-        made: list[tuple[str, str]] = []
+        calls: list[tuple[str, str]] = []
         answered: list[tuple[str, str]] = []
         for part in content.parts or ():
             call = part.function_call
@@ -65,17 +65,17 @@ def are_paired(
                     valid_names.add(name)
 
                 seen.add(call_id)
-                made.append((call_id, name))
+                calls.append((call_id, name))
             elif part.function_response is not None:
                 response = part.function_response
                 answered.append((response.id or "", response.name or ""))
 
-        if made or answered or open_calls:
+        if calls or answered or open_calls:
             if answered != open_calls and sorted(answered) != sorted(open_calls):
                 return False
-            if (made and answered) or is_model(content) != bool(made):
+            if (calls and answered) or is_model(content) != bool(calls):
                 return False
-            open_calls = made
+            open_calls = calls
 
     return not open_calls
 
@@ -98,15 +98,15 @@ class _SentCall:
 
     def response_part(self) -> Part:
         part = self.response
-        given = part.function_response if part is not None else None
-        if part is None or given is None:
-            made = FunctionResponse(id=self.id, name=self.call.name, response=dict(INTERRUPTED))
-            return Part(function_response=made)
+        response = part.function_response if part is not None else None
+        if part is None or response is None:
+            interrupted = FunctionResponse(id=self.id, name=self.call.name, response=dict(INTERRUPTED))
+            return Part(function_response=interrupted)
 
-        if given.id == self.id and given.name == self.call.name:
+        if response.id == self.id and response.name == self.call.name:
             return part
 
-        renamed = msgspec.structs.replace(given, id=self.id, name=self.call.name)
+        renamed = msgspec.structs.replace(response, id=self.id, name=self.call.name)
 
         return msgspec.structs.replace(part, function_response=renamed)
 
@@ -130,16 +130,16 @@ def paired(contents: Sequence[Content], ids: IdRule) -> list[Content]:
 
     out: list[Content] = []
     for at, content in enumerate(contents):
-        given = content.parts or ()
-        kept = [part for index, part in enumerate(given) for part in ledger.kept(part, (at, index))]
-        if len(kept) == len(given) and all(one is other for one, other in zip(kept, given, strict=True)):
+        parts = content.parts or ()
+        kept_parts = [part for index, part in enumerate(parts) for part in ledger.kept(part, (at, index))]
+        if len(kept_parts) == len(parts) and all(one is other for one, other in zip(kept_parts, parts, strict=True)):
             out.append(content)
-        elif kept:
-            out.append(Content(role=content.role, parts=kept))
+        elif kept_parts:
+            out.append(Content(role=content.role, parts=kept_parts))
 
-        made = [ledger.calls[at, index] for index in range(len(given)) if (at, index) in ledger.calls]
-        if made:
-            out.append(Content(role="user", parts=[call.response_part() for call in made]))
+        calls = [ledger.calls[at, index] for index in range(len(parts)) if (at, index) in ledger.calls]
+        if calls:
+            out.append(Content(role="user", parts=[call.response_part() for call in calls]))
 
     return out
 

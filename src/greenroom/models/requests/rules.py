@@ -143,21 +143,21 @@ class _FittedTools:
         self._continued: list[str] = []
         self._properties: dict[str, Fitted] = {}
 
-        given = [d for entry in config.tools or () for d in entry.function_declarations or ()]
+        declarations = [d for entry in config.tools or () for d in entry.function_declarations or ()]
 
-        fitted = [self._fitted(declaration) for declaration in given]
-        declared = [d.name for d in given if d.name]
+        fitted = [self._fitted(declaration) for declaration in declarations]
+        declared = [d.name for d in declarations if d.name]
         if self._properties or not all(map(rules.names.accepts, declared)):
             self.names = ToolNames(rules.names, declared)
             for name, schema in self._properties.items():
                 self.names.rename_properties(name, schema.properties)
             fitted = [_renamed(declaration, self.names) for declaration in fitted]
 
-        for one, other in zip(given, fitted, strict=True):
+        for one, other in zip(declarations, fitted, strict=True):
             if one is other and one.parameters_json_schema is not None:
                 rules.note_fitting(one)
 
-        is_same = all(one is other for one, other in zip(given, fitted, strict=True))
+        is_same = all(one is other for one, other in zip(declarations, fitted, strict=True))
         if not is_same or len(set(declared)) < len(declared):
             self._replace(fitted)
 
@@ -174,8 +174,8 @@ class _FittedTools:
         if schema is None and declaration.parameters is None:
             return declaration
 
-        given = declaration.json_schema()
-        fitted = _fitted_schema(rules.dialect, msgspec.json.encode(given))
+        own_schema = declaration.json_schema()
+        fitted = _fitted_schema(rules.dialect, msgspec.json.encode(own_schema))
         for path, problem in fitted.notes:
             _warn(rules.vendor, name, path, problem)
 
@@ -185,7 +185,7 @@ class _FittedTools:
         if fitted.is_same and (schema is not None or rules.keeps_gemini_schemas):
             return declaration
 
-        sent = given if fitted.is_same else fitted.schema
+        sent = own_schema if fitted.is_same else fitted.schema
 
         return msgspec.structs.replace(declaration, parameters=None, parameters_json_schema=sent)
 

@@ -305,9 +305,9 @@ class _SchemaReader:
         if "type" in schema:
             return "object" in _type_names(schema["type"])
 
-        options = [one for keyword in ("anyOf", "oneOf") for one in _list(schema.get(keyword))]
+        options = [option for keyword in ("anyOf", "oneOf") for option in _list(schema.get(keyword))]
 
-        return not options or any(self.is_object(one, depth + 1) for one in options)
+        return not options or any(self.is_object(option, depth + 1) for option in options)
 
     def as_object(self, node: JsonObject, path: str, depth: int = 0) -> JsonObject:
         """The schema with what its references, `allOf`, `anyOf` and `oneOf` say merged into one object."""
@@ -334,11 +334,15 @@ class _SchemaReader:
                 _add_all(merged, self.as_object(cast("JsonObject", part), path, depth + 1))
 
         for keyword in ("anyOf", "oneOf"):
-            given = _list(node.get(keyword))
-            options = [self.as_object(cast("JsonObject", one), path, depth + 1) for one in given if self.is_object(one)]
+            alternatives = _list(node.get(keyword))
+            options = [
+                self.as_object(cast("JsonObject", alternative), path, depth + 1)
+                for alternative in alternatives
+                if self.is_object(alternative)
+            ]
             if options:
                 self._add_options(merged, options, keyword, path)
-            elif given:
+            elif alternatives:
                 self._note(path, f"{keyword!r} without an object is left out")
 
         return merged
@@ -360,11 +364,11 @@ class _SchemaReader:
         properties: dict[str, list[JsonValue]] = {}
         for option in options:
             for name, schema in _map(option.get("properties")).items():
-                known = properties.setdefault(name, [])
-                if schema not in known:
-                    known.append(schema)
+                schemas = properties.setdefault(name, [])
+                if schema not in schemas:
+                    schemas.append(schema)
 
-        united = {name: known[0] if len(known) == 1 else {"anyOf": known} for name, known in properties.items()}
+        united = {name: schemas[0] if len(schemas) == 1 else {"anyOf": schemas} for name, schemas in properties.items()}
         required = [_names(option.get("required")) for option in options]
         common = [name for name in required[0] if all(name in names for names in required)]
         _add_all(merged, {"properties": united, "required": common})
@@ -404,9 +408,9 @@ class _SchemaReader:
 
         out: JsonObject = {}
         for keyword, value in schema.items():
-            found = self._keyword(keyword, value, path, depth)
-            if found is not None:
-                out[keyword] = found
+            converted = self._keyword(keyword, value, path, depth)
+            if converted is not None:
+                out[keyword] = converted
 
         self._amend(out, schema, path, depth)
 
@@ -527,11 +531,11 @@ class _SchemaReader:
             if name not in _TYPES and name not in _ANYTHING:
                 self._note(path, f"the type {name!r} is none of JSON Schema's")
 
-        known = [name for name in names if name in _TYPES]
-        if not known or len(known) < len(names):
+        known_names = [name for name in names if name in _TYPES]
+        if not known_names or len(known_names) < len(names):
             return None
 
-        return known[0] if len(known) == 1 else known
+        return known_names[0] if len(known_names) == 1 else known_names
 
     def _plain(self, keyword: str, value: JsonValue, path: str) -> JsonValue:
         """The value of a keyword that holds no schemas, if it is of the keyword's type."""
@@ -613,11 +617,11 @@ class _SchemaReader:
         if not is_array or ("prefixItems" in out and "items" not in out):
             return
 
-        given = schema.get("items")
-        tuple_of = _list(schema.get("prefixItems")) or (_list(given) if isinstance(given, list) else [])
+        items = schema.get("items")
+        tuple_of = _list(schema.get("prefixItems")) or (_list(items) if isinstance(items, list) else [])
 
         if "prefixItems" in out:
-            if given is False:
+            if items is False:
                 out["items"] = False
             return
 
@@ -625,12 +629,12 @@ class _SchemaReader:
             out.setdefault("items", {})
             return
 
-        if self._dialect.has_tuples and isinstance(given, list):
+        if self._dialect.has_tuples and isinstance(items, list):
             out["prefixItems"] = [self.read(one, f"{path}.items[{at}]", depth + 1) for at, one in enumerate(tuple_of)]
             return
 
         read = _unique([self.read(one, f"{path}.items[{at}]", depth + 1) for at, one in enumerate(tuple_of)])
-        if isinstance(given, dict):
+        if isinstance(items, dict):
             read = _unique([*read, out.get("items", {})])
 
         out["items"] = read[0] if len(read) == 1 else {"anyOf": read}
@@ -646,7 +650,7 @@ class _SchemaReader:
                 del out["required"]
             return
 
-        kept: list[str] = []
+        required_names: list[str] = []
         for name in dict.fromkeys(required):
             if declared.get(name) is False:
                 continue
@@ -662,10 +666,10 @@ class _SchemaReader:
             if self._dialect.keywords is not None and sent not in out.get("properties", {}):
                 out["properties"] = {**out.get("properties", {}), sent: {}}
 
-            kept.append(sent)
+            required_names.append(sent)
 
-        out["required"] = kept
-        if not kept:
+        out["required"] = required_names
+        if not required_names:
             del out["required"]
 
 
@@ -711,9 +715,9 @@ def _simplify_enum(out: JsonObject) -> None:
     if "enum" not in out:
         return
 
-    given = cast("list[JsonValue]", out["enum"])
-    values = [value for value in given if value is not None]
-    is_nullable = len(values) < len(given)
+    all_values = cast("list[JsonValue]", out["enum"])
+    values = [value for value in all_values if value is not None]
+    is_nullable = len(values) < len(all_values)
     kinds = list(dict.fromkeys(map(_kind, values)))
     out["enum"] = values
 
@@ -763,11 +767,11 @@ def _add_all(merged: JsonObject, other: JsonObject) -> None:
         if keyword == "properties":
             properties: JsonObject = dict(_map(merged.get("properties")))
             for name, schema in _map(value).items():
-                known = properties.get(name, schema)
-                if known == schema:
+                earlier = properties.get(name, schema)
+                if earlier == schema:
                     properties[name] = schema
                 else:
-                    properties[name] = {"allOf": [known, schema]}
+                    properties[name] = {"allOf": [earlier, schema]}
 
             merged["properties"] = properties
         elif keyword == "required":
@@ -792,9 +796,9 @@ def _nodes(root: JsonValue) -> Iterator[JsonObject]:
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):
-            found = cast("JsonObject", node)
-            yield found
-            waiting.extend(found.values())
+            json_object = cast("JsonObject", node)
+            yield json_object
+            waiting.extend(json_object.values())
         elif isinstance(node, list):
             waiting.extend(cast("list[JsonValue]", node))
 
@@ -816,13 +820,13 @@ def _names(value: Any) -> list[str]:
 def _type_names(value: Any) -> list[str]:
     """JSON Schema's names of the types that are meant."""
     if isinstance(value, list):
-        given = _names(value)
+        names = _names(value)
     elif isinstance(value, str):
-        given = [value]
+        names = [value]
     else:
-        given = []
+        names = []
 
-    lower = [name.lower() for name in given]
+    lower = [name.lower() for name in names]
     return list(dict.fromkeys(_MISNAMED.get(name, name) for name in lower))
 
 

@@ -73,9 +73,9 @@ class ToolNames:
 
     def sent(self, name: str) -> str:
         """The name that the vendor is sent."""
-        known = self._sent.get(name)
-        if known is not None:
-            return known
+        sent_name = self._sent.get(name)
+        if sent_name is not None:
+            return sent_name
 
         if self._rule.accepts(name):
             sent = name

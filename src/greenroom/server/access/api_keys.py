@@ -104,7 +104,7 @@ class ApiKeyFile:
         """Creates a key. Returns its record and the key itself, which is not stored."""
         key_id = secrets.token_hex(5)
         key = f"{PREFIX}{key_id}_{secrets.token_urlsafe(32)}"
-        made = ApiKey(
+        api_key = ApiKey(
             id=key_id,
             digest=hashlib.sha256(key.encode()).digest(),
             name=name,
@@ -121,13 +121,13 @@ class ApiKeyFile:
                 "INSERT INTO api_keys (id, digest, name, subject, scopes, apps, created_at, expires_at) "
                 "VALUES (:id, :digest, :name, :subject, :scopes, :apps, :created_at, :expires_at)",
                 {
-                    **asdict(made),
-                    "scopes": "\n".join(sorted(made.scopes)),
-                    "apps": None if made.apps is None else "\n".join(sorted(made.apps)),
+                    **asdict(api_key),
+                    "scopes": "\n".join(sorted(api_key.scopes)),
+                    "apps": None if api_key.apps is None else "\n".join(sorted(api_key.apps)),
                 },
             )
 
-        return made, key
+        return api_key, key
 
     def list(self) -> list[ApiKey]:
         """Returns all keys, oldest first, including revoked and expired ones."""
@@ -156,12 +156,12 @@ class ApiKeyFile:
     def state(self) -> tuple[int, int, int] | None:
         """The file's inode, modification time and size, to detect changes; None if it was modified just now."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError as error:
             raise StorageError("Reading the API keys", f"{self.path}: {error.strerror}") from error
-        if abs(time.time() - found.st_mtime) < _SETTLING_SECONDS:
+        if abs(time.time() - status.st_mtime) < _SETTLING_SECONDS:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     @contextlib.contextmanager
     def _opened(self, operation: str, *, creates: bool = False) -> Generator[sqlite3.Connection]:
@@ -212,13 +212,13 @@ class ApiKeyCache:
             await self._refresh(even_if_fresh=key_id not in self._keys)
         if key_id not in self._keys:
             raise Unauthenticated("This API key is not valid")
-        found, identity = self._keys[key_id]
+        api_key, identity = self._keys[key_id]
         now = time.time()
-        if not found.fits(key) or found.revoked_at is not None:
+        if not api_key.fits(key) or api_key.revoked_at is not None:
             raise Unauthenticated("This API key is not valid")
-        if not found.is_good(now):
+        if not api_key.is_good(now):
             raise Unauthenticated("This API key has expired")
-        self._used[found.id] = now
+        self._used[api_key.id] = now
         if time.monotonic() >= self._mark_at:
             self._mark_at = time.monotonic() + MARK_SECONDS
             self._marking = asyncio.create_task(self.mark_used())

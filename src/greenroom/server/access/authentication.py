@@ -53,23 +53,23 @@ class Authenticator:
 
 
 def _credentials(scope: Scope) -> str:
-    found: set[str] = set()
+    credentials: set[str] = set()
     cookie = ""
     for name, value in scope["headers"]:
         if name == b"authorization":
             kind, _, rest = value.decode("latin-1").partition(" ")
             if kind.lower() != "bearer":
                 raise Unauthenticated("Write the key or token as: Authorization: Bearer …")
-            found.add(rest.strip())
+            credentials.add(rest.strip())
         elif name == b"x-api-key":
-            found.add(value.decode("latin-1").strip())
+            credentials.add(value.decode("latin-1").strip())
         elif name == b"cookie":
             cookie = _from_cookie(value.decode("latin-1")) or cookie
-    if not found and cookie:
+    if not credentials and cookie:
         return cookie
-    if len(found) != 1 or "" in found:
+    if len(credentials) != 1 or "" in credentials:
         raise Unauthenticated("Send one key or token, as Authorization: Bearer …, or as X-API-Key")
-    return found.pop()
+    return credentials.pop()
 
 
 def _from_cookie(header: str) -> str | None:

@@ -272,20 +272,20 @@ class AuthorizedRuns(Authorized[RunEngine]):
         """Changes of the runs that the caller may see. Raises Forbidden."""
         return self._service.watch_runs(self._visible(where))
 
-    def _visible(self, where: RunFilter) -> RunFilter:
+    def _visible(self, run_filter: RunFilter) -> RunFilter:
         """Limits the filter to runs of the caller's own user, unless it acts for all users.
 
         Raises Forbidden if the filter names an app or a user that the caller may not see.
         """
         identity = self._identity
-        if where.app_names is None and identity.apps is not None:
-            where.app_names = sorted(identity.apps)
-        apps = where.app_names if where.app_names is not None else ["*"]
-        if where.user_id is None and not all(identity.acts_for(app, None) for app in apps):
-            where.user_id = identity.subject
+        if run_filter.app_names is None and identity.apps is not None:
+            run_filter.app_names = sorted(identity.apps)
+        apps = run_filter.app_names if run_filter.app_names is not None else ["*"]
+        if run_filter.user_id is None and not all(identity.acts_for(app, None) for app in apps):
+            run_filter.user_id = identity.subject
         for app in apps:
-            self._permissions.check("read", app, where.user_id)
-        return where
+            self._permissions.check("read", app, run_filter.user_id)
+        return run_filter
 
     @property
     def _identity(self) -> Identity:
@@ -309,10 +309,10 @@ class AuthorizedTraces(Authorized[TraceStore]):
     forget = _writing(TraceStore.forget)
 
     async def of_session(self, session_id: str, *, app_name: str | None) -> list[SpanRecord]:
-        found: list[SpanRecord] = []
+        spans: list[SpanRecord] = []
         for app, user in self._owners(app_name):
-            found += await self._service.of_session(session_id, app_name=app, user_id=user)
-        return found
+            spans += await self._service.of_session(session_id, app_name=app, user_id=user)
+        return spans
 
     async def of_event(self, event_id: str, *, app_name: str | None) -> SpanRecord | None:
         for app, user in self._owners(app_name):

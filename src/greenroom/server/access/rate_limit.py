@@ -33,5 +33,5 @@ class RequestRate:
             raise TooManyRequests("Too many requests", retry_after_seconds=early_by)
         self._full_at[caller] = now + owed
         if len(self._full_at) >= self._sweep_at:
-            self._full_at = {one: at for one, at in self._full_at.items() if at > now}
+            self._full_at = {caller_id: at for caller_id, at in self._full_at.items() if at > now}
             self._sweep_at = max(_SWEPT_AT_LEAST, 2 * len(self._full_at))

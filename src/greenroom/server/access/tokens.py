@@ -69,9 +69,9 @@ class TokenVerifier:
         if len(token) > MAX_TOKEN_BYTES:
             raise Unauthenticated("The token is too long")
         digest = hashlib.sha256(token.encode()).digest()
-        known = self._verified.get(digest)
-        if known is not None:
-            identity, good_until, verify_again_at = known
+        verified = self._verified.get(digest)
+        if verified is not None:
+            identity, good_until, verify_again_at = verified
             if time.time() < good_until and self._clock() < verify_again_at:
                 return identity
             del self._verified[digest]

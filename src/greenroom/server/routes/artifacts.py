@@ -106,10 +106,10 @@ async def delete_artifact(context: RequestContext) -> None:
 
 
 async def _metadata(context: RequestContext, key: JsonObject, version: int | None) -> AnyReply:
-    found = await context.artifacts.get_artifact_version(**key, version=version)
-    if found is None:  # also when another request has deleted it since it was saved
+    metadata = await context.artifacts.get_artifact_version(**key, version=version)
+    if metadata is None:  # also when another request has deleted it since it was saved
         raise ArtifactNotFound(key["filename"], version)
-    return Reply(value=found)
+    return Reply(value=metadata)
 
 
 async def _load(context: RequestContext, version: int | None) -> Part:

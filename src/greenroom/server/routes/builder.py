@@ -77,7 +77,7 @@ def _uploads(content_type: str, data: bytes, app_name: str | None) -> tuple[str,
 
     header = b"content-type: %b\r\n\r\n" % content_type.encode("latin-1", "replace").replace(b"\n", b" ")
     form = BytesParser(policy=HTTP).parsebytes(header + data)
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     for part in form.iter_parts() if form.is_multipart() else ():
         name = (part.get_filename() or "").lstrip("/")
         content = part.get_payload(decode=True)
@@ -85,7 +85,7 @@ def _uploads(content_type: str, data: bytes, app_name: str | None) -> tuple[str,
             continue
         if app_name is None:
             app_name = name.partition("/")[0]
-        found[name.removeprefix(f"{app_name}/")] = content
-    if app_name is None or not found:
+        files[name.removeprefix(f"{app_name}/")] = content
+    if app_name is None or not files:
         raise InvalidRequest("The body has no files: send a form with `files`", location=("body", "files"))
-    return app_name, found
+    return app_name, files

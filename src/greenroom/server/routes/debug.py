@@ -57,18 +57,18 @@ async def app_graphs(context: RequestContext) -> AnyReply:
     """DOT texts of the root and of its workflow agents, by path. The root's path is empty; other
     paths begin at its children. `node` selects one of them."""
     root = (await context.apps.load(context.path["app_name"])).root_agent
-    found = workflows(root)
+    agents = workflows(root)
     node: str | None = context.query["node"]
 
     if node is not None:
         agent = (
-            found.get(node) or found.get(node.removeprefix(f"{root.name}/")) or (root if node == root.name else None)
+            agents.get(node) or agents.get(node.removeprefix(f"{root.name}/")) or (root if node == root.name else None)
         )
         if agent is None:
             raise AgentNotFound(node)
-        found = {node: agent}
+        agents = {node: agent}
 
-    return Reply(value={path: await _drawn(context, agent) for path, agent in found.items()})
+    return Reply(value={path: await _drawn(context, agent) for path, agent in agents.items()})
 
 
 async def event_graph(context: RequestContext) -> AnyReply:

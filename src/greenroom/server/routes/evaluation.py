@@ -380,12 +380,12 @@ async def _replays(app: App, tests: dict[str, Session]) -> AsyncGenerator[bytes]
 
     failed = 0
     for name, then in tests.items():
-        found = await replay_session(app, then)
+        change = await replay_session(app, then)
         is_expected = name.removesuffix(".json").endswith("_xfail")
-        failed += bool(found) is not is_expected
-        line = f"{name} {_outcome(found, is_expected=is_expected)}\n"
-        if found and not is_expected:
-            line += found
+        failed += bool(change) is not is_expected
+        line = f"{name} {_outcome(change, is_expected=is_expected)}\n"
+        if change and not is_expected:
+            line += change
         yield line.rstrip().encode() + b"\n"
     yield f"{len(tests) - failed} passed, {failed} failed\n".encode()
 

@@ -124,7 +124,9 @@ def _built(name: str, context: RequestContext) -> Reply:
 
     accepted = context.headers.get("accept-encoding", "").lower().replace(" ", "").split(",")
     for encoding, ending in (("br", ".br"), ("gzip", ".gz")):
-        if name + ending in files and encoding in {one.partition(";")[0] for one in accepted if ";q=0" not in one[-4:]}:
+        if name + ending in files and encoding in {
+            coding.partition(";")[0] for coding in accepted if ";q=0" not in coding[-4:]
+        }:
             headers["content-encoding"] = encoding
             data = files[name + ending]
             break

@@ -171,7 +171,7 @@ class IntegrationConnectorTool(RestApiTool):
         )
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        given = {name: value for name, value in args.items() if name not in HIDDEN}
+        arguments = {name: value for name, value in args.items() if name not in HIDDEN}
         if self._user is not None:
             try:
                 credential = await self._user.credential(tool_context)
@@ -186,6 +186,6 @@ class IntegrationConnectorTool(RestApiTool):
             if not token:
                 return self._user.request(tool_context)
 
-            given["dynamic_auth_config"] = {"oauth2_auth_code_flow.access_token": token}
+            arguments["dynamic_auth_config"] = {"oauth2_auth_code_flow.access_token": token}
 
-        return await super().run_async(args=given, tool_context=tool_context)
+        return await super().run_async(args=arguments, tool_context=tool_context)

@@ -164,7 +164,7 @@ class ApplicationIntegrationToolset(BaseToolset):
                 first=2,
                 longest=MAX_TOOL_NAME,
             )
-            whole = replace(
+            complete = replace(
                 operation,
                 name=name,
                 operation_id=operation_id,
@@ -173,7 +173,7 @@ class ApplicationIntegrationToolset(BaseToolset):
                 path=self._path,
             )
             tools[name] = IntegrationConnectorTool(
-                whole,
+                complete,
                 self._client,
                 user=user,
                 **self._tool_options,

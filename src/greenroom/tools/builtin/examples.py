@@ -95,11 +95,11 @@ def _argument(value: Any) -> str:
     return f"'{escaped}'"
 
 
-def _example(given: Example | JsonObject) -> Example:
-    if isinstance(given, Example):
-        return given
+def _example(example: Example | JsonObject) -> Example:
+    if isinstance(example, Example):
+        return example
     try:
-        return wire.from_plain(given, Example)
+        return wire.from_plain(example, Example)
     except InvalidRequest as error:
         raise AgentConfigError(f"An example of ExampleTool is not valid: {error.detail}") from None
 

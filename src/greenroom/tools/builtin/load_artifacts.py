@@ -106,9 +106,9 @@ class LoadArtifactsTool(LoadContentsTool):
         )
 
         for name in self.requested_names(llm_request):
-            found = _find(name, existing)
-            if found is not None:
-                part = await tool_context.load_artifact(found)
+            filename = _find(name, existing)
+            if filename is not None:
+                part = await tool_context.load_artifact(filename)
             else:
                 part = None
 

@@ -164,9 +164,9 @@ class ComputerUseTool(FunctionTool):
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         answer = tool_context.tool_confirmation
 
-        given = args.get("safety_decision")
-        if isinstance(given, dict):
-            decision = cast("JsonObject", given)
+        safety_decision = args.get("safety_decision")
+        if isinstance(safety_decision, dict):
+            decision = cast("JsonObject", safety_decision)
         else:
             decision = {}
 

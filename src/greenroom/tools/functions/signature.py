@@ -296,7 +296,7 @@ def divide_docstring(text: str) -> Docstring:
 
 
 def _without_parameters(text: str) -> str:
-    kept: list[str] = []
+    kept_lines: list[str] = []
     lines = text.splitlines()
     skips_indented = False
     skips_to_header = False
@@ -313,8 +313,8 @@ def _without_parameters(text: str) -> str:
             skips_indented = False
 
         if not skips_indented and not skips_to_header:
-            kept.append(line)
-        elif not line.strip() and kept and kept[-1].strip():
-            kept.append("")
+            kept_lines.append(line)
+        elif not line.strip() and kept_lines and kept_lines[-1].strip():
+            kept_lines.append("")
 
-    return "\n".join(kept).strip()
+    return "\n".join(kept_lines).strip()

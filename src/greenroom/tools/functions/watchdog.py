@@ -112,20 +112,20 @@ class Watchdog:
             with contextlib.suppress(RuntimeError):  # the loop was closed during a call
                 watched.loop.call_soon_threadsafe(watched.pong)
 
-        found = _find_call(sys._current_frames().get(watched.thread_id))
+        current_call = _find_call(sys._current_frames().get(watched.thread_id))
 
-        call = 0 if found is None else id(found[0])
+        call = 0 if current_call is None else id(current_call[0])
         if call != watched.running:
             watched.running = call
             watched.running_since = now
             watched.is_reported = False
 
         blocked_seconds = now - watched.running_since
-        if found is None or watched.is_reported or blocked_seconds < self._threshold:
+        if current_call is None or watched.is_reported or blocked_seconds < self._threshold:
             return
 
         watched.is_reported = True
-        watch, tool = found
+        watch, tool = current_call
         path = tool.f_code.co_filename
         number = tool.f_lineno
         _log.warning(

@@ -110,11 +110,11 @@ class CredentialProvider:
         for candidate in (granted, self.config.raw_auth_credential):
             if candidate is None:
                 continue
-            found = await self._exchange.usable(scheme, candidate, refused=refused)
-            if found is not None and found != refused:
-                if candidate is granted and found != granted:
-                    await context.save_credential(self.config, found)  # its refresh token may be usable once only
-                return found
+            usable = await self._exchange.usable(scheme, candidate, refused=refused)
+            if usable is not None and usable != refused:
+                if candidate is granted and usable != granted:
+                    await context.save_credential(self.config, usable)  # its refresh token may be usable once only
+                return usable
 
         return None
 

@@ -59,11 +59,11 @@ async def discover(scheme: AuthScheme, client: HttpClient) -> AuthScheme:
         return scheme
 
     reply = await client.send("GET", url, headers=[(b"Accept", b"application/json")])
-    found: Any = reply.json_or_text()
-    if reply.status != 200 or not isinstance(found, dict):
+    reply_body: Any = reply.json_or_text()
+    if reply.status != 200 or not isinstance(reply_body, dict):
         raise ToolError(f"the OpenID Connect provider answered with status {reply.status}")
 
-    document = cast("JsonObject", found)
+    document = cast("JsonObject", reply_body)
 
     return msgspec.structs.replace(
         scheme,
@@ -87,23 +87,23 @@ async def with_authorization_uri(config: AuthConfig, client: HttpClient) -> Auth
     if flow is None or not flow.authorization_url:
         return msgspec.structs.replace(config, auth_scheme=scheme, exchanged_auth_credential=raw)
 
-    given = raw.oauth2
-    if not given.client_id:
+    oauth2 = raw.oauth2
+    if not oauth2.client_id:
         raise AgentConfigError("A login needs oauth2.client_id, the id of this app at the provider")
 
     state = secrets.token_urlsafe(32)
     verifier = secrets.token_urlsafe(_VERIFIER_BYTES)
     extra = {
-        "audience": given.audience,
-        "prompt": given.prompt,
-        "nonce": given.nonce,
-        "resource": given.resource,
+        "audience": oauth2.audience,
+        "prompt": oauth2.prompt,
+        "nonce": oauth2.nonce,
+        "resource": oauth2.resource,
     }
     uri: str = _authlib("rfc6749.parameters").prepare_grant_uri(
         flow.authorization_url,
-        client_id=given.client_id,
+        client_id=oauth2.client_id,
         response_type="code",
-        redirect_uri=given.redirect_uri,
+        redirect_uri=oauth2.redirect_uri,
         scope=" ".join(flow.scopes),
         state=state,
         code_challenge=_authlib("rfc7636").create_s256_code_challenge(verifier),
@@ -111,7 +111,7 @@ async def with_authorization_uri(config: AuthConfig, client: HttpClient) -> Auth
         **{name: value for name, value in extra.items() if value},
     )
     requested = msgspec.structs.replace(
-        given, auth_uri=uri, state=state, code_verifier=verifier, code_challenge_method="S256"
+        oauth2, auth_uri=uri, state=state, code_verifier=verifier, code_challenge_method="S256"
     )
 
     return msgspec.structs.replace(
@@ -181,14 +181,14 @@ async def refresh(
     Raises TokenRefused when the credential is no longer valid, and other ToolErrors when the
     provider fails.
     """
-    given = credential.oauth2
-    if given is None:
+    oauth2 = credential.oauth2
+    if oauth2 is None:
         return None
 
     flows = scheme.flows
 
     code_flow = flows.authorization_code if flows is not None else None
-    if given.refresh_token:
+    if oauth2.refresh_token:
         url = scheme.token_endpoint or (code_flow and (code_flow.refresh_url or code_flow.token_url))
         if not url:
             url = (await discover(scheme, client)).token_endpoint
@@ -200,12 +200,12 @@ async def refresh(
             client,
             url,
             "refresh_token",
-            {"refresh_token": given.refresh_token},
+            {"refresh_token": oauth2.refresh_token},
             credential,
         )
 
     own = flows.client_credentials if flows is not None else None
-    if own is None or not own.token_url or not given.client_id or not given.client_secret:
+    if own is None or not own.token_url or not oauth2.client_id or not oauth2.client_secret:
         return None
 
     return await _token(
@@ -220,11 +220,11 @@ async def refresh(
 async def _token(
     client: HttpClient, url: str, grant_type: str, fields: dict[str, Any], credential: AuthCredential
 ) -> AuthCredential:
-    given = credential.oauth2 or OAuth2Auth()
-    fields |= {name: value for name in ("audience", "resource") if (value := getattr(given, name))}
-    method = given.token_endpoint_auth_method or ("client_secret_basic" if given.client_secret else "none")
+    oauth2_auth = credential.oauth2 or OAuth2Auth()
+    fields |= {name: value for name in ("audience", "resource") if (value := getattr(oauth2_auth, name))}
+    method = oauth2_auth.token_endpoint_auth_method or ("client_secret_basic" if oauth2_auth.client_secret else "none")
     # RFC 6749, 2.3.1: both are form-encoded before they go into the header, which Authlib leaves to its caller.
-    names = [given.client_id or "", given.client_secret or ""]
+    names = [oauth2_auth.client_id or "", oauth2_auth.client_secret or ""]
     if method == "client_secret_basic":
         names = [quote(name, safe="") for name in names]
 
@@ -247,10 +247,10 @@ async def _token(
 
     seconds = token.get("expires_in")
     oauth2 = msgspec.structs.replace(
-        given,
+        oauth2_auth,
         access_token=token["access_token"],
-        refresh_token=token.get("refresh_token") or given.refresh_token,
-        id_token=token.get("id_token") or given.id_token,
+        refresh_token=token.get("refresh_token") or oauth2_auth.refresh_token,
+        id_token=token.get("id_token") or oauth2_auth.id_token,
         expires_at=time.time() + seconds if isinstance(seconds, (int, float)) else None,
         auth_uri=None,
         state=None,

@@ -246,12 +246,12 @@ async def open_client(
             from mcp import StdioServerParameters
             from mcp.client.stdio import stdio_client
 
-            given = params.server_params
+            stdio = params.server_params
             server = StdioServerParameters(
-                command=given.command,
-                args=given.args,
-                env=given.env,
-                cwd=given.cwd,
+                command=stdio.command,
+                args=stdio.args,
+                env=stdio.env,
+                cwd=stdio.cwd,
             )
             transport = stdio_client(server, errlog=callbacks.errlog or sys.stderr)
             read_seconds = READ_SECONDS
@@ -447,11 +447,11 @@ async def all_pages(
     items: Callable[[Any], list[T]],
 ) -> list[T]:
     """The items of a list that the server sends in pages."""
-    found: list[T] = []
+    all_items: list[T] = []
     cursor: str | None = None
     while True:
         page = await list_page(cursor=cursor)
-        found += items(page)
+        all_items += items(page)
         cursor = page.next_cursor
         if cursor is None:
-            return found
+            return all_items

@@ -121,11 +121,11 @@ StreamableHTTPServerParams = StreamableHTTPConnectionParams
 ConnectionParams: TypeAlias = StdioConnectionParams | SseConnectionParams | StreamableHTTPConnectionParams
 
 
-def to_connection_params(given: ConnectionParams | ServerCommand) -> ConnectionParams:
+def to_connection_params(params: ConnectionParams | ServerCommand) -> ConnectionParams:
     """A server's command alone becomes a connection with the default timeout."""
-    if isinstance(given, (StdioConnectionParams, SseConnectionParams, StreamableHTTPConnectionParams)):
-        return given
-    return StdioConnectionParams(given)
+    if isinstance(params, (StdioConnectionParams, SseConnectionParams, StreamableHTTPConnectionParams)):
+        return params
+    return StdioConnectionParams(params)
 
 
 def describe(params: ConnectionParams) -> str:

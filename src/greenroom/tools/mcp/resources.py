@@ -72,10 +72,10 @@ async def resource_names(client: Client) -> list[str]:
 
 async def read_resource(name: str, client: Client) -> list[Part]:
     """Raises ToolError when there is none of that name."""
-    found = next((resource for resource in await _resources(client) if resource.name == name), None)
-    if found is None:
+    match = next((resource for resource in await _resources(client) if resource.name == name), None)
+    if match is None:
         raise ToolError(f"There is no resource {name!r}")
-    return [_part(content) for content in (await client.read_resource(str(found.uri))).contents]
+    return [_part(content) for content in (await client.read_resource(str(match.uri))).contents]
 
 
 async def _resources(client: Client) -> list[Resource]:

@@ -60,11 +60,11 @@ class McpCall:
             return False
 
         for event in reversed(self._context.session.events):
-            asked = event.actions.requested_tool_confirmations.get(call_id)
-            if asked is None:
+            confirmation = event.actions.requested_tool_confirmations.get(call_id)
+            if confirmation is None:
                 continue
 
-            question = _object(asked.payload)
+            question = _object(confirmation.payload)
             if _SAVED not in question:
                 return False  # the approval of the call
 
@@ -73,10 +73,10 @@ class McpCall:
 
             result: JsonObject = {"action": "accept" if answer.confirmed else "decline"}
             if answer.confirmed and question.get("mode") != "url":
-                given = _object(answer.payload)
+                answers = _object(answer.payload)
                 fields: dict[str, JsonObject] = question["requestedSchema"].get("properties", {})
                 defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
-                result["content"] = defaults | {name: value for name, value in given.items() if name in fields}
+                result["content"] = defaults | {name: value for name, value in answers.items() if name in fields}
 
             self._answers = [*saved["answers"], {"question": _plain(question), "result": result}]
 

@@ -179,15 +179,19 @@ class McpTool(BaseTool):
         """The callback, or the one that a factory creates for this call; without either, in a run
         that streams, one that sends partial events.
         """
-        given: Any = self._progress
+        callback: Any = self._progress
         ctx = tool_context.invocation_context
-        if given is None and ctx.send is not None and ctx.run_config.streaming_mode != StreamingMode.NONE:
+        if callback is None and ctx.send is not None and ctx.run_config.streaming_mode != StreamingMode.NONE:
             async with partial_events(self.name, tool_context) as progress:
                 yield progress
-        elif given is None or inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__):
-            yield given
+        elif (
+            callback is None
+            or inspect.iscoroutinefunction(callback)
+            or inspect.iscoroutinefunction(type(callback).__call__)
+        ):
+            yield callback
         else:
-            yield given(tool_name=self.name, callback_context=CallbackContext(ctx))
+            yield callback(tool_name=self.name, callback_context=CallbackContext(ctx))
 
     def _note_extras(self, answer: JsonObject, tool_context: ToolContext) -> None:
         if self._ui is not None:

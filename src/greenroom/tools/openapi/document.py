@@ -26,10 +26,10 @@ class ApiDocument:
         version = root.get("openapi")
         if not str(version).startswith("3"):
             if "swagger" in root:
-                found = "Swagger 2"
+                version_text = "Swagger 2"
             else:
-                found = f"openapi: {version!r}"
-            raise AgentConfigError(f"Only OpenAPI 3 documents can be made into tools; this one says {found}")
+                version_text = f"openapi: {version!r}"
+            raise AgentConfigError(f"Only OpenAPI 3 documents can be made into tools; this one says {version_text}")
 
         self.root = root
         self.url = url
@@ -201,18 +201,18 @@ class SchemaReader:
         if not isinstance(schema, dict):
             return {"not": {}} if schema is False else {}
 
-        found = cast("JsonObject", schema)
+        source = cast("JsonObject", schema)
 
         if self._nodes_left <= 0:
-            return _named(found, None)
+            return _named(source, None)
 
         self._nodes_left -= 1
         out: JsonObject = {
             key: self._value(key, value)
-            for key, value in found.items()
+            for key, value in source.items()
             if key not in _DROPPED and not key.startswith("x-")
         }
-        _from_openapi_3_0(out, found)
+        _from_openapi_3_0(out, source)
 
         return out
 
@@ -270,11 +270,11 @@ def _named(schema: JsonObject, reference: str | None) -> JsonObject:
     return {key: value for key, value in named.items() if value}
 
 
-def _from_openapi_3_0(out: JsonObject, found: JsonObject) -> None:
+def _from_openapi_3_0(out: JsonObject, source: JsonObject) -> None:
     """Rewrites what differs in 3.0: `nullable` and exclusive limits. Read-only properties are not
     required.
     """
-    if found.get("nullable") is True and isinstance(out.get("type"), str):
+    if source.get("nullable") is True and isinstance(out.get("type"), str):
         out["type"] = [out["type"], "null"]
         options: Any = out.get("enum")
         if isinstance(options, list) and None not in options:
@@ -286,8 +286,8 @@ def _from_openapi_3_0(out: JsonObject, found: JsonObject) -> None:
             if excluded and limit in out:
                 out[flag] = out.pop(limit)
 
-    declared: JsonObject = found.get("properties") or {}
+    declared: JsonObject = source.get("properties") or {}
     shown: JsonObject = out.get("properties") or {}
     read_only = declared.keys() - shown.keys()
-    if read_only and isinstance(found.get("required"), list):
-        out["required"] = [name for name in found["required"] if name not in read_only]
+    if read_only and isinstance(source.get("required"), list):
+        out["required"] = [name for name in source["required"] if name not in read_only]

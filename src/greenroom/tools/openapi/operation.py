@@ -125,28 +125,28 @@ def read_parameters(
     document: ApiDocument, schemas: SchemaReader, item: JsonObject, spec: JsonObject, *, path: str, keep_names: bool
 ) -> list[ApiParameter]:
     """The operation's parameters, then those of its path item that it does not override."""
-    found: dict[tuple[str, str], ApiParameter] = {}
+    parameters: dict[tuple[str, str], ApiParameter] = {}
     for node in [*(spec.get("parameters") or ()), *(item.get("parameters") or ())]:
-        one = document.resolve(node)
+        parameter = document.resolve(node)
 
-        location = _LOCATIONS.get(str(one.get("in")))
-        original = str(one.get("name") or "")
+        location = _LOCATIONS.get(str(parameter.get("in")))
+        original = str(parameter.get("name") or "")
         is_ignored = location == "header" and original.lower() in _NOT_FOR_PARAMETERS
-        if location is not None and not is_ignored and (original, location) not in found:
-            content: JsonObject = one.get("content") or {}
+        if location is not None and not is_ignored and (original, location) not in parameters:
+            content: JsonObject = parameter.get("content") or {}
             media_type: str = next(iter(content), "")
-            schema = schemas.read(content[media_type].get("schema") if content else one.get("schema"))
-            if one.get("description"):
-                schema["description"] = one["description"]
+            schema = schemas.read(content[media_type].get("schema") if content else parameter.get("schema"))
+            if parameter.get("description"):
+                schema["description"] = parameter["description"]
 
-            found[original, location] = ApiParameter(
+            parameters[original, location] = ApiParameter(
                 name=parameter_name(original, location, keep=keep_names),
                 original=original,
                 location=location,
                 schema=schema,
-                is_required=location == "path" or one.get("required") is True,
+                is_required=location == "path" or parameter.get("required") is True,
                 is_json="json" in media_type,
-                serialization=one,
+                serialization=parameter,
             )
 
     for original in re.findall(r"{([^{}]+)}", path.partition("?")[0]):
@@ -155,9 +155,9 @@ def read_parameters(
         undeclared = ApiParameter(
             name=name, original=original, location="path", schema={"type": "string"}, is_required=True
         )
-        found.setdefault((original, "path"), undeclared)
+        parameters.setdefault((original, "path"), undeclared)
 
-    return list(found.values())
+    return list(parameters.values())
 
 
 def query_in(path: str) -> list[tuple[str, str]]:
@@ -192,14 +192,14 @@ def read_body(
         if "description" not in schema and body.get("description"):
             schema["description"] = body["description"]
 
-        whole = ApiParameter(
+        body_parameter = ApiParameter(
             name=name,
             original="",
             location="body",
             schema=schema,
             is_required=is_needed,
         )
-        return form, [whole]
+        return form, [body_parameter]
 
     encodings: JsonObject = entry.get("encoding") or {}
 
@@ -210,14 +210,14 @@ def read_body(
         required = []
 
     fields: list[ApiParameter] = []
-    for original, one in cast("JsonObject", schema["properties"]).items():
+    for original, property_schema in cast("JsonObject", schema["properties"]).items():
         encoding: JsonObject = encodings.get(original) or {}
         fields.append(
             ApiParameter(
                 name=parameter_name(original, "body", keep=keep_names),
                 original=original,
                 location="body",
-                schema=_with_definitions(one, schema.get("$defs") or {}),
+                schema=_with_definitions(property_schema, schema.get("$defs") or {}),
                 is_required=original in required,
                 is_json="json" in str(encoding.get("contentType") or ""),
                 serialization=encoding,
@@ -312,7 +312,7 @@ def read_operations(
     keep_names: parameters keep the names that the API gives them.
     """
     taken: set[str] = set()
-    found: list[ApiOperation] = []
+    operations: list[ApiOperation] = []
     for path, item, method, spec in _operations(document):
         name = free_name(
             tool_name(spec.get("operationId"), method, path),
@@ -333,7 +333,7 @@ def read_operations(
         body, fields = read_body(document, schemas, spec, keep_names=keep_names)
         scheme, is_optional = _security(document, spec)
         servers = spec.get("servers") or item.get("servers") or document.root.get("servers")
-        found.append(
+        operations.append(
             ApiOperation(
                 name=name,
                 operation_id=spec.get("operationId") or name,
@@ -348,7 +348,7 @@ def read_operations(
             )
         )
 
-    return found
+    return operations
 
 
 def _operations(document: ApiDocument) -> Iterator[tuple[str, JsonObject, str, JsonObject]]:

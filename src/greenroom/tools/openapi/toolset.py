@@ -65,8 +65,8 @@ class OpenAPIToolset(BaseToolset):
             on_error=on_error,
         )
 
-        given = [source for source in (spec_dict, spec_str, spec_path, spec_url) if source is not None]
-        if len(given) != 1:
+        sources = [source for source in (spec_dict, spec_str, spec_path, spec_url) if source is not None]
+        if len(sources) != 1:
             raise AgentConfigError("OpenAPIToolset takes one of spec_dict, spec_str, spec_path and spec_url")
 
         self._base_url = base_url

@@ -113,7 +113,7 @@ class FilesRetrieval(BaseRetrievalTool):
             if not words:
                 return []
 
-            found = connection.execute(
+            rows = connection.execute(
                 "SELECT file, position, text, -bm25(passage, 1.0, 0.5) AS score FROM passage WHERE passage MATCH ? "
                 "ORDER BY score DESC, rowid LIMIT ?",
                 (" OR ".join(f'"{word}"' for word in words), self.max_passages),
@@ -122,8 +122,8 @@ class FilesRetrieval(BaseRetrievalTool):
 
         return [
             {"file": file, "position": position, "text": text}
-            for file, position, text, score in found
-            if few or score >= found[0][3] * _WEAK
+            for file, position, text, score in rows
+            if few or score >= rows[0][3] * _WEAK
         ]
 
     def _connected(self) -> sqlite3.Connection:
@@ -166,12 +166,12 @@ class FilesRetrieval(BaseRetrievalTool):
 
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            known = _known(connection)
-            for path in known.keys() - present.keys():
+            stamps = _known(connection)
+            for path in stamps.keys() - present.keys():
                 _remove(connection, path)
 
             for path, stamp in present.items():
-                if known.get(path) != stamp:
+                if stamps.get(path) != stamp:
                     _remove(connection, path)
                     self._add(connection, path, stamp)
 

@@ -123,11 +123,11 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
             raise ToolError(f"{self.name}: Vertex AI refused with HTTP status {reply.status}: {problem}")
 
         try:
-            found = msgspec.json.decode(reply.body, type=_RagReply).contexts.contexts
+            contexts = msgspec.json.decode(reply.body, type=_RagReply).contexts.contexts
         except msgspec.DecodeError as error:
             raise ToolError(f"{self.name}: Vertex AI's answer can't be read: {error}") from error
 
-        return [context.text for context in found if context.text] or nothing_found(query, "the corpus")
+        return [context.text for context in contexts if context.text] or nothing_found(query, "the corpus")
 
     def _store(self) -> JsonObject:
         store: JsonObject = {

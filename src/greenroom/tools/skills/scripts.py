@@ -98,21 +98,21 @@ class CodeExecutorScriptRunner:
     async def run_script(
         self, *, command: list[str], files: Mapping[str, bytes], timeout_seconds: float, tool_context: ToolContext
     ) -> ScriptResult:
-        given = [File(name=path, content=content) for path, content in files.items()]
+        input_files = [File(name=path, content=content) for path, content in files.items()]
 
-        code = CodeExecutionInput(code=_RUN_COMMAND.format(command=command), input_files=given)
+        code = CodeExecutionInput(code=_RUN_COMMAND.format(command=command), input_files=input_files)
         async with asyncio.timeout(timeout_seconds):
             # In a thread, because the method of an executor may be a plain function that blocks.
-            made: Any = await asyncio.to_thread(
+            execution: Any = await asyncio.to_thread(
                 self._executor.execute_code,
                 tool_context.invocation_context,
                 code,
             )
             result: CodeExecutionResult
-            if inspect.isawaitable(made):
-                result = await made
+            if inspect.isawaitable(execution):
+                result = await execution
             else:
-                result = made
+                result = execution
 
         if result.exit_code == TIMED_OUT:
             raise TimeoutError
@@ -162,14 +162,14 @@ def script_command(
         raise UnsupportedScript(path)
 
     if isinstance(args, list):
-        given = _words(args)
+        arguments = _words(args)
     else:
-        given = _options(args, "--")
+        arguments = _options(args, "--")
 
     return [
         interpreter,
         path,
-        *given,
+        *arguments,
         *_options(short_options, "-"),
         *_words(positional_args or []),
     ]
@@ -227,13 +227,13 @@ async def run_script(
 
 
 async def _save(
-    made: Mapping[str, bytes],
+    outputs: Mapping[str, bytes],
     tool_context: ToolContext,
 ) -> tuple[list[str], list[JsonObject]]:
     saved: list[str] = []
     skipped: list[JsonObject] = []
     left = MAX_SAVED_BYTES_IN_ALL
-    for path, content in sorted(made.items()):
+    for path, content in sorted(outputs.items()):
         name = PurePosixPath(path).name
         reason = None
         if len(content) > MAX_SAVED_BYTES:

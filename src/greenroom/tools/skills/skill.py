@@ -209,7 +209,7 @@ class Skill:
         if self._folder is None:
             return dict(self._resources)
 
-        found: dict[str, bytes] = {}
+        contents: dict[str, bytes] = {}
         left = max_bytes
         for file in _visible_files(self._folder):
             path = file.relative_to(self._folder).as_posix()
@@ -221,13 +221,13 @@ class Skill:
             if content is None:
                 continue
 
-            found[path] = content
+            contents[path] = content
             left -= len(content)
 
-            if len(found) > MAX_SKILL_FILES:
+            if len(contents) > MAX_SKILL_FILES:
                 raise OverflowError(f"more than {MAX_SKILL_FILES} files")
 
-        return found
+        return contents
 
 
 def _visible_files(folder: Path) -> Iterator[Path]:
@@ -330,7 +330,7 @@ def list_skills_in_dir(
     """The headers of the skills in the folders of a folder, by name. Invalid ones are left out:
     on_error is called with each and its error, without it a warning is logged.
     """
-    found: dict[str, Frontmatter] = {}
+    skills: dict[str, Frontmatter] = {}
     root = Path(folder)
     if not root.is_dir():
         _log.warning("there is no folder of skills at %s", root)
@@ -338,14 +338,14 @@ def list_skills_in_dir(
     for inner in sorted(root.iterdir()) if root.is_dir() else ():
         if inner.is_dir():
             try:
-                found[inner.name] = load_skill_from_dir(inner).frontmatter
+                skills[inner.name] = load_skill_from_dir(inner).frontmatter
             except (InvalidSkill, OSError) as error:
                 if on_error is not None:
                     on_error(inner.name, error)
                 else:
                     _log.warning(_LEFT_OUT, inner, error)
 
-    return found
+    return skills
 
 
 async def list_skills_in_dir_async(
@@ -383,7 +383,7 @@ def _unpacked(archive: zipfile.ZipFile) -> dict[PurePosixPath, bytes]:
         raise InvalidSkill("(zip)", f"the archive has more than {MAX_ZIP_ENTRIES} entries")
 
     left = MAX_SKILL_BYTES
-    found: dict[PurePosixPath, bytes] = {}
+    contents: dict[PurePosixPath, bytes] = {}
     for entry in entries:
         path = PurePosixPath(entry.filename)
         if path.is_absolute() or ".." in path.parts or "\\" in entry.filename or ":" in entry.filename:
@@ -398,39 +398,39 @@ def _unpacked(archive: zipfile.ZipFile) -> dict[PurePosixPath, bytes]:
         if left < 0:
             raise InvalidSkill("(zip)", f"the archive holds more than {MAX_SKILL_BYTES} bytes")
 
-        found[path] = content
+        contents[path] = content
 
-    return found
+    return contents
 
 
 def _skill_file(folder: Path) -> Path | None:
     return next((folder / name for name in ("SKILL.md", "skill.md") if (folder / name).is_file()), None)
 
 
-def _parse(where: str, content: bytes) -> tuple[Frontmatter, str]:
+def _parse(location: str, content: bytes) -> tuple[Frontmatter, str]:
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        raise InvalidSkill(where, "its SKILL.md is not UTF-8") from None
+        raise InvalidSkill(location, "its SKILL.md is not UTF-8") from None
 
     match = _FRONT_MATTER.match(text)
     if match is None:
-        raise InvalidSkill(where, "its SKILL.md must begin with front matter between two lines of ---")
+        raise InvalidSkill(location, "its SKILL.md must begin with front matter between two lines of ---")
 
     try:
-        given = read_yaml(match.group(1))
+        front_matter = read_yaml(match.group(1))
     except AgentConfigError as error:
-        raise InvalidSkill(where, error.detail) from None
+        raise InvalidSkill(location, error.detail) from None
 
-    if not isinstance(given, dict):
-        raise InvalidSkill(where, "its front matter is not a map")
+    if not isinstance(front_matter, dict):
+        raise InvalidSkill(location, "its front matter is not a map")
 
-    plain = cast("JsonObject", given)
+    plain = cast("JsonObject", front_matter)
     tools: Any = plain.get("allowed-tools", plain.get("allowed_tools"))
 
     metadata: Any = plain.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise InvalidSkill(where, "its metadata is not a map")
+        raise InvalidSkill(location, "its metadata is not a map")
 
     frontmatter = Frontmatter(
         name=str(plain.get("name") or ""),

@@ -191,13 +191,13 @@ class SkillToolset(BaseToolset):
         tool_name_prefix: str | None = None,
     ) -> None:
         super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix)
-        found = list(skills or ())
+        all_skills = list(skills or ())
         if skills_dir is not None:
-            found += load_skills_from_dir(skills_dir, allow_snake_case=allow_snake_case)
+            all_skills += load_skills_from_dir(skills_dir, allow_snake_case=allow_snake_case)
 
         self._skills: dict[str, Skill] = {}
 
-        for skill in found:
+        for skill in all_skills:
             if skill.name in self._skills:
                 raise AgentConfigError(f"There are two skills named {skill.name!r}")
             self._skills[skill.name] = skill
@@ -428,8 +428,8 @@ class SkillToolset(BaseToolset):
         if context is None or not self._additional:
             return []
 
-        known = {**self._from_registry, **self._skills}
-        active = [known[name] for name in self._active(context) if name in known]
+        known_skills = {**self._from_registry, **self._skills}
+        active = [known_skills[name] for name in self._active(context) if name in known_skills]
         wanted = {name for skill in active for name in skill.frontmatter.additional_tools}
         tools: list[BaseTool] = []
         for tool in self._additional if wanted else ():

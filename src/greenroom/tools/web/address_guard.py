@@ -52,9 +52,9 @@ async def public_addresses(host: str, port: int) -> list[str]:
     if address is not None:
         return [str(address)]
 
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
-    addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+    addresses = list(dict.fromkeys(str(info[4][0]) for info in infos))
     for text in addresses:
         if not is_public(ipaddress.ip_address(text)):
             raise AddressRefused(host)

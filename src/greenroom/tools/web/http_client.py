@@ -159,15 +159,15 @@ class HttpClient:
         )
 
     def _verification(self) -> ssl.SSLContext | bool:
-        given = self._ssl_verify
-        if isinstance(given, str):
-            is_folder = os.path.isdir(given)
+        ca_path = self._ssl_verify
+        if isinstance(ca_path, str):
+            is_folder = os.path.isdir(ca_path)
             return ssl.create_default_context(
-                capath=given if is_folder else None,
-                cafile=None if is_folder else given,
+                capath=ca_path if is_folder else None,
+                cafile=None if is_folder else ca_path,
             )
 
-        return _default_tls() if given is None else given
+        return _default_tls() if ca_path is None else ca_path
 
     async def aclose(self) -> None:
         """Closes the current loop's connections; those of closed loops are gone already."""
