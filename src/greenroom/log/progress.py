@@ -103,8 +103,11 @@ class RunProgress:
             self._begin_turn()
             self.begins_at = index
 
-        self.error = _error_of(event)
-        self.was_failed = event.error_code is not None and is_outer and self._ends_run(event)
+        self.error = None
+        self.was_failed = False
+        if event.error_code is not None:
+            self.error = _error_of(event)
+            self.was_failed = is_outer and self._ends_run(event)
         self._count_model_call(event)
         if not is_outer:
             return
@@ -116,7 +119,7 @@ class RunProgress:
             self._lenders -= {event.author}
         if responses and asks_for_return(event):
             self._lenders |= {event.author}
-        if self._workflow is None and _is_progress_of_root(event):
+        if has_state and self._workflow is None and _is_progress_of_root(event):
             self._workflow = _OutermostWorkflow()
         if self._workflow is not None:
             self._workflow.add(event)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from asyncio import Future, get_running_loop
 from collections import OrderedDict
-from copy import copy
+
+import msgspec
 
 from greenroom.errors import IdempotencyConflict
 from greenroom.records.run import ListRunsResponse, Run, RunFilter, Webhook
@@ -35,7 +36,7 @@ class InMemoryRunStore(RunStore):
                 return done
             self._keys.setdefault(run.id, set()).add(run.idempotency_key)
 
-        self._runs[run.id] = copy(run)
+        self._runs[run.id] = msgspec.structs.replace(run)
         self._by_session.setdefault((run.app_name, run.user_id, run.session_id), {})[run.id] = None
 
         if run.status.is_over:
@@ -63,7 +64,7 @@ class InMemoryRunStore(RunStore):
 
     async def get(self, run_id: str) -> Run | None:
         run = self._runs.get(run_id)
-        return None if run is None else copy(run)
+        return None if run is None else msgspec.structs.replace(run)
 
     async def find_by_idempotency_key(self, *, app_name: str, user_id: str, key: str) -> Run | None:
         run_id, digest = self._by_idempotency_key.get((app_name, user_id, key), (None, None))
@@ -87,7 +88,7 @@ class InMemoryRunStore(RunStore):
         if before is not None:
             found = [run for run in found if (run.created_at, run.id) < before]
         found.sort(key=lambda run: (run.created_at, run.id), reverse=True)
-        page = [copy(run) for run in found[:limit]]
+        page = [msgspec.structs.replace(run) for run in found[:limit]]
         return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -98,19 +99,24 @@ class InMemoryRunStore(RunStore):
 
     async def save_webhook(self, webhook: Webhook) -> None:
         if webhook.run_id in self._runs:
-            self._webhooks.setdefault(webhook.run_id, {})[webhook.id] = copy(webhook)
+            self._webhooks.setdefault(webhook.run_id, {})[webhook.id] = msgspec.structs.replace(webhook)
 
     async def list_webhooks(self, run_id: str | None) -> list[Webhook]:
         if run_id is not None:
-            return [copy(one) for _, one in sorted(self._webhooks.get(run_id, {}).items())]
-        return [copy(one) for of_run in self._webhooks.values() for one in of_run.values() if not one.is_over]
+            return [msgspec.structs.replace(one) for _, one in sorted(self._webhooks.get(run_id, {}).items())]
+        return [
+            msgspec.structs.replace(one)
+            for of_run in self._webhooks.values()
+            for one in of_run.values()
+            if not one.is_over
+        ]
 
     async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
         self._webhooks.get(run_id, {}).pop(webhook_id, None)
 
     async def list_unfinished(self) -> list[Run]:
         unfinished = [self._runs[run_id] for run_id in self._unfinished]
-        return [copy(run) for run in sorted(unfinished, key=_created_at)]
+        return [msgspec.structs.replace(run) for run in sorted(unfinished, key=_created_at)]
 
 
 def _created_at(run: Run) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from copy import copy
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
 
 from greenroom.records import wire
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter, RunStatus, Webhook
@@ -134,9 +135,7 @@ class SqlRunStore(RunStore):
 
 
 def row_of(run: Run, request: str | None, is_to_remember: bool = False) -> RunRow:
-    bare = copy(run)
-    bare.request = None
-    data = wire.encode(bare).decode()
+    data = wire.encode(msgspec.structs.replace(run, request=None)).decode()
     status = run.status.value + (_MARK if is_to_remember else "")
     return run.id, run.app_name, run.user_id, run.session_id, status, run.created_at, data, request
 

@@ -202,7 +202,10 @@ class InMemorySessionService(BaseSessionService):
         return state
 
     def _find(self, key: SessionKey) -> CachedSession | None:
-        return self._apps.get(key.app_name, {}).get(key.user_id, {}).get(key.session_id)
+        try:
+            return self._apps[key.app_name][key.user_id][key.session_id]
+        except KeyError:
+            return None
 
     def _require(self, key: SessionKey) -> CachedSession:
         cached = self._find(key)
