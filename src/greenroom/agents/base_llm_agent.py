@@ -99,7 +99,7 @@ class BaseLlmAgent(BaseAgent):
     """As a node of a workflow it runs once for each item of its input, see `Node`."""
 
     include_contents: IncludeContents | Literal["default", "none"] = IncludeContents.DEFAULT
-    """With "none" the model sees only what came since the last message from outside."""
+    """With "none" the model sees only the events since the last message from outside."""
 
     input_schema: Any = None
     output_schema: Any = None
@@ -202,7 +202,7 @@ class BaseLlmAgent(BaseAgent):
 
     @abstractmethod
     async def canonical_tools(self, ctx: InvocationContext | None = None) -> list[BaseTool]:
-        """The tools by themselves, as the model is to have them: functions wrapped, toolsets asked."""
+        """All tools as BaseTool: functions wrapped, toolsets resolved."""
 
     @property
     def shared_instruction(self) -> Instruction:

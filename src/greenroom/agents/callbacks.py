@@ -81,7 +81,7 @@ def _takes_names(callback: Callback, names: tuple[str, ...]) -> bool:
         except TypeError:
             signature.bind(*names)
             return False
-    except (TypeError, ValueError):  # no signature, or one that fits neither way: the call itself says what is wrong
+    except (TypeError, ValueError):  # no signature, or a wrong one: the call itself then raises
         pass
 
     return True

@@ -82,7 +82,7 @@ class NodeExecution(Protocol):
     def node_input(self) -> Any: ...
 
     async def emit(self, value: Any) -> None:
-        """Stores what a node yields: an output, an event, a request for input; None is nothing."""
+        """Stores a value that the node yielded: an output, an event, or a request for input; None is ignored."""
         ...
 
 

@@ -42,7 +42,7 @@ class AgentFiles:
         return sorted(path.as_posix() for path, _ in zip(found, range(MAX_FILES), strict=False))
 
     def read(self, name: str, *, draft: bool) -> bytes | None:
-        """None if there is no such file. draft: what was saved as a draft, else the file itself."""
+        """None if there is no such file. draft: the saved draft if there is one, else the file."""
         for folder in (self._drafts, self._folder) if draft else (self._folder,):
             path = _inside(folder, name)
             if path.is_file():
@@ -50,7 +50,7 @@ class AgentFiles:
         return None
 
     def save_drafts(self, files: Mapping[str, bytes]) -> None:
-        """Raises AgentConfigError for wrong names and for what is not YAML."""
+        """Raises AgentConfigError for wrong names and for invalid YAML."""
         for name, data in files.items():
             read_document(ConfigFile(_inside(self._folder, name), name, data))
         _write(self._drafts, files)

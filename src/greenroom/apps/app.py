@@ -79,7 +79,7 @@ class App:
     """
 
     memory_policy: MemoryPolicy | None = None
-    """None: nothing is remembered by itself."""
+    """None: nothing is added to memory automatically."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name == "user":

@@ -106,7 +106,7 @@ class ComponentRegistry:
         self.register(name, _Lazy(target))
 
     def get(self, name: str) -> object | None:
-        """The component, or None. Raises what the import of a lazy one raises."""
+        """The component, or None. Raises the import errors of a lazy component."""
         own_name = _ALIASES.get(name, name)
         candidates = [name]
         if "." not in name:

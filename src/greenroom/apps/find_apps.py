@@ -131,7 +131,7 @@ def find_apps(agents_dir: Path, *, levels: int = MAX_LEVELS) -> Iterator[str]:
 
 
 def _at(folder: str, name: str, levels: int) -> Iterator[str]:
-    """The app that a folder is, or else those that are so many levels below it."""
+    """The app in this folder, or else the apps up to `levels` below it."""
     try:
         with os.scandir(folder) as found:
             entries = list(found)

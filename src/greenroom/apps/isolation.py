@@ -3,7 +3,7 @@ packages.
 
 A folder of apps becomes a package under a private name, `greenroom_apps` for the first one in a process, and each app
 a package in it: `shop/tools.py` is the module `greenroom_apps.shop.tools`, whatever else is called `tools`. `sys.path`
-is left as it is. Relative imports then work by themselves. For absolute imports, each module of an app has an
+is left as it is. Relative imports then work unchanged. For absolute imports, each module of an app has an
 `__import__` of its own among its builtins, so that imports inside functions, which happen much later, are resolved in
 the same way. For code of the app `shop`, the first part of the imported name is looked up
 
@@ -87,7 +87,7 @@ class PrivatePackage(MetaPathFinder):
         return spec.loader is not None or any(self.folder.joinpath(*parents, name).glob("*.py"))
 
     def shadowed_by(self, dotted: str) -> Path | None:
-        """The module that keeps what is below a folder of the same name from being imported."""
+        """The module that hides a folder of the same name from imports."""
         parts = dotted.split(".")
         for end in range(1, len(parts)):
             spec = self._find_in(str(self.folder.joinpath(*parts[: end - 1])), parts[end - 1])

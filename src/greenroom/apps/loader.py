@@ -61,7 +61,7 @@ class AppLoader(ABC):
         return "python"
 
     def folder(self, app_name: str) -> Path | None:
-        """The app's own folder, for what is stored beside it; None for apps that have none."""
+        """The app's own folder, for files stored beside it; None for apps without one."""
         return None
 
     def readme(self, app_name: str) -> str | None:

@@ -192,7 +192,7 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
                     try:
                         await obstore.delete_async(self._store, some)
                     except FileNotFoundError:
-                        break  # another deletes too; look again at what is left
+                        break  # another client deletes, too: list the rest again
             listed = await obstore.list_with_delimiter_async(self._store, key)  # pyright: ignore[reportUnknownMemberType]
             descriptions = [one["path"] for one in listed["objects"] if _SEPARATE in one["path"]]
             with contextlib.suppress(FileNotFoundError):
@@ -334,7 +334,7 @@ class _Found:
 
 
 def open_store(url: str) -> ArtifactStore:
-    """The store behind a URL. Raises InvalidRequest."""
+    """The store of a URL. Raises InvalidRequest."""
     try:
         store = from_url(url)
     except (BaseError, ValueError, OSError) as error:

@@ -104,7 +104,7 @@ def launch(
     if not tokens or tokens[0] not in _SERVERS:
         if debug:
             logging.basicConfig(level="DEBUG")
-        # The output says what failed. Without any handler, Python would print warnings between its lines.
+        # The output reports failures. Without any handler, Python would print warnings between its lines.
         logging.getLogger("greenroom").addHandler(logging.NullHandler())
     app(tokens, exit_on_error=False, result_action="return_value")
 

@@ -100,7 +100,7 @@ class EventLines:
             self._streamed += text
 
     def _print_whole(self, text: str, thoughts: str) -> None:
-        """Prints what a complete message has beyond the pieces that were printed."""
+        """Prints the rest of a complete message after the pieces that were printed."""
         if thoughts and not self._streamed_thoughts:
             note(thoughts, "dim italic")
 

@@ -69,7 +69,7 @@ def run_server(
     logger.setLevel(logging.DEBUG if is_debugging() else logging.CRITICAL)
     logger.addFilter(_is_worth_logging)
 
-    # When it has stopped, uvicorn raises the signal again; the process then ends by itself, and with success.
+    # When it has stopped, uvicorn raises the signal again; this process then ends normally, with exit code 0.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: None)
     with contextlib.suppress(SystemExit):  # how uvicorn leaves when it could not start

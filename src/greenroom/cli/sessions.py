@@ -167,7 +167,7 @@ def open_store(agents_dir: Path, uri: str | None) -> BaseSessionService:
 
 
 def apps_of(store: BaseSessionService, agents_dir: Path, app: str | None) -> list[str] | None:
-    """Returns the apps whose sessions are meant, or None for all apps in the store.
+    """Returns the selected apps, or None for all apps in the store.
 
     A remote store can't list its apps: there it's the apps of the folder.
     """

@@ -95,7 +95,7 @@ async def _migrate(
         note(f"{versions} artifact versions copied")
 
     different: list[str] = []
-    target = session_service_from_uri(to_uri)  # a new one, without a cache: what is compared is what is stored
+    target = session_service_from_uri(to_uri)  # a new service, without a cache, so that the stored data is compared
     async with data_folder.closing(target):
         for key, digest in _progress(digests.items(), "Comparing sessions"):
             stored = await target.get_session(**key._asdict())

@@ -41,7 +41,7 @@ async def run_process(
     )
     try:
         transport, _ = await asyncio.shield(starting)
-    except asyncio.CancelledError:  # asyncio would kill the command, not what it has started
+    except asyncio.CancelledError:  # asyncio would kill the command, but not its child processes
         await _kill((await starting)[0], process)
         raise
 
@@ -67,7 +67,7 @@ async def run_process(
 
 
 class _Process(asyncio.SubprocessProtocol):
-    """Keeps the start of what a process prints.
+    """Keeps the beginning of a process's output.
 
     exited: the process is over.
     drained: so is everybody who can print.

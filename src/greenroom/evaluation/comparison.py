@@ -30,7 +30,7 @@ class MetricSummary(Record, kw_only=True, omit_defaults=False):
     """None for metrics that only inform."""
 
     scores: list[float]
-    """One per result that has one."""
+    """The scores of the results, without missing ones."""
 
     @property
     def mean(self) -> float | None:

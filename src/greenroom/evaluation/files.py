@@ -141,7 +141,7 @@ class EvalFiles:
         await asyncio.to_thread(delete)
 
     async def add_case(self, app_name: str, set_id: str, case: EvalCase) -> None:
-        """Raises CallerError when the id is taken, InvalidRequest for what is no case."""
+        """Raises CallerError when the id is taken, InvalidRequest for an invalid case."""
         case.check()
         new = msgspec.structs.replace(
             case,
@@ -235,7 +235,7 @@ class EvalFiles:
         return True
 
     def result_path(self, app_name: str, result_id: str) -> Path:
-        """Raises NotFound for what can't be the name of a file."""
+        """Raises NotFound if it can't be the name of a file."""
         if not re.fullmatch(r"[\w.-]{1,230}", result_id) or result_id.startswith("."):
             raise NotFound(f"Evaluation result not found: {result_id[:100]!r}")
         return self._folder_of(app_name) / HISTORY / f"{result_id}{RESULT_SUFFIX}"

@@ -27,7 +27,7 @@ from greenroom.records.base import Record
 from greenroom.records.generation import GenerateContentConfig
 
 MAX_IN_VAIN = 5
-"""So many proposals in a row that are not kept end the search."""
+"""Number of rejected proposals in a row after which the search ends."""
 
 MAX_MISMATCH_CHARS = 4000
 """Of one failed case in a request."""
@@ -91,7 +91,7 @@ class OptimizerConfig(Record, kw_only=True, gc=True):
 
     model_configuration: GenerateContentConfig = msgspec.field(default_factory=GenerateContentConfig)
     max_metric_calls: int = 100
-    """At most so many cases are run."""
+    """The maximum number of cases that are run."""
 
     reflection_minibatch_size: int = 3
     """Failed cases per proposal."""

@@ -119,7 +119,7 @@ class AppDetails(Record, kw_only=True):
 
 
 class Invocation(Record, kw_only=True):
-    """A message of the user and what it led to, expected or actual."""
+    """A message of the user and the agents' reaction, expected or actual."""
 
     invocation_id: str = msgspec.field(default_factory=str)
     """The run's id."""
@@ -192,7 +192,7 @@ class EvalCase(Record, kw_only=True):
     eval_id: str
     """Unique within its set."""
     conversation: list[Invocation] | None = None
-    """Messages, with what is expected of each."""
+    """Messages, with the expected reaction to each."""
     conversation_scenario: ConversationScenario | None = None
     """The scenario for a simulated user."""
     session_input: SessionInput | None = None

@@ -42,7 +42,7 @@ class UserSimulator(Protocol):
 
 
 class RecordedUser:
-    """Says what the case's conversation has, whatever the agent replies."""
+    """Sends the messages in the case's conversation, regardless of the agent's replies."""
 
     def __init__(self, case: EvalCase) -> None:
         self._messages = [turn.user_content for turn in case.conversation or ()]

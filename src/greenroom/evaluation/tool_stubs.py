@@ -84,7 +84,7 @@ class MockStrategy(IntEnum):
 
 
 class RecordedResult(Record, kw_only=True):
-    """A call's arguments with what it returned."""
+    """A call's arguments and its result."""
 
     args: JsonObject = msgspec.field(default_factory=dict[str, Any])
     response: JsonObject

@@ -75,7 +75,7 @@ def split_conversation(
 ) -> tuple[list[Content], list[Part]]:
     """Splits the whole conversation of a client, which has no session yet, into its history and the new message.
 
-    New is what follows the agent's last message: outputs of the client's functions, then words.
+    Everything after the agent's last message is new: outputs of the client's functions, then words.
     Outputs of other functions, which the client got from an agent, are history; if nothing else is
     new, the message is empty.
     Raises InvalidRequest for outputs of calls that the conversation doesn't have, and ApprovalRefused for approvals.

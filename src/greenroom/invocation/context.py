@@ -144,7 +144,7 @@ class InvocationContext:
     """While a run is resumed, the index in the log of this agent's first event of the run; None
     when the agent starts now."""
     was_cut_off: bool
-    """Whether the process died during the run, so that the outcome of what it had started is unknown."""
+    """True if the process died during the run, so that the outcome of started calls is unknown."""
     isolation_scope: str | None
     """The scope of an agent that runs as a tool: it sees only events of that scope."""
     scope_start: int

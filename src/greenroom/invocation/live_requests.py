@@ -40,7 +40,7 @@ class LiveRequestQueue:
         self.send(LiveRequest(activity_end=ActivityEnd()))
 
     def send_audio_stream_end(self) -> None:
-        """The audio pauses, as when the microphone is switched off, so that the model answers what it has heard."""
+        """The audio pauses, as when the microphone is switched off, so that the model answers the audio so far."""
         self.send(LiveRequest(audio_stream_end=True))
 
     def close(self) -> None:

@@ -306,7 +306,7 @@ class Context(ReadonlyContext):
         await self._memory().delete_memory(app_name=ctx.app_name, user_id=ctx.user_id, memory_id=memory_id)
 
     def render_ui_widget(self, ui_widget: UiWidget) -> None:
-        """Has user interfaces show a widget with the event. Raises InvalidRequest when the event has one of its id."""
+        """Makes UIs show a widget with the event. Raises InvalidRequest if the event has a widget with this id."""
         widgets = self.actions.render_ui_widgets or []
         if any(widget.get("id") == ui_widget.id for widget in widgets):
             raise InvalidRequest(f"The event has a widget {ui_widget.id!r} already")

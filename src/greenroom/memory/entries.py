@@ -15,7 +15,7 @@ from greenroom.records.listings import MemoryEntry
 
 MANY_MATCHES = 2000
 MANY_ENTRIES = 10_000
-"""Counting stops here, to bound its cost: words in more entries weigh as much as words in so many."""
+"""Counting stops here, to bound its cost: words in more entries have the same weight."""
 
 
 def entries_of_events(events: Iterable[Event]) -> Iterator[tuple[MemoryEntry, float]]:

@@ -49,10 +49,10 @@ _read_entry = wire.decoder(MemoryEntry)
 
 _MAX_CANDIDATES = 1000
 _CANDIDATES = 200
-"""So many entries are ranked by their whole vectors, if not more are wanted."""
+"""Number of entries that are ranked by their full vectors, unless more are requested."""
 
 _FUSED = 50
-"""So many entries of each ranking are united, if not more are wanted."""
+"""Number of entries of each ranking that are merged, unless more are requested."""
 
 OWNER = "(SELECT number FROM memory_owners WHERE app_name = ? AND user_id = ?)"
 _ADD_OWNER = "INSERT INTO memory_owners (app_name, user_id) VALUES (?, ?) ON CONFLICT DO NOTHING"
@@ -102,7 +102,7 @@ Statement = tuple[str, tuple[Any, ...]]
 Rows = list[tuple[Any, ...]]
 T = TypeVar("T")
 Search = Generator[Statement, Rows, T]
-"""Yields queries, receives their rows, and returns what was found."""
+"""Yields queries, receives their rows, and returns the result."""
 
 
 class SqlMemoryService(BaseMemoryService):
@@ -153,7 +153,7 @@ class SqlMemoryService(BaseMemoryService):
             best = yield from self._by_cosine(near, model, vector)
             if cached is NONE or 2 * len(best) > len(near):
                 return best[:limit]
-            self._cache.drop(owner, model)  # most of what is nearest was deleted
+            self._cache.drop(owner, model)  # most of the nearest entries were deleted
 
     async def _prepare_vectors(self) -> None:
         """Creates what vectors are stored in, or unsets `_embeddings`. Called before they are used."""

@@ -34,7 +34,7 @@ _DELETIONS_AT_ONCE = 8
 class VertexAiMemoryBankService(BaseMemoryService):
     """Vertex AI extracts facts from conversations, and merges them with those that it knows of the user.
 
-    So events added twice count once, a session's earlier memories are not replaced, and a fact may be worded anew.
+    So events added twice count once, a session's earlier memories are not replaced, and a fact may be reworded.
     Methods return when the facts are stored.
     """
 

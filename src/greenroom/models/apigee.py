@@ -1,4 +1,4 @@
-"""Models behind an Apigee gateway."""
+"""Models through an Apigee gateway."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 
 class ApigeeLlm(WrapperLlm):
-    """A model behind an Apigee proxy.
+    """Calls a model through an Apigee proxy.
 
     model: `apigee/[provider/][version/]name`; provider: `vertex_ai`, `gemini`, `openai`; version:
     `v…`.

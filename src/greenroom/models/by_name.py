@@ -303,4 +303,4 @@ def _import(package: str) -> None:
     try:
         importlib.import_module(package)
     except ImportError:
-        pass  # the first request says so
+        pass  # the first request reports it

@@ -167,7 +167,7 @@ def code_as_text(part: Part, *, output: str = "output") -> str | None:
 
 
 def built_in_call_as_text(part: Part) -> str | None:
-    """A tool that another provider ran by itself, and its result; None for other parts."""
+    """Describes a tool that another provider ran, and its result; None for other parts."""
     if part.tool_call is not None:
         return f"[called {part.tool_call.tool_type} with {json_text(part.tool_call.args or {})}]"
     if part.tool_response is not None:

@@ -82,7 +82,7 @@ def _first(sources: Iterable[JsonObject], names: Iterable[str]) -> JsonValue:
 
 
 def _message(fields: JsonObject) -> str:
-    """The message, or that of the service behind a gateway, which OpenRouter has in `metadata.raw`."""
+    """The message, or the message of a gateway's upstream service, which OpenRouter has in `metadata.raw`."""
     detail = _first([fields], ("message", "detail", "msg", "error", "error_message"))
 
     message = "" if detail is None else _text(detail)

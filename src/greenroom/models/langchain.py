@@ -1,4 +1,4 @@
-"""Chat models of LangChain, whichever package they come from."""
+"""Chat models of LangChain, from any package."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def _media_types(messages: list[Any]) -> set[str]:
 class LangchainReply(ModelReply):
     """An `AIMessage`, in chunks or whole.
 
-    provider: LangChain's name of the service, empty if it isn't said.
+    provider: LangChain's name of the service, empty if unknown.
     """
 
     def __init__(self) -> None:
@@ -401,7 +401,7 @@ class LangchainReply(ModelReply):
                 yield self.add_arguments(streamed, arguments)
 
     def _add_usage(self, usage: JsonObject) -> None:
-        """Chunks have what was added since the one before."""
+        """Each chunk has only the additions since the previous chunk."""
         counts = {"cached": nested(usage, "input_token_details").get("cache_read"),
                   "thoughts": nested(usage, "output_token_details").get("reasoning"),
                   **{name: usage[f"{name}_tokens"] for name in ("input", "output", "total")}}  # fmt: skip

@@ -34,7 +34,7 @@ def _library() -> Any:
 
 
 class LiteLLMClient:
-    """Calls LiteLLM. Subclass it to change what is sent or received, and pass it as
+    """Calls LiteLLM. Subclass it to change requests or responses, and pass it as
     `LiteLlm(llm_client=…)`.
     """
 
@@ -170,7 +170,7 @@ class LiteLlm(ProviderLlm):
 
             raise original from error
 
-        is_cut = getattr(chunks, "received_finish_reason", "") is None  # LiteLLM then says "stop" by itself
+        is_cut = getattr(chunks, "received_finish_reason", "") is None  # LiteLLM then reports "stop"
         if gathered.is_complete and not is_cut:
             yield gathered.whole()
 
@@ -187,7 +187,7 @@ def _is_broken_connection(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yields the error, and what it was raised for."""
+    """Yields the error and its causes."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

@@ -69,7 +69,7 @@ class LiveConnection(BaseLlmConnection):
         await self.close_socket()
 
     async def sent(self, sending: Awaitable[None]) -> None:
-        """Awaits what the SDK sends. Raises ModelError for what the SDK raises."""
+        """Awaits a send by the SDK. Raises ModelError for the SDK's errors."""
         try:
             await sending
         except GreenroomError:

@@ -81,7 +81,7 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
     if _is_unreadable(error):
         return _C.SERVER_ERROR
 
-    # A server that reports an error without saying of which kind has failed by itself.
+    # An error without a kind is the server's own failure.
     if isinstance(error, ErrorReply):
         otherwise = _C.SERVER_ERROR
     else:
@@ -91,7 +91,7 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
 
 
 def _is_unreadable(error: BaseException) -> bool:
-    """True when the provider sent what its SDK, or ours, can't read."""
+    """True if the SDK, or this code, can't read the provider's reply."""
     kinds = [*type(error).__mro__, *type(error.__cause__).__mro__]
     return any(kind.__name__ in ("JSONDecodeError", "DecodeError", "ValidationError") for kind in kinds)
 

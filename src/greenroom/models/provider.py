@@ -1,4 +1,4 @@
-"""The base of models behind a vendor's SDK: its import, its client, its errors."""
+"""The base of models that call a vendor's SDK: its import, its client, its errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def post(client: Any, path: str, arguments: JsonObject) -> JsonObject:
     else here.
     """
     reply = await client.post(path, cast_to=object, **_body_and_options(arguments))
-    if isinstance(reply, str):  # not sent as JSON, which says nothing of what it is
+    if isinstance(reply, str):  # not sent as JSON: its type is unknown
         return _decoded(reply)
     if not isinstance(reply, dict):
         raise _not_json(reply)
@@ -228,7 +228,7 @@ class ProviderLlm(BaseLlm):
 
     @abstractmethod
     def send(self, client: Any, arguments: Any, *, stream: bool) -> AsyncGenerator[LlmResponse]:
-        """Yields the responses; what it raises becomes a ModelError."""
+        """Yields the responses; its exceptions become a ModelError."""
 
     def rules_for(self, request: LlmRequest) -> RequestRules:
         """The rules of the model that the request names."""

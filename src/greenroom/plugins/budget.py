@@ -104,7 +104,7 @@ class BudgetPlugin(BasePlugin):
     """Reserves an estimate of every model call before it is made, and settles it with what the
     model reports.
 
-    Calls are refused as soon as what is spent, reserved and needed exceeds a limit, so that concurrent runs can't
+    Calls are refused as soon as the sum of spent, reserved and needed exceeds a limit, so that concurrent runs can't
     overspend together. Usage is kept with the sessions (`BaseSessionService.usage`). A request without
     `max_output_tokens` gets `default_output_tokens`, so that its cost is bounded. When a call is about to be refused,
     the provider counts the prompt if it can. A call that was replaced by another plugin's or callback's answer, or cut
@@ -186,7 +186,7 @@ class BudgetPlugin(BasePlugin):
         invocation_context: InvocationContext,
         event: Event,
     ) -> None:
-        """Adds what a live model reports; agents that run as its tools settle their own calls."""
+        """Adds the usage that a live model reports; agents that run as its tools settle their own calls."""
         run = self._runs.get(invocation_context.invocation_id)
         if run is None or run.live is None:
             return
@@ -318,7 +318,7 @@ class BudgetPlugin(BasePlugin):
 
 
 async def _count_tokens(ctx: CallbackContext, request: LlmRequest) -> int | None:
-    """The provider's count of the prompt's tokens, if it has one."""
+    """The provider's count of the prompt's tokens, if available."""
     model_in: Any = getattr(ctx._invocation_context.agent, "model_in", None)
     try:
         if model_in is None:

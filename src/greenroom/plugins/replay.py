@@ -40,7 +40,7 @@ _log = logging.getLogger("greenroom.plugins")
 _SHOWN_LINES = 60
 
 LIVE_SECONDS = 5.0
-"""So long a live model's replay waits for what the agent sends."""
+"""Time for which the replay of a live model waits for the agent's input."""
 
 _WHO = re.compile(r"\[([^\]]+)\]")
 _TAGS = re.compile(rf"</?quoted>|(?<=^{FROM_OTHER_AGENTS}).*")
@@ -390,7 +390,7 @@ class _RecordedConnection(BaseLlmConnection):
         pass
 
     async def receive(self) -> AsyncIterator[LlmResponse]:
-        """Raises ReplayVerificationError when the agent doesn't send what it sent then."""
+        """Raises ReplayVerificationError if the agent's input differs from the recording."""
         run = self._run
         queue = self._run.ctx.live_request_queue
         assert queue is not None
@@ -477,7 +477,7 @@ def comparable_events(events: Iterable[Event]) -> list[JsonObject]:
 
 
 def comparable_event(event: Event) -> JsonObject:
-    """An event without ids, times and what else differs between runs."""
+    """An event without ids, times and other values that differ between runs."""
     plain = cast("JsonObject", to_snake(event))
     for name in _CHANGES_EACH_TIME:
         plain.pop(name, None)

@@ -162,7 +162,7 @@ class ServiceAccountCredential(dict[str, Any]):
 
 
 class ServiceAccount(Record, kw_only=True):
-    """A Google service account. `service_account_credential`: what is in its key file, whose keys are snake_case."""
+    """A Google service account. `service_account_credential` is the content of its key file, in snake_case."""
 
     service_account_credential: JsonObject | None = None
     scopes: list[str] = msgspec.field(default_factory=list[str])

@@ -129,7 +129,7 @@ class Record(PydanticMethods, msgspec.Struct, rename="camel", omit_defaults=True
 
     @classmethod
     def from_shorthands(cls, /, *args: Any, **arguments: Any) -> dict[str, Any]:
-        """The fields that stand for what a user gave to the constructor; see `public`."""
+        """The fields that hold the arguments of the constructor; see `public`."""
         if args:
             raise TypeError(f"{cls.__name__}() takes keyword arguments only")
         return arguments

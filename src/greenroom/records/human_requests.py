@@ -162,7 +162,7 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def _fault(value: JsonValue, schema: JsonValue, *, levels: int = 1) -> str | None:
-    """Describes what is wrong with the value; None if nothing is, or if the schema can't tell."""
+    """Describes the value's fault; None for a valid value, or if the schema can't tell."""
     if not isinstance(schema, dict):
         return None
     schema = cast("JsonObject", schema)

@@ -17,7 +17,7 @@ class AgentInfo(Record, kw_only=True, rename=None):
     name: str
     """The agent's name."""
     description: str = msgspec.field(default_factory=str)
-    """A description of what the agent does."""
+    """A description of the agent."""
     instruction: str = msgspec.field(default_factory=str)
     """The agent's instruction for the model."""
     tools: list[Tool] | None = None

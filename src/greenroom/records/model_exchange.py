@@ -150,7 +150,7 @@ class LlmRequest(Record, kw_only=True, gc=True):
                 self.add_declaration(declaration, tool)
 
     def mark(self, entry: Tool) -> None:
-        """Adds a tool that the model's service runs by itself, unless it is there."""
+        """Adds a tool that the model's service runs, unless it is there already."""
         tools = self.config.tools or []
         if entry not in tools:
             self.config.tools = [*tools, entry]
@@ -252,7 +252,7 @@ class LlmResponse(Record, kw_only=True):
 
 
 class AudioStreamEnd(Record, kw_only=True):
-    """The audio pauses, as when a microphone is switched off: the model should process what it has received."""
+    """The audio pauses, as when a microphone is switched off: the model should process the audio so far."""
 
 
 class LiveRequest(Record, kw_only=True, rename=None):

@@ -283,7 +283,7 @@ class Webhook(Record, kw_only=True):
 
 
 class RunFilter(Record, kw_only=True):
-    """Filter of a list of runs; what is left out filters nothing. created_from is included, created_before is not."""
+    """A filter for lists of runs; missing fields filter nothing. created_from is included, created_before is not."""
 
     app_names: list[str] | None = None
     user_id: str | None = None

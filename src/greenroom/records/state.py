@@ -1,4 +1,4 @@
-"""Session state: its four scopes, and a view that records what was changed."""
+"""Session state: its four scopes, and a view that records changes."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class FunctionDeclaration(Record, kw_only=True):
     name: str | None = None
     """The function's name."""
     description: str | None = None
-    """A description of what the function does, for the model."""
+    """A description of the function for the model."""
     parameters: Schema | None = None
     """The parameters as a Gemini `Schema`."""
     parameters_json_schema: JsonObject | None = None
@@ -94,7 +94,7 @@ class FunctionDeclaration(Record, kw_only=True):
     """BLOCKING or NON_BLOCKING, for live models."""
 
     def json_schema(self) -> JsonObject:
-        """The parameters as JSON Schema, whichever way they were given."""
+        """The parameters as JSON Schema, from whichever field declares them."""
         if self.parameters_json_schema is not None:
             return self.parameters_json_schema
         if self.parameters is not None:

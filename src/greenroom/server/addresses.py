@@ -93,7 +93,7 @@ def public_host(scope: Scope) -> str | None:
 
 
 class _Forwarded(NamedTuple):
-    """Statements of trusted proxies about a request; None and empty for what they leave out."""
+    """The values of a request that trusted proxies report; None and empty for missing ones."""
 
     client: str | None
     scheme: str | None
@@ -254,7 +254,7 @@ def _below(path: str, prefix: str) -> str | None:
 
 
 def _checked(client: str | None, scheme: str | None, host: str | None, prefixes: Sequence[str]) -> _Forwarded:
-    """Leaves out what is not valid. A prefix of several slashes would lead to another host."""
+    """Removes invalid values. A prefix of several slashes would lead to another host."""
     if scheme is not None:
         scheme = _SCHEMES.get(scheme.lower(), scheme.lower())
     return _Forwarded(

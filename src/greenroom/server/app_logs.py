@@ -1,4 +1,4 @@
-"""The log of each app, in memory: what was logged in its runs, without keys and passwords."""
+"""The log of each app, in memory: the log lines of its runs, without keys and passwords."""
 
 from __future__ import annotations
 

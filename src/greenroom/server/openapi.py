@@ -86,7 +86,7 @@ class ProblemCause(msgspec.Struct):
     loc: list[str | int]
     """The path to the fault."""
     msg: str
-    """A sentence on what is wrong."""
+    """A description of the fault."""
 
 
 class Problem(msgspec.Struct):
@@ -99,7 +99,7 @@ class Problem(msgspec.Struct):
     status: int
     """The HTTP status."""
     detail: str
-    """A sentence on what is wrong in this request."""
+    """A description of this request's fault."""
     code: str | msgspec.UnsetType = msgspec.UNSET
     """The name of the error, to match on."""
     errors: list[ProblemCause] | msgspec.UnsetType = msgspec.UNSET

@@ -47,7 +47,7 @@ def operation_span(parent: Span, operation: str, name: str, described: Mapping[s
 
 
 NEWEST_CONTENTS = 50
-"""So many contents of a request are kept, so that the cost of a trace does not grow with the conversation."""
+"""Number of a request's contents in a trace, so that its cost does not grow with the conversation."""
 
 
 class SentRequest(Record, kw_only=True):

@@ -51,7 +51,7 @@ class OtlpExport:
             )
 
     def close(self) -> None:
-        """Sends the remaining spans; may take as long as `OTEL_EXPORTER_OTLP_TIMEOUT` says."""
+        """Sends the remaining spans; takes up to `OTEL_EXPORTER_OTLP_TIMEOUT`."""
         if spans.bridge is self:
             spans.bridge = None
         self._processor.shutdown()

@@ -1,4 +1,4 @@
-"""An evaluation as one call of a test."""
+"""Runs an evaluation in one call, for tests."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Hears:
 
 @dataclass(frozen=True)
 class Listens:
-    """Waits until so many more messages have arrived after the one that this turn answers."""
+    """Waits until `messages` more messages have arrived after the message that this turn answers."""
 
     messages: int = 1
 

@@ -36,7 +36,7 @@ from greenroom.tools.tool import BaseTool
 DEFAULT_NAME = "model_consult"
 
 _THINKING_LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
-_TEXT_FACTOR = 8  # texts may be so many times longer than calls and results
+_TEXT_FACTOR = 8  # the limit of texts relative to that of calls and results
 _DESCRIPTION_CHARS = 300
 
 _DESCRIPTION = "Asks a stronger model for advice. It sees this conversation, and can do nothing itself."
@@ -316,7 +316,7 @@ def successful_consults(events: CopyOnWriteList[Event], tool_name: str) -> Count
     key = "consults", tool_name
 
     seen, counts = events.derived.get(key) or (0, Counter[str]())
-    if seen > len(events):  # this view of the log is behind another one
+    if seen > len(events):  # another view of the log is newer
         seen = 0
         counts = Counter[str]()
 

@@ -10,7 +10,7 @@ from greenroom.telemetry.span import Trace, TraceListener
 from greenroom.telemetry.span_record import SpanRecord, span_records, spans_for_display
 
 SPANS_SHOWN = 1000
-"""At most so many of a session's spans are shown, the newest ones."""
+"""Maximum number of a session's spans that are shown, the newest ones."""
 
 
 class TraceStore(TraceListener, ABC):

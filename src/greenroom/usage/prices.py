@@ -1,4 +1,4 @@
-"""Prices of models, and the cost of what they report."""
+"""Prices of models, and the cost of reported usage."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Balance: TypeAlias = tuple[Amount, Amount]
 """Spent, and reserved."""
 
 MAX_RUNNING = 100_000
-"""Of so many runs with a budget that have not ended, the keys and prices are kept; those of the oldest are dropped."""
+"""Maximum number of unfinished runs with a budget whose keys and prices are kept; the oldest are dropped."""
 
 _COUNTS = (
     "calls", "prompt_tokens", "cached_tokens", "tool_use_tokens", "candidates_tokens", "thoughts_tokens",
@@ -107,7 +107,7 @@ class ModelDay(NamedTuple):
 
 @dataclass(slots=True)
 class ModelUsage:
-    """Calls and the sum of what they reported."""
+    """The number of calls and their total usage."""
 
     calls: int = 0
     reported: GenerateContentResponseUsageMetadata = field(default_factory=GenerateContentResponseUsageMetadata)
@@ -201,7 +201,7 @@ class UsageStore(ABC):
         """Rows of a query, which sees all that was queued before."""
 
     def record(self, run: Run, usage: Mapping[ModelDay, ModelUsage]) -> Future[None]:
-        """Stores what a run has used so far, over what was stored of it before. Ends its reservations.
+        """Stores a run's usage so far, replacing its earlier record. Ends its reservations.
 
         Queued at the call, in order with the run store's writes; where that shares the database, in one transaction
         with a record that is saved right after. The future may be dropped.
@@ -219,7 +219,7 @@ class UsageStore(ABC):
         return self.write(statements)
 
     async def reserve(self, hold: Hold, ceilings: Sequence[Ceiling], *, now: float) -> Refusal | None:
-        """Reserves an amount, or returns the first ceiling that doesn't allow it beside what is spent and reserved.
+        """Reserves an amount, or returns the first ceiling that it would exceed, with the amounts spent and reserved.
 
         now: Unix seconds. The reservation counts for `HOLD_SECONDS`, unless it is settled before.
         """
@@ -247,7 +247,7 @@ class UsageStore(ABC):
         price: Price | None,
         now: float,
     ) -> None:
-        """Replaces a reservation by what was spent, which counts even if the reservation has expired.
+        """Replaces a reservation by the amount spent, which counts even if the reservation has expired.
 
         usage: as reported by the model, or an estimate; None for a call that cost nothing. model: as the reply names
         it. price: of this run's calls of that model, also when `record` replaces what was settled.

@@ -81,7 +81,7 @@ async def _settle(
 
 
 def _plain(answer: JsonObject) -> JsonObject | str:
-    """The answer itself; web UIs wrap what they send, and may send it as JSON text."""
+    """Unwraps the answer: web UIs wrap it in an object, and may send it as JSON text."""
     inner: JsonValue = answer
     if len(answer) == 1:
         inner = answer.get("response", answer.get("result", answer))
@@ -138,7 +138,7 @@ def _typed_in(config: AuthConfig, text: str) -> JsonObject:
 
 
 def _given(answer: JsonObject) -> AuthCredential | None:
-    """A credential by itself, or the exchanged one of an AuthConfig."""
+    """Reads a credential, or the exchanged credential of an AuthConfig."""
     try:
         if "authScheme" in answer or "auth_scheme" in answer:
             return wire.from_plain(answer, AuthConfig).exchanged_auth_credential

@@ -112,7 +112,7 @@ def _give_up(responses: Event, call_id: str, error: GreenroomError) -> None:
 
 
 def _request_id(responses: Event, call_id: str) -> str:
-    """Made of what both events hold, so that the one that asks can be made anew under the same id."""
+    """Derived from the content of both events, so that a lost request event can be created again with the same id."""
     made_of = [responses.invocation_id, responses.author, responses.branch, responses.timestamp, call_id]
     return f"adk-{hashlib.sha256(wire.encode(made_of)).hexdigest()[:32]}"
 
@@ -161,7 +161,7 @@ def first_of_each_key(configs: JsonObject) -> JsonObject:
 
 
 def _can_be_restored(request_event: Event, responses: Event) -> bool:
-    """Whether the event of responses, with placeholders only, could be made anew from the one that asks."""
+    """True if the event of responses has placeholders only, so that it can be derived from the request event."""
     return len(requests_in(request_event)) == len(responses.get_function_responses())
 
 

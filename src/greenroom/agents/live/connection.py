@@ -27,7 +27,7 @@ from greenroom.tools.tool import BaseTool
 TASK_COMPLETED = "task_completed"
 
 MAX_SPEECH_BYTES = 1024 * 1024
-"""So much of what the model has not answered yet is sent again over another connection: half a minute."""
+"""Limit of the unanswered input that is sent again over another connection: half a minute."""
 
 _OF_RUNS = (
     "response_modalities", "speech_config", "input_audio_transcription", "output_audio_transcription",
@@ -120,7 +120,7 @@ class Opened:
 
 
 class ReconnectingConnection:
-    """Connections come and go; what is sent meanwhile waits for the next.
+    """Sends over the current connection. Between two connections, messages wait for the next.
 
     Speech that neither the log nor the vendor's session holds is sent again over the next one.
 

@@ -23,7 +23,7 @@ from greenroom.records.event import Event, EventActions
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 GRACE_SECONDS = 1.0
-"""Time in which an agent may finish speaking after it said that it is done."""
+"""Time in which an agent may finish speaking after it has reported that it is done."""
 
 
 class LiveConversation:

@@ -31,14 +31,14 @@ from greenroom.telemetry.agent_spans import sent_history_span
 _log = logging.getLogger("greenroom.live")
 
 MAX_RECONNECTS = 5
-"""The number of times in a row that a lost connection is opened again while the model says nothing."""
+"""Reconnections in a row without a reply of the model, before the run fails."""
 
 FIRST_PAUSE_SECONDS = 0.1
 """Before the second attempt; doubled before each further one."""
 
 
 class ModelOutput:
-    """Receives what the model says, over one connection after the other."""
+    """Receives the model's output, over successive connections."""
 
     def __init__(self, conversation: LiveConversation, calls: ToolCalls, spans: ModelSpans) -> None:
         self._conversation = conversation

@@ -1,4 +1,4 @@
-"""Audio of a live conversation, saved as artifacts while it goes on."""
+"""Saves the audio of a live conversation as artifacts while it continues."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SavedAudio:
         return saved
 
     async def save(self) -> Event | None:
-        """Saves what was said since the last time; None when that is nothing."""
+        """Saves the audio since the last call; None without new audio."""
         if not self._chunks:
             return None
 

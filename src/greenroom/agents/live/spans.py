@@ -33,7 +33,7 @@ class ModelSpans:
         *,
         sent_at: int,
     ) -> None:
-        """A reply, and what it became.
+        """A reply and its outcome.
 
         sent_at: when the model was sent something last; nanoseconds since the epoch.
         """

@@ -168,7 +168,7 @@ class ToolCalls:
             return {"error": f"{tool.name} is running already; stop it first."}
 
         queue = LiveRequestQueue() if tool.takes_input_stream else None
-        # A context of its own: what the call's carries is stored with the first response.
+        # A separate context: the actions of the call's own context are stored with the first response.
         own = ToolContext(
             tool_context.invocation_context,
             function_call_id=tool_context.function_call_id,

@@ -407,7 +407,7 @@ class _RemoteExchange:
         return events
 
     def _whole(self) -> Event:
-        """The event that completes the turn: the answer, or what the remote agent waits for."""
+        """The event that completes the turn: the answer, or the request that the remote agent waits for."""
         remote = self._remote
         status = remote.task.status
         artifacts = [

@@ -216,7 +216,7 @@ def convert(parts: Sequence[Any] | Any, converter: Callable[[Any], Any]) -> list
 
 
 def joined(parts: list[Part]) -> list[Part]:
-    """Chunks of one text as one part."""
+    """Joins the chunks of a text into one part."""
     merged: list[Part] = []
     for part in parts:
         last = merged[-1] if merged else None

@@ -23,7 +23,7 @@ class GraphValidationError(WorkflowConfigurationError):
 
 
 class WorkflowDataError(RunFailed, ValueError):
-    """A node lacks a value, or has one that doesn't fit."""
+    """A node's value is missing or has the wrong type."""
 
 
 class StateSchemaError(WorkflowDataError):
@@ -49,7 +49,7 @@ class NodeInterrupted(RunFailed):
 class DynamicNodeFailError(RunFailed):
     """A node that `ctx.run_node` ran has failed.
 
-    error: what the node that `ctx.run_node` ran has raised.
+    error: the exception of the node that `ctx.run_node` ran.
     """
 
     def __init__(self, node_name: str, error: Exception, error_node_path: str) -> None:

@@ -41,12 +41,12 @@ class Owner(Protocol):
     """The graph that a run belongs to."""
 
     def completed(self, run: NodeRun) -> list[Event]:
-        """Called before the last event of a run is stored. Returns what is to be stored with it."""
+        """Called before the last event of a run is stored. Returns the values to store with it."""
         ...
 
 
 class Beginning(Enum):
-    """The beginning of a run, given what an earlier process stored of it."""
+    """How a run begins, depending on the events that an earlier process stored."""
 
     NEW = auto()
     """There is nothing yet, or the run resumes where it was."""

@@ -129,7 +129,7 @@ class FunctionNode(BaseNode):
 
     @property
     def gives_output(self) -> bool:
-        """Whether its annotation says that it always does."""
+        """True if its annotation says that it always does."""
         returned = _hints(self.func).get("return", None)
         return returned is not None and returned is not type(None) and not self._is_generator
 

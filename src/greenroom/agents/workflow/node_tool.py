@@ -75,7 +75,7 @@ class NodeTool(BaseTool):
         )
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        """Raises what the node raises, and AgentConfigError outside of an agent's turn."""
+        """Raises the node's errors, and AgentConfigError outside of an agent's turn."""
         return await self._run(
             self._input(args),
             tool_context,

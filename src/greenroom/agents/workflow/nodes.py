@@ -327,7 +327,7 @@ _SHARED = ("name", "description", "retry_config", "timeout", "state_schema", "on
 
 
 def build_node(item: Any) -> BaseNode:
-    """Makes a node of an item of a graph. Raises WorkflowConfigurationError for what can't be a node."""
+    """Makes a node of an item of a graph. Raises WorkflowConfigurationError for other objects."""
     if isinstance(item, Node) and item.parallel_worker:
         inner = item.model_copy(update={"parallel_worker": False, "max_parallel_workers": None})
         return _parallel(inner, item.max_parallel_workers)

@@ -61,7 +61,7 @@ class NodeRecord:
     """The time at which it last stored something that is neither a failure nor a request."""
 
     completed_at: int | None = None
-    """The time of the checkpoint that says so."""
+    """The time of the checkpoint that records it."""
 
     output: JsonValue = None
     """Of the node, or of the node that replaces it."""
@@ -247,7 +247,7 @@ def checkpoint(
     is_answered: bool = False,
     interrupts: Sequence[str] = (),
 ) -> Event:
-    """An event that says how far a run of a node got.
+    """The checkpoint event of a node's run.
 
     is_answered: its output is the answer to its request.
     interrupts: ids of the requests that have no answer.

@@ -78,7 +78,7 @@ class AgentBuilder(ConfigReader):
         finally:
             self._open.pop()
 
-    # what the reader asks for
+    # callbacks of the reader
 
     def code(self, node: ConfigNode) -> object:
         return self._references.find(node)

@@ -35,7 +35,7 @@ class ConfigFile:
 class ConfigFileError(AgentConfigError):
     """A mistake in a configuration file, with its location.
 
-    line: from 1; None when the file as a whole is meant.
+    line: from 1; None for the whole file.
     key: the path to it, as in `tools[0].args.agent`.
     """
 
@@ -49,7 +49,7 @@ class ConfigFileError(AgentConfigError):
 
 
 def did_you_mean(given: str, valid: Iterable[str], *, otherwise: str | None = None) -> str:
-    """The end of a sentence: what was probably meant, else all that would be right, or `otherwise`."""
+    """The end of an error message: the closest valid name, else all valid names, or `otherwise`."""
     names = sorted(set(valid))
 
     lowered = {name.lower(): name for name in names}

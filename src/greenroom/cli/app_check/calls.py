@@ -36,7 +36,7 @@ def find_unknown_arguments(source: PythonFile) -> Iterator[Finding]:
 
 
 def _parameters_of(called: object) -> set[str] | None:
-    """None for what takes any, and for what is no function or class."""
+    """None if any argument is accepted, or if the object is neither a function nor a class."""
     if isinstance(called, type):
         called = cast("type[object]", called)
         if issubclass(called, Declarative) and called.__init__ is Declarative.__init__:

@@ -1,4 +1,4 @@
-"""A Python file: what it imports, and what it does with it. Names are resolved by the file's import statements."""
+"""A Python file: its imports and their uses. Names are resolved by the file's import statements."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Call(NamedTuple):
 
 
 class PythonFile:
-    """Raises SyntaxError and ValueError for what is no Python of this version."""
+    """Raises SyntaxError and ValueError if it isn't valid for this version of Python."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Metrics that compare what an agent did with what was expected, without a model."""
+"""Metrics that compare an agent's actual and expected behaviour, without a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of a metric, and what it returns."""
+"""The contract of a metric, and its result."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class EvaluationMetric(ABC):
 
     @abstractmethod
     async def evaluate(self, conversation: ScoredConversation) -> EvaluationResult:
-        """Raises what the model of a judge raises."""
+        """Raises the errors of the judge's model."""
 
     def status(self, score: float | None) -> EvalStatus:
         if score is None:

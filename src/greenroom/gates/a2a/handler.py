@@ -199,7 +199,7 @@ class _Started:
     events: TaskEvents
     attachment: Attachment | None = None
     unanswered: JsonObject | None = None
-    """The task, if the message doesn't answer what the task waits for."""
+    """The task, if the message doesn't answer its open request."""
 
 
 def _call(context: ServerCallContext) -> A2aCall:

@@ -43,7 +43,7 @@ SIGNED_SECONDS = 300
 
 
 def check(context: RequestContext, config: a2a.TaskPushNotificationConfig) -> None:
-    """Raises InvalidRequest for a URL that must not be called, and for what can't be a header."""
+    """Raises InvalidRequest for a URL that must not be called, and for values that can't be a header."""
     auth = config.authentication
     for name, text in (("id", config.id), ("url", config.url), ("token", config.token),
         ("authentication", f"{auth.scheme} {auth.credentials}")):  # fmt: skip
@@ -159,7 +159,7 @@ class Signer:
         self.jwk: JsonObject = {**public, "kid": named, "alg": self._algorithm, "use": "sig", "key_ops": ["verify"]}
 
     def token(self, issuer: str, audience: str, task_id: str, body: bytes) -> str:
-        """A JWT that says who sends this body to whom, good for SIGNED_SECONDS."""
+        """A JWT with the sender, the receiver and the body's hash, valid for SIGNED_SECONDS."""
         import jwt
 
         now = int(time.time())

@@ -131,7 +131,7 @@ class TaskEvents:
 
     def text_chunk(self, event: Event) -> bytes | None:
         """Converts a partial event with nothing but text as `read` does, to JSON; None for others.
-        What the chunks of a message have in common is encoded once."""
+        The fields that the chunks of a message share are encoded once."""
         parts = (event.content.parts if event.content is not None else None) or ()
         if not (event.partial and parts and event.author != "user") or event.is_internal():
             return None

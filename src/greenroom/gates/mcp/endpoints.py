@@ -124,7 +124,7 @@ async def _answer(method: str, context: RequestContext) -> AnyReply:
     try:
         return await _reply(exchange)
     finally:
-        leaving.cancel()  # the server watches the connection of a stream by itself
+        leaving.cancel()  # the server watches a stream's connection
 
 
 async def _reply(exchange: _HttpExchange) -> AnyReply:
@@ -166,7 +166,7 @@ class _HttpExchange:
         self._task.add_done_callback(lambda _: self._messages.put_nowait(None))
 
     async def next(self) -> Any:
-        """The next message of the application; raises what it raises."""
+        """The next message of the application. Raises the application's errors."""
         message = await self._messages.get()
         if message is None:
             await self._task

@@ -362,7 +362,7 @@ def _question(call: FunctionCall) -> types.ElicitRequestFormParams | None:
 
 
 def _form(schema: JsonValue) -> JsonObject:
-    """Forms have flat objects only; anything else is asked for as one value."""
+    """Forms have flat objects only; other schemas become a form with one value."""
     schema = as_object(schema)
     properties = as_object(schema.get("properties"))
     if properties and all(as_object(schema).get("type") in _PRIMITIVES for schema in properties.values()):

@@ -1,4 +1,4 @@
-"""Claude behind Anthropic's Messages API, at Anthropic or on Google's Vertex AI."""
+"""Claude through Anthropic's Messages API, at Anthropic or on Google's Vertex AI."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class ClaudeReply(ModelReply):
         self.is_paused = False
         self._usage: JsonObject = {}
         self._earlier_usage: list[JsonObject] = []
-        # The block that is open: as it began, and what its deltas brought.
+        # The open block: its beginning and its deltas.
         self._block: JsonObject = {}
         self._call: StreamedCall | None = None
         self._json: list[str] = []

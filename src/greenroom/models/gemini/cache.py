@@ -5,7 +5,7 @@ request continues: first only the fingerprint of the stable prefix (system instr
 the contents before the newest messages of the user); once the same prefix comes again, the name of
 a cache. Each holds all that is stable when it is made:
 
-    request  contents        known prefix   what is done
+    request  contents        known prefix   action
     1        u1              none           remember the prefix of 0 contents
     2        u1 m1 u2        0, the same    make a cache of u1 m1, send u2
     3        u1 m1 u2 m2 u3  2, the same    use it, send u2 m2 u3

@@ -103,7 +103,7 @@ class GeminiLiveConnection(LiveConnection):
         asks = bool(history) and history[-1].role == "user"
         last = contents[-1].text() if asks else ""
         is_text = asks and all(part.text for part in contents[-1].parts or ())
-        if self._takes_text_as_speech and is_text:  # history is silent there: what is to be answered goes apart
+        if self._takes_text_as_speech and is_text:  # history is silent there, so text to answer is sent separately
             contents.pop()
 
         sent = turns(contents, model=self._model, is_vertex=self._is_vertex)

@@ -1,4 +1,4 @@
-"""Gemini behind the Gemini API, or on Google's Vertex AI."""
+"""Gemini through the Gemini API, or on Google's Vertex AI."""
 
 from __future__ import annotations
 
@@ -254,10 +254,10 @@ class Gemini(ProviderLlm):
                             for shown in reply.add(data):
                                 yield shown
         except ValueError as error:
-            if "only supported in" in str(error):  # the SDK refuses what this backend doesn't have
+            if "only supported in" in str(error):  # the SDK refuses features that this backend lacks
                 raise refused(f"{self.model}: {error}", model=self.model) from error
             if isinstance(arguments["config"], dict):
-                self._typed(arguments)  # says what the SDK could not read, if it was the request
+                self._typed(arguments)  # raises if the SDK can't read the request
             raise
 
         if reply.is_complete or not stream:

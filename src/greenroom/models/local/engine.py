@@ -106,7 +106,7 @@ class LlamaEngine:
         return int(answer["input_tokens"])
 
     async def close(self) -> None:
-        """Stops what is running and frees the model. The engine is of no use afterwards."""
+        """Stops the running call and frees the model. The engine can't be used afterwards."""
 
         def work() -> None:
             self._pool.shutdown(cancel_futures=True)

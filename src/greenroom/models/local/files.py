@@ -117,7 +117,7 @@ def resolve(model: str) -> Path:
 
 
 def list_models() -> list[LocalModel]:
-    """Every known model, then the other GGUF files in `models_dir()`. Hashes what is there."""
+    """Lists all known models, then the other GGUF files in `models_dir()`. Hashes the files."""
     models: list[LocalModel] = []
     for model in CATALOGUE.values():
         path = _kept_at(model)

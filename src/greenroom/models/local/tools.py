@@ -160,7 +160,7 @@ class ArgumentsDecoder:
     def __init__(self, engine: LlamaEngine, *, question: str, earlier: str) -> None:
         self._engine = engine
         text = " ".join(question.split())
-        if earlier and not _names_something(text):  # "And the time there?" means what was spoken of before
+        if earlier and not _names_something(text):  # "And the time there?" refers to earlier messages
             text = f"{' '.join(earlier.split())} {text}"
 
         self._text = " ".join(text.split(" ")[-_WORDS:])

@@ -19,14 +19,14 @@ def given_id(delta: JsonObject) -> str | None:
 
 
 class _BegunCall(msgspec.Struct):
-    """A call that has begun, with what its deltas have said of it."""
+    """A call that has begun, with the values from its deltas."""
 
     index: int | None
     id: str | None
     call: StreamedCall
 
     def may_have(self, index: int | None, call_id: str | None) -> bool:
-        """False if either contradicts what is known."""
+        """False if either contradicts the known value."""
         is_other_index = index is not None and self.index is not None and index != self.index
         is_other_id = call_id is not None and self.id is not None and call_id != self.id
         return not is_other_index and not is_other_id

@@ -1,4 +1,4 @@
-"""Models behind OpenAI's chat completions: OpenAI itself, Ollama, vLLM, or any server that speaks
+"""Models through OpenAI's chat completions: OpenAI itself, Ollama, vLLM, or any server that speaks
 the same.
 """
 
@@ -49,7 +49,7 @@ _FAILURES = {
 
 
 class OpenAIClientLlm(ProviderLlm):
-    """A model behind OpenAI's SDK, whichever of its APIs.
+    """Base of models through OpenAI's SDK, for each of its APIs.
 
     base_url, api_key: as in the SDK, which otherwise reads OPENAI_BASE_URL and OPENAI_API_KEY; servers of one's own at
     `base_url` need no key. api_key may be a sync or async function, called before each request. headers: sent with each

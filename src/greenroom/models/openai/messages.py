@@ -196,7 +196,7 @@ def _append(out: list[JsonObject], message: JsonObject) -> None:
 
 
 def _joined(first: JsonValue, second: JsonValue) -> JsonValue:
-    """Texts, or lists of pieces, as one."""
+    """Joins texts, or lists of pieces."""
     if first is None or second is None:
         return second if first is None else first
     if isinstance(first, str) and isinstance(second, str):

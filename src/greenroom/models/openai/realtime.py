@@ -56,7 +56,7 @@ _PASSING = frozenset({
 class CallIds:
     """Ids for calls that have none, and for each response the id of the call it answers.
 
-    allowed: what an id may look like; others are replaced, the same by the same.
+    allowed: the format of valid ids; each other id is replaced by a valid one, always the same.
     """
 
     def __init__(self, allowed: str = r".+", *, prefix: str = "call_") -> None:
@@ -120,7 +120,7 @@ class RealtimeConnection(LiveConnection):
         self._wants_answer = False
         self._response: str | None = None
         self._cut_off: str | None = None  # the response that was interrupted
-        self._was_told = True  # the interruption
+        self._was_told = True  # of the interruption
         self._playing: JsonObject | None = None  # the item that the user hears
         self._played_from = 0.0
         self._bytes = 0

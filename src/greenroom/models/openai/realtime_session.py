@@ -18,7 +18,7 @@ from greenroom.records.model_exchange import LlmRequest
 RATE = 24_000
 PCM: JsonObject = {"type": "audio/pcm", "rate": RATE}
 TRANSCRIBER = "gpt-4o-mini-transcribe"
-"""Writes down what the user says; Realtime models don't do that themselves."""
+"""Transcribes the user's speech, which Realtime models don't do themselves."""
 
 _TAKEN = frozenset({
     "system_instruction", "max_output_tokens", "tools", "tool_config", "thinking_config", "speech_config",
@@ -79,7 +79,7 @@ def session_settings(request: LlmRequest, *, model: str) -> JsonObject:
 
 
 def _turn_detection(config: JsonObject) -> JsonObject | None:
-    """None: the client says when its user speaks."""
+    """None: the client signals when its user speaks."""
     detection: JsonObject = config.get("automatic_activity_detection") or {}
     if detection.get("disabled"):
         return None

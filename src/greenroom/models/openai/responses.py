@@ -1,4 +1,4 @@
-"""Models behind OpenAI's Responses API, at OpenAI or on Azure."""
+"""Models through OpenAI's Responses API, at OpenAI or on Azure."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ class ResponsesReply(ModelReply):
         if encrypted:
             self.end_text(signature=encrypted.encode(), metadata={PROVIDER: item})
         else:
-            self.end_text(metadata={PROVIDER: {}})  # the API keeps it by itself
+            self.end_text(metadata={PROVIDER: {}})  # the API stores it
 
     def _add_message(self, item: JsonObject, *, is_shown: bool) -> Iterator[LlmResponse]:
         contents = _contents(item.get("content"))

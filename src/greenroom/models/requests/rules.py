@@ -126,7 +126,7 @@ class RequestRules:
         self._fitting.add((declaration.name or "", msgspec.json.encode(declaration.parameters_json_schema)))
 
     def check(self, declarations: Sequence[FunctionDeclaration]) -> None:
-        """Logs what the vendor can't express of the tools."""
+        """Logs the properties of the tools that the vendor can't express."""
         _FittedTools(
             self,
             GenerateContentConfig(tools=[Tool(function_declarations=list(declarations))]),

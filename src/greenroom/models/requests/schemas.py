@@ -26,7 +26,7 @@ from greenroom.records.base import JsonObject, JsonValue
 
 _MAX_DEPTH = 60
 _MAX_NODES = 20_000
-"""Of what is read of one schema, its references followed: a prompt must hold it."""
+"""Limit of a schema's size with its references followed: it must fit into a prompt."""
 
 _MAX_INLINED = 2_000
 _NOWHERE = 1_000_000
@@ -223,7 +223,7 @@ class _SchemaReader:
         return self._by_id
 
     def _reference(self, node: JsonObject, path: str, depth: int) -> JsonObject:
-        """A reference to one of `$defs`, with what may stand beside it."""
+        """A reference to an entry of `$defs`, with the keywords that are allowed beside it."""
         beside = {key: value for key, value in node.items() if key not in ("$ref", "$defs", "definitions")}
         target = self.followed(node, path)
         if "$ref" in target:
@@ -295,7 +295,7 @@ class _SchemaReader:
     # The root, which must be an object by itself
 
     def is_object(self, node: JsonValue, depth: int = 0) -> bool:
-        """Whether objects are what a schema takes, among other values or alone."""
+        """True if the schema accepts objects, alone or among other values."""
         if not isinstance(node, dict) or depth > _MAX_DEPTH:
             return False
 
@@ -573,7 +573,7 @@ class _SchemaReader:
         return cast("JsonValue", value) if valid else None
 
     def _amend(self, out: JsonObject, schema: JsonObject, path: str, depth: int) -> None:
-        """Adds what follows from several keywords."""
+        """Adds keywords that depend on several others."""
         self._amend_bounds(out, schema)
 
         if not self._dialect.takes("oneOf") and "oneOf" in schema and "anyOf" not in out:
@@ -711,7 +711,7 @@ def _of_type(name: str, keywords: JsonObject) -> JsonObject:
 
 
 def _simplify_enum(out: JsonObject) -> None:
-    """Texts alone, or numbers alone. Others only give the types of what is allowed."""
+    """Keeps an enum of texts only or of numbers only. For other enums, only the types of the values are kept."""
     if "enum" not in out:
         return
 
@@ -818,7 +818,7 @@ def _names(value: Any) -> list[str]:
 
 
 def _type_names(value: Any) -> list[str]:
-    """JSON Schema's names of the types that are meant."""
+    """Converts type names to those of JSON Schema."""
     if isinstance(value, list):
         names = _names(value)
     elif isinstance(value, str):

@@ -45,7 +45,7 @@ class NameRule:
         return self.marked(readable, name)
 
     def marked(self, readable: str, name: str) -> str:
-        """The readable name with a mark at its end that tells it from others of the same beginning."""
+        """The readable name with a suffix that distinguishes it from names with the same beginning."""
         mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
         return f"{readable[: self._max_length - _HASH_LENGTH - 1]}_{mark}"
 

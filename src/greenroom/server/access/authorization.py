@@ -63,7 +63,7 @@ class Permissions:
 
 
 class Authorized(Generic[T]):
-    """A service for one caller. Subclasses list the methods that handlers may call, each with what it needs."""
+    """A service for one caller. Subclasses list the methods that handlers may call, and the permission for each."""
 
     __slots__ = ("_permissions", "_service")
 

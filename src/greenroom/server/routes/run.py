@@ -303,7 +303,7 @@ def _stream(
 def when_client_leaves(
     context: RequestContext, run_id: str, requested: OnDisconnect | None = None
 ) -> Callable[[], None] | None:
-    """Cancels the run if the request wants it, or the settings where it says nothing."""
+    """Returns a callback that cancels the run, if the request or, by default, the settings ask for it."""
     if not _cancels(context, requested):
         return None
     return partial(cancel_in_background, context, run_id)

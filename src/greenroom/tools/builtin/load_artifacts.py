@@ -27,7 +27,7 @@ ProcessArtifact: TypeAlias = Callable[[str, Part], Part | Awaitable[Part | None]
 class LoadContentsTool(BaseTool):
     """Takes names of contents, which it adds to the request that follows its call.
 
-    contents: what the names are of, in the plural.
+    contents: the plural noun for the named things.
     status: of the response.
     """
 

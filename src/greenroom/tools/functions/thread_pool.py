@@ -23,7 +23,7 @@ class ThreadPool:
 
     The limit is high because tools wait far more than they compute, and may wait for one another.
     The standard library's executor is joined when the interpreter exits, so one stuck tool would
-    keep the process alive; these threads are daemons. Idle ones end by themselves.
+    keep the process alive; these threads are daemons. Idle threads end.
     """
 
     def __init__(self, *, max_threads: int = 256, idle_seconds: float = 10.0) -> None:

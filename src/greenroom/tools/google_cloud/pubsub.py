@@ -154,7 +154,7 @@ def _received(received: JsonObject) -> JsonObject:
 
 
 def _text(data: str) -> str:
-    """The text in base64; what is no UTF-8 stays base64."""
+    """Decodes a text in base64; data that isn't UTF-8 stays base64."""
     try:
         return base64.b64decode(data).decode()
     except UnicodeDecodeError:

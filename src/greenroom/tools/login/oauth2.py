@@ -39,7 +39,7 @@ def _authlib(module: str) -> Any:
 
 
 def interactive_flow(scheme: AuthScheme) -> OAuthFlow | None:
-    """The scheme's flow in which the user logs in at a provider, if it has one."""
+    """The scheme's flow with a login at a provider, if any."""
     if scheme.authorization_endpoint:
         scopes = dict.fromkeys(scheme.scopes or ["openid"], "")
         return OAuthFlow(

@@ -48,7 +48,7 @@ IDLE_SECONDS = 900.0
 
 
 REPORT_SECONDS = 5.0
-"""Time without an answer after which a log line says that a server is still waited for."""
+"""Time without an answer after which a log line reports that the call still waits for the server."""
 
 
 class ConnectionLost(Exception):

@@ -161,7 +161,7 @@ class UserLogin:
         )
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keeps a refreshed token; what came with the user's answer is stored with the answer."""
+        """Stores a refreshed token. The first token is stored with the user's answer."""
         oauth2 = msgspec.structs.replace(
             await self._stored(), access_token=tokens.access_token, refresh_token=tokens.refresh_token
         )
@@ -235,13 +235,13 @@ class _Provider(OAuthClientProvider):
             return
         except GreenroomError as error:
             _refusals.get([]).append(error)
-        except Exception as error:  # the SDK raises its own errors, and those of what it parses
+        except Exception as error:  # the SDK raises its own errors and those of its parsers
             reason = f"no login is possible at {self._origin()}: {error}"
             _refusals.get([]).append(ToolError(reason))
         finally:
             await flow.aclose()
 
-        yield request  # its reply, and not the last one of the flow, is what the transport has to see
+        yield request  # the transport must get this reply, not the last one of the flow
 
     async def _check_address(self, request: httpx2.Request) -> None:
         """Raises AddressRefused when a public server leads into this server's own network."""

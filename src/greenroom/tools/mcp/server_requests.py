@@ -138,7 +138,7 @@ class McpCall:
 
         responses: dict[str, Any] = {}
         requests = (current.input_requests or {}).items()
-        # A person first: what a model is asked before the run waits would be asked again afterwards.
+        # People are asked first: a model's call before the run waits would be repeated afterwards.
         for key, request in sorted(requests, key=lambda entry: not isinstance(entry[1], ElicitRequest)):
             context = ClientRequestContext(session=client.session, request_id=key)
             response = await client.session.dispatch_input_request(context, request)

@@ -162,7 +162,7 @@ class McpTool(BaseTool):
             return dict(PENDING)
         except (ToolError, ToolLoadingError) as error:
             return {"error": f"MCP tool execution failed: {error.detail}"}
-        except Exception as error:  # the SDK raises what its HTTP library and its validation raise
+        except Exception as error:  # the SDK also raises errors of its HTTP library and of validation
             _log.warning("MCP tool %s failed", self.name, exc_info=error)
             return {"error": f"Unexpected error during MCP tool execution: {type(error).__name__}: {error}"}
 

@@ -61,7 +61,7 @@ _NOTICES = {
 
 
 class SkillRegistry(ABC):
-    """Skills from elsewhere, found by what they are for. Source of names: ADK."""
+    """Finds skills in an external registry by their purpose. Source of names: ADK."""
 
     @abstractmethod
     async def get_skill(self, *, name: str) -> Skill | None: ...

@@ -133,7 +133,7 @@ def _texts(responses: list[LlmResponse], *, thought: bool | None = None) -> str:
 
 
 def _has_said(provider: ModelProvider, responses: list[LlmResponse], text: str) -> bool:
-    """Whether the responses have this text, or any text of a model that answers by itself."""
+    """True if the responses have this text or, from a real model, any text."""
     said = _texts(responses)
     if "scripted answers" in provider.lacks:
         return bool(said)
