@@ -43,7 +43,7 @@ from tests.durability.random_graphs import Builder, Plan, graphs, kinds
 GRAPHS = int(os.environ.get("GREENROOM_GRAPHS", "40"))
 """Number of graphs of `retry` nodes that are killed; a fifth as many more have `report` nodes."""
 
-MOST_ANSWERS = 8
+MAX_ANSWERS = 8
 MEMORY = Path("/dev/shm")
 """Databases are put here where it exists: a killed process loses nothing there, and the tests don't wait for a disk."""
 
@@ -162,7 +162,7 @@ async def _undisturbed(plan: Plan, cut: Cut, *, reported: bool) -> Outcome:
     workflow = Builder(cut.seed, reported=reported).workflow(plan)
     async with stores_in(None) as stores, engine_over(stores, workflow) as engine:
         run = await finish(engine, asking("go"))
-        while run.status is RunStatus.WAITING and len(answers) < MOST_ANSWERS:
+        while run.status is RunStatus.WAITING and len(answers) < MAX_ANSWERS:
             answers.append(chance.choice(sorted(_asked(await stores.log()))))
             run = await finish(engine, answering(answers[-1]))
         return await _outcome(stores, run, answers)

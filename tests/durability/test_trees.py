@@ -38,7 +38,7 @@ from tests.durability.random_trees import (
 TREES = int(os.environ.get("GREENROOM_TREES", "60"))
 """Number of trees that are cut."""
 
-MOST_ANSWERS = 8
+MAX_ANSWERS = 8
 
 _of_trees = settings(
     max_examples=-(-TREES // 3),
@@ -156,7 +156,7 @@ async def _cut_and_compare(plan: Plan, cut: Cut) -> None:
 
 def _next_answer(run: Run, log: list[Event], chance: random.Random, asked: list[str]) -> AgentRunRequest | None:
     """The answer to one of the open calls, whichever."""
-    if run.status is not RunStatus.WAITING or len(asked) == MOST_ANSWERS:
+    if run.status is not RunStatus.WAITING or len(asked) == MAX_ANSWERS:
         return None
     open_calls = {
         call.id or "": call

@@ -502,7 +502,7 @@ async def test_traces_survive_a_restart_and_the_oldest_go_first(tmp_path: Any) -
         assert [span["name"] for span in before] == ["invocation", "invoke_agent echo", "call_llm"]
         assert "remember me" in before[-1]["attributes"]["gcp.vertex.agent.llm_request"]
     sessions = SqliteSessionService(path)
-    small = SqliteTraceStore(path, most_rows=1)
+    small = SqliteTraceStore(path, max_rows=1)
     await run_traced_by(small, sessions, "again")
     after = await small.of_session("s-1", app_name="echo", user_id="ann")
     await small.close()

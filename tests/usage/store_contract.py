@@ -24,7 +24,7 @@ from greenroom.usage.store import (
     SECONDS_PER_DAY,
     Account,
     Ceiling,
-    Hold,
+    Reservation,
     ModelDay,
     ModelUsage,
     UsageStore,
@@ -61,12 +61,14 @@ def _used(model: str = "fast", day: int = _DAY, calls: int = 1, **counts: Any) -
     return {ModelDay(model, day): used}
 
 
-def _hold(run_id: str = "e-1", tokens: int = 0, money: float = 0, *, key: str = "", model: str = "fast") -> Hold:
+def _hold(run_id: str = "e-1", tokens: int = 0, money: float = 0, *, key: str = "", model: str = "fast") -> Reservation:
     amount = Amount(tokens, Decimal(str(money)))
-    return Hold("concierge", "ann", "s-ann", run_id, key, model, _TODAY, amount)
+    return Reservation("concierge", "ann", "s-ann", run_id, key, model, _TODAY, amount)
 
 
-async def _reserve(usage_store: UsageStore, hold: Hold, *accounts: Account, tokens: int, now: float = _NOW) -> bool:
+async def _reserve(
+    usage_store: UsageStore, hold: Reservation, *accounts: Account, tokens: int, now: float = _NOW
+) -> bool:
     ceilings = [Ceiling(account, tokens, None) for account in accounts or (_ANN,)]
     return await usage_store.reserve(hold, ceilings, now=now) is None
 

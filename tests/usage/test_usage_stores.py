@@ -77,12 +77,12 @@ async def test_in_memory_only_the_latest_usage_is_kept() -> None:
 _RESERVE = """
 import asyncio, sys
 from greenroom.sessions.from_uri import session_service_from_uri
-from greenroom.usage.store import Account, Amount, Ceiling, Hold
+from greenroom.usage.store import Account, Amount, Ceiling, Reservation
 
 async def main(uri, name):
     sessions = session_service_from_uri(uri)
     ceiling = Ceiling(Account("app", ("a",)), 100, None)
-    holds = [Hold("a", "u", "s", f"e-{name}-{n}", "", "m", "2026-01-31", Amount(10)) for n in range(10)]
+    holds = [Reservation("a", "u", "s", f"e-{name}-{n}", "", "m", "2026-01-31", Amount(10)) for n in range(10)]
     made = [await sessions.usage.reserve(hold, [ceiling], now=1.0) for hold in holds]
     await sessions.close()
     print(made.count(None))

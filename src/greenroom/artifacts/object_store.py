@@ -234,7 +234,7 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
             return True
         return head.attributes.get("Content-Type") == _PENDING
 
-    async def _open(self, key: str, version: int | None, *, with_payload: bool = True) -> _Found | None:
+    async def _open(self, key: str, version: int | None, *, with_payload: bool = True) -> _OpenVersion | None:
         """A version, by default the newest; None when there is none."""
         if version is None:
             for meta in reversed(await self._objects(key)):
@@ -259,13 +259,13 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
 
         if (text := attributes.get(_DESCRIPTION)) is not None:
             try:
-                return _Found(version, read_description(unquote(text).encode()), result, 0)
+                return _OpenVersion(version, read_description(unquote(text).encode()), result, 0)
             except msgspec.DecodeError as error:
                 raise StorageError("Reading an artifact", f"{path} has no valid description: {error}") from None
 
         old = await self._read_old(path, result.meta["size"])
         description, payload_start = old or (_adk_description(attributes, result.meta), 0)
-        return _Found(version, description, result, payload_start)
+        return _OpenVersion(version, description, result, payload_start)
 
     async def _read_old(self, path: str, size: int) -> tuple[Description, int] | None:
         """The description at the start of an object of the earlier layout, and where its payload starts."""
@@ -308,7 +308,7 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
             raise InvalidRequest("The artifact's name and ids are together too long for the store", location=("path",))
         return key
 
-    def _version(self, key: str, found: _Found) -> ArtifactVersion:
+    def _version(self, key: str, found: _OpenVersion) -> ArtifactVersion:
         return found.description.as_version(found.version, f"{self._base_uri}/{key}/{found.version}")
 
 
@@ -320,7 +320,7 @@ class GcsArtifactService(ObjectStoreArtifactService):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _OpenVersion:
     """A stored version."""
 
     version: int

@@ -88,7 +88,7 @@ async def _converse(case: RecordedCase, app: App, messages: tuple[str, ...]) -> 
     """Has the conversation and records it. False if a turn failed; then nothing is written."""
     from greenroom.cli.event_lines import EventLines
     from greenroom.evaluation.recorded_case import UserMessage, spec_of
-    from greenroom.evaluation.replay import Talk
+    from greenroom.evaluation.replay import ConversationRunner
     from greenroom.models.by_name import LLMRegistry
     from greenroom.plugins.recording import RecordingsPlugin
     from greenroom.plugins.recordings_file import RECORDINGS_CONFIG
@@ -102,8 +102,8 @@ async def _converse(case: RecordedCase, app: App, messages: tuple[str, ...]) -> 
     user_messages = [UserMessage(text=text) for text in messages]
     async with data_folder.closing(LLMRegistry):
         try:
-            talk = Talk(recorded, streams=case.mode == "sse", show=lines.show)
-            session = await talk.have(user_messages, settings=settings, goes_on=lambda: not lines.has_failed)
+            runner = ConversationRunner(recorded, streams=case.mode == "sse", show=lines.show)
+            session = await runner.run(user_messages, settings=settings, continues=lambda: not lines.has_failed)
         finally:
             lines.end_line()
 
@@ -248,7 +248,7 @@ async def _replay_stored(
 
 async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_requests: bool) -> str:
     """Returns the differences or the error of a replay; empty if there are none."""
-    from greenroom.evaluation.replay import Talk
+    from greenroom.evaluation.replay import ConversationRunner
     from greenroom.plugins.recordings_file import load_recordings
     from greenroom.plugins.replay import ReplayPlugin, comparable_events, comparable_state, difference
 
@@ -261,8 +261,8 @@ async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_r
 
         replayed_app = dataclasses.replace(app, plugins=[plugin, *app.plugins])
         recordings = load_recordings(case.recordings_path).recordings
-        talk = Talk(replayed_app, streams=case.mode == "sse", replay=plugin, recordings=recordings)
-        replayed = await talk.have(spec.user_messages, state=spec.initial_state)
+        runner = ConversationRunner(replayed_app, streams=case.mode == "sse", replay=plugin, recordings=recordings)
+        replayed = await runner.run(spec.user_messages, state=spec.initial_state)
     except Exception as error:  # agents and tools may raise any exception; the other conversations are still replayed
         return f"{type(error).__name__}: {error}"
 

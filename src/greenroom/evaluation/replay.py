@@ -40,7 +40,7 @@ class _ReplayRunner(InMemoryRunner):
         return self.log
 
 
-class Talk:
+class ConversationRunner:
     """A conversation in memory, used once."""
 
     def __init__(
@@ -63,18 +63,18 @@ class Talk:
         self._recordings = recordings
         self._show = show
 
-    async def have(
+    async def run(
         self,
         messages: Sequence[UserMessage],
         *,
         state: JsonObject | None = None,
         settings: Callable[[int], JsonObject] | None = None,
-        goes_on: Callable[[], bool] = lambda: True,
+        continues: Callable[[], bool] = lambda: True,
     ) -> Session:
         """The session that the messages lead to.
 
         settings: state of each turn.
-        goes_on: asked after each turn.
+        continues: asked after each turn.
 
         Raises what fails a run; in a replay only ReplayVerificationError and ReplayConfigError.
         """
@@ -100,7 +100,7 @@ class Talk:
                 assert stored is not None
                 session = stored
 
-                if not goes_on():
+                if not continues():
                     break
 
             return session
@@ -198,8 +198,8 @@ async def replay_session(app: App, then: Session, *, run_tools: bool = False) ->
     spec = spec_of(then)
     plugin = ReplayPlugin(run_tools=run_tools)
     try:
-        talk = Talk(_with(app, plugin), replay=plugin, recordings=recording_of(then).recordings)
-        now = await talk.have(spec.user_messages, state=spec.initial_state)
+        runner = ConversationRunner(_with(app, plugin), replay=plugin, recordings=recording_of(then).recordings)
+        now = await runner.run(spec.user_messages, state=spec.initial_state)
     except Exception as error:  # agents and tools may raise anything
         return f"{type(error).__name__}: {error}"
     finally:
@@ -238,7 +238,7 @@ async def rerun_session(app: App, then: Session) -> str:
         )
 
     try:
-        now = await Talk(app).have(spec.user_messages, state=spec.initial_state)
+        now = await ConversationRunner(app).run(spec.user_messages, state=spec.initial_state)
     except Exception as error:  # agents and tools may raise anything
         return f"{type(error).__name__}: {error}"
 

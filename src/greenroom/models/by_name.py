@@ -23,7 +23,7 @@ CLAUDE_PROJECTS = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
 CLAUDE_LOCATIONS = ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION")
 
 
-class _Class(msgspec.Struct, frozen=True):
+class _ModelClass(msgspec.Struct, frozen=True):
     """A model class that is imported with its first model."""
 
     module: str
@@ -45,7 +45,7 @@ class _Class(msgspec.Struct, frozen=True):
         return MissingExtra(self.extra, self.package).detail
 
 
-class _Local(_Class, frozen=True):
+class _LocalModelClass(_ModelClass, frozen=True):
     def fault(self, model: str) -> str | None:
         from greenroom.models.local.files import find_model_file
 
@@ -56,7 +56,7 @@ class _Local(_Class, frozen=True):
         return super().fault(model)
 
 
-class _CompatibleServer(_Class, frozen=True):
+class _CompatibleServer(_ModelClass, frozen=True):
     """A server that speaks OpenAI's chat completions. `<NAME>_BASE_URL` counts before url. Some
     need no key, which is `<NAME>_API_KEY`.
     """
@@ -89,7 +89,7 @@ def _server(url: str, key_variable: str = "") -> _CompatibleServer:
     )
 
 
-class _GeminiClass(_Class, frozen=True):
+class _GeminiClass(_ModelClass, frozen=True):
     def fault(self, model: str) -> str | None:
         return (_GEMINI_ON_VERTEX if wants_vertex() else super()).fault(model)
 
@@ -99,7 +99,7 @@ def wants_vertex() -> bool:
     return any(os.environ.get(flag, "").lower() in ("1", "true") for flag in _VERTEX_FLAGS)
 
 
-class _ClaudeClass(_Class, frozen=True):
+class _ClaudeClass(_ModelClass, frozen=True):
     """Claude at Anthropic, or on Vertex if a project is configured and no key of Anthropic's."""
 
     def __call__(self, model: str) -> BaseLlm:
@@ -108,24 +108,24 @@ class _ClaudeClass(_Class, frozen=True):
     def fault(self, model: str) -> str | None:
         return self._provider().fault(model)
 
-    def _provider(self) -> _Class:
+    def _provider(self) -> _ModelClass:
         has_key = any(os.environ.get(name) for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
         is_on_vertex = not has_key and any(os.environ.get(name) for name in CLAUDE_PROJECTS)
         return _CLAUDE_ON_VERTEX if is_on_vertex else _ANTHROPIC
 
 
-_OPENAI = _Class("openai.chat", "OpenAILlm", "openai", "openai", (("OPENAI_API_KEY",),))
-_ANTHROPIC = _Class(
+_OPENAI = _ModelClass("openai.chat", "OpenAILlm", "openai", "openai", (("OPENAI_API_KEY",),))
+_ANTHROPIC = _ModelClass(
     "anthropic.llm", "AnthropicLlm", "anthropic", "anthropic", (("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"),)
 )
-_CLAUDE_ON_VERTEX = _Class(
+_CLAUDE_ON_VERTEX = _ModelClass(
     "anthropic.llm",
     "Claude",
     "anthropic",
     "anthropic",
     (CLAUDE_PROJECTS, CLAUDE_LOCATIONS),
 )
-_GEMINI_ON_VERTEX = _Class(
+_GEMINI_ON_VERTEX = _ModelClass(
     "gemini.llm",
     "Gemini",
     "gemini",
@@ -139,10 +139,10 @@ _GEMINI = _GeminiClass(
     "google.genai",
     (("GEMINI_API_KEY", "GOOGLE_API_KEY"),),
 )
-_LITELLM = _Class("lite_llm", "LiteLlm", "litellm", "litellm")
-_GEMMA = _Class("gemma", "Gemma", "gemini", "google.genai", _GEMINI.variables)
-_GEMMA_OLLAMA = _Class("gemma", "Gemma3Ollama", "openai", "openai")
-_APIGEE = _Class("apigee", "ApigeeLlm", "gemini", "google.genai", (("APIGEE_PROXY_URL",),))
+_LITELLM = _ModelClass("lite_llm", "LiteLlm", "litellm", "litellm")
+_GEMMA = _ModelClass("gemma", "Gemma", "gemini", "google.genai", _GEMINI.variables)
+_GEMMA_OLLAMA = _ModelClass("gemma", "Gemma3Ollama", "openai", "openai")
+_APIGEE = _ModelClass("apigee", "ApigeeLlm", "gemini", "google.genai", (("APIGEE_PROXY_URL",),))
 _LITELLM_SERVICES = (
     "ai21|azure|azure_ai|bedrock|cohere|databricks|fireworks_ai|huggingface|litellm|ollama_chat|perplexity|sagemaker|"
     "together_ai|vertex_ai|watsonx"
@@ -150,7 +150,7 @@ _LITELLM_SERVICES = (
 _PATH = r"projects/.+/locations/.+/"
 
 _PATTERNS: dict[str, ModelFactory] = {
-    r"local/.+": _Local("local.llm", "LocalLlm", "local", "xllamacpp"),
+    r"local/.+": _LocalModelClass("local.llm", "LocalLlm", "local", "xllamacpp"),
     r"openai/.+": _OPENAI,
     r"gpt-.*|o\d+(-.*)?|chatgpt-.*": _OPENAI,
     r"gemma-[1-3].*": _GEMMA,
@@ -179,8 +179,8 @@ _CLASSES: dict[str, ModelFactory] = {
     "apigee": _APIGEE,
     "gemma": _GEMMA,
     "gemma3ollama": _GEMMA_OLLAMA,
-    "openairesponses": _Class("openai.responses", "OpenAIResponsesLlm", "openai", "openai", (("OPENAI_API_KEY",),)),
-    "azureopenairesponses": _Class(
+    "openairesponses": _ModelClass("openai.responses", "OpenAIResponsesLlm", "openai", "openai", (("OPENAI_API_KEY",),)),
+    "azureopenairesponses": _ModelClass(
         "openai.responses", "AzureOpenAIResponsesLlm", "openai", "openai",
         (("AZURE_OPENAI_ENDPOINT",), ("AZURE_OPENAI_API_KEY",)),
     ),
@@ -244,7 +244,7 @@ class LLMRegistry:
             factory, own_name = cls._found(name)
         except ModelNotFound as error:
             return error.detail
-        if isinstance(factory, _Class):
+        if isinstance(factory, _ModelClass):
             return factory.fault(own_name)
         return None
 
@@ -260,7 +260,7 @@ class LLMRegistry:
     def import_sdk(cls, name: str) -> None:
         """Starts the import of a provider's SDK in a thread, so that it is there for the first request."""
         factory = cls._found(name)[0]
-        package = factory.package if isinstance(factory, _Class) else ""
+        package = factory.package if isinstance(factory, _ModelClass) else ""
         if package and package not in sys.modules:
             threading.Thread(target=_import, args=(package,), name=f"import {package}", daemon=True).start()
 

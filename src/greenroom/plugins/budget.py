@@ -20,7 +20,7 @@ from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
 from greenroom.usage.prices import FREE, Amount, Price, PriceTable
-from greenroom.usage.store import Account, Ceiling, Hold, Refusal, UsageStore, day_of
+from greenroom.usage.store import Account, Ceiling, Reservation, Refusal, UsageStore, day_of
 
 BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
 """Error code of the event that ends a run whose budget is exhausted."""
@@ -61,7 +61,7 @@ class _BudgetedCall:
     price: Price | None
     """None when it is unknown."""
 
-    hold: Hold
+    hold: Reservation
     model: str
     """As its reply names it."""
 
@@ -290,7 +290,7 @@ class BudgetPlugin(BasePlugin):
 
         needed = amount((config.max_output_tokens or 0) * (config.candidate_count or 1))
         names = ctx.session.app_name, ctx.user_id, ctx.session.id, ctx.invocation_id
-        hold = Hold(*names, key or "", model, day_of(self._clock()), needed)
+        hold = Reservation(*names, key or "", model, day_of(self._clock()), needed)
 
         return _BudgetedCall(estimate=amount, price=price, hold=hold, model=model)
 

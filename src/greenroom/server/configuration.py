@@ -137,7 +137,7 @@ def find_file(*folders: Path) -> Path | None:
     return None
 
 
-class _Given(NamedTuple):
+class _SourceValue(NamedTuple):
     """A value in one of the sources."""
 
     value: Any
@@ -160,7 +160,7 @@ def load_configuration(
     values: dict[str, Value] = {}
     for setting in all_settings():
         if setting.key in flags:
-            given = _Given(flags[setting.key], f"flag {setting.flag}")
+            given = _SourceValue(flags[setting.key], f"flag {setting.flag}")
         else:
             given = _from_environment(setting, environ, faults) or in_file.get(setting.key)
         if given is None:
@@ -182,7 +182,7 @@ def load_configuration(
     )
 
 
-def _from_environment(setting: Setting, environ: Mapping[str, str], faults: list[str]) -> _Given | None:
+def _from_environment(setting: Setting, environ: Mapping[str, str], faults: list[str]) -> _SourceValue | None:
     """Reads a variable. An empty one counts as unset; `NAME_FILE` names a file that holds the value."""
     name = setting.variable
     text = environ.get(name, "")
@@ -198,17 +198,17 @@ def _from_environment(setting: Setting, environ: Mapping[str, str], faults: list
         return None
     origin = f"variable {name}"
     if not setting.takes_list:
-        return _Given(text, origin, is_text=True)
+        return _SourceValue(text, origin, is_text=True)
     if not text.lstrip().startswith("["):
         parts = [part.strip() for part in text.split(",")]
-        return _Given([part for part in parts if part], origin, is_text=True)
+        return _SourceValue([part for part in parts if part], origin, is_text=True)
     try:
-        return _Given(json.loads(text), origin)
+        return _SourceValue(json.loads(text), origin)
     except ValueError:
-        return _Given(text, origin)
+        return _SourceValue(text, origin)
 
 
-def _read_file(file: Path, faults: list[str]) -> dict[str, _Given]:
+def _read_file(file: Path, faults: list[str]) -> dict[str, _SourceValue]:
     """Reads the values of a TOML file. Unknown keys are added to the faults."""
     try:
         text = file.read_text(encoding="utf-8")
@@ -219,11 +219,11 @@ def _read_file(file: Path, faults: list[str]) -> dict[str, _Given]:
         raise ConfigurationError([f"{file} is not valid TOML: {error}"]) from error
 
     keys = [setting.key for setting in all_settings()]
-    settings: dict[str, _Given] = {}
+    settings: dict[str, _SourceValue] = {}
     for key, value in _flattened(document, keys):
         location = f"{file}:{_line_of(text, key)}"
         if key in keys:
-            settings[key] = _Given(value, location)
+            settings[key] = _SourceValue(value, location)
         else:
             faults.append(f"{location}: there is no setting {key}.{_hint(key, keys)}")
     return settings

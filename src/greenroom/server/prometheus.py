@@ -19,10 +19,10 @@ from greenroom.telemetry.run_metrics import QUEUED, RUNNING, RunMetric, RunMetri
 
 def metrics_in_text(metrics: RunMetrics, load: Mapping[str, RunLoad], *, shows: Callable[[str], bool]) -> bytes:
     """The metrics as Prometheus text. shows: True for an app whose metrics are included."""
-    return generate_latest(_Shown(metrics, load, shows))
+    return generate_latest(_MetricsCollector(metrics, load, shows))
 
 
-class _Shown:
+class _MetricsCollector:
     def __init__(self, metrics: RunMetrics, load: Mapping[str, RunLoad], shows: Callable[[str], bool]) -> None:
         self._metrics = metrics
         self._load = {app: load[app] for app in load if shows(app)}

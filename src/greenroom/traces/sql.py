@@ -28,16 +28,16 @@ SpanRow: TypeAlias = tuple[str, str, str, str | None, str]
 _log = logging.getLogger("greenroom.traces")
 _decode = wire.decoder(list[SpanRecord])
 
-MOST_ROWS = 50_000
+MAX_ROWS = 50_000
 """In one file. A run has one for each of its events: its span, with those before it that have no event of their own."""
 
 WRITE_AFTER_SECONDS = 1.0
 """Traces are gathered for so long, so that a run doesn't pay for a commit of its trace. A crash loses those."""
 
-MOST_UNWRITTEN = 2_000
+MAX_UNWRITTEN = 2_000
 """Traces that wait for a disk that doesn't keep up; more are dropped."""
 
-_DROP_OLDEST = "DELETE FROM spans WHERE number <= (SELECT max(number) FROM spans) - {most_rows}"
+_DROP_OLDEST = "DELETE FROM spans WHERE number <= (SELECT max(number) FROM spans) - {max_rows}"
 # A run may end after its session was deleted.
 _INSERT_IN_SQLITE = """
     INSERT INTO spans (app_name, user_id, session_id, event_id, data)
@@ -61,11 +61,11 @@ _OF_EVENT = f"SELECT data FROM spans WHERE event_id = ? {_WHOSE} ORDER BY number
 
 
 class SqlTraceStore(TraceStore):
-    def __init__(self, database: SqliteDatabase | PostgresDatabase, *, with_content: bool, most_rows: int) -> None:
+    def __init__(self, database: SqliteDatabase | PostgresDatabase, *, with_content: bool, max_rows: int) -> None:
         """Takes ownership of `database`, which is closed with the store."""
         self._database = database
         self._with_content = with_content
-        self.most_rows = most_rows
+        self.max_rows = max_rows
         self._unwritten: list[Trace] = []
         self._writing: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -73,10 +73,10 @@ class SqlTraceStore(TraceStore):
 
     @abstractmethod
     def write(self, make_rows: Callable[[], Sequence[SpanRow]]) -> asyncio.Future[None]:
-        """Inserts spans of sessions that exist, and deletes those above `most_rows`. make_rows: takes a while."""
+        """Inserts spans of sessions that exist, and deletes those above `max_rows`. make_rows: takes a while."""
 
     def trace_ended(self, trace: Trace) -> None:
-        if trace.root is None or len(self._unwritten) >= MOST_UNWRITTEN:
+        if trace.root is None or len(self._unwritten) >= MAX_UNWRITTEN:
             return
         self._unwritten.append(trace)
         if self._timer is None and not self._closed:
@@ -131,7 +131,7 @@ class SqlTraceStore(TraceStore):
 class SqliteTraceStore(SqlTraceStore):
     """Needs a file that a `SqliteSessionService` writes its sessions to."""
 
-    def __init__(self, path: str | os.PathLike[str], *, with_content: bool = True, most_rows: int = MOST_ROWS) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, with_content: bool = True, max_rows: int = MAX_ROWS) -> None:
         """Opens the file on the first call.
 
         with_content: True to store requests, replies and results.
@@ -139,7 +139,7 @@ class SqliteTraceStore(SqlTraceStore):
         from greenroom.sqlite.database import Database
 
         self._file = Database.open(path)
-        super().__init__(self._file, with_content=with_content, most_rows=most_rows)
+        super().__init__(self._file, with_content=with_content, max_rows=max_rows)
 
     def write(self, make_rows: Callable[[], Sequence[SpanRow]]) -> asyncio.Future[None]:
         rows: list[SpanRow] = []
@@ -148,7 +148,7 @@ class SqliteTraceStore(SqlTraceStore):
             if not rows:  # made here, in the writer's thread, and once
                 rows.extend(make_rows())
             cursor.executemany(_INSERT_IN_SQLITE, rows)
-            cursor.execute(_DROP_OLDEST.format(most_rows="?"), (self.most_rows,))
+            cursor.execute(_DROP_OLDEST.format(max_rows="?"), (self.max_rows,))
 
         return self._file.submit(apply)
 
@@ -156,7 +156,7 @@ class SqliteTraceStore(SqlTraceStore):
 class PostgresTraceStore(SqlTraceStore):
     """Needs a database that a `PostgresSessionService` writes its sessions to."""
 
-    def __init__(self, uri: str, *, with_content: bool = True, most_rows: int = MOST_ROWS) -> None:
+    def __init__(self, uri: str, *, with_content: bool = True, max_rows: int = MAX_ROWS) -> None:
         """Connects on the first call.
 
         with_content: True to store requests, replies and results.
@@ -164,7 +164,7 @@ class PostgresTraceStore(SqlTraceStore):
         from greenroom.postgres.database import Database
 
         self._postgres = Database.open(uri)
-        super().__init__(self._postgres, with_content=with_content, most_rows=most_rows)
+        super().__init__(self._postgres, with_content=with_content, max_rows=max_rows)
 
     def write(self, make_rows: Callable[[], Sequence[SpanRow]]) -> asyncio.Future[None]:
         return asyncio.ensure_future(self._insert(make_rows))
@@ -175,7 +175,7 @@ class PostgresTraceStore(SqlTraceStore):
         async def apply(connection: Connection) -> None:
             if rows:
                 await connection.execute(_INSERT_IN_POSTGRES, *map(list, zip(*rows, strict=True)))
-            await connection.execute(_DROP_OLDEST.format(most_rows="$1"), self.most_rows)
+            await connection.execute(_DROP_OLDEST.format(max_rows="$1"), self.max_rows)
 
         await self._postgres.submit(apply)
 

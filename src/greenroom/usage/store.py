@@ -145,7 +145,7 @@ class Refusal(NamedTuple):
     held: Amount
 
 
-class Hold(NamedTuple):
+class Reservation(NamedTuple):
     """A reservation for one model call."""
 
     app_name: str
@@ -218,7 +218,7 @@ class UsageStore(ABC):
             statements.append((_REPLACE, (*owner, *_counts(used.reported, used.calls), cost)))
         return self.write(statements)
 
-    async def reserve(self, hold: Hold, ceilings: Sequence[Ceiling], *, now: float) -> Refusal | None:
+    async def reserve(self, hold: Reservation, ceilings: Sequence[Ceiling], *, now: float) -> Refusal | None:
         """Reserves an amount, or returns the first ceiling that it would exceed, with the amounts spent and reserved.
 
         now: Unix seconds. The reservation counts for `HOLD_SECONDS`, unless it is settled before.
@@ -240,7 +240,7 @@ class UsageStore(ABC):
 
     async def settle(
         self,
-        hold: Hold,
+        hold: Reservation,
         usage: GenerateContentResponseUsageMetadata | Amount | None,
         *,
         model: str,
@@ -332,7 +332,7 @@ class UsageStore(ABC):
         """Deletes the usage of a user in an app."""
         await self.write([(_DELETE_USER, (app_name, user_id))])
 
-    def _running_run(self, hold: Hold) -> _Running:
+    def _running_run(self, hold: Reservation) -> _Running:
         running = self._running.get(hold.run_id)
         if running is None:
             running = self._running[hold.run_id] = _Running()

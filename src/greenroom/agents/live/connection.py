@@ -106,7 +106,7 @@ def take_over_config(request: LlmRequest) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenConnection:
     """A connection that was opened to a live model."""
 
     connection: BaseLlmConnection
@@ -134,14 +134,14 @@ class ReconnectingConnection:
         self.handle = handle
         self.readings = 0
         self.sent_at = 0
-        self._now: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
-        self.newest: Opened | None = None
+        self._now: asyncio.Future[OpenConnection] = asyncio.get_running_loop().create_future()
+        self.newest: OpenConnection | None = None
         self._loss: ModelError | None = None
         self._has_ended = False
         self._speech = deque[RealtimeInput]()
         self._speech_bytes = 0
 
-    async def open(self, opened: Opened) -> None:
+    async def open(self, opened: OpenConnection) -> None:
         for data in self._speech:
             await opened.connection.send_realtime(data)
         self.newest = opened
@@ -178,7 +178,7 @@ class ReconnectingConnection:
         if not self._now.done() and self.newest is not None:
             self._now.set_result(self.newest)
 
-    async def opened(self) -> Opened:
+    async def opened(self) -> OpenConnection:
         """The connection that is open, or will be; after the end, the last that was."""
         return await asyncio.shield(self._now)
 

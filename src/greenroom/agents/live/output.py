@@ -15,7 +15,7 @@ from contextlib import aclosing
 from typing import cast
 
 from greenroom.agents.callbacks import has_callbacks
-from greenroom.agents.live.connection import Opened
+from greenroom.agents.live.connection import OpenConnection
 from greenroom.agents.live.conversation import LiveConversation
 from greenroom.agents.live.spans import ModelSpans, has_words
 from greenroom.agents.live.tools import ToolCalls
@@ -129,7 +129,7 @@ class ModelOutput:
                     await connection.send_history(request.contents)
                 conversation.connection.sent_at = time.time_ns()
 
-            opened = Opened(connection, request, reading if handle is None else None)
+            opened = OpenConnection(connection, request, reading if handle is None else None)
             await conversation.connection.open(opened)
 
             async with aclosing(cast("AsyncGenerator[LlmResponse]", connection.receive())) as replies:
@@ -140,7 +140,7 @@ class ModelOutput:
                     if self._must_move and has_all and not self._is_in_turn and not self._calls.are_at_work:
                         return
 
-    async def _take(self, reply: LlmResponse, opened: Opened) -> None:
+    async def _take(self, reply: LlmResponse, opened: OpenConnection) -> None:
         conversation = self._conversation
         self._note(reply)
         callback_context = CallbackContext(conversation.ctx)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import cast
 
 from greenroom.agents.human_input.requests import with_requests
-from greenroom.agents.live.connection import TASK_COMPLETED, Opened
+from greenroom.agents.live.connection import TASK_COMPLETED, OpenConnection
 from greenroom.agents.live.conversation import LiveConversation
 from greenroom.agents.transfer import transfer_target
 from greenroom.agents.turn.output import final_answer
@@ -76,7 +76,7 @@ class ToolCalls:
     def start(
         self,
         calls: Sequence[FunctionCall | DecidedCall],
-        opened: Opened | None = None,
+        opened: OpenConnection | None = None,
     ) -> None:
         """Make calls that came over a connection, or such as a person has just decided on."""
         if calls:
@@ -100,7 +100,7 @@ class ToolCalls:
         if waiting:
             await asyncio.wait(waiting)
 
-    async def _run(self, new_calls: Sequence[FunctionCall | DecidedCall], opened: Opened | None) -> None:
+    async def _run(self, new_calls: Sequence[FunctionCall | DecidedCall], opened: OpenConnection | None) -> None:
         conversation = self._conversation
         tools = (opened or await conversation.connection.opened()).request.tools_dict
         calls = [

@@ -49,7 +49,7 @@ AUTH_CALL = "mock_function_call_for_required_user_auth"
 ForwardSession = bool | Literal["namespaced"]
 
 
-class Outgoing(NamedTuple):
+class OutgoingMessage(NamedTuple):
     """A message to a remote agent, before it is encoded."""
 
     parts: list[tuple[Part, bool]]
@@ -116,7 +116,7 @@ def outgoing(
     stateless_history: bool,
     forward_session: ForwardSession,
     mode: AggregationMode | None,
-) -> Outgoing:
+) -> OutgoingMessage:
     """The message that the remote agent is sent next.
 
     mode: see `A2aRemoteAgentConfig`.
@@ -157,7 +157,7 @@ def outgoing(
     else:
         task_id = ""
 
-    return Outgoing(
+    return OutgoingMessage(
         parts, context_id or _new_context_id(ctx, forward_session), task_id, _message_id(agent, ctx, begins_at)
     )
 
@@ -216,7 +216,7 @@ def _parts_in_mode(
     return parts
 
 
-def _answer(agent: str, ctx: InvocationContext) -> Outgoing | None:
+def _answer(agent: str, ctx: InvocationContext) -> OutgoingMessage | None:
     """Returns the answers to the agent's calls in the user's newest message; nothing else is sent
     with them.
     """
@@ -244,7 +244,7 @@ def _answer(agent: str, ctx: InvocationContext) -> Outgoing | None:
 
     ids = str(metadata[CONTEXT_ID]), str(metadata.get(TASK_ID) or "")
 
-    return Outgoing(parts, *ids, _message_id(agent, ctx, run.messages[-1]))
+    return OutgoingMessage(parts, *ids, _message_id(agent, ctx, run.messages[-1]))
 
 
 def _answered(response: FunctionResponse, calls: object) -> Part:

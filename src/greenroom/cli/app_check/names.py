@@ -16,33 +16,33 @@ ADK = "google.adk"
 GENAI_TYPES = "google.genai.types"
 
 
-class Known(NamedTuple):
+class KnownName(NamedTuple):
     """A name of ADK, of greenroom or of google.genai.types in a dotted origin."""
 
     module: str
     name: str
 
 
-def known_name(origin: str) -> Known | None:
+def known_name(origin: str) -> KnownName | None:
     """None for the origin of a module, and of what is of none of these."""
     if origin.startswith((f"{GENAI_TYPES}.", "greenroom.types.")):
         module = GENAI_TYPES if origin.startswith(GENAI_TYPES) else "greenroom.types"
-        return Known(module, origin.removeprefix(f"{module}.").partition(".")[0])
+        return KnownName(module, origin.removeprefix(f"{module}.").partition(".")[0])
     if origin.startswith(f"{ADK}."):
         return _name_of_adk(origin.split("."))
     if origin.startswith("greenroom."):
         name = origin.split(".")[1]
-        return Known("greenroom", name) if not _is_module_of_greenroom(name) else None
+        return KnownName("greenroom", name) if not _is_module_of_greenroom(name) else None
     return None
 
 
-def _name_of_adk(parts: list[str]) -> Known | None:
+def _name_of_adk(parts: list[str]) -> KnownName | None:
     for at in range(2, len(parts)):
         part = parts[at]
         is_last = at == len(parts) - 1
         is_name = part in adk_names() or part in greenroom.__all__ or not part[0].islower()
         if is_name and (is_last or not _names_the_module(part, parts[at + 1])):
-            return Known(".".join(parts[:at]), part)
+            return KnownName(".".join(parts[:at]), part)
     return None
 
 
@@ -70,8 +70,8 @@ def offered_object(origin: str) -> object | None:
 
 def find_names(source: PythonFile, reexported: Collection[str] = ()) -> tuple[list[Finding], int]:
     """The findings, and how many names of ADK there are. reexported: names that other files import from this one."""
-    lines: dict[Known, int] = {}
-    used: dict[Known, int] = {}
+    lines: dict[KnownName, int] = {}
+    used: dict[KnownName, int] = {}
     for line, origin, is_use, is_optional in _occurrences(source):
         adk_name = known_name(origin)
         if adk_name is None or is_optional:
@@ -95,7 +95,7 @@ def _occurrences(source: PythonFile) -> Iterator[tuple[int, str, bool, bool]]:
         yield reference.line, reference.origin, not reference.is_mention, reference.is_optional
 
 
-def _judge(source: PythonFile, known: Known, line: int, is_used: bool) -> Iterator[Finding]:
+def _judge(source: PythonFile, known: KnownName, line: int, is_used: bool) -> Iterator[Finding]:
     problem, difference = _words(known)
     if problem is not None:
         text = problem if is_used else f"{problem} (the app only mentions it, which does no harm)"
@@ -104,7 +104,7 @@ def _judge(source: PythonFile, known: Known, line: int, is_used: bool) -> Iterat
         yield Finding(source.path, line, difference, is_missing=False)
 
 
-def _words(known: Known) -> tuple[str | None, str | None]:
+def _words(known: KnownName) -> tuple[str | None, str | None]:
     """The reason why a name is missing, and its difference."""
     module, name = known
     if name == "*":

@@ -268,7 +268,7 @@ class _GeminiRequest(Exception):
     """Carries the arguments of a request that the SDK was about to send."""
 
 
-class _Unsent:
+class _CapturingApiClient:
     """The SDK's API client, which raises `_GeminiRequest` in place of sending one."""
 
     def __init__(self, client: Any) -> None:
@@ -292,7 +292,7 @@ async def _request_of(client: Any, arguments: JsonObject, *, token: str) -> tupl
 
     make_models: Any = AsyncModels
     try:
-        async for _ in await make_models(_Unsent(client._api_client)).generate_content_stream(**arguments):
+        async for _ in await make_models(_CapturingApiClient(client._api_client)).generate_content_stream(**arguments):
             pass
     except _GeminiRequest as request:
         method, path, body, *options = request.args

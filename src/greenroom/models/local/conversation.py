@@ -114,7 +114,7 @@ def without_oldest_turn(messages: list[JsonObject]) -> list[JsonObject] | None:
 
 
 _DRAFT_TOKENS = 64
-_MOST_FACTS = 12
+_MAX_FACTS = 12
 _LONG_TEXT_CHARS = 40
 # Without the question: these models answer it from memory instead of reading the data.
 _EXAMPLES = (
@@ -159,7 +159,7 @@ async def answer_from(
             sentences.append(f"Sorry, that didn't work: {_text(response['error']).rstrip('.')}.")
             continue
 
-        facts = list(_flattened("", response))[:_MOST_FACTS]
+        facts = list(_flattened("", response))[:_MAX_FACTS]
         if len(facts) <= 1:
             sentences.append(_alone(facts, result))
             continue

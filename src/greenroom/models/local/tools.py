@@ -15,7 +15,7 @@ from greenroom.records.tool_declaration import FunctionDeclaration
 
 _DESCRIPTION_CHARS = 160
 _QUESTION_CHARS = 600
-_MOST_VALUES = 16
+_MAX_VALUES = 16
 
 # Neither the examples nor these tasks have anything to do with the tools of an app.
 _NO_TOOL = (
@@ -127,7 +127,7 @@ def _only_choice(declaration: FunctionDeclaration) -> tuple[str, list[str]]:
     if len(required) != 1:
         return "", []
     values: list[object] = schema.get("properties", {}).get(required[0], {}).get("enum") or []
-    return required[0], [value for value in values if isinstance(value, str)][:_MOST_VALUES]
+    return required[0], [value for value in values if isinstance(value, str)][:_MAX_VALUES]
 
 
 def _described(values: Sequence[str], system: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from greenroom.models.requests.calls import IdRule, are_paired, paired
-from greenroom.models.requests.schemas import Dialect, Fitted, fit_parameters, fit_value
+from greenroom.models.requests.schemas import Dialect, FittedSchema, fit_parameters, fit_value
 from greenroom.models.requests.tool_names import NameRule, ToolNames
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
@@ -25,7 +25,7 @@ from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 _log = logging.getLogger("greenroom.models")
 
 
-class Prepared(NamedTuple):
+class VendorRequest(NamedTuple):
     """A request as the vendor takes it."""
 
     request: LlmRequest
@@ -67,7 +67,7 @@ class RequestRules:
     look-up each.
     """
 
-    def prepare(self, request: LlmRequest) -> Prepared:
+    def prepare(self, request: LlmRequest) -> VendorRequest:
         """The request with names, ids, schemas and the order of calls that the vendor takes; itself
         if it fits.
         """
@@ -87,9 +87,9 @@ class RequestRules:
             contents = self.fit_contents(contents, names)
 
         if config is request.config and contents is request.contents:
-            return Prepared(request, None)
+            return VendorRequest(request, None)
 
-        return Prepared(msgspec.structs.replace(request, config=config, contents=contents), names)
+        return VendorRequest(msgspec.structs.replace(request, config=config, contents=contents), names)
 
     def fit_contents(self, contents: Sequence[Content], names: ToolNames | None) -> MutableSequence[Content]:
         """A history, in which `names` are what tools are called."""
@@ -141,7 +141,7 @@ class _FittedTools:
         self.config = config
         self.names: ToolNames | None = None
         self._continued: list[str] = []
-        self._properties: dict[str, Fitted] = {}
+        self._properties: dict[str, FittedSchema] = {}
 
         declarations = [d for entry in config.tools or () for d in entry.function_declarations or ()]
 
@@ -232,13 +232,13 @@ _CONTINUED = "… (continued in the instructions)"
 
 
 @lru_cache(maxsize=1024)
-def _fitted_schema(dialect: Dialect, encoded: bytes) -> Fitted:
+def _fitted_schema(dialect: Dialect, encoded: bytes) -> FittedSchema:
     """Caches by the text of the schema, since its owner may change the object."""
     return fit_parameters(msgspec.json.decode(encoded), dialect)
 
 
 @lru_cache(maxsize=256)
-def _fitted_value(dialect: Dialect, encoded: bytes) -> Fitted:
+def _fitted_value(dialect: Dialect, encoded: bytes) -> FittedSchema:
     return fit_value(msgspec.json.decode(encoded), dialect)
 
 

@@ -84,7 +84,7 @@ class Dialect:
         return self.keywords is None or keyword in self.keywords
 
 
-class Note(NamedTuple):
+class SchemaNote(NamedTuple):
     """A demand of a schema that a vendor can't express."""
 
     path: str
@@ -94,21 +94,21 @@ class Note(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedSchema:
     """A schema as it is sent."""
 
     schema: JsonObject
     is_same: bool
     """Whether it is equal to the given one."""
 
-    notes: tuple[Note, ...] = ()
+    notes: tuple[SchemaNote, ...] = ()
     """Constraints that it does not express any more."""
 
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     """By the names that are sent, the own names of properties that were renamed."""
 
 
-def fit_parameters(schema: JsonObject, dialect: Dialect) -> Fitted:
+def fit_parameters(schema: JsonObject, dialect: Dialect) -> FittedSchema:
     """The schema of a function's parameters."""
     reader = _SchemaReader(schema, dialect)
     root = reader.read(reader.as_object(schema, "parameters"), "parameters")
@@ -117,7 +117,7 @@ def fit_parameters(schema: JsonObject, dialect: Dialect) -> Fitted:
     return reader.fitted(root)
 
 
-def fit_value(schema: JsonObject, dialect: Dialect) -> Fitted:
+def fit_value(schema: JsonObject, dialect: Dialect) -> FittedSchema:
     """The schema of any value, as of a model's answer."""
     reader = _SchemaReader(schema, dialect)
     root = schema
@@ -146,7 +146,7 @@ class _SchemaReader:
     def __init__(self, root: JsonObject, dialect: Dialect) -> None:
         self._root = root
         self._dialect = dialect
-        self._notes: dict[Note, None] = {}
+        self._notes: dict[SchemaNote, None] = {}
         self._definitions: JsonObject = {}
         self._names: dict[int, str] = {}
         # The schemas that are being read, outermost first, and the outermost that one below has led back to.
@@ -160,14 +160,14 @@ class _SchemaReader:
         self._own: dict[str, str] = {}
         self._all_names: set[str] | None = None
 
-    def fitted(self, root: JsonObject) -> Fitted:
+    def fitted(self, root: JsonObject) -> FittedSchema:
         if self._definitions:
             root = {**root, "$defs": self._definitions}
         renamed = {sent: own for sent, own in self._own.items() if sent != own}
-        return Fitted(root, root == self._root, tuple(self._notes), renamed)
+        return FittedSchema(root, root == self._root, tuple(self._notes), renamed)
 
     def _note(self, path: str, problem: str) -> None:
-        self._notes[Note(path, problem)] = None
+        self._notes[SchemaNote(path, problem)] = None
 
     # References
 

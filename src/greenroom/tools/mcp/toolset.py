@@ -44,7 +44,7 @@ __all__ = [  # what files may name beside the toolset
     "StreamableHTTPConnectionParams",
 ]
 
-_MOST_LISTS = 64
+_MAX_LISTS = 64
 _RESERVED = frozenset(
     {
         "adk_request_confirmation", "adk_request_credential", "adk_request_input", "finish_task", "set_model_response",
@@ -155,7 +155,7 @@ class McpToolset(BaseToolset):
             tools = await self._list(caller)
             self._lists[key] = time.monotonic(), tools
             self._lists.move_to_end(key)
-            while len(self._lists) > _MOST_LISTS:
+            while len(self._lists) > _MAX_LISTS:
                 self._lists.popitem(last=False)
 
         return [tool for tool in tools if self.is_selected(tool, readonly_context)]
