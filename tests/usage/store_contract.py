@@ -24,9 +24,9 @@ from greenroom.usage.store import (
     SECONDS_PER_DAY,
     Account,
     Ceiling,
-    Reservation,
     ModelDay,
     ModelUsage,
+    Reservation,
     UsageStore,
 )
 

@@ -194,8 +194,9 @@ class BaseLlmAgent(BaseAgent):
 
     @classmethod
     def set_default_model(cls, model: str | BaseLlm | None) -> None:
-        """The model of agents without one, for all apps of the process that have no
-        `default_model`; None: ADK's where it can be used, else the local one.
+        """Sets the model of agents without one, for all apps in this process without a `default_model`.
+
+        None: ADK's default model where it can be used, else the local one.
         """
         global _default_model
         _default_model = model

@@ -39,9 +39,7 @@ class LlmAgent(BaseLlmAgent):
         self._wrap_tools()
 
     def _wrap_tools(self) -> None:
-        """Makes the tools that are not in `tools` as such. They are kept by the identity of what
-        they are made of.
-        """
+        """Wraps functions and agents in `tools` as tools, stored by the identity of the wrapped object."""
         self._search_agents: dict[int, AgentTool] = {}
         self._wrapped_tools: dict[int, BaseTool] = {}
         self._delegates: dict[int, BaseTool] = {}

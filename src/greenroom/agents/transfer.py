@@ -53,10 +53,11 @@ def should_return(
     handing_over: Event,
     since: int,
 ) -> bool:
-    """Whether this agent continues, now that the one it transferred to has ended its turn.
+    """True if this agent continues after the agent that it transferred to has ended its turn.
 
-    since: where in the log the other one began. Not while that one waits for somebody, nor when it
-    handed back itself.
+    False while the other agent waits for an answer, and after it has transferred back itself.
+
+    since: index in the log at which the other agent began.
     """
     if not asks_for_return(handing_over) or ctx.end_invocation or ctx.is_waiting(since):
         return False
@@ -67,9 +68,8 @@ def should_return(
 
 
 def entry_agent(events: CopyOnWriteList[Event], waiting: Event) -> str:
-    """The agent at which a run is resumed that waited at this event: its author, or the agent or
-    workflow that runs its node, or the outermost agent that wants the control back from that
-    one.
+    """Returns the agent at which a run that waits at this event is resumed: the event's author, or the agent or
+    workflow that runs its node, or the outermost agent to which control returns afterwards.
     """
     run = log_state_of(events).run(waiting.invocation_id)
     at = next(index for index in reversed(run.indexes) if events[index].id == waiting.id)

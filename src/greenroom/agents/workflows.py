@@ -288,8 +288,8 @@ class ParallelAgent(BaseAgent):
         ctx: InvocationContext,
         since: int,
     ) -> AsyncGenerator[Event]:
-        """A call that waits gets a checkpoint after it: the log then says that it was begun,
-        whatever happens to the other branches while it waits.
+        """Runs a branch. If it waits, a checkpoint after its call records that the branch has begun, whatever the other
+        branches do in the meantime.
         """
         async with aclosing(child.run_async(ctx)) as events:
             async for event in events:

@@ -58,12 +58,10 @@ class _Lazy:
 
 
 class ComponentRegistry:
-    """Resolves names: those that the program registers first, then those of packages, then those of
-    greenroom.
+    """Resolves names: first those that the program registers, then those of packages, then greenroom's own.
 
-    A name without a dot is also looked for as `greenroom.NAME`, and of ADK's packages tools, agents
-    and workflow; names of ADK and of greenroom, with whatever module path, lead to what greenroom
-    has under their last part.
+    A name without a dot is also looked up as `greenroom.NAME`, and in ADK's packages tools, agents and workflow. Names
+    of ADK and of greenroom are resolved by their last part, whatever their module path.
     """
 
     _instance: ClassVar[ComponentRegistry | None] = None

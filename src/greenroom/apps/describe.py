@@ -128,8 +128,8 @@ def log_model_faults(app: App) -> None:
 
 
 def missing_for_models(app: App) -> list[str]:
-    """Lists what the models of an app lack on this machine, each with what mends it. Calls nothing
-    and imports no SDK.
+    """Lists what the models of an app need on this machine and don't find, each with a remedy. Calls nothing and
+    imports no SDK.
     """
     models = [agent.inherited_model or app.default_model or default_model() for agent in _llm_agents(app)]
     names = (name for model in models for name in ([model] if isinstance(model, str) else model.names_to_resolve))

@@ -92,8 +92,7 @@ def version_of(folder: Path, also: Iterable[Path] = ()) -> str:
 class Changes:
     """The apps that have changed since they were loaded, and not again since the last poll.
 
-    An app is what it is made of: the Python, YAML and `.env` files of its folder, and what was read
-    besides.
+    An app consists of the Python, YAML and `.env` files of its folder, and of other files that it has read.
     """
 
     def __init__(self, agents_dir: Path) -> None:

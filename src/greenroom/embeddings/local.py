@@ -36,9 +36,8 @@ _QUESTIONS = (
 class LocalEmbeddings(BaseEmbeddings):
     """Embeds with a GGUF file, through xllamacpp. The file is loaded with the first text.
 
-    A model that was made for embeddings is best. Of one that was made to generate text, the mean
-    over the tokens is taken, less what all texts of that kind (statements, questions) have in
-    common, which would hide the differences.
+    Models for embeddings work best. With a model for text generation, the embedding is the mean over the tokens, minus
+    the common component of all texts of that kind (statements, questions), which would hide the differences.
     """
 
     max_bytes = _MAX_TOKENS - 8  # leaves room for the tokens that models add

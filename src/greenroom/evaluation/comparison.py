@@ -1,5 +1,5 @@
-"""Summaries of results, and what differs between two sets of them: which cases got better or worse,
-and in what.
+"""Summaries of results, and the differences between two sets of results: the cases that got better or worse, and the
+metrics.
 """
 
 from __future__ import annotations

@@ -90,9 +90,7 @@ def _counts(event: Event) -> bool:
 
 
 def case_of_session(session: Session, eval_id: str) -> EvalCase:
-    """The conversation of a session as a case: what was answered is what is expected. Raises
-    InvalidRequest.
-    """
+    """Converts a session's conversation to a case that expects the recorded answers. Raises InvalidRequest."""
     conversation = invocations_of(kept_events(session.events))
     if not conversation:
         raise InvalidRequest(f"Session {session.id!r} has no message of a user")

@@ -209,7 +209,7 @@ async def replay_session(app: App, then: Session, *, run_tools: bool = False) ->
 
 
 def departure(then: Session, now: Session) -> str:
-    """The first event that is another one, as a diff, or else what differs in the state at the end."""
+    """Returns the first event that differs, as a diff, or else the difference between the final states."""
     before = comparable_events(then.events)
     after = comparable_events(now.events)
     for index in range(max(len(before), len(after))):

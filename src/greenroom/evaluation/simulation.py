@@ -319,12 +319,11 @@ async def generate_scenarios(
     config: ConversationGenerationConfig,
     app: AppDetails,
 ) -> list[ConversationScenario]:
-    """Different scenarios for an app, invented by a model.
+    """Lets a model invent different scenarios for an app.
 
-    app: what its agents are given.
+    app: the agents' instructions and tools.
 
-    The model is asked again, up to three times in a row without a new one. Raises ModelError when
-    it has too few.
+    The model is asked again, up to three times in a row without a new scenario. Raises ModelError if there are too few.
     """
     scenarios: dict[str, ConversationScenario] = {}
     in_vain = 0

@@ -410,11 +410,11 @@ def _whole_conversation(
 
 
 def _new_parts(body: RunAgentInput, session: Session) -> list[Part]:
-    """The new parts of a message to a thread that exists: answers to interrupts, then what follows
-    the assistant's last message.
+    """Returns the new parts of a message to an existing thread: answers to interrupts, then everything after the
+    assistant's last message.
 
-    Clients that keep the history themselves send more: results that the server gave them or has
-    already, and what the user said before a run that ended without a message.
+    Clients that keep the history themselves send more: results that the server sent them or has already, and the user's
+    words before a run that ended without a message.
     """
     answers = [_answer(entry, session) for entry in body.resume or ()]
     results: list[Part] = []

@@ -58,7 +58,7 @@ async def start(
 def _imported(
     history: Iterable[Content], client_tools: Sequence[FunctionDeclaration] | None, *, agent: str
 ) -> list[Event]:
-    """The events of earlier messages. What follows a message of the user, up to the next one, is one run."""
+    """Converts earlier messages to events. The messages after a user's message, up to the next one, are one run."""
     names = {tool.name for tool in client_tools or ()}
     events: list[Event] = []
     invocation_id = new_invocation_id()

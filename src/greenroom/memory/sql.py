@@ -130,7 +130,7 @@ class SqlMemoryService(BaseMemoryService):
 
     @abstractmethod
     def _read_signatures(self, owner: Owner, model: str, known: Signatures, vector: array[float]) -> Search[Signatures]:
-        """Extends what is known of the owner's vectors, of as many components, by those that were stored since."""
+        """Extends the cached signatures of the owner's vectors, of the same dimension, by those stored since."""
 
     @abstractmethod
     def _by_cosine(self, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:

@@ -179,7 +179,9 @@ _CLASSES: dict[str, ModelFactory] = {
     "apigee": _APIGEE,
     "gemma": _GEMMA,
     "gemma3ollama": _GEMMA_OLLAMA,
-    "openairesponses": _ModelClass("openai.responses", "OpenAIResponsesLlm", "openai", "openai", (("OPENAI_API_KEY",),)),
+    "openairesponses": _ModelClass(
+        "openai.responses", "OpenAIResponsesLlm", "openai", "openai", (("OPENAI_API_KEY",),),
+    ),
     "azureopenairesponses": _ModelClass(
         "openai.responses", "AzureOpenAIResponsesLlm", "openai", "openai",
         (("AZURE_OPENAI_ENDPOINT",), ("AZURE_OPENAI_API_KEY",)),

@@ -125,8 +125,8 @@ def _close_of(error: Any) -> tuple[int, str] | None:
 
 
 def _category(code: int, reason: str) -> ModelErrorCategory:
-    """1008 is also how Gemini ends a connection that is past its time; otherwise the reason says
-    what was wrong.
+    """The category of a close code. Gemini also uses 1008 to end a connection whose time is up; otherwise the reason
+    describes the fault.
     """
     if code in _LOST or code == NORMAL or (code == 1008 and "aborted" in reason):
         return ModelErrorCategory.NETWORK_ERROR

@@ -105,9 +105,8 @@ def _add_whole(reply: ModelReply, body: JsonObject) -> None:
 
 
 async def _whole_body(response: Any) -> JsonObject | None:
-    """The body of a server that answers a request for a stream with one JSON object: those that
-    don't stream, and those that refuse. None for a stream, also for one that is declared to be
-    JSON.
+    """Returns the JSON body of a server that answers a request for a stream with one object: it doesn't stream, or it
+    refuses. None for a stream, even if it is declared to be JSON.
     """
     content_type: str = response.headers.get("content-type", "")
     if "json" not in content_type:
@@ -152,9 +151,7 @@ def _body_and_options(arguments: JsonObject) -> JsonObject:
 
 
 class _Deadline:
-    """The deadline of a call, whose replies are awaited one by one in one task: `asyncio.timeout`
-    with one timer.
-    """
+    """The deadline of a call whose replies are awaited successively in one task: `asyncio.timeout` with one timer."""
 
     def __init__(self, ends_at: float) -> None:
         self.timer = asyncio.get_running_loop().call_at(ends_at, self._expire)

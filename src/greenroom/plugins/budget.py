@@ -20,7 +20,7 @@ from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
 from greenroom.usage.prices import FREE, Amount, Price, PriceTable
-from greenroom.usage.store import Account, Ceiling, Reservation, Refusal, UsageStore, day_of
+from greenroom.usage.store import Account, Ceiling, Refusal, Reservation, UsageStore, day_of
 
 BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
 """Error code of the event that ends a run whose budget is exhausted."""

@@ -372,9 +372,7 @@ class ReplayingLlm(WrapperLlm):
 
 
 class _RecordedConnection(BaseLlmConnection):
-    """Says what the model said in a live run, and lets the user say at the same points what the
-    user said.
-    """
+    """A connection that replays the model's recorded messages, with the user's recorded messages at the same points."""
 
     def __init__(self, run: _ReplayedRun) -> None:
         self._run = run

@@ -11,8 +11,7 @@ from greenroom.plugins.plugin import BasePlugin, agents_of_app
 
 
 class RetryModelPlugin(BasePlugin):
-    """Wraps the models of the agents in `RetryingLlm` when a run begins; its arguments are those of
-    that class.
+    """Wraps the models of the agents in `RetryingLlm` when a run begins, with the same arguments.
 
     Other plugins see one call and one reply, or the last error.
     """

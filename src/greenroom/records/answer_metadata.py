@@ -13,7 +13,7 @@ from greenroom.records.base import JsonObject, OpenRecord, Record
 
 
 class FinishReason(StrEnum):
-    """Known values; fields that hold one are plain strings, since services add new ones."""
+    """Known values. The fields that hold them are plain strings, since services add new ones."""
 
     FINISH_REASON_UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
     STOP = "STOP"

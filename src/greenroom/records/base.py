@@ -121,10 +121,10 @@ def _dump(value: Any, options: tuple[bool, bool, bool]) -> Any:
 
 
 class Record(PydanticMethods, msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """A struct whose JSON names are camelCase and whose unset fields are left out; subclasses say `kw_only=True`.
+    """A struct whose JSON names are camelCase and whose unset fields are left out; subclasses declare `kw_only=True`.
 
-    Records are trees of data, so the garbage collector passes them by; one that may hold an object
-    which leads back to it says `gc=True`.
+    Records are trees of data, so the garbage collector ignores them. A record that may refer back to itself declares
+    `gc=True`.
     """
 
     @classmethod

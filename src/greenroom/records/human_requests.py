@@ -50,7 +50,7 @@ def is_input_request(call: FunctionCall) -> bool:
 
 
 def request_digest(event: Event, request: FunctionCall) -> str:
-    """Stands for a request as it was made: by whom, in which run, when, and about what."""
+    """A hash that identifies a request: its author, run, time and content."""
     made = [event.author, event.branch, event.invocation_id, event.timestamp, request]
     return hashlib.sha256(wire.encode(made)).hexdigest()
 
@@ -75,8 +75,11 @@ def credential_key(config: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A call by the framework that asks a person. event, index: which event of the log asks. original: the call that it
-    shows. made, made_at: that call as its agent made it, with the arguments that stood when the tool asked."""
+    """A call by the framework that asks a person.
+
+    event, index: the event of the log that asks. original: the call that it shows. made, made_at: that call as its
+    agent made it, with the arguments of the time when the tool asked.
+    """
 
     call: FunctionCall
     event: Event

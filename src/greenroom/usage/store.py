@@ -1,6 +1,6 @@
-"""Stores of usage, kept with the sessions: what runs used, and what budgets have reserved.
+"""Stores of usage, kept with the sessions: the usage of runs, and the reservations of budgets.
 
-SQLite and PostgreSQL share the statements; a backend carries them out.
+SQLite and PostgreSQL share the statements; a backend executes them.
 """
 
 from __future__ import annotations

@@ -42,8 +42,11 @@ TOOLSET_PREFIX = "_adk_toolset_auth_"
 async def with_requests(
     ctx: InvocationContext, calls: Sequence[tuple[FunctionCall, ToolContext | None]], responses: Event | None
 ) -> list[Event]:
-    """The event of responses, and the one that asks for what they need, in the order in which ADK sends them: what asks
-    comes last when another call of the same reply has a real result. calls: each with the context of its tool."""
+    """Returns the event of responses and the event that requests what they need, in ADK's order: the request comes last
+    if another call of the same reply has a real result.
+
+    calls: each with the context of its tool.
+    """
     if responses is None:
         return []
     wanted = {call.id or "": context.requested_credential for call, context in calls if context is not None}
@@ -73,8 +76,10 @@ async def toolset_request(ctx: InvocationContext, agent: str, toolset: str, requ
 async def _make_requests(
     ctx: InvocationContext, responses: Event, credentials: Mapping[str, CredentialRequest]
 ) -> None:
-    """Keep what the server has to know when the answers come. The event gets what a client may know of it. Calls that
-    need the same credential share a request; where a login can't be prepared, the response says so."""
+    """Stores the server's part of each credential request for when the answer arrives; the event gets the public part.
+
+    Calls that need the same credential share a request. If a login can't be prepared, the response reports it.
+    """
     requests_by_key: dict[str | None, JsonObject] = {}
     for call_id, wanted in credentials.items():
         key = wanted.auth_config.credential_key
@@ -166,8 +171,11 @@ def _can_be_restored(request_event: Event, responses: Event) -> bool:
 
 
 def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> tuple[bool, Event | None]:
-    """Whether the newest thing that the agent did was to ask; and if a crash left only one of the two events, the other
-    one, made anew. since: index in the log of the run's newest message."""
+    """Returns (waits, missing): whether the agent's last step was a request, and the second of its two events if a
+    crash lost it.
+
+    since: index in the log of the run's newest message.
+    """
     newest: list[Event] = []
     for index, event in ctx.own_events(agent):
         if index < since or len(newest) == 2:

@@ -195,10 +195,10 @@ class ReconnectingConnection:
         *,
         stored_at: int | None = None,
     ) -> None:
-        """Sends over this connection, or the next if this one is lost.
+        """Sends over this connection, or over the next one if this one is lost.
 
-        stored_at: `readings` before what is sent was stored; a connection that was given a later
-        reading knows it.
+        stored_at: `readings` before the message was stored. A connection with a later reading has the message in its
+        history, so it isn't sent again.
         """
         while True:
             opened = await self.opened()

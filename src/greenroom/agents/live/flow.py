@@ -1,5 +1,4 @@
-"""The live flow of an LLM agent: what the client says goes to the model, what the model says
-becomes events.
+"""The live flow of an LLM agent: passes the client's messages to the model, and makes events of the model's.
 
 Source: ADK's live flow.
 """

@@ -1,7 +1,7 @@
-"""The model's half of a live conversation: its connections, one after the other, and what it says.
+"""The model's half of a live conversation: its successive connections, and its messages.
 
-A connection that is lost is opened again, and nobody notices: with the vendor's resumption handle
-if there is one, else with the history from the log.
+A lost connection is opened again without the client noticing: with the vendor's resumption handle if there is one, else
+with the history from the log.
 """
 
 from __future__ import annotations

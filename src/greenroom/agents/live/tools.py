@@ -56,9 +56,9 @@ class _LiveTool(BaseTool):
 
 
 class ToolCalls:
-    """The calls of one conversation, and its streams, of each tool one at a time.
+    """The calls of a conversation, and its streaming tools, each of which runs once at a time.
 
-    asked: ids of the approvals it has asked for.
+    asked: ids of the calls whose approval was requested.
     spawn: starts a task that ends with the conversation.
     """
 

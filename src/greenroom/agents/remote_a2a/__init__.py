@@ -1,5 +1,5 @@
 """Agents on other servers, over the A2A protocol.
 
-`agent` is the agent, `card` fetches what the server says of itself, `message` chooses what is sent,
-`task` reads what comes back, and `config` has converters and interceptors.
+`agent` is the agent, `card` fetches its card, `message` builds requests, `task` reads responses, and `config` has
+converters and interceptors.
 """

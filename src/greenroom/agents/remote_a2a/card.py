@@ -37,10 +37,10 @@ def read_card(path: str) -> AgentCard:
 async def fetch_card(url: str, client: httpx.AsyncClient, headers: Mapping[str, str]) -> AgentCard:
     """Fetches the card of a remote agent.
 
-    url: of the card itself, or of the server, whose well-known path is then read.
+    url: of the card, or of the server, whose well-known path is then read.
 
-    Raises AgentCardResolutionError, also for a card whose endpoints are of another origin: what is
-    sent to the agent goes to the server that the developer named.
+    Raises AgentCardResolutionError, also for a card whose endpoints have another origin: messages to the agent are only
+    sent to the server that the developer named.
     """
     try:
         card_url = urlsplit(url)

@@ -16,11 +16,11 @@ from greenroom.records.event import Event
 
 
 class WorkflowEngine:
-    """State that the runs below one workflow share.
+    """The shared state of the runs below one workflow.
 
-    build: makes nodes of what `ctx.run_node` is given.
+    build: makes a node of the argument of `ctx.run_node`.
 
-    span: the one that they are below; None when tracing is off.
+    span: the parent span; None when tracing is off.
     """
 
     def __init__(

@@ -290,8 +290,7 @@ class AgentNode(BaseNode):
             raise NodeWaiting
 
     def _set_input(self, ctx: InvocationContext, run: NodeRun) -> None:
-        """Sets what the agent's model is asked: the node's input, or the user's request where there
-        is none.
+        """Sets the input of the agent's model: the node's input, or the user's request if there is none.
 
         Source: ADK, whose callbacks and tools see the input as the user's message in tasks only.
         """

@@ -36,10 +36,9 @@ _log = logging.getLogger("greenroom.workflows")
 
 
 class Workflow(BaseAgent):
-    """An agent that runs a graph of nodes. Its output is that of the last node, the one without
-    successors.
+    """An agent that runs a graph of nodes. Its output is the output of the last node, the one without successors.
 
-    Raises GraphValidationError, which names all that is wrong with the edges.
+    Raises GraphValidationError, which lists all faults of the edges.
     """
 
     edges: Sequence[EdgeItem] = field(default_factory=list[EdgeItem])

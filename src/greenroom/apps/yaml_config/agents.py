@@ -48,9 +48,9 @@ _FILES = (".yaml", ".yml", ".json")
 class AgentBuilder(ConfigReader):
     """Builds the agents of one app from its files.
 
-    folder: the app's; no file outside it is read.
-    edited: contents in place of those on disk.
-    files: those that were read, for hot reload.
+    folder: the app's folder; no file outside it is read.
+    edited: contents that replace those on disk.
+    files: the files that were read, for hot reload.
     """
 
     def __init__(
@@ -247,9 +247,7 @@ class AgentBuilder(ConfigReader):
         extra: Mapping[str, ConfigNode],
         what: str,
     ) -> dict[str, Any]:
-        """The keys that only this class knows. Those that it doesn't know either are left out, as
-        ADK does.
-        """
+        """Reads the keys that are specific to this class. Unknown keys are ignored, as in ADK."""
         fields = _fields(cls)
         values: dict[str, Any] = {}
         for key, entry in extra.items():

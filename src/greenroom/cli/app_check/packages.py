@@ -1,4 +1,4 @@
-"""Packages that an app imports and that aren't installed, and those that its parts of greenroom need."""
+"""Finds missing packages: those that an app imports, and those that its parts of greenroom need."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def is_importable(module: str) -> bool:
 
 @cache
 def requirements_of_adk() -> dict[str, dict[str, str]]:
-    """The modules of distributions: those that google-adk requires, and those that its extras do."""
+    """The modules of the distributions that google-adk requires, and of those that its extras require."""
     return tomllib.loads(Path(__file__).with_name("packages.toml").read_text("utf-8"))
 
 

@@ -1,6 +1,6 @@
-"""Agent cards: what an agent can do, for clients that choose one. Source: ADK's AgentCardBuilder.
+"""Agent cards: descriptions of agents for clients that choose one. Source: ADK's AgentCardBuilder.
 
-Instructions are never in a card, only descriptions.
+Cards only have descriptions, never instructions.
 """
 
 from __future__ import annotations

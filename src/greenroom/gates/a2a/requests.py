@@ -1,8 +1,7 @@
 """Requests to send a message, in the JSON of version 1.0.
 
-Protobuf reads other spellings too: snake_case, numbers as text, null. Those requests, and invalid
-ones, are left to the SDK, as are all other methods and version 0.3; `parse` then makes the same
-record of what it has read.
+Protobuf also reads other spellings: snake_case, numbers as text, null. Those requests, invalid ones, all other methods
+and version 0.3 are left to the SDK; `parse` then converts the SDK's message to the same record.
 """
 
 from __future__ import annotations

@@ -271,7 +271,10 @@ class ResponseWriter:
         return {"item_id": self._open["id"], "output_index": len(self.output), part: 0}
 
     def _frame(self, name: str, data: JsonObject, *, check: str = "", is_text: bool = False) -> bytes:
-        """The next event, or what of it comes after `after`. check: what identifies it, in the checksum."""
+        """Returns the next event, or the part of it that comes after `after`.
+
+        check: the text that identifies the event in the checksum.
+        """
         size = len(check) if is_text else 1
         seen_size = self._after - self._streamed
         if self.is_over:

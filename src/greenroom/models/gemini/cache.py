@@ -72,8 +72,8 @@ async def _apply_cache(
     request: LlmRequest,
     scope: Sequence[Any],
 ) -> JsonObject:
-    """Replaces the prefix in the arguments of `generate_content` by a cache, if there is one or it
-    is time for one. Returns the reply's `cache_metadata`.
+    """Replaces the prefix in the arguments of `generate_content` by a cache, creating one if it is due. Returns the
+    reply's `cache_metadata`.
     """
     config = request.cache_config
     contents = arguments["contents"]

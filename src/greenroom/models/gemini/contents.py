@@ -75,8 +75,8 @@ def contents(request: LlmRequest, *, model: str, is_vertex: bool) -> list[JsonOb
 
 
 def turns(contents: Iterable[Content], *, model: str, is_vertex: bool) -> list[JsonObject]:
-    """Contents as plain dicts, without those of which nothing is sent. Those of the model that
-    follow each other are one: the service refuses calls right after the model's own words.
+    """Converts contents to dicts, without those that have nothing to send. Successive contents of the model are merged:
+    the service refuses calls right after the model's own words.
     """
     needs_signatures = (gemini_version(model) or 0) >= 3
     out: list[JsonObject] = []
@@ -99,7 +99,7 @@ def turns(contents: Iterable[Content], *, model: str, is_vertex: bool) -> list[J
 
 
 def _part(part: Part, *, is_vertex: bool) -> JsonObject:
-    """Empty for what isn't sent: thoughts of other providers, and what only they understand."""
+    """Converts a part. Empty if it isn't sent: thoughts of other providers, and parts that only they understand."""
     if part.part_metadata is not None and not _OTHERS.isdisjoint(part.part_metadata):
         return _foreign(part)
 

@@ -105,9 +105,7 @@ def chat_messages(system: str, contents: Iterable[Content]) -> list[JsonObject]:
 
 
 def without_oldest_turn(messages: list[JsonObject]) -> list[JsonObject] | None:
-    """The messages without the first user message and what was said up to the next; None when one
-    turn is left.
-    """
+    """Returns the messages without the first user message and its answers; None if only one turn is left."""
     kept = 1 if messages[0]["role"] == "system" else 0
     start = next((i for i in range(kept + 1, len(messages)) if messages[i]["role"] == "user"), None)
     return None if start is None else [*messages[:kept], *messages[start:]]

@@ -1,8 +1,8 @@
 """A connection to OpenAI's Realtime API.
 
-The service says once what was said: a response's audio comes faster than it is played, so an
-interruption also cuts off what the user has not heard yet. It has no handles to resume a session:
-another connection is sent the history.
+The service sends each output once, and a response's audio arrives faster than it is played, so an interruption also
+cuts off audio that the user has not heard yet. There are no handles to resume a session: a new connection gets the
+history.
 
 Source: https://platform.openai.com/docs/api-reference/realtime
 """
@@ -284,8 +284,8 @@ class RealtimeConnection(LiveConnection):
             await self._create({"type": "message", "role": role, "content": content_items})
 
     async def _add_response(self, response: FunctionResponse, *, is_new: bool) -> list[JsonObject]:
-        """Returns its images, which an output can't hold. A call has one output: what follows is
-        sent as text.
+        """Sends the response, and returns its images, which an output can't hold. A call has one output: later
+        responses are sent as text.
         """
         call_id = self._ids.of_response(response)
         output = json_text(response.response or {})

@@ -252,7 +252,7 @@ class ResponsesReply(ModelReply):
         yield from self._add_missing_arguments(call, item)
 
     def _end(self, response: JsonObject) -> Iterator[LlmResponse]:
-        """Adds what only the whole response has. Raises ErrorReply for one that failed."""
+        """Adds the values that only the complete response has. Raises ErrorReply for a failed one."""
         status: str | None = response.get("status")
         if status in ("failed", "cancelled"):
             raise ErrorReply.of(response.get("error") or f"The response was {status}")

@@ -310,7 +310,7 @@ class _SchemaReader:
         return not options or any(self.is_object(option, depth + 1) for option in options)
 
     def as_object(self, node: JsonObject, path: str, depth: int = 0) -> JsonObject:
-        """The schema with what its references, `allOf`, `anyOf` and `oneOf` say merged into one object."""
+        """Returns the schema as one object, merged from its references, `allOf`, `anyOf` and `oneOf`."""
         if not any(keyword in node for keyword in ("$ref", "allOf", "anyOf", "oneOf", *_NOT_AT_ROOT)):
             return node
 
@@ -610,9 +610,7 @@ class _SchemaReader:
                     out[limit] = value + step if is_whole else value
 
     def _amend_array(self, out: JsonObject, schema: JsonObject, path: str, depth: int) -> None:
-        """Every array has `items`, which is one schema; without tuples, one that takes each of a
-        tuple's.
-        """
+        """Gives every array a single schema as `items`. Without tuples, it accepts each of a tuple's items."""
         is_array = "array" in _type_names(out.get("type")) or "items" in schema or "prefixItems" in schema
         if not is_array or ("prefixItems" in out and "items" not in out):
             return

@@ -51,7 +51,7 @@ class NameRule:
 
 
 class ToolNames:
-    """The names of one request. Two names are never sent as one; a valid one is sent as it is."""
+    """The tool names of a request. Two names are never sent as the same name; a valid name is sent unchanged."""
 
     def __init__(self, rule: NameRule, declared: Iterable[str]) -> None:
         self._rule = rule

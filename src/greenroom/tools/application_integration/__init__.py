@@ -1,5 +1,5 @@
-"""Tools made of Google's Application Integration and Integration Connectors.
+"""Tools for Google's Application Integration and Integration Connectors.
 
-`connector_api` reads what a connection or an integration offers, `toolset` makes tools of that, and
-`tool` is one of them.
+`connector_api` reads the operations of a connection or an integration, `toolset` makes tools of them, and `tool` is
+such a tool.
 """

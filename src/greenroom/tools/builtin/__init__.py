@@ -1,5 +1,4 @@
-"""The tools that greenroom ships, one module each.
+"""The built-in tools, one module each.
 
-`model_side` has those that the model's service executes; `artifact_contents` shows files in a form
-that models read.
+`model_side` has the tools that the model's service runs; `artifact_contents` converts files to a form that models read.
 """

@@ -193,8 +193,8 @@ class UserLogin:
 
 
 class _Provider(OAuthClientProvider):
-    """Sends requests with the token that there is, at the same time; the SDK sends one after the
-    other. Its flow begins when the server refuses one.
+    """Sends requests with the current token, concurrently, whereas the SDK sends them one after the other. The SDK's
+    flow begins when the server refuses one.
     """
 
     _lacks_scope = False

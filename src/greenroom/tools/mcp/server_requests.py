@@ -236,9 +236,11 @@ class ServerRequests:
         return _refusal() if call is None else call.elicit(params)
 
     def _call_of(self, context: Any) -> McpCall | None:
-        """An older server doesn't say which call it makes a request for, except by the stream of a
-        call over streamable HTTP, whose reader inherits the variable. Else None unless there is
-        one call only: another user may have made the other.
+        """Returns the call for which a server makes a request.
+
+        An older server only shows it by the stream of a call over streamable HTTP, whose reader inherits the variable.
+        Otherwise it is known if a single call is open; with several, another user may have made the call, and None is
+        returned.
         """
         current = _current.get()
         if current is not None:

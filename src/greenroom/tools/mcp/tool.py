@@ -176,8 +176,8 @@ class McpTool(BaseTool):
 
     @asynccontextmanager
     async def _progress_of(self, tool_context: ToolContext) -> AsyncGenerator[Progress | None]:
-        """The callback, or the one that a factory creates for this call; without either, in a run
-        that streams, one that sends partial events.
+        """Returns the callback, or the one that a factory creates for this call. Without either, a run that streams
+        gets one that sends partial events.
         """
         callback: Any = self._progress
         ctx = tool_context.invocation_context
