@@ -15,7 +15,7 @@ from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, OAuth
 from greenroom.records.base import JsonObject
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.testing.scripted_model import ScriptedModel, Turn
+from greenroom.testing.scripted_model import Said, ScriptedModel
 from greenroom.tools.functions.authenticated_function_tool import AuthenticatedFunctionTool
 from greenroom.tools.openapi.toolset import OpenAPIToolset
 from tests.credentials.authorization_server import AuthorizationServer
@@ -106,7 +106,7 @@ async def test_the_apps_own_credentials_ask_nobody(provider: AuthorizationServer
 async def test_the_end_of_one_call_does_not_cut_off_the_token_request_of_another(
     provider: AuthorizationServer, tmp_path: Path
 ) -> None:
-    def script(request: LlmRequest) -> Turn:
+    def script(request: LlmRequest) -> Said:
         is_answered = any(part.function_response for part in request.contents[-1].parts or ())
         return "You are Ada." if is_answered else call("who_am_i", new_invocation_id())
 

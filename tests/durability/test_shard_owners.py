@@ -71,7 +71,7 @@ class Process:
         assert await self._line() == "released"
 
     async def report(self) -> dict[str, list[str]]:
-        """What became of its writes. It has been stopped."""
+        """The outcomes of its writes, after it was stopped."""
         return json.loads(await self._line())
 
     async def kill(self) -> None:
@@ -130,7 +130,7 @@ class Replicas:
             assert [seq for _, _, seq in log] == list(range(1, len(log) + 1)), session_id
 
     async def check_reports(self, *processes: Process) -> None:
-        """What was acknowledged is stored once, and what was refused is not."""
+        """Acknowledged events are stored once, refused ones not at all."""
         stored = [event_id for _, _, event_id, _ in await self.database.fetch(_AUTHORS)]
         assert len(stored) == len(set(stored))
         for process in processes:

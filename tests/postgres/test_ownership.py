@@ -1,4 +1,4 @@
-"""What a former owner of a session writes is refused by PostgreSQL."""
+"""PostgreSQL refuses the writes of a session's former owner."""
 
 from __future__ import annotations
 

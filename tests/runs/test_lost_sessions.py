@@ -1,4 +1,4 @@
-"""What becomes of the runs of a session that another server takes over."""
+"""The runs of a session that another server takes over."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _IS_OWNER = f"SELECT {IS_OWNER_OF_ONE.format(shard='$1', epoch='$2')}"
 
 
 class Fence(NamedTuple):
-    """What a write carries: the shard of its session, and the epoch in which this process owns it."""
+    """The shard of a write's session, and the epoch in which this process owns it."""
 
     key: SessionKey
     shard: int
@@ -62,7 +62,7 @@ class Fence(NamedTuple):
         return OwnershipLost(*self.key)
 
     async def is_lost(self, connection: Connection) -> bool:
-        """When it is False, the shard is kept until the end of the transaction."""
+        """Returns True if another server has taken the shard; else nobody can take it until the transaction ends."""
         return not await connection.fetchval(_IS_OWNER, self.shard, self.epoch)
 
 
@@ -80,7 +80,7 @@ class OwnedShards:
         return self.epochs is None or shard_of(key) in self.epochs
 
     def fence(self, key: SessionKey, epochs: Mapping[int, int] | None) -> Fence | None:
-        """What writes of a session carry; None for a program, which owns nothing.
+        """The fence of a session's writes; None for a program that owns no shards.
 
         epochs: those at the time when the write was asked for. Raises OwnershipLost.
         """

@@ -73,7 +73,7 @@ _EPOCHS = "SELECT shard, epoch FROM shards WHERE shard = ANY ($1::smallint[])"
 
 
 class Survey(NamedTuple):
-    """What PostgreSQL says about the servers on a database."""
+    """The rows of the servers on a database."""
 
     replicas: int
     locked: Sequence[int]

@@ -46,7 +46,7 @@ class Owner(Protocol):
 
 
 class Beginning(Enum):
-    """How a run begins, depending on the events that an earlier process stored."""
+    """The start of a run, which depends on the events that an earlier process stored."""
 
     NEW = auto()
     """There is nothing yet, or the run resumes where it was."""
