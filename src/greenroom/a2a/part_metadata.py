@@ -34,7 +34,7 @@ class AggregationMode(StrEnum):
     EXTERNAL_HANDOFF = "EXTERNAL_HANDOFF"
 
     def apply(self, part: Part) -> Part | None:
-        """The part to convert; None for one that is left out."""
+        """Returns the part to convert, or None to leave it out."""
         if self is AggregationMode.AS_IS:
             return part
         if part.function_call is not None:

@@ -57,14 +57,12 @@ def isolated(
 
 
 def is_inside(scope: str | None, outer: str) -> bool:
-    """Whether a scope is the other one, or below it."""
+    """True if a scope is the other scope, or is inside it."""
     return scope is not None and (scope == outer or scope.startswith(outer + "."))
 
 
 def caller_of(events: CopyOnWriteList[Event], event: Event) -> Event:
-    """The event with the call, outside of all scopes, that led to this one; the event itself when
-    it is outside.
-    """
+    """Returns the event with the outermost call that led to this event; the event itself outside of all scopes."""
     run = log_state_of(events).run(event.invocation_id)
     while event.isolation_scope is not None:
         calling = _calling(run, event.isolation_scope)

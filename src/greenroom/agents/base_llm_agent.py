@@ -46,8 +46,8 @@ _MODES = (None, "chat", "task", "single_turn")
 
 
 class IncludeContents(StrEnum):
-    """Selection of the conversation for a model: all that concerns its agent, or what came since
-    the last message from outside.
+    """Selects the part of the conversation that a model sees: everything that concerns its agent, or only the events
+    since the last message from outside.
     """
 
     DEFAULT = "default"
@@ -166,9 +166,7 @@ class BaseLlmAgent(BaseAgent):
 
     @property
     def inherited_model(self) -> str | BaseLlm:
-        """The agent's own model, else that of the nearest LLM agent above; empty when none of them
-        has one.
-        """
+        """The agent's own model, else that of the nearest LLM agent above it; empty if none has a model."""
         model = self.model
         above = self.parent_agent
         while not model and above is not None:
@@ -228,8 +226,8 @@ _default_model: str | BaseLlm | None = None
 
 
 def default_model() -> str | BaseLlm:
-    """Returns the model of `set_default_model`, else ADK's default where its package and key are
-    there, else a local one.
+    """Returns the model of `set_default_model`, else ADK's default if its package and key are available, else a local
+    model.
     """
     if _default_model is not None:
         return _default_model

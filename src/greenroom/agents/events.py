@@ -1,4 +1,4 @@
-"""A channel through which several tasks hand events to the one reader that stores them."""
+"""A channel through which several tasks pass events to the one reader that stores them."""
 
 from __future__ import annotations
 

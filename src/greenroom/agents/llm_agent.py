@@ -176,9 +176,7 @@ Agent = LlmAgent
 
 
 def as_tool(item: BaseNode | Callable[..., Any]) -> BaseTool:
-    """A function, a workflow or a function node as a tool. Raises AgentConfigError for what can't
-    be one.
-    """
+    """Wraps a function, a workflow or a function node as a tool. Raises AgentConfigError for other objects."""
     if isinstance(item, BaseNode):
         from greenroom.agents.workflow.node_tool import tool_of_node  # few agents have workflows as tools
 
@@ -216,7 +214,7 @@ def resources_of(root: BaseAgent) -> list[Resource]:
 
 
 def _client_tools(ctx: InvocationContext, own: set[str]) -> list[ClientTool]:
-    """Raises InvalidRequest when the client declares a tool that the agent has, or one without a name."""
+    """Returns the client's tools. Raises InvalidRequest if one has no name, or the name of one of the agent's tools."""
     tools = [ClientTool(declaration) for declaration in ctx.run_config.client_tools]
     for tool in tools:
         if not tool.name:

@@ -130,11 +130,11 @@ class BaseNode(Declarative):
 
     @property
     def is_one_event(self) -> bool:
-        """Whether a run stores one event at most, with which it is complete."""
+        """True if a run stores at most one event, which completes it."""
         return False
 
     def begin_span(self, parent: Span) -> Span | None:
-        """The span of one attempt; None of a node that runs an agent, which has its own."""
+        """Begins the span of an attempt; None for a node that runs an agent, which has its own."""
         return operation_span(parent, names.INVOKE_NODE, self.name, {})
 
     def _run_impl(self, *, ctx: Context, node_input: Any) -> AsyncIterator[Any]:

@@ -154,8 +154,8 @@ def position_of(agent: BaseAgent, state: dict[str, object]) -> int:
 
 
 class LoopAgent(_InOrder):
-    """Ends after `max_iterations` rounds, or when an agent in it escalates and has finished what it
-    was doing.
+    """Runs its sub-agents in a loop. Ends after `max_iterations` rounds, or when an agent in it escalates and has
+    completed its turn.
     """
 
     max_iterations: int | None = None
@@ -199,10 +199,10 @@ branch wins), numbers added, or by a function of the values, in the order of the
 
 
 class ParallelAgent(BaseAgent):
-    """Events come as they are produced, in order within a branch; a branch continues when its event
-    has been stored.
+    """Runs its sub-agents concurrently. Events arrive as they are produced, in order within a branch; a branch
+    continues when its event has been stored.
 
-    A branch doesn't see what its siblings say; state is shared.
+    A branch doesn't see its siblings' messages; state is shared.
     """
 
     state_reducers: Mapping[str, Reducer] = field(default_factory=dict[str, Reducer])
@@ -304,8 +304,8 @@ class ParallelAgent(BaseAgent):
         return [f"{above}{self.name}.{child.name}" for child in self.sub_agents]
 
     def _reduced_state(self, ctx: InvocationContext, since: int) -> JsonObject:
-        """Reduces the values that the branches wrote to keys with a reducer; keys that one branch
-        wrote stay.
+        """Reduces the values that the branches wrote to keys with a reducer; keys that only one branch wrote are
+        unchanged.
         """
         reduced: JsonObject = {}
         of_run = events_of_run(ctx.session.events, ctx.invocation_id, since=since)

@@ -154,7 +154,7 @@ class ComponentRegistry:
         return cast("Callable[..., Any]", found) if is_function else None
 
     def names(self) -> list[str]:
-        """Names under which something can be found, shortest form only for what greenroom ships."""
+        """Lists the names of all components; for greenroom's own, only the shortest."""
         return sorted({*self._registered, *self._contributions(), *_SHIPPED})
 
     def _class(self, name: str, base: type[T]) -> type[T] | None:

@@ -35,7 +35,7 @@ Fingerprint: TypeAlias = frozenset[tuple[str, int, int]]
 
 
 def fingerprint(folder: Path, also: Iterable[Path] = ()) -> Fingerprint:
-    """Changes with any file of the folder, apart from hidden ones and Python's caches."""
+    """Returns a value that changes with any file of the folder, apart from hidden files and Python's caches."""
     return _stat_all((*_files(folder, ()), *map(str, also)))
 
 
@@ -124,7 +124,7 @@ class Changes:
         return now == before
 
     def record_modules(self, names: set[str]) -> dict[str, Fingerprint]:
-        """Remember the files of modules that are new; returns what all of them are now."""
+        """Records the files of new modules; returns the current state of all modules' files."""
         files = {path for name in names if (path := getattr(sys.modules.get(name), "__file__", None))}
         now = {path: _stat_all([path]) for path in files}
         self._modules = now | self._modules

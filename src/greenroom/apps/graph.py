@@ -43,9 +43,7 @@ _LIT_EDGE = "#69CB87"
 
 
 def workflows_below(root: BaseAgent) -> dict[str, BaseAgent]:
-    """The root under the empty path, and agents that are made of others under their path, root left
-    out.
-    """
+    """Returns the root under the empty path, and agents with sub-agents under their paths below the root."""
     agents: dict[str, BaseAgent] = {"": root}
 
     def visit(agent: BaseAgent, path: str) -> None:
@@ -60,8 +58,8 @@ def workflows_below(root: BaseAgent) -> dict[str, BaseAgent]:
 
 
 async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) -> str:
-    """The agent and all below it; what an event did is highlighted. A toolset that doesn't answer
-    is left out.
+    """Draws the agent and all below it, with the agents and tools of an event highlighted. A toolset that doesn't
+    answer is left out.
     """
     background, line = ("#333537", "#cccccc") if is_dark else ("#ffffff", "#5f6368")
     lit_edges = _edges_of(event) if event is not None else {}

@@ -47,12 +47,12 @@ _numbers = itertools.count(1)
 
 
 class PrivatePackage(MetaPathFinder):
-    """A folder as a package of its own. Stays findable as long as the process lives: apps import
-    late, too.
+    """A folder as a package of its own. Its modules can be imported as long as the process lives, since apps also
+    import late.
 
-    apps: names of the apps in it, as far as they are known. A module of none of these counts as one
-        of the folder right in this one that it is in.
-    imports: by the name of a module, what it imported from outside of its app.
+    apps: names of the known apps in it. A module of no known app counts as one of the folder at the top level that
+    contains it.
+    imports: by the name of a module, its imports from outside of its app.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -218,9 +218,7 @@ class _Importer:
         return None
 
     def _has_any(self, above: list[str], parts: list[str], names: tuple[str, ...]) -> bool:
-        """Whether the first part is there, or what is named in it: a folder may have modules in
-        other folders only.
-        """
+        """True if the first part exists, or one of the names in it: a folder may have modules in other folders only."""
         if self._has([*above, parts[0]]):
             return True
         if not self._package.folder.joinpath(*above, parts[0]).is_dir():

@@ -176,7 +176,7 @@ class BuiltOutputLoader(AppLoader):
                 yield self._open(archive)
 
     def _output_paths(self) -> Iterator[Path]:
-        """Folders and archives that exist, those of the source folder first."""
+        """Returns the existing folders and archives, those of the source folder first."""
         tops = {output.parts[0] for output in self.build_output_dirs if output.parts}
         inner = [path for path in sorted(self.source_dir.iterdir()) if path.is_dir() and not path.is_symlink()]
 
@@ -248,7 +248,7 @@ def _unpack(archive: Path, folder: Path, *, max_bytes: int) -> None:
 
 
 def _stem(archive: Path) -> str:
-    """The app's name when the archive itself is one: the name in front of a wheel's version."""
+    """Returns the app's name if the archive itself is an app: the name before a wheel's version."""
     return archive.stem.partition("-")[0]
 
 

@@ -135,7 +135,7 @@ class DirectoryAppLoader(AppLoader):
         return await _IMPORTS.run(partial(self._names_with, app_name)) is not None
 
     def _names_with(self, app_name: str) -> list[str] | None:
-        """Names of all apps, if this is one. Reads no more than one folder for a name that is none's."""
+        """Returns the names of all apps if `app_name` is an app. For an unknown name, at most one folder is read."""
         try:
             if not folder_of(self.agents_dir, app_name).is_dir():
                 return None
@@ -163,7 +163,7 @@ class DirectoryAppLoader(AppLoader):
         return loaded.app if loaded is not None else await _IMPORTS.run(partial(self.load, app_name))
 
     def preload(self) -> dict[str, AppLoadError]:
-        """Loads all apps; returns and logs the errors of those that can't be loaded."""
+        """Loads all apps; logs and returns the errors of apps that can't be loaded."""
         self._start_watching()
         failed: dict[str, AppLoadError] = {}
         names = self.list_apps()  # once for all: `load` would list them for each

@@ -19,7 +19,7 @@ from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound
 class AppLoader(ABC):
     @abstractmethod
     def list_apps(self) -> list[str]:
-        """Names of all apps, sorted, those that can't be loaded included."""
+        """Returns the names of all apps, sorted, including apps that can't be loaded."""
 
     async def list_apps_async(self, *, max_age_seconds: float = 0.0) -> list[str]:
         """Like `list_apps`, without blocking the event loop. Names in memory are used if they are at most
@@ -28,7 +28,7 @@ class AppLoader(ABC):
         return self.list_apps()
 
     async def has_app(self, app_name: str) -> bool:
-        """Whether there is this app. Known apps are found in memory, however many there are."""
+        """True if the app exists. Known apps are looked up in memory, in constant time."""
         return app_name in self.list_apps()
 
     @abstractmethod
@@ -43,7 +43,9 @@ class AppLoader(ABC):
         return self.load(app_name)
 
     def preload(self) -> dict[str, AppLoadError]:
-        """Load all apps ahead of their first use; returns those that can't be, by name. Called outside the loop."""
+        """Loads all apps before their first use; returns the errors of those that can't be loaded, by name. Called
+        outside the event loop.
+        """
         failed: dict[str, AppLoadError] = {}
         for name in self.list_apps():
             try:

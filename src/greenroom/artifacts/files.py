@@ -58,7 +58,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class _Metadata(ArtifactVersion, kw_only=True):
-    """ADK's fields, then those that only we write. The `mime_type` of text is None."""
+    """ADK's fields, then fields that only this server writes. The `mime_type` of text is None."""
 
     file_name: str = ""
     display_name: str | None = None
@@ -204,7 +204,7 @@ class FileArtifactService(ArtifactServiceByPath):
 
     @contextmanager
     def _staging(self) -> Generator[Path]:
-        """A folder on the same file system, removed with what is left in it."""
+        """Creates a folder on the same file system, which is removed afterwards with its remaining content."""
         staging = self._new_staging()
         try:
             yield staging
@@ -288,7 +288,7 @@ class FileArtifactService(ArtifactServiceByPath):
 def _publish(
     folder: Path, path: ArtifactPath, staging: Path, description: Description, version: int | None = None
 ) -> int:
-    """Renames the staged folder to an artifact's next version, or to the given one unless that is there."""
+    """Renames the staged folder to an artifact's next version, or to `version` unless that exists."""
     versions = folder / _VERSIONS
     number = max(_numbers(versions), default=-1) + 1 if version is None else version
 

@@ -33,7 +33,7 @@ _URI_SAFE = "!$&'()*+,;=:@"
 
 
 class Scope(NamedTuple):
-    """A session's artifacts, or, with session_id None, those the user sees from all sessions."""
+    """The scope of artifacts: a session, or, with session_id None, all sessions of the user."""
 
     app_name: str
     user_id: str

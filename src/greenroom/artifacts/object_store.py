@@ -207,7 +207,9 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
                     await obstore.delete_async(self._store, key)
 
     async def _create(self, key: str, content: bytes, attributes: Attributes) -> int:
-        """Writes the next version in one request; returns it. Savers of one process take turns, to spare retries."""
+        """Writes the next version in one request, and returns it. Writers in one process take turns, which avoids
+        retries.
+        """
         async with self._locks.setdefault((asyncio.get_running_loop(), key), asyncio.Lock()):
             version = max((version_in(one["path"]) or 0 for one in await self._objects(key)), default=-1) + 1
             while True:
@@ -366,7 +368,7 @@ def _adk_description(attributes: Mapping[str, str], meta: ObjectMeta) -> Descrip
 
 
 def _header(text: str | None) -> str:
-    """The text if it can be the value of a header, else an empty one."""
+    """Returns the text if it can be the value of a header, else an empty text."""
     return text if text and len(text) <= 300 and text.isascii() and text.isprintable() else ""
 
 

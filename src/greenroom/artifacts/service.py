@@ -57,7 +57,7 @@ class BaseArtifactService(ABC):
     async def load_artifact(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> Part | None:
-        """The newest version, or the given one; None when there is none, or when a rewind has removed it."""
+        """Loads the newest version, or the given one; None if it doesn't exist, or if a rewind has removed it."""
 
     @abstractmethod
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
@@ -76,7 +76,7 @@ class BaseArtifactService(ABC):
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, session_id: str, filename: str
     ) -> list[ArtifactVersion]:
-        """Metadata of all versions, ascending, without those that are deleted meanwhile."""
+        """Returns the metadata of all versions, ascending, without those deleted in the meantime."""
         key = {"app_name": app_name, "user_id": user_id, "session_id": session_id, "filename": filename}
         versions = ListArtifactVersionsResponse()
         for version in await self.list_versions(**key):
@@ -144,9 +144,9 @@ class BaseArtifactService(ABC):
         version: int | None = None,
         expires_seconds: float = 3600,
     ) -> str | None:
-        """A URL at which anybody may download a version until it expires; None when there is no such version.
+        """Returns a URL at which anybody may download a version until it expires; None if the version doesn't exist.
 
-        Raises NotOffered where the store has no such URLs.
+        Raises NotOffered if the store has no such URLs.
         """
         raise NotOffered("This artifact store has no signed URLs")
 

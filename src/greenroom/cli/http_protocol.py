@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionLimits:
-    """Limits of what a client may send, and of how slowly."""
+    """Limits of a client's connection: the size of requests, and how slowly they may arrive."""
 
     head_bytes: int = 64 * 1024
     """Size of a request line with its headers, and of the trailers of a chunked body."""
@@ -223,7 +223,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
 
 async def sweep(connections: Collection[object], limits: ConnectionLimits = DEFAULT_LIMITS) -> None:
-    """Closes slow connections until it is cancelled. One timer for all costs less than one for each."""
+    """Closes slow connections until it is cancelled. One timer for all connections costs less than one for each."""
     while True:
         await asyncio.sleep(limits.sweep_seconds)
         now = time.monotonic()

@@ -330,7 +330,7 @@ class AsyncClient:
     async def load_artifact(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> Part | None:
-        """The newest version, or the given one; None when there is none."""
+        """Loads the newest version, or the given one; None if there is none."""
         saved = _session(app_name, user_id, session_id, "artifacts", filename)
         try:
             return await self._connection.call("GET", saved, Part, query={"version": version})

@@ -119,7 +119,7 @@ def _lay_out(script: Path, folder: Path, code_input: CodeExecutionInput) -> None
 
 
 def _made_in(folder: Path, input_files: Sequence[File]) -> tuple[list[File], list[str]]:
-    """New and changed files, and the names of those that are not kept."""
+    """Returns new and changed files, and the names of files that are not returned."""
     before = {folder / file.name: file.content for file in input_files}
 
     created: list[File] = []

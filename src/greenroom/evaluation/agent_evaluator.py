@@ -121,7 +121,7 @@ class AgentEvaluator:
 
     @staticmethod
     def find_config_for_test_file(test_file: str | Path) -> EvalConfig:
-        """The configuration beside a file; the default one if there is none."""
+        """Returns the configuration beside a file, or the default."""
         path = Path(test_file).parent / CONFIG_FILE
         if path.is_file():
             return read_config(path.read_bytes())

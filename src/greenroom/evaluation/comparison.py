@@ -248,9 +248,7 @@ def failures_of(result: EvalCaseResult) -> list[str]:
 
 
 def mismatch(result: EvalCaseResult) -> str:
-    """A diff from the expected conversation to the actual one; the actual one where nothing is
-    expected.
-    """
+    """Returns a diff from the expected conversation to the actual one, or the actual one if nothing is expected."""
     turns = result.eval_metric_result_per_invocation
     actual = conversation_lines([one.actual_invocation for one in turns])
     expected = [one.expected_invocation for one in turns if one.expected_invocation is not None]

@@ -66,7 +66,7 @@ class KeptSession(Record, kw_only=True):
     """Unix seconds."""
 
     def session(self, *, app_name: str, name: str) -> Session:
-        """The whole session. app_name, name: of the app and the test, for what is missing."""
+        """Returns a complete session. Missing values come from the events, the app's name and the test's name."""
         state = self.state
         if state is None:
             state = empty_map()
@@ -91,9 +91,7 @@ class KeptSession(Record, kw_only=True):
 
 
 class EvalFiles:
-    """The sets and results of the apps of a folder. Changes of a set are made one after the other,
-    in a thread.
-    """
+    """The sets and results of the apps in a folder. Changes of a set are made one after the other, in a thread."""
 
     def __init__(self, folder_of: Callable[[str], Path]) -> None:
         """Finds the files of an app in `folder_of(app_name)`, which need not exist yet."""
@@ -257,10 +255,9 @@ class EvalFiles:
         return test.session(app_name=app_name, name=name)
 
     async def save_test(self, app_name: str, name: str, session: Session) -> str:
-        """Saves a test of the app.
+        """Saves a test of the app, and returns the name of the file.
 
-        name: with or without `.json`. Returns the name of the file. Raises NotFound for what
-        can't be one.
+        name: with or without `.json`. Raises NotFound if it can't be a file's name.
         """
         path = self._test_path(app_name, name)
         await asyncio.to_thread(write_record, path, session)

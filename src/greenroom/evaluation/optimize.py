@@ -62,7 +62,7 @@ class SamplerConfig(Record, kw_only=True):
     validation_eval_case_ids: list[str] | None = None
 
     def cases(self, sets: Mapping[str, EvalSet], *, seed: int = 0) -> tuple[EvalSet, EvalSet]:
-        """The cases for learning, and those that are held out. sets: by id. Raises InvalidRequest."""
+        """Returns the cases for training, and the held-out ones. sets: by id. Raises InvalidRequest."""
         train = _chosen(sets[self.train_eval_set], self.train_eval_case_ids)
         if self.validation_eval_set is not None or self.validation_eval_case_ids is not None:
             chosen = sets[self.validation_eval_set or self.train_eval_set]

@@ -1,9 +1,8 @@
-"""A folder with a recorded conversation: what the user said, what models and tools answered, and
-the session it became.
+"""A folder with a recorded conversation: the user's messages, the answers of models and tools, and the resulting
+session.
 
-Source: the layout of ADK's conformance tests: `spec.yaml`, `generated-recordings.yaml`,
-`generated-session.yaml`, the latter two with `-sse` in their names when the conversation was
-streamed.
+Source: the layout of ADK's conformance tests: `spec.yaml`, `generated-recordings.yaml`, `generated-session.yaml`, the
+latter two with `-sse` in their names if the conversation was streamed.
 """
 
 from __future__ import annotations
@@ -118,9 +117,7 @@ class RecordedCase(NamedTuple):
 
 
 def cases_in(paths: Iterable[Path]) -> list[RecordedCase]:
-    """The cases in these folders and below, by category and name; those without recordings are left
-    out.
-    """
+    """Returns the cases in these folders and below, by category and name, without those that have no recordings."""
     folders = {spec.parent.resolve() for path in paths for spec in path.rglob(_SPEC)}
     modes: tuple[StreamingName, ...] = ("none", "sse")
     found = [RecordedCase(folder, mode) for folder in folders for mode in modes]

@@ -71,12 +71,12 @@ class ConversationRunner:
         settings: Callable[[int], JsonObject] | None = None,
         continues: Callable[[], bool] = lambda: True,
     ) -> Session:
-        """The session that the messages lead to.
+        """Sends the messages, and returns the resulting session.
 
-        settings: state of each turn.
-        continues: asked after each turn.
+        settings: returns the state of each turn.
+        continues: called after each turn; False ends the conversation.
 
-        Raises what fails a run; in a replay only ReplayVerificationError and ReplayConfigError.
+        Raises the error of a failed run; in a replay only ReplayVerificationError and ReplayConfigError.
         """
         store = self._runner.session_service
         try:

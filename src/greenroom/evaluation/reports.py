@@ -167,7 +167,7 @@ def _details(title: str, text: str) -> list[str]:
 
 
 def _md(text: str) -> str:
-    """Text that Markdown and HTML show as it is, in one line."""
+    """Escapes a text so that Markdown and HTML show it unchanged, in one line."""
     return _IN_MARKDOWN.sub(
         lambda found: f"&#{ord(found[1])};",
         " ".join(text.replace("&", "&amp;").split()),

@@ -242,7 +242,7 @@ class SimulatedUser:
 
 
 def persona_of(scenario: ConversationScenario) -> UserPersona | None:
-    """Raises InvalidRequest for one that is neither known nor described."""
+    """Returns the scenario's persona. Raises InvalidRequest for an unknown name."""
     persona = scenario.user_persona
     if persona is None:
         return None

@@ -94,12 +94,11 @@ ToolScript: TypeAlias = "list[JsonObject] | Callable[[JsonObject, ToolContext], 
 
 
 class ToolSimulationConfig(Record, kw_only=True, gc=True):
-    """Answers to the calls of one tool, from the first of injections, recorded results, script and
-    model that has one.
+    """Simulates the calls of one tool. The first of injections, recorded results, script and model that has an answer
+    is used.
 
-    A call that neither the recorded results nor the script have a result for gets an error, unless
-    a model makes one up. A tool that has only injections runs when none applies. Raises ValueError
-    when there is nothing to answer with.
+    A call for which neither the recorded results nor the script have a result gets an error, unless a model invents
+    one. A tool that only has injections runs if none applies. Raises ValueError without any source of answers.
     """
 
     tool_name: str
@@ -125,7 +124,7 @@ class ToolSimulationConfig(Record, kw_only=True, gc=True):
 class EnvironmentSimulationConfig(Record, kw_only=True, gc=True):
     """The simulated tools of an app. Other tools run.
 
-    Raises ValueError without tools, and for one that is named twice.
+    Raises ValueError without tools, and if a tool is named twice.
     """
 
     tool_simulation_configs: list[ToolSimulationConfig]

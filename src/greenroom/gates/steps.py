@@ -106,7 +106,7 @@ class StepReader:
         return steps
 
     def read(self, event: Event) -> list[Step]:
-        """The steps of one event; none of the user's own ones."""
+        """Returns the steps of an event; none for the user's own events."""
         if event.usage_metadata is not None and not event.partial:
             self.usage = self.usage or GenerateContentResponseUsageMetadata()
             self.usage.add(event.usage_metadata)

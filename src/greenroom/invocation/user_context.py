@@ -288,7 +288,7 @@ class Context(ReadonlyContext):
     async def add_events_to_memory(
         self, *, events: Sequence[Event], custom_metadata: Mapping[str, JsonValue] | None = None
     ) -> None:
-        """Adds events of this session; those that are stored already are skipped. custom_metadata: for all entries."""
+        """Adds events of this session, except those stored already. custom_metadata: for all entries."""
         events = [with_metadata(event, custom_metadata) for event in events]
         await self._memory().add_events_to_memory(**self._session_key(), events=events)
 
@@ -301,7 +301,7 @@ class Context(ReadonlyContext):
         await self._memory().add_memories(app_name=ctx.app_name, user_id=ctx.user_id, memories=entries)
 
     async def delete_memory(self, memory_id: str) -> None:
-        """Deletes an entry of this user's memory, if there is one of that id."""
+        """Deletes the entry with this id from the user's memory, if it exists."""
         ctx = self._invocation_context
         await self._memory().delete_memory(app_name=ctx.app_name, user_id=ctx.user_id, memory_id=memory_id)
 

@@ -67,7 +67,7 @@ class _Stored:
 
 
 class _UserIndex:
-    """The entries of one user in one app, by the session that they come from and their id, and by their words."""
+    """The entries of one user in one app, by session and id, and by their words."""
 
     def __init__(self) -> None:
         self._by_source: dict[str | None, dict[str, _Stored]] = {}

@@ -27,12 +27,12 @@ def with_metadata(entry: OfMemory, metadata: Mapping[str, JsonValue] | None) -> 
 class BaseMemoryService(ABC):
     """Stores memories per user and app.
 
-    Methods that are not abstract raise NotOffered in a store that doesn't have them, such as one written for ADK.
+    Methods that are not abstract raise NotOffered in stores without them, such as those written for ADK.
     """
 
     @abstractmethod
     async def add_session_to_memory(self, session: Session) -> None:
-        """Stores the session's events that have content, replacing its earlier ones."""
+        """Stores the session's events with content, replacing its earlier ones."""
 
     async def add_events_to_memory(
         self, *, app_name: str, user_id: str, session_id: str, events: Sequence[Event]
@@ -70,7 +70,7 @@ class BaseMemoryService(ABC):
         raise NotOffered(f"{type(self).__name__} can't delete a user's memories")
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
-        """Deletes the entry of that id, whatever it came from; does nothing when there is none."""
+        """Deletes the entry with this id, whatever its source; does nothing if it doesn't exist."""
         raise NotOffered(f"{type(self).__name__} can't delete memories")
 
     async def close(self) -> None:

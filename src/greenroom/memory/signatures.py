@@ -28,7 +28,7 @@ def signs(vector: array[float]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Signatures:
-    """Signatures of one user's vectors of one model, oldest first."""
+    """The signatures of a user's vectors of one model, oldest first."""
 
     entries: list[int]
     bits: bytes

@@ -122,11 +122,13 @@ class SqlMemoryService(BaseMemoryService):
 
     @abstractmethod
     def _add_vector(self, which: str, key: tuple[Any, ...], model: str, vector: array[float]) -> Statement:
-        """Stores the vector of an entry, unless it has one of this model. which: a condition with the values `key`."""
+        """Stores the vector of an entry, unless it has a vector of this model. which: a condition with the values
+        `key`.
+        """
 
     @abstractmethod
     def _signature(self, vector: array[float]) -> bytes:
-        """The signs in whole 64-bit words, as `_read_signatures` has those of stored vectors."""
+        """Returns the signs of the components as whole 64-bit words, as `_read_signatures` does for stored vectors."""
 
     @abstractmethod
     def _read_signatures(self, owner: Owner, model: str, known: Signatures, vector: array[float]) -> Search[Signatures]:
@@ -156,7 +158,7 @@ class SqlMemoryService(BaseMemoryService):
             self._cache.drop(owner, model)  # most of the nearest entries were deleted
 
     async def _prepare_vectors(self) -> None:
-        """Creates what vectors are stored in, or unsets `_embeddings`. Called before they are used."""
+        """Prepares the storage of vectors, or unsets `_embeddings`. Called before vectors are used."""
 
     async def _use_embeddings(self) -> BaseEmbeddings | None:
         await self._prepare_vectors()
@@ -211,7 +213,7 @@ class SqlMemoryService(BaseMemoryService):
     async def _replace(
         self, owner: Owner, source: str, ids: Collection[str], entries: list[tuple[MemoryEntry, float]]
     ) -> None:
-        """Deletes the source's entries of these ids, then adds those that it doesn't have."""
+        """Deletes the source's entries with these ids, then adds the missing ones."""
         deleted = _delete(_OF_IDS, *owner, source, as_json(ids)) if ids else []
         added = _add(owner, source, entries) if entries else []
         embeddings = await self._use_embeddings()

@@ -236,11 +236,10 @@ class LLMRegistry:
 
     @classmethod
     def fault(cls, name: str) -> str | None:
-        """Says what a model of this name lacks on this machine and how to get it: a package, a key,
-        its file; else None.
+        """Returns what a model needs on this machine and how to get it (a package, a key, its file), or None if nothing
+        is missing.
 
-        Cheap: imports no SDK, reads no model file, sends nothing. Factories registered by others
-        are assumed to work.
+        Cheap: imports no SDK, reads no model file, sends nothing. Factories registered by others are assumed to work.
         """
         try:
             factory, own_name = cls._found(name)

@@ -1,9 +1,7 @@
-"""Conversion of requests for all providers: tool choice, media, schemas, and refusals of what a
-provider can't take.
+"""Conversion of requests for all providers: tool choice, media, schemas, and refusals of unsupported content.
 
-Data that only one provider understands travels in `Part.part_metadata` under that provider's name:
-thoughts' signatures are marked there with their origin, and content blocks without a field of their
-own are kept as they came.
+Data that only one provider understands is stored in `Part.part_metadata` under that provider's name: thoughts'
+signatures are marked there with their origin, and content blocks without a field of their own are kept unchanged.
 """
 
 from __future__ import annotations

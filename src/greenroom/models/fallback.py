@@ -1,4 +1,4 @@
-"""A list of models, of which the next answers when one is down."""
+"""A list of models: if one is down, the next one answers."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _request_for(
     is_last: bool,
     is_first: bool,
 ) -> LlmRequest:
-    """A request of its own: the model's name, without what only the first model's service knows."""
+    """Copies the request, with the model's name and without data of the first model's service."""
     if not is_last:
         request = with_attempts(request, 1)
     interaction = request.previous_interaction_id if is_first else None

@@ -59,7 +59,7 @@ class _WrittenCalls(ProviderLlm):
 
 
 class Gemma(_WrittenCalls, Gemini):
-    """Gemma 3 and older at the Gemini API; its arguments are those of `Gemini`."""
+    """Gemma 3 and older through the Gemini API. Takes the arguments of `Gemini`."""
 
     def __init__(self, model: str = "gemma-3-27b-it", **arguments: Any) -> None:
         Gemini.__init__(self, model, **arguments)

@@ -1,6 +1,4 @@
-"""Models behind LiteLLM, a library that speaks to many services in the format of OpenAI's chat
-completions.
-"""
+"""Models through LiteLLM, a library that calls many services in the format of OpenAI's chat completions."""
 
 from __future__ import annotations
 

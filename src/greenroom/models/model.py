@@ -106,7 +106,7 @@ class BaseLlmConnection(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Closes the connection: `receive` yields what has arrived, and ends."""
+        """Closes the connection: `receive` yields the messages that have arrived, and ends."""
 
 
 class LlmCapabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,8 +119,8 @@ class LlmCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 class BaseLlm(Declarative, ABC):
     """A model by name. One instance serves many runs at once.
 
-    A subclass may declare fields of its own as annotations. The contents of a request belong to the
-    session's log: a model reads them, and makes new ones for what it changes.
+    A subclass may declare fields of its own as annotations. The contents of a request belong to the session's log: a
+    model must not change them, but copy them.
     """
 
     model: str

@@ -55,9 +55,7 @@ _SECRET = re.compile(r"\b(sk|key|Bearer)[-_ ][^\s'\",;)]{4,}", re.IGNORECASE)
 
 
 def category_of(error: BaseException | None) -> ModelErrorCategory:
-    """The category by HTTP status if the error has one, else by its type, else by the words in its
-    message.
-    """
+    """Returns the category by the HTTP status if the error has one, else by its type, else by words in its message."""
     if error is None:
         return _C.UNKNOWN_ERROR
 

@@ -139,7 +139,7 @@ def _not_json(reply: object) -> msgspec.ValidationError:
 
 
 def _unreadable(error: Exception) -> msgspec.ValidationError:
-    """The error for a reply with fields that are missing, or of other types than those of the API."""
+    """Creates the error for a reply with missing fields, or with fields of other types than the API's."""
     return msgspec.ValidationError(f"The reply does not have the API's form: {type(error).__name__}: {error}")
 
 
@@ -213,15 +213,11 @@ class ProviderLlm(BaseLlm):
 
     @abstractmethod
     def make_client(self) -> Any:
-        """A client of the SDK, which is imported. Called in a thread; what it raises is an
-        authentication error.
-        """
+        """Creates a client of the SDK. Called in a thread; its exceptions are reported as authentication errors."""
 
     @abstractmethod
     def convert(self, request: LlmRequest) -> Any:
-        """The arguments of the SDK's call. Raises MessageConversionError for what the provider
-        can't take.
-        """
+        """Returns the arguments of the SDK's call. Raises MessageConversionError for unsupported content."""
 
     @abstractmethod
     def send(self, client: Any, arguments: Any, *, stream: bool) -> AsyncGenerator[LlmResponse]:
@@ -232,7 +228,7 @@ class ProviderLlm(BaseLlm):
         return self.rules
 
     def secrets(self) -> Sequence[str | None]:
-        """Strings that must not stand in error messages."""
+        """Strings that must not occur in error messages."""
         return ()
 
     async def load(self) -> Any:

@@ -14,7 +14,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 
 class WrapperLlm(BaseLlm):
-    """Delegates to another model; one given by name is looked up when it is first called."""
+    """Delegates to another model. A model given by name is looked up on its first call."""
 
     def __init__(self, wrapped: BaseLlm | str) -> None:
         super().__init__(model=wrapped if isinstance(wrapped, str) else wrapped.model)

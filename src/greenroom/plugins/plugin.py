@@ -188,7 +188,7 @@ class ToolResultClassifier(Protocol):
 
 
 class ObservingPlugin(BasePlugin):
-    """Passes what every hook is called with to `observe`, and changes nothing."""
+    """Passes the arguments of every hook to `observe`, and changes nothing."""
 
     def __init__(
         self,
@@ -388,7 +388,7 @@ class PluginManager:
             self.register_plugin(plugin)
 
     def register_plugin(self, plugin: BasePlugin) -> None:
-        """Adds a plugin after the others. Raises AgentConfigError for a second one of its name."""
+        """Adds a plugin after the others. Raises AgentConfigError if its name is taken."""
         if self.get_plugin(plugin.name) is not None:
             raise AgentConfigError(f"Plugin names must be unique; used twice: {plugin.name}")
         self.plugins.append(plugin)

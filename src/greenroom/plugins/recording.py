@@ -317,7 +317,7 @@ def _is_unfinished(last: Event) -> bool:
 def _tools(
     event: Event, responses: Sequence[FunctionResponse], calls: Mapping[str | None, FunctionCall]
 ) -> list[ToolRecording]:
-    """The first has the actions of all; one that raised has its error."""
+    """Pairs calls and responses. The first has the actions of all; a call that raised has its error."""
     tools = [ToolRecording(tool_call=calls.get(response.id), tool_response=response) for response in responses]
     if event.actions != EventActions():
         tools[0].actions = event.actions

@@ -162,7 +162,7 @@ class ReplayPlugin(PerRunPlugin["_ReplayedRun"]):
         return response
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Raises ReplayVerificationError, also one that an error callback turned into a reply."""
+        """Raises ReplayVerificationError, even if an error callback turned it into a reply."""
         run = self._runs.pop(invocation_context.invocation_id, None)
         if run is not None:
             run.finish()

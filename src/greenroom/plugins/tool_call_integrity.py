@@ -32,7 +32,7 @@ _log = logging.getLogger("greenroom.plugins")
 
 
 class ToolCallIntegrityError(RunFailed, ValueError):
-    """A call in the session's log has no valid signature, or is not the one that is to be executed."""
+    """A call in the session's log has no valid signature, or differs from the call to run."""
 
 
 class ToolCallIntegrityPlugin(BasePlugin):

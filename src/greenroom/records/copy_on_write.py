@@ -38,7 +38,7 @@ class CopyOnWriteList(MutableSequence[T], Generic[T]):
 
     @property
     def end(self) -> int:
-        """The number of items, including those that were not loaded."""
+        """The number of items, including unloaded ones."""
         return self.skipped + self._count
 
     def snapshot(self) -> CopyOnWriteList[T]:
@@ -196,7 +196,7 @@ class CopyOnReadList(CopyOnWriteList[T]):
 
 
 def _deep_copy(value: Any) -> Any:
-    """A copy of records, lists and maps; faster than `copy.deepcopy`, because what JSON holds has no cycles."""
+    """Copies records, lists and maps; faster than `copy.deepcopy`, because JSON has no cycles."""
     if isinstance(value, msgspec.Struct):
         copied = copy.copy(value)
         for name in copied.__struct_fields__:

@@ -37,7 +37,7 @@ class Declarative:
         dataclasses.dataclass(kw_only=True, init=False, eq=False, repr=False)(cls)
 
     def __init__(self, **values: Any) -> None:
-        """Takes the fields of the class and of those above it, so that a subclass's `__init__` can pass them on."""
+        """Takes the fields of the class and of its base classes, so that a subclass's `__init__` can pass them on."""
         writes_own_init = type(self).__init__ is not Declarative.__init__
         missing: list[str] = []
         self.model_fields_set = self.model_fields_set | values.keys()

@@ -78,7 +78,7 @@ class GenerateContentConfig(Record, kw_only=True, gc=True):
     audio_transcription_config: JsonObject | None = None
 
     def system_text(self) -> str:
-        """The system instruction as one text, empty when there is none."""
+        """The system instruction as one text; empty without one."""
         instruction = self.system_instruction
         if instruction is None:
             return ""
@@ -96,7 +96,7 @@ class GenerateContentConfig(Record, kw_only=True, gc=True):
 
 
 class LiveConnectConfig(Record, kw_only=True):
-    """Settings of a live connection, beside those that `GenerateContentConfig` has."""
+    """Settings of a live connection, in addition to those of `GenerateContentConfig`."""
 
     response_modalities: list[str] | None = None
     speech_config: JsonValue = None

@@ -1,4 +1,4 @@
-"""Makes new ids: UUIDs (RFC 9562, version 4), with ADK's prefixes; random, but for those of events."""
+"""Creates ids: UUIDs (RFC 9562, version 4) with ADK's prefixes. All are random except those of events."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from greenroom.records.base import JsonObject, OpenRecord
 
 
 class _ApiWords(StrEnum):
-    """An enum whose values are its names. Fields that hold one are plain strings, since services add new words."""
+    """An enum whose values are its names. Fields that hold them are plain strings, since services add new values."""
 
     @staticmethod
     def _generate_next_value_(name: str, start: int, count: int, last_values: list[str]) -> str:

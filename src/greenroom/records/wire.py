@@ -81,7 +81,7 @@ _encoder = msgspec.json.Encoder(enc_hook=encode_other)
 
 
 def encode(value: object) -> bytes:
-    """JSON of a record or of plain data. Raises TypeError for what JSON can't hold."""
+    """Encodes a record or plain data as JSON. Raises TypeError for values that JSON can't hold."""
     data = _encoder.encode(value)
     if data.isascii():
         return data

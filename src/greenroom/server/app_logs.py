@@ -29,7 +29,7 @@ _KNOWN_FORMS = re.compile(
 
 
 def hide_secrets(text: str) -> str:
-    """Values of environment variables that are named like secrets, and texts in the form of one."""
+    """Masks the values of environment variables that are named like secrets, and texts in the form of a secret."""
     for name, value in os.environ.items():
         if len(value) >= _SHORTEST and value in text and _SECRET_NAME.search(name):
             text = text.replace(value, HIDDEN)

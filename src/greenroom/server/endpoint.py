@@ -118,7 +118,7 @@ class Endpoint:
 
     @cached_property
     def all_errors(self) -> tuple[type[GreenroomError], ...]:
-        """`errors`, and those of authentication and of decoding the request."""
+        """`errors`, and the errors of authentication and of decoding the request."""
         errors = dict.fromkeys(self.errors)
         if self.access != "open":
             errors |= dict.fromkeys((Unauthenticated, Forbidden, TooManyRequests))

@@ -44,7 +44,7 @@ def _frame(seq: int | None, json: bytes) -> bytes:
 
 
 def _adk_frames(item: StreamItem) -> list[bytes]:
-    """The frames that ADK's clients get for an event; none for an internal one."""
+    """Returns the frames that ADK's clients get for an event; none for an internal event."""
     if item.event.is_internal():
         return []
     parts = _split_for_adk(item.event) if item.seq is not None else ()

@@ -1,8 +1,7 @@
-"""The spans of one run, recorded as it goes, and the trace that they belong to.
+"""The spans of a run, recorded while it runs, and its trace.
 
-Our own record and not OpenTelemetry's: the debug endpoints need spans without any package
-installed, and every run pays for them. A span refers to objects that exist anyway; names,
-attributes and JSON are made on demand.
+This is our own record rather than OpenTelemetry's: the debug endpoints need spans without any package installed, and
+every run pays for them. A span refers to objects that exist anyway; names, attributes and JSON are made on demand.
 """
 
 from __future__ import annotations
@@ -65,7 +64,9 @@ class TracedRun:
 
     @property
     def trace_id(self) -> int:
-        """The caller's, else made from the run's id, so that all attempts at a run share it wherever they are made."""
+        """The caller's trace id, else one derived from the run's id, so that all attempts at a run share it, on every
+        server.
+        """
         if not self._trace_id:
             parent = self.remote_parent
             self._trace_id = parent.trace_id if parent is not None else _id_for(self.run_id)
@@ -165,7 +166,7 @@ current_span: ContextVar[Span | None] = ContextVar("greenroom_span", default=Non
 
 
 class current:  # noqa: N801 - reads like contextlib's
-    """Makes a span the one that the running code belongs to."""
+    """Makes a span the current one."""
 
     __slots__ = ("_bridged", "_span", "_token")
 

@@ -91,9 +91,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def make_storable(actions: EventActions) -> None:
-    """Turns what code put into the state into plain data, as a result is. Raises ToolError, which
-    names the key.
-    """
+    """Converts state values that code has set to plain data, like a result. Raises ToolError, which names the key."""
     for key, value in actions.state_delta.items():
         if not key.startswith(TEMP_PREFIX) and type(value) not in (bool, int, float, type(None)):
             try:

@@ -181,7 +181,7 @@ class PostgresTraceStore(SqlTraceStore):
 
 
 def _by_event(spans: list[SpanRecord]) -> list[list[SpanRecord]]:
-    """Groups that end with the span of an event; the last group may lack one."""
+    """Splits spans into groups that end with the span of an event; the last group may lack one."""
     groups: list[list[SpanRecord]] = [[]]
     for span in spans:
         groups[-1].append(span)

@@ -64,7 +64,7 @@ async def with_requests(
 
 
 async def toolset_request(ctx: InvocationContext, agent: str, toolset: str, request: CredentialRequest) -> Event:
-    """The event that asks for what a toolset needs to list its tools."""
+    """Creates the event that requests the credential with which a toolset can list its tools."""
     event = Event(invocation_id=ctx.invocation_id, author=agent, branch=ctx.branch)
     call_id = TOOLSET_PREFIX + toolset
     await _make_requests(ctx, event, {call_id: request})
@@ -123,8 +123,10 @@ def _request_id(responses: Event, call_id: str) -> str:
 
 
 def request_event_for(responses: Event, confirmed: list[FunctionCall]) -> Event | None:
-    """Returns an event with all requests to a person that the responses need. confirmed: those of its calls that need a
-    yes."""
+    """Returns an event with all requests to a person that the responses need.
+
+    confirmed: the calls that need a confirmation.
+    """
     parts: list[Part] = []
     for call in confirmed:
         arguments = {
@@ -261,13 +263,15 @@ def answers_only(ctx: InvocationContext, *, at: int) -> bool:
 
 
 def answers_toolset(ctx: InvocationContext, at: int) -> bool:
-    """Whether the message at that index of the log answers what a toolset asked."""
+    """True if the message at that index of the log answers a toolset's request."""
     answered = log_state_of(ctx.session.events).requests_answered_at(at)
     return any(str((one.call.args or {}).get("functionCallId")).startswith(TOOLSET_PREFIX) for one in answered)
 
 
 async def request_for_toolsets(agent: BaseLlmAgent, ctx: InvocationContext) -> Event | None:
-    """Give each toolset its credential for this run. The event that asks the user for the first one that is missing."""
+    """Passes each toolset its credential for this run. Returns the event that requests the first missing one from the
+    user.
+    """
     for tool in agent.tools:
         config = tool.get_auth_config() if isinstance(tool, BaseToolset) else None
         if config is not None and not await authenticate(ctx, config):
@@ -288,7 +292,7 @@ async def node_request(ctx: InvocationContext, request: CredentialRequest) -> Ev
 
 
 async def authenticate(ctx: InvocationContext, config: AuthConfig) -> bool:
-    """Gives the run the credential, if there is one. False without one."""
+    """Passes the credential to the run. Returns False if there is none."""
     # Few agents need them, and every start would load them.
     from greenroom.tools.login.credential_provider import CredentialProvider
 

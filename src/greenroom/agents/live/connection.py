@@ -1,6 +1,4 @@
-"""The connection to a live model: what it is opened with, and sending over it while it is lost and
-opened again.
-"""
+"""The connection to a live model: its options, and sending while it is lost and reopened."""
 
 from __future__ import annotations
 
@@ -157,7 +155,7 @@ class ReconnectingConnection:
             self._forget_speech()
 
     def note_answer(self) -> None:
-        """The log holds all that was said so far."""
+        """Records that the log holds the whole conversation so far."""
         if self._speech:
             self.handle = None
             self._forget_speech()

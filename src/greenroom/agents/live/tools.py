@@ -78,7 +78,7 @@ class ToolCalls:
         calls: Sequence[FunctionCall | DecidedCall],
         opened: OpenConnection | None = None,
     ) -> None:
-        """Make calls that came over a connection, or such as a person has just decided on."""
+        """Runs calls that arrived over a connection, or on which a person has just decided."""
         if calls:
             task = self._spawn(self._run(calls, opened))
             self._at_work.add(task)

@@ -63,7 +63,7 @@ class DynamicNodeFailError(RunFailed):
 class NodeFailure(Exception):
     """A node has failed for good.
 
-    events: those of the failure that are not stored yet; the last has the error.
+    events: events of the failure that are not stored yet; the last has the error.
     """
 
     def __init__(self, error: Exception, events: list[Event]) -> None:

@@ -60,7 +60,7 @@ class Beginning(Enum):
 
 @dataclass(slots=True)
 class Attempt:
-    """State of one attempt. The next one begins with a new record."""
+    """The state of an attempt. Each attempt has a new record."""
 
     task: asyncio.Task[Any] | None
     """The task that executes the node."""
@@ -191,9 +191,7 @@ class NodeRun:
     # life of the run
 
     async def run(self) -> bool:
-        """Runs the node, or does what is left of it. False when it waits for a person. Raises
-        NodeFailure.
-        """
+        """Runs the node, or the rest of an interrupted run. False if it waits for a person. Raises NodeFailure."""
         if self._waits():
             return False
 
@@ -421,7 +419,7 @@ class NodeRun:
             await self.send(event)
 
     async def send(self, event: Event, *following: Event) -> None:
-        """Stores the events in one step, after those that were held back."""
+        """Stores the events in one step, after the held-back ones."""
         for added in (self._marked(event), *following):
             self.engine.position.add(added)
 
@@ -431,9 +429,7 @@ class NodeRun:
         await self.engine.store(*held, event, *following)
 
     def _marked(self, event: Event) -> Event:
-        """Completes an event with the fields that all events of this node share; those that are set
-        stay.
-        """
+        """Sets the fields that all events of this node share, unless they are set already."""
         event.author = event.author or self.author
         event.invocation_id = self.engine.ctx.invocation_id
         event.branch = event.branch or self.branch

@@ -1,4 +1,4 @@
-"""The kinds of nodes besides functions and workflows, and what becomes a node in a graph."""
+"""The kinds of nodes besides functions and workflows, and the conversion of other objects to nodes."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class NodeRecord:
         return self.completed_at
 
     def is_suspended(self, *, is_one_event: bool) -> bool:
-        """Whether its code had ended with a request, and not been cut off after one."""
+        """True if the node's code ended with a request, instead of being cut off after one."""
         return self.status is NodeStatus.WAITING or (is_one_event and self.asked)
 
 

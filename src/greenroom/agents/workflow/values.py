@@ -18,11 +18,11 @@ _PLAIN = (str, int, bool, type(None))
 
 
 def output_value(value: Any, schema: Any) -> JsonValue:
-    """An output as it is stored.
+    """Converts an output to the form in which it is stored.
 
     schema: a type to which it is converted; a JSON Schema is not enforced.
 
-    Raises InvalidValue, and ToolError for what JSON can't hold.
+    Raises InvalidValue, and ToolError for values that JSON can't hold.
     """
     if schema is None or not is_type(schema):
         return value if type(value) in _PLAIN else _dumped(value)

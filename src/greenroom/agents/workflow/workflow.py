@@ -1,9 +1,8 @@
-"""Workflows: which nodes run when, and with what.
+"""Workflows: the order of their nodes, and the nodes' inputs.
 
-A run walks its graph from START. Each completed node triggers the nodes at the end of the edges
-that are followed from it. To resume, the walk is repeated: runs that are complete in the log are
-taken from it in the order of their completion, which gives every run the number and the input that
-it had; what is left then runs.
+A run walks its graph from START. Each completed node triggers the nodes at the end of the edges that are followed from
+it. To resume, the walk is repeated: runs that are complete in the log are replayed in the order of their completion,
+which gives every run its former number and input; the remaining runs are then started.
 """
 
 from __future__ import annotations
@@ -94,12 +93,12 @@ class Workflow(BaseAgent):
 
 
 class _Walk:
-    """One walk through a workflow's graph: triggers, numbers and starts the runs of its nodes.
+    """A walk through a workflow's graph: triggers, numbers and starts the runs of its nodes.
 
-    numbers: of each node's newest run. joins: by node, what has reached it since it ran: outputs
-    and branches, by the node before it. ready: runs that may start; postponed: by node, those that
-    wait for an earlier run of theirs. is_held: a task waits for the user's next message, and
-    nothing else may start before.
+    numbers: by node, the number of its newest run. joins: by node, the outputs and branches that have reached it since
+    its last run, by the node before it. ready: runs that may start; postponed: by node, the runs that wait for an
+    earlier run of the same node. is_held: a task waits for the user's next message, and no other run may start before
+    it.
     """
 
     def __init__(self, workflow: Workflow, run: NodeRun) -> None:
@@ -171,9 +170,7 @@ class _Walk:
             self._group.create_task(self._run_chain(run))
 
     async def _run_chain(self, run: NodeRun | None) -> None:
-        """Runs a node, and then the first of those that its end lets start; the others get tasks of
-        their own.
-        """
+        """Runs a node, and then the first of the nodes that can start after it; the others get tasks of their own."""
         while run is not None:
             if not await run.run():
                 self._are_waiting = True
@@ -246,7 +243,7 @@ class _Walk:
         return run.node.wait_for_output and not run.record.has_result and run.record.output is None
 
     def _follow(self, run: NodeRun) -> list[NodeRun]:
-        """The runs that a completed one triggers."""
+        """Returns the runs that a completed run triggers."""
         name = run.node.name
         record = run.record
         if self._graph.is_terminal(name):

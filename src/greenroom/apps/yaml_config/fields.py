@@ -26,8 +26,8 @@ class TypedField:
 
 @functools.lru_cache(maxsize=64)  # bounded, so that the classes of a reloaded app can be freed
 def fields_of(record: type[Any]) -> Mapping[str, TypedField]:
-    """The fields of a Struct or a dataclass, by Python name; those that its constructor doesn't
-    take are left out.
+    """Returns the fields of a Struct or a dataclass by Python name, without those that aren't arguments of its
+    constructor.
     """
     hints = _hints(record, *record.__mro__)
     if issubclass(record, msgspec.Struct):
@@ -44,7 +44,7 @@ def fields_of(record: type[Any]) -> Mapping[str, TypedField]:
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, TypedField]:
-    """The parameters that can be given by name; under `**` whether all others can."""
+    """Returns the parameters that can be passed by name; `**` stands for all others, if they can."""
     called: Any
     if isinstance(function, type):
         called = function.__init__
@@ -66,7 +66,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, TypedField]:
 
 
 def _hints(annotated: Any, *holders: Any) -> dict[str, Any]:
-    """Resolves annotations to types. If only type checkers can resolve one, the others still count."""
+    """Resolves annotations to types. If one can only be resolved by type checkers, the others still count."""
     try:
         return get_type_hints(annotated, include_extras=True)
     except (NameError, TypeError, AttributeError):

@@ -28,7 +28,7 @@ def known_entries(
     *,
     what: str,
 ) -> tuple[dict[str, ConfigNode], dict[str, ConfigNode]]:
-    """The map's entries by their names, and the unknown ones. what: as in "of a LoopAgent"."""
+    """Returns the map's entries by name, and the unknown ones. what: as in "of a LoopAgent"."""
     spellings = by_either_spelling(names)
     entries: dict[str, ConfigNode] = {}
     unknown: dict[str, ConfigNode] = {}
@@ -45,7 +45,7 @@ def known_entries(
 
 
 def entries_of(node: ConfigNode, names: Iterable[str], *, what: str) -> dict[str, ConfigNode]:
-    """The map's entries by their names. Raises ConfigFileError for other keys.
+    """Returns the map's entries by name. Raises ConfigFileError for other keys.
 
     what: as in "of a LoopAgent".
     """

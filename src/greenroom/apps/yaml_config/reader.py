@@ -154,10 +154,9 @@ class ConfigReader(ABC):
     def read_arguments(
         self, node: ConfigNode, function: Callable[..., Any], *, what: str, given: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The arguments of a class or function, each argument read by its annotation.
+        """Reads the arguments of a class or function by their annotations.
 
-        given: arguments that are there already. An argument whose type has no form in a file is
-        dropped, and that is logged, as ADK does.
+        given: arguments from elsewhere. An argument whose type has no form in a file is dropped and logged, as in ADK.
         """
         parameters = parameters_of(function)
         takes_any = parameters.pop("**", None) is not None

@@ -26,8 +26,8 @@ _CLASS_KEYS = ("agent_class", "agentClass")
 
 
 def config_schema() -> JsonObject:
-    """The schema of one file: an agent of any kind. Keys are described in snake_case; the camelCase
-    ones are allowed, too.
+    """Returns the schema of a file for an agent of any kind. Keys are described in snake_case; camelCase is allowed,
+    too.
     """
     _, definitions = msgspec.json.schema_components(
         [*_KINDS.values(), records.AgentConfig], schema_hook=_of_other, ref_template=_DEFS + "{name}"

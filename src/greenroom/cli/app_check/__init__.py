@@ -1,5 +1,6 @@
-"""Static checks of apps that were written for ADK: finds what they lack here, and runs no code of theirs.
+"""Static checks of apps that were written for ADK: reports features that are missing here, without running the apps'
+code.
 
-`app_files`: which files an app consists of. `source`: a Python file, its imports and its uses of them.
-`names`, `calls`, `packages`, `models`, `config_files`: each finds one kind of what is missing.
+`app_files`: the files of an app. `source`: a Python file, its imports and its uses of them. `names`, `calls`,
+`packages`, `models`, `config_files`: a check each.
 """

@@ -1,4 +1,4 @@
-"""The files that belong to the apps of a folder: those that loading an app imports, and its YAML files."""
+"""The files of the apps in a folder: those that loading an app imports, and its YAML files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class AppFiles:
         return self.sources[found[-1]] if found else None
 
     def names_imported_from(self, file: Path) -> set[str]:
-        """Names that other files of the app import from this one."""
+        """Returns the names that other files of the app import from this file."""
         return self._imported_names.get(file, set())
 
     @cached_property

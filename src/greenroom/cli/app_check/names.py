@@ -69,7 +69,7 @@ def offered_object(origin: str) -> object | None:
 
 
 def find_names(source: PythonFile, reexported: Collection[str] = ()) -> tuple[list[Finding], int]:
-    """The findings, and how many names of ADK there are. reexported: names that other files import from this one."""
+    """Returns the findings, and the number of ADK's names. reexported: names that other files import from this file."""
     lines: dict[KnownName, int] = {}
     used: dict[KnownName, int] = {}
     for line, origin, is_use, is_optional in _occurrences(source):

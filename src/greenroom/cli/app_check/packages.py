@@ -80,7 +80,7 @@ def find_missing_extras(source: PythonFile) -> Iterator[Finding]:
 
 
 def _missing_module(statement: Import) -> str | None:
-    """The dotted name of what can't be imported, as much of it as names a package."""
+    """Returns the longest part of the dotted name that names a missing package."""
     full = f"{statement.module}.{statement.name}" if statement.name else statement.module
     if f"{full}.".startswith((f"{ADK}.", f"{GENAI_TYPES}.", "greenroom.")):
         return None
@@ -93,7 +93,9 @@ def _missing_module(statement: Import) -> str | None:
 
 
 def _longest_namespace(statement: Import) -> str:
-    """Packages of Google share the name `google`, and those of its cloud `google.cloud`."""
+    """Extends `google` and `google.cloud`, which are shared by several of Google's packages, by the next part of the
+    name.
+    """
     parts = statement.module.split(".")
     if len(parts) == 1 and statement.name:
         parts.append(statement.name)
@@ -128,7 +130,7 @@ def _comes_with_adk(module: str) -> bool:
 
 
 def _requirement_of(module: str) -> str:
-    """An extra of greenroom, where one brings exactly this, else the distribution."""
+    """Returns the extra of greenroom that installs exactly this distribution, else the distribution."""
     name = _modules().get(module) or module.partition(".")[0].replace("_", "-")
     for extra, names in _extras().items():
         if names[0] == name and name != "httpx":

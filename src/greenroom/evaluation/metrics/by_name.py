@@ -1,4 +1,4 @@
-"""The metrics by name, those that users write among them."""
+"""Looks up metrics by name, including users' own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def metric_infos() -> list[MetricInfo]:
 
 
 def metrics_of(wanted: Sequence[EvalMetric]) -> list[EvaluationMetric]:
-    """The wanted metrics, and those that only inform. Raises InvalidRequest for unknown names and
+    """Returns the requested metrics, and all counts, which only inform. Raises InvalidRequest for unknown names and
     wrong options.
     """
     names = {metric.metric_name for metric in wanted}

@@ -55,7 +55,7 @@ class JudgedMetric(EvaluationMetric):
         self.judge = Judge(options)  # pyright: ignore[reportUnknownArgumentType]
 
     async def _vote(self, instruction: str, material: str) -> float:
-        """1 if most of the judge's answers say that it is valid, else 0."""
+        """Returns 1 if most of the judge's answers call it valid, else 0."""
         verdicts = await self.judge.ask(
             f'{instruction} {_QUOTED}\nAnswer with a JSON object only: {{"reasoning": "…", "is_valid": true or false}}',
             material,

@@ -230,7 +230,9 @@ def _read(file: Path) -> bytes | None:
 
 
 def _grpc_address(address: str, host: str) -> str:
-    """The address that clients connect to: of one that listens everywhere, by the name that the request has used."""
+    """Returns the address that clients connect to. For a server that listens on all interfaces, it has the host name of
+    the request.
+    """
     listening, _, port = address.rpartition(":")
     is_everywhere = listening in ("0.0.0.0", "[::]")
     name = host if host.endswith("]") else host.rpartition(":")[0] or host

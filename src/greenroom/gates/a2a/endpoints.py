@@ -142,7 +142,7 @@ def _rest_handler(method: str, path: str) -> Handler:
 
 
 async def _dispatch(context: RequestContext, method: str, path: str, endpoint: SdkEndpoint) -> AnyReply:
-    """Raises what HTTP has a status for: refused access, limits, a server that stops."""
+    """Dispatches a call. Raises the errors that have an HTTP status: refused access, limits, a stopping server."""
     body, decoded = await _body(context) if method == "POST" else (b"", None)
     await context.apps.check_exists(context.path["app_name"])
     try:

@@ -1,7 +1,7 @@
 """An executor for servers that are built with A2A's SDK. Source of the names and the sequence of events: ADK 2.13.
 
-The gate itself needs none: there a task is a run of the engine, and survives a crash. Here the SDK
-keeps the tasks, in the store that it was given, and a run is one call of `execute`.
+The gate doesn't need it: its tasks are runs of the engine, and survive a crash. With the executor, the SDK stores the
+tasks in its own store, and a run is one call of `execute`.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def check(context: RequestContext, config: a2a.TaskPushNotificationConfig) -> No
 async def save(
     context: RequestContext, run: Run, config: a2a.TaskPushNotificationConfig, *, reported: str = ""
 ) -> a2a.TaskPushNotificationConfig:
-    """Stores a configuration; an earlier one with its id is replaced. reported: the state that the client knows.
+    """Stores a configuration, replacing an earlier one with the same id. reported: the state that the client knows.
 
     Raises InvalidRequest.
     """

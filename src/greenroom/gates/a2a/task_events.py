@@ -256,7 +256,7 @@ def _timestamp(time: float | None) -> str:
 
 
 async def read_run(sessions: BaseSessionService, run: Run, *, keeps_artifacts: bool = True) -> tuple[TaskEvents, int]:
-    """The run's stored events, and the sequence number of the last one that was read."""
+    """Returns the run's stored events, and the sequence number of the last event read."""
     events = TaskEvents(run, keeps_artifacts=keeps_artifacts)
     seq = run.after_seq
     key = SessionKey(run.app_name, run.user_id, run.session_id)

@@ -47,7 +47,7 @@ _open: dict[int, tuple[StreamableHTTPSessionManager, ServerState]] = {}
 
 @asynccontextmanager
 async def lifespan(server: ServerState) -> AsyncGenerator[None]:
-    """Runs the SDK's sessions: those of clients before 2026-07-28 are in memory, later ones have none."""
+    """Runs the SDK's sessions. Sessions of clients before 2026-07-28 are in memory; later clients have none."""
     manager = StreamableHTTPSessionManager(
         mcp_server(_find),
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the server has its own

@@ -1,4 +1,4 @@
-"""`/v1/responses`: a response is one message to a run and what follows it, read from the run and its session's log."""
+"""`/v1/responses`: a response is a message to a run and the events after it, read from the session's log."""
 
 from __future__ import annotations
 

@@ -299,9 +299,7 @@ class ClaudeReply(ModelReply):
         return super().whole()
 
     def _begin(self, block: JsonObject) -> Iterator[LlmResponse]:
-        """Begins a block; what it has already is its first piece, but for a call's input, which may
-        come in deltas.
-        """
+        """Begins a block. Its content is its first piece, except for a call's input, which may come in deltas."""
         yield from self._end()
         kind: str = block["type"]
         self._block = dict(block)
@@ -316,7 +314,7 @@ class ClaudeReply(ModelReply):
             yield from self._add_piece(block.get(kind), thought=kind == "thinking")
 
     def _end(self) -> Iterator[LlmResponse]:
-        """Ends the block that is open, if one is."""
+        """Ends the open block, if any."""
         block = self._block
         kind = block.get("type")
         call = self._call
@@ -368,7 +366,7 @@ class ClaudeReply(ModelReply):
 
 
 def _token_usage(messages: Iterable[JsonObject]) -> GenerateContentResponseUsageMetadata:
-    """The sum of the usage of a message and of the paused ones that it continues."""
+    """Returns the total usage of a message and of the paused messages that it continues."""
     prompt = 0
 
     output = 0

@@ -132,8 +132,8 @@ def _mark_prefix(arguments: JsonObject, mark: JsonObject) -> None:
 
 
 def messages(request: LlmRequest, *, model: str) -> list[JsonObject]:
-    """Consecutive contents of one role are one message, with tool results first. Begins and ends
-    with the user's.
+    """Merges consecutive contents of one role to a message, with tool results first. The first and the last message are
+    the user's.
     """
     unchecked: list[JsonObject] = []
     for content, is_new in with_newness(request.contents):
@@ -386,8 +386,8 @@ def _tools(request: LlmRequest, *, model: str) -> JsonObject:
 
 
 def _add_thinking(arguments: JsonObject, config: GenerateContentConfig) -> None:
-    """While thinking, the API takes no sampling settings and no forced tools. A budget that isn't
-    allowed is moved to the nearest one that is.
+    """Enables thinking. The API then accepts no sampling settings and no forced tools. An invalid budget is replaced by
+    the nearest valid one.
     """
     thinking = config.thinking_config
     effort = effort_of(config)

@@ -37,7 +37,7 @@ _MORE = frozenset({"urlContextMetadata", "waitingForInput", "interimInputTranscr
 
 
 def takes_text_as_speech(model: str) -> bool:
-    """Gemini 3 takes what a user types as realtime input; earlier models as a turn."""
+    """True for Gemini 3, which takes typed text as realtime input; earlier models take it as a turn."""
     return (gemini_version(model) or 0) >= 3
 
 

@@ -1,4 +1,4 @@
-"""Builds replies out of what Gemini's SDK gives."""
+"""Builds replies from the chunks of Gemini's SDK."""
 
 from __future__ import annotations
 

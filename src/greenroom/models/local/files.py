@@ -134,10 +134,10 @@ def list_models() -> list[LocalModel]:
 
 
 def pull(name: str, progress: Progress = lambda done, total: None) -> Path:
-    """Downloads a known model's file unless it is there intact. Blocks.
+    """Downloads a known model's file unless it exists and is intact. Blocks.
 
-    The file appears whole or not at all, so concurrent pulls are safe. Raises ModelNotFound for an
-    unknown name and CallerError, with what the installers said, when none of them could fetch it.
+    The file appears atomically, so concurrent pulls are safe. Raises ModelNotFound for an unknown name, and CallerError
+    with the installers' output if none of them could fetch it.
     """
     model = CATALOGUE.get(name.removeprefix("local/"))
     if model is None:

@@ -62,7 +62,7 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class ToolCandidate:
-    """A tool, or no tool, that a question may be meant for."""
+    """A tool that may be meant by a question; without a declaration, no tool."""
 
     task: str
     declaration: FunctionDeclaration | None = None

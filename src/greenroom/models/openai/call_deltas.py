@@ -63,7 +63,7 @@ class CallDeltas:
         self._in_chunk.append(known)
 
     def call_of(self, delta: JsonObject, name: str, arguments: str) -> StreamedCall | None:
-        """The call that a delta continues; None if it begins one."""
+        """Returns the call that a delta continues; None if it begins one."""
         index: int | None = delta.get("index")
         call_id = given_id(delta)
         if name:

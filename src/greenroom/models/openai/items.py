@@ -102,9 +102,7 @@ def items(contents: Sequence[Content], *, model: str) -> list[JsonObject]:
 
 
 def _with_followed_reasoning(items: Iterable[JsonObject]) -> list[JsonObject]:
-    """Drops reasoning at the end, as of a reply that was cut off: the API refuses it without what
-    it led to.
-    """
+    """Drops reasoning at the end, as in a cut-off reply: the API refuses reasoning without the item after it."""
     out = list(items)
     while out and out[-1]["type"] == "reasoning":
         out.pop()

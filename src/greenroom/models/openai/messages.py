@@ -182,7 +182,7 @@ def messages(
 
 
 def _append(out: list[JsonObject], message: JsonObject) -> None:
-    """Adds a message, to the one before if that has its role."""
+    """Adds a message, merged with the previous one if the roles are equal."""
     before = out[-1] if out else message
     if not out or message["role"] == "tool" or before["role"] != message["role"]:
         out.append(message)

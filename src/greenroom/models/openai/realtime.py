@@ -212,7 +212,7 @@ class RealtimeConnection(LiveConnection):
         await self._truncate()
 
     async def _truncate(self) -> bool:
-        """Makes the service forget what the user has not heard; false if nothing is being said."""
+        """Makes the service forget the audio that the user has not heard; False if nothing is being played."""
         item = self._playing
         self._playing = None
         heard_ms = int((time.monotonic() - self._played_from) * 1000)

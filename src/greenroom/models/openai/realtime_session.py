@@ -33,7 +33,7 @@ _TAKEN_LIVE = frozenset({
 
 
 def session_settings(request: LlmRequest, *, model: str) -> JsonObject:
-    """The `session` of `session.update`. Raises MessageConversionError for what the service doesn't
+    """Returns the `session` of `session.update`. Raises MessageConversionError for settings that the service doesn't
     have.
     """
     for name, _ in built_in_tools(request):

@@ -129,12 +129,10 @@ class AzureOpenAIResponsesLlm(OpenAIResponsesLlm):
 
 
 class ResponsesReply(ModelReply):
-    """A response as plain JSON, in stream events or whole: OpenAI's, and those of servers
-    compatible with it.
+    """Builds a reply from a response in plain JSON, streamed or complete, of OpenAI or of compatible servers.
 
-    An item may come whole at its beginning, in deltas, with the `done` event of its arguments or
-    its own, or only in the last event, with the whole response. Each event adds what those before
-    it didn't bring.
+    An item may come complete at its beginning, in deltas, with the `done` event of its arguments or its own, or only in
+    the last event, with the complete response. Each event adds what earlier events did not contain.
     """
 
     def __init__(self, *, include_metadata: bool) -> None:

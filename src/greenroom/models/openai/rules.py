@@ -60,7 +60,7 @@ _MISTRAL = re.compile(rf"(.*[/.:])?(open-)?({_FAMILIES})([-/.:@].*)?", re.IGNORE
 
 
 def is_mistral(model: str) -> bool:
-    """Whether it is one of Mistral's models, whose own rules hold wherever they are served."""
+    """True for models of Mistral, which have rules of their own on every server."""
     return _MISTRAL.fullmatch(model) is not None
 
 

@@ -145,7 +145,7 @@ def paired(contents: Sequence[Content], ids: IdRule) -> list[Content]:
 
 
 class _Ledger:
-    """The calls of a history, with what answers them."""
+    """The calls of a history, with their responses."""
 
     def __init__(self) -> None:
         self.calls: dict[Position, _SentCall] = {}
@@ -209,7 +209,7 @@ class _Ledger:
             call.id = call_id
 
     def kept(self, part: Part, position: Position) -> Iterable[Part]:
-        """Returns the parts that stay in the place of one: a response is moved to its call."""
+        """Returns the parts that remain in a part's place: a response is moved to its call."""
         if position in self._answering:
             return ()
 

@@ -92,7 +92,7 @@ class RequestRules:
         return VendorRequest(msgspec.structs.replace(request, config=config, contents=contents), names)
 
     def fit_contents(self, contents: Sequence[Content], names: ToolNames | None) -> MutableSequence[Content]:
-        """A history, in which `names` are what tools are called."""
+        """Fits a history, with `names` for its tools."""
         if are_paired(contents, self.ids, self.names.accepts):
             fitted = list(contents)
         else:
@@ -101,7 +101,7 @@ class RequestRules:
         return [_with_names(content, naming) for content in fitted]
 
     def _takes_as_they_are(self, tools: Sequence[Tool]) -> bool:
-        """Whether all of them are known to fit, and no two have one name."""
+        """True if all tools are known to fit, and their names are unique."""
         limit = self.max_description
         names: set[str] = set()
         count = 0
@@ -272,7 +272,7 @@ def _rename_allowed(config: GenerateContentConfig, names: ToolNames) -> None:
 
 
 def _with_names(content: Content, names: ToolNames) -> Content:
-    """The content with the names that are sent; itself if it has no others."""
+    """Returns the content with the names that are sent; the same object if nothing changes."""
     parts = [_part_with_names(part, names) for part in content.parts or ()]
     if all(one is other for one, other in zip(parts, content.parts or (), strict=True)):
         return content

@@ -141,7 +141,7 @@ def renamed_keys(value: JsonValue, names: Mapping[str, str]) -> JsonValue:
 
 
 class _SchemaReader:
-    """Reads one schema, once for each schema that it refers to."""
+    """Reads a schema, and each schema that it refers to once."""
 
     def __init__(self, root: JsonObject, dialect: Dialect) -> None:
         self._root = root
@@ -172,7 +172,7 @@ class _SchemaReader:
     # References
 
     def followed(self, node: JsonObject, path: str) -> JsonObject:
-        """The schema that a reference leads to; empty for one that leads nowhere."""
+        """Returns the schema that a reference names; empty for an unresolvable reference."""
         seen: set[int] = set()
         while isinstance(node.get("$ref"), str):
             reference: str = node["$ref"]
@@ -442,7 +442,7 @@ class _SchemaReader:
         return rest
 
     def _keyword(self, keyword: str, value: JsonValue, path: str, depth: int) -> JsonValue:
-        """The value that is sent for a keyword; None for nothing. `_amend` adds what depends on others."""
+        """Returns the value that is sent for a keyword, or None. `_amend` adds values that depend on other keywords."""
         below = f"{path}.{keyword}"
         if keyword == "type":
             return self._type(value, path)
@@ -672,9 +672,7 @@ class _SchemaReader:
 
 
 def _simplify(out: JsonObject) -> None:
-    """Says the same with fewer kinds of keywords: alternatives without siblings, enumerations of
-    one type.
-    """
+    """Expresses the same with fewer kinds of keywords: alternatives without siblings, enumerations of one type."""
     _simplify_enum(out)
 
     options = _list(out.get("anyOf"))
@@ -760,7 +758,7 @@ def _allow_null(out: JsonObject) -> None:
 
 
 def _add_all(merged: JsonObject, other: JsonObject) -> None:
-    """Adds what another schema demands, too."""
+    """Adds the demands of another schema."""
     for keyword, value in other.items():
         if keyword == "properties":
             properties: JsonObject = dict(_map(merged.get("properties")))

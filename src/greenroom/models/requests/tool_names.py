@@ -1,8 +1,7 @@
-"""Names of tools as a vendor takes them.
+"""Converts tool names to a vendor's format.
 
-MCP allows `calendar.list`, `a/b` and names of any length; a vendor refuses the whole request for
-one such name. They are replaced in what is sent, and replaced back in replies, so that the rest of
-the program knows the tool's own names.
+MCP allows `calendar.list`, `a/b` and names of any length; a vendor refuses the whole request for a single such name.
+Names are replaced in requests and restored in replies, so that all other code uses the tool's own names.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class NameRule:
         return self._valid.fullmatch(name) is not None
 
     def fitted(self, name: str) -> str:
-        """A valid name that is as much like the given one as possible."""
+        """Returns the valid name that is most similar to the given one."""
         readable = self._invalid.sub("_", name)
         if not self._first.match(readable):
             readable = f"_{readable}"

@@ -107,7 +107,7 @@ async def _agent(agent: BaseAgent) -> JsonObject:
 
 
 async def app_logs(context: RequestContext) -> AnyReply:
-    """Lines of an app's log: the newest ones, or a stream that continues with new ones."""
+    """Returns lines of an app's log: the newest ones, or a stream that continues with new ones."""
     await context.apps.check_exists(context.path["app_name"])
     after = last_seen(context) or 0
     limit = min(context.query["limit"] or MAX_LINES, MAX_LINES)

@@ -369,7 +369,7 @@ async def _wanted_tests(context: RequestContext) -> dict[str, Session]:
 
 
 async def run_tests(context: RequestContext) -> AnyReply:
-    """Replays the sessions: a line for each as it ends, with the first event that is another one."""
+    """Replays the sessions. Streams a line for each as it ends, with the first event that differs."""
     tests = await _wanted_tests(context)
     app = await context.apps.load(context.path["app_name"])
     return StreamReply(pieces=_replays(app, tests), close=lambda: None, media_type="text/plain; charset=utf-8")

@@ -43,7 +43,7 @@ async def redirect(context: RequestContext) -> AnyReply:
 
 
 async def openapi(context: RequestContext) -> AnyReply:
-    """The document, which names the prefix of its paths where there is one."""
+    """Returns the document, with the public prefix of its paths if there is one."""
     data = context.interface
     if prefix := context.address.prefix:
         data = b'{"servers":%b,%b' % (wire.encode([{"url": prefix}]), data.removeprefix(b"{"))

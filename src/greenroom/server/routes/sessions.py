@@ -82,7 +82,7 @@ async def create_session(context: RequestContext) -> AnyReply:
 
 
 def imported_events(events: Iterable[Event], most: int | None) -> list[Event]:
-    """Events of a client as they are stored: complete ones, without secrets. Raises InvalidRequest for too many."""
+    """Prepares events of a client for storage: complete ones, without secrets. Raises InvalidRequest for too many."""
     complete = [event for event in events if not event.partial]
     if most is not None and len(complete) > most:
         raise InvalidRequest(f"A session has at most {most} events", location=("body", "events"))
@@ -102,7 +102,9 @@ async def create_session_with_id(context: RequestContext) -> AnyReply:
 
 
 async def list_sessions(context: RequestContext) -> AnyReply:
-    """A user's sessions, except those of evaluations. With `limit`, a page; `x-next-page-token` gives the next one."""
+    """Lists a user's sessions, except those of evaluations. With `limit`, a page; `x-next-page-token` gives the next
+    one.
+    """
     query = context.query
     session_filter = SessionFilter(
         text=query["text"],

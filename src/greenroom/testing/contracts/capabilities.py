@@ -1,6 +1,4 @@
-"""Optional capabilities of stores: the suites expect NotOffered where a store declares that it
-lacks one.
-"""
+"""Optional capabilities of stores: the suites expect NotOffered if a store declares that it lacks one."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ class BaseExampleProvider(ABC):
 
 
 def render_examples(examples: Sequence[Example], *, model: str | None = None) -> str:
-    """The examples as the text of an instruction.
+    """Formats the examples as text for an instruction.
 
-    model: Gemini models get plain fences, others fences that name what is in them.
+    model: Gemini models get plain fences, others get fences with the name of the content.
     """
     is_plain = model is None or "gemini-" in model
 

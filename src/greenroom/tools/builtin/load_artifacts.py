@@ -1,4 +1,4 @@
-"""Tools that show contents by name; the one for the session's artifacts."""
+"""Base of the tools that show contents by name, and the tool for the session's artifacts."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class LoadArtifactsTool(LoadContentsTool):
 
     @property
     def load_artifacts_tool(self) -> LoadArtifactsTool:
-        """The tool itself, for code that takes the name for ADK's module."""
+        """The tool itself, for code that expects ADK's module of this name."""
         return self
 
     @property

@@ -28,7 +28,7 @@ class LoadMemoryTool(FunctionTool):
 
     @property
     def load_memory_tool(self) -> LoadMemoryTool:
-        """The tool itself, for code that takes the name for ADK's module."""
+        """The tool itself, for code that expects ADK's module of this name."""
         return self
 
     @property

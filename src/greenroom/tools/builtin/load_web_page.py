@@ -31,7 +31,7 @@ class LoadWebPageTool(FunctionTool):
 
     @property
     def load_web_page(self) -> LoadWebPageTool:
-        """The tool itself, for code that takes the name for ADK's module."""
+        """The tool itself, for code that expects ADK's module of this name."""
         return self
 
     async def __call__(self, url: str) -> str | JsonObject:

@@ -30,7 +30,7 @@ class PreloadMemoryTool(BaseTool):
 
     @property
     def preload_memory_tool(self) -> PreloadMemoryTool:
-        """The tool itself, for code that takes the name for ADK's module."""
+        """The tool itself, for code that expects ADK's module of this name."""
         return self
 
     @property

@@ -58,7 +58,7 @@ class BaseComputer(ABC):
         """Releases what `initialize` acquired."""
 
     async def prepare(self, tool_context: ToolContext) -> None:
-        """Called before each action, as for choosing what belongs to the call's session."""
+        """Called before each action, for example to select the state of the call's session."""
 
     @abstractmethod
     async def screen_size(self) -> tuple[int, int]:

@@ -258,7 +258,7 @@ def _name_of(func: Callable[..., Any]) -> str:
 
 
 def _doc_of(func: Callable[..., Any]) -> str:
-    """The docstring; of a callable object, that of its `__call__`, else that of its class."""
+    """Returns the docstring; for a callable object, that of its `__call__`, else that of its class."""
     if inspect.isroutine(func) or inspect.isclass(func):
         return inspect.getdoc(func) or ""
     call: Any = type(func).__call__

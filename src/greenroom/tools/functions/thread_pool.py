@@ -36,10 +36,10 @@ class ThreadPool:
         self._warned_at = float("-inf")
 
     async def run(self, func: Callable[[], T]) -> T:
-        """The function's result, or its exception, with this task's context variables.
+        """Returns the function's result, or raises its exception. It runs with this task's context variables.
 
-        Cancelling returns at once. A function that has begun runs to its end in its thread, and its
-        result is dropped; one that has not begun never runs.
+        Cancelling returns at once. A function that has begun runs to its end in its thread, and its result is dropped;
+        a function that has not begun never runs.
         """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()

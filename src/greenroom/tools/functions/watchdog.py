@@ -141,8 +141,8 @@ class Watchdog:
 
 
 def _find_call(frame: FrameType | None) -> tuple[FrameType, FrameType] | None:
-    """The innermost `watch` on a stack, and of what it awaits the outermost frame that is not ours:
-    the function's.
+    """Returns the innermost `watch` on a stack, and the function's frame: of the frames that it awaits, the outermost
+    that is not ours.
     """
     tool_frame = frame
     while frame is not None:

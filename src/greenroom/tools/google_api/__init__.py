@@ -1,1 +1,1 @@
-"""Tools made of Google's API discovery documents: one for each method of an API."""
+"""Tools for Google's APIs, made from discovery documents: one for each method."""

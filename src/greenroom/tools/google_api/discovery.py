@@ -58,7 +58,7 @@ def _paths(discovery: JsonObject) -> JsonObject:
 
 
 def _methods(resource: JsonObject) -> Iterator[JsonObject]:
-    """The resource's own methods, then those of the resources nested in it."""
+    """Yields the resource's own methods, then those of nested resources."""
     for _, method in _objects(resource, "methods"):
         yield method
     for _, nested in _objects(resource, "resources"):

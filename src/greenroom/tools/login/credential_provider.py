@@ -33,7 +33,7 @@ _MAX_CACHED = 1_000
 
 
 class TokenExchange:
-    """Exchanges credentials for tokens, and caches those until they expire or are refused."""
+    """Exchanges credentials for tokens, and caches the tokens until they expire or are refused."""
 
     def __init__(self, client: HttpClient) -> None:
         self.client = client
@@ -94,7 +94,7 @@ class TokenExchange:
 class CredentialProvider:
     """The credentials of one tool or toolset.
 
-    exchange: by default one of its own, whose token services may be in a private network.
+    exchange: by default a new one, whose token services may be in a private network.
     """
 
     def __init__(self, config: AuthConfig, exchange: TokenExchange | None = None) -> None:
@@ -104,7 +104,7 @@ class CredentialProvider:
     async def credential(
         self, context: CallbackContext, *, refused: AuthCredential | None = None
     ) -> AuthCredential | None:
-        """A usable credential other than the refused one; None when there is none."""
+        """Returns a usable credential other than the refused one, or None."""
         scheme = self.config.auth_scheme
         granted = await context.load_credential(self.config)
         for candidate in (granted, self.config.raw_auth_credential):

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class McpInstructionProvider:
-    """Fetches the prompt, for `LlmAgent(instruction=…)`, anew for each request, with those of its
-    arguments that the state has, and joins its texts.
+    """Fetches the prompt for each request, for `LlmAgent(instruction=…)`, with arguments from the state, and joins its
+    texts.
 
     errlog: receives the standard error output of a server process.
 
-    Raises MissingExtra; when called, ValueError for a prompt without texts,
-    ToolsetInitializationError, and the MCP SDK's errors. Source: ADK's McpInstructionProvider.
+    Raises MissingExtra; when called, ValueError for a prompt without texts, ToolsetInitializationError, and the MCP
+    SDK's errors. Source: ADK's McpInstructionProvider.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LoadMcpResourceTool(LoadContentsTool):
-    """Lists the names of the server's resources in each request, and shows those that are requested.
+    """Lists the names of the server's resources in each request, and shows the requested ones.
 
     Source: ADK's tool of that name.
     """

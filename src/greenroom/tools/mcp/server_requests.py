@@ -160,7 +160,7 @@ class McpCall:
         self._context.actions.skip_summarization = True
 
     def elicit(self, params: Any) -> ElicitResult:
-        """A person's answer to the question; `cancel` while there is none, which is then asked for."""
+        """Returns a person's answer to the question, or requests one and returns `cancel`."""
         from mcp.types import ElicitResult
 
         question = _plain(params.model_dump(mode="json", by_alias=True, exclude_none=True))

@@ -268,7 +268,7 @@ def _login(params: ConnectionParams, own: AuthCredential, credential_key: str | 
 
 
 async def _refreshed(auth: AuthConfig, context: ReadonlyContext) -> AuthCredential | None:
-    """A refreshed credential, in place of one that expired during the run. Raises ToolError."""
+    """Returns a refreshed credential in place of one that expired during the run. Raises ToolError."""
     # Imported here because most servers need no logins.
     from greenroom.tools.login.credential_provider import CredentialProvider
 

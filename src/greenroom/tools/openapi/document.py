@@ -146,13 +146,12 @@ _DROPPED = frozenset({"xml", "externalDocs", "example", "discriminator", "nullab
 class SchemaReader:
     """Converts the schemas of one operation.
 
-    A schema that is referred to once is written in its place. One that several places refer to, or
-    that refers to itself, is written once, into the `$defs` of the result:
+    A schema with one reference is inlined. A schema with several references, or one that refers to itself, is written
+    once, into the `$defs` of the result:
 
         {"from": {"$ref": "#/components/schemas/Address"}, "to": {"$ref": "#/components/schemas/Address"}}
 
-    becomes `{"from": {"$ref": "#/$defs/Address"}, …}`. Small ones, without properties and parts,
-    are always in place.
+    becomes `{"from": {"$ref": "#/$defs/Address"}, …}`. Small schemas, without properties and parts, are always inlined.
     """
 
     def __init__(self, document: ApiDocument) -> None:
@@ -226,9 +225,7 @@ class SchemaReader:
         return name
 
     def _inline(self, node: JsonValue) -> Any:
-        """Replaces references to definitions that are used once. Those form no cycle: their users
-        would be two.
-        """
+        """Inlines definitions that are used once. They form no cycle: a cycle would use them twice."""
         if isinstance(node, list):
             return [self._inline(item) for item in cast("list[JsonValue]", node)]
         if not isinstance(node, dict):
@@ -271,9 +268,7 @@ def _named(schema: JsonObject, reference: str | None) -> JsonObject:
 
 
 def _from_openapi_3_0(out: JsonObject, source: JsonObject) -> None:
-    """Rewrites what differs in 3.0: `nullable` and exclusive limits. Read-only properties are not
-    required.
-    """
+    """Converts keywords that differ in 3.0: `nullable` and exclusive limits. Read-only properties become optional."""
     if source.get("nullable") is True and isinstance(out.get("type"), str):
         out["type"] = [out["type"], "null"]
         options: Any = out.get("enum")

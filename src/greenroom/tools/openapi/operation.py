@@ -124,7 +124,7 @@ class BodyFormat:
 def read_parameters(
     document: ApiDocument, schemas: SchemaReader, item: JsonObject, spec: JsonObject, *, path: str, keep_names: bool
 ) -> list[ApiParameter]:
-    """The operation's parameters, then those of its path item that it does not override."""
+    """Returns the operation's parameters, then those of its path item that it does not override."""
     parameters: dict[tuple[str, str], ApiParameter] = {}
     for node in [*(spec.get("parameters") or ()), *(item.get("parameters") or ())]:
         parameter = document.resolve(node)

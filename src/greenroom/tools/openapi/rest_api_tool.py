@@ -79,7 +79,7 @@ class RestApiTool(BaseTool):
             self._authenticate(self.auth_config.auth_scheme, auth_credential)
 
     def set_default_headers(self, headers: Mapping[str, str]) -> None:
-        """Headers of each request, which those of the header provider override."""
+        """Sets the headers of each request. Headers of the header provider override them."""
         self._default_headers = dict(headers)
 
     def _authenticate(self, scheme: AuthSchemeLike, credential: AuthCredential | None) -> None:

@@ -8,9 +8,7 @@ from greenroom.tools.tool import BaseTool, OnInterrupt
 
 
 class BaseRetrievalTool(BaseTool):
-    """Declared with one parameter, `query`. Calls have no side effects, so an interrupted one is
-    repeated.
-    """
+    """A tool with one parameter, `query`. Calls have no side effects, so an interrupted call is repeated."""
 
     def __init__(
         self,

@@ -231,9 +231,7 @@ class Skill:
 
 
 def _visible_files(folder: Path) -> Iterator[Path]:
-    """The files in the folder and below it, by name; hidden ones and those of links to folders are left
-    out.
-    """
+    """Returns the files in the folder and below it, by name, without hidden files and files in linked folders."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):

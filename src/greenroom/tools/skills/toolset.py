@@ -135,7 +135,7 @@ class SkillLifecycleMode(StrEnum):
 
 @dataclass(frozen=True)
 class SkillLifecycleConfig:
-    """The time for which loaded skills stay loaded. One mode holds for all skills."""
+    """The time for which loaded skills stay loaded. All skills share one mode."""
 
     enabled: bool = True
     """The model may unload skills, too."""

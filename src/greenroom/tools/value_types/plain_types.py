@@ -226,7 +226,7 @@ def _invalid(error: msgspec.ValidationError) -> InvalidValue:
 
 
 def _reason(error: Exception) -> str:
-    """msgspec's messages, without its advice to those who write schema hooks."""
+    """Returns msgspec's message, without its advice to authors of schema hooks."""
     text = str(error)
     if text.startswith("Generating JSON schema"):
         return text.rpartition("\n\n")[2]

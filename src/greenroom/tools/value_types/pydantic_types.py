@@ -1,4 +1,4 @@
-"""Types that are pydantic's or contain such; imported only for those who use them."""
+"""Types that are pydantic's or contain pydantic types; imported only when needed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
 
 
 class PydanticType(TypeSchema):
-    """A type that pydantic knows. Raises AgentConfigError for what pydantic can't model, or lacks a
-    package for.
+    """A type that pydantic knows. Raises AgentConfigError for types that pydantic can't model, or for which it lacks a
+    package.
     """
 
     def __init__(self, tp: Any) -> None:

@@ -133,8 +133,8 @@ def _has_fields(cls: type[Any]) -> bool:
 
 
 def join_definitions(definitions: JsonObject, schema: JsonObject) -> JsonObject:
-    """The schema without its `$defs`, which are moved to `definitions`; different ones of one name
-    get new names.
+    """Returns the schema without its `$defs`, which are moved to `definitions`; different definitions with the same
+    name are renamed.
     """
     own: JsonObject = schema.get("$defs", {})
     if not own:

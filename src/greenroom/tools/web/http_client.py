@@ -170,7 +170,7 @@ class HttpClient:
         return _default_tls() if ca_path is None else ca_path
 
     async def aclose(self) -> None:
-        """Closes the current loop's connections; those of closed loops are gone already."""
+        """Closes the current loop's connections. Connections of closed loops are gone already."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
