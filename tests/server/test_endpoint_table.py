@@ -13,6 +13,7 @@ import pytest
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS
 from greenroom.server.request_context import is_path_without_app
+from greenroom.server.router import Router
 from tests.server.security.rules import status_of
 from tests.server.serving import Serving
 
@@ -64,12 +65,26 @@ def paths_of(endpoint: Endpoint) -> list[str]:
     return [*paths, *filter(is_path_without_app, without_app)]
 
 
+def each_path() -> list[Any]:
+    """Endpoints with each of their paths."""
+    return [_parameter(endpoint, path) for endpoint in ENDPOINTS for path in paths_of(endpoint)]
+
+
 def each() -> list[Any]:
-    return [
-        pytest.param(endpoint, path, id=f"{endpoint.method} {path}")
-        for endpoint in ENDPOINTS
-        for path in paths_of(endpoint)
+    """Endpoints with their first path: its aliases lead to the same handler, as a test below shows."""
+    return [_parameter(endpoint, endpoint.path) for endpoint in ENDPOINTS]
+
+
+def each_with_and_without_app() -> list[Any]:
+    """Endpoints with their first path, and with the one that leaves the app to the server."""
+    without_app = [
+        _parameter(endpoint, path) for endpoint in ENDPOINTS for path in paths_of(endpoint) if is_path_without_app(path)
     ]
+    return each() + without_app
+
+
+def _parameter(endpoint: Endpoint, path: str) -> Any:
+    return pytest.param(endpoint, path, id=f"{endpoint.method} {path}")
 
 
 def filled(path: str, values: dict[str, str]) -> str:
@@ -111,7 +126,20 @@ async def with_evaluations(server: Serving, endpoint: Endpoint, values: dict[str
     return {**values, "eval_result_id": results[-1], "eval_set_id": "set_b" if is_new else "set_a"}
 
 
-@pytest.mark.parametrize(("endpoint", "path"), each())
+def test_aliases_lead_to_the_handler_of_their_endpoint(server: Serving) -> None:
+    """The other tests of all endpoints ask for the first path only."""
+    router = Router(ENDPOINTS, server.app._server)
+    for endpoint in ENDPOINTS:
+        first, _ = router._find(filled(endpoint.path, VALUES))
+        assert first is not None
+        app = first.apps[endpoint.method]
+        for path in paths_of(endpoint):
+            route, _ = router._find(filled(path, VALUES))
+            assert route is not None, path
+            assert route.apps[endpoint.method] is app, path
+
+
+@pytest.mark.parametrize(("endpoint", "path"), each_path())
 async def test_every_endpoint_answers(server: Serving, endpoint: Endpoint, path: str) -> None:
     values = await prepared(server, endpoint)
     body = body_for(endpoint)
@@ -125,9 +153,9 @@ async def test_every_endpoint_answers(server: Serving, endpoint: Endpoint, path:
         assert fnmatch(kind, endpoint.media_type)
 
 
-@pytest.mark.parametrize(("endpoint", "path"), [one for one in each() if not one.values[0].takes_any_method])
+@pytest.mark.parametrize(("endpoint", "path"), [one for one in each_path() if not one.values[0].takes_any_method])
 async def test_another_method_is_refused_with_those_allowed(server: Serving, endpoint: Endpoint, path: str) -> None:
-    taken = {one.method for one, path_ in (each_.values for each_ in each()) if path_ == path}
+    taken = {one.method for one, path_ in (each_.values for each_ in each_path()) if path_ == path}
     other = next(method for method in ("PUT", "PATCH", "POST") if method not in taken)
     reply = await server.client.request(other, filled(path, VALUES), json={})
     assert reply.status_code == 405
@@ -136,7 +164,8 @@ async def test_another_method_is_refused_with_those_allowed(server: Serving, end
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "path"), [each_ for each_ in each() if each_.values[0].method == "GET" and "{" not in each_.values[1]]
+    ("endpoint", "path"),
+    [each_ for each_ in each_path() if each_.values[0].method == "GET" and "{" not in each_.values[1]],
 )
 async def test_head_answers_like_get_without_a_body(server: Serving, endpoint: Endpoint, path: str) -> None:
     get = await server.client.get(path)

@@ -41,7 +41,7 @@ from tests.sqlite import work as sqlite_work
 
 SMALL = 250
 LARGE = 1250
-"""Sessions of others, each with a run, an artifact, a memory and a credential. A fiftieth as many apps."""
+"""Sessions of others, each with a run, a memory and a credential. A fifth as many artifacts, a fiftieth as many apps."""
 
 TABLES = ("events", "sessions", "runs", "memories", "memory_words", "model_usage", "spans", "idempotency_keys",
     "credentials", "credential_requests", "webhooks", "session_state", "user_state", "session_ancestors")  # fmt: skip
@@ -190,7 +190,8 @@ class Filling:
         assert engine.memory_service is not None
         await engine.memory_service.add_memories(**owner, memories=[memory])
         assert engine.artifact_service is not None
-        await engine.artifact_service.save_artifact(**key._asdict(), filename="a.txt", artifact=Part(text="x"))
+        if number % 5 == 0:
+            await engine.artifact_service.save_artifact(**key._asdict(), filename="a.txt", artifact=Part(text="x"))
         credential = AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key="k")
         scheme = {"type": "apiKey", "in": "header", "name": "X-Key"}
         config = AuthConfig(auth_scheme=to_auth_scheme(scheme), raw_auth_credential=credential)
