@@ -204,6 +204,17 @@ async def test_failures_and_missing_arguments_are_results_with_the_url() -> None
     assert missing["url"] == "https://shop.example/"
 
 
+class BlindComputer(Computer):
+    """After a failure there is nothing to see."""
+
+    async def current_state(self) -> ComputerState:
+        raise ToolError("Unable to capture screenshot")
+
+
+async def test_a_failure_after_which_nothing_can_be_seen_is_a_result() -> None:
+    assert await call(BlindComputer(), "go_forward", {}) == {"error": "there is no later page"}
+
+
 RISKY = {"x": 500, "y": 500, "safety_decision": {"decision": "require_confirmation", "explanation": "This buys tea."}}
 
 

@@ -154,7 +154,12 @@ class PlaywrightComputer(BaseComputer):
             page = await self._page()
             with contextlib.suppress(Error):  # pages that load for ever are shown as they are
                 await page.wait_for_load_state(timeout=ACTION_SECONDS * 1000)
-            return ComputerState(screenshot=await page.screenshot(), url=page.url)
+            try:
+                screenshot = await page.screenshot()
+            except Error:  # while an error page replaces one that could not be opened, there is nothing to capture
+                await asyncio.sleep(self._settle_seconds)
+                screenshot = await page.screenshot()
+            return ComputerState(screenshot=screenshot, url=page.url)
         except Error as error:
             raise ToolError(error.message.partition("\n")[0]) from error
 

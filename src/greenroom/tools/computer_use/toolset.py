@@ -7,6 +7,7 @@ functions, some of which have other names from Gemini 3 on.
 from __future__ import annotations
 
 import base64
+import contextlib
 import inspect
 import math
 from collections.abc import Collection
@@ -194,7 +195,8 @@ class ComputerUseTool(FunctionTool):
                 response = to_response(result)
 
             if "error" in response:
-                response["url"] = (await computer.current_state()).url
+                with contextlib.suppress(ToolError):  # the model gets the first error, not that of the picture
+                    response["url"] = (await computer.current_state()).url
             elif answer is not None:
                 response["safety_acknowledgement"] = "true"
 
