@@ -28,12 +28,22 @@ from tests.server.serving import Serving, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-# The same flows, with the fixtures of this module.
+# The same flows, with the fixtures of this module, below one kind of proxy.
 test_a_first_message = test_chat.test_a_first_message_makes_a_session_and_its_answer_streams
 test_an_approval = test_chat.test_an_approval_is_answered_once_in_either_tab_and_remembered
 test_artifacts = test_inspector.test_artifacts_are_shown_uploaded_and_downloaded
 test_spans = test_inspector.test_a_span_selects_its_event
 test_runs = test_pages.test_runs_are_filtered_by_the_address
+
+
+_BELOW_EACH_PROXY = ("test_pages_are_loaded_at_their_own_address", "test_a_live_conversation")
+"""How addresses and WebSockets are passed on differs between the proxies; of a flow it is the same."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "server" in metafunc.fixturenames:
+        proxies = PROXIES[:2] if metafunc.definition.name in _BELOW_EACH_PROXY else PROXIES[:1]
+        metafunc.parametrize("server", proxies, indirect=True, scope="module")
 
 
 @dataclass
@@ -56,7 +66,7 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session", params=PROXIES[:2])
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serving]:
     live = ScriptedLiveModel(lambda heard: Says("I hear you.") if isinstance(heard, Content) else "…")
     agents = [*all_apps(), LlmAgent(name="phone", model=live)]

