@@ -169,10 +169,16 @@ _HOMES = {
     "YoutubeToolset",
     "greenroom.tools.google_cloud.bigquery.config": "BigQueryCredentialsConfig BigQueryToolConfig WriteMode",
     "greenroom.tools.google_cloud.bigquery.toolset": "BigQueryToolset",
+    "greenroom.tools.google_cloud.capabilities": "Capabilities",
     "greenroom.tools.google_cloud.credentials_config": "BaseGoogleCredentialsConfig GoogleCredentialsManager",
     "greenroom.tools.google_cloud.google_tool": "GoogleTool",
     "greenroom.tools.google_cloud.pubsub": "PubSubCredentialsConfig PubSubToolConfig PubSubToolset",
-    "greenroom.tools.google_cloud.storage": "Capabilities DEFAULT_GCS_TOOL_NAME_PREFIX GCSAdminToolset "
+    "greenroom.tools.google_cloud.spanner.admin": "SpannerAdminToolset",
+    "greenroom.tools.google_cloud.spanner.config": "APPROXIMATE_NEAREST_NEIGHBORS EXACT_NEAREST_NEIGHBORS "
+    "NearestNeighborsAlgorithm QueryResultMode SpannerCredentialsConfig SpannerToolSettings "
+    "SpannerVectorStoreSettings TableColumn VectorSearchIndexSettings",
+    "greenroom.tools.google_cloud.spanner.toolset": "DEFAULT_SPANNER_TOOL_NAME_PREFIX SpannerToolset",
+    "greenroom.tools.google_cloud.storage": "DEFAULT_GCS_TOOL_NAME_PREFIX GCSAdminToolset "
     "GCSCredentialsConfig GCSToolSettings GCSToolset",
     "greenroom.tools.mcp.connection_params": "SseConnectionParams StdioConnectionParams StdioServerParameters "
     "StreamableHTTPConnectionParams StreamableHTTPServerParams",

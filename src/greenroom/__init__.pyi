@@ -353,14 +353,28 @@ from greenroom.tools.google_cloud.bigquery.config import BigQueryCredentialsConf
 from greenroom.tools.google_cloud.bigquery.config import BigQueryToolConfig as BigQueryToolConfig
 from greenroom.tools.google_cloud.bigquery.config import WriteMode as WriteMode
 from greenroom.tools.google_cloud.bigquery.toolset import BigQueryToolset as BigQueryToolset
+from greenroom.tools.google_cloud.capabilities import Capabilities as Capabilities
 from greenroom.tools.google_cloud.credentials_config import BaseGoogleCredentialsConfig as BaseGoogleCredentialsConfig
 from greenroom.tools.google_cloud.credentials_config import GoogleCredentialsManager as GoogleCredentialsManager
 from greenroom.tools.google_cloud.google_tool import GoogleTool as GoogleTool
 from greenroom.tools.google_cloud.pubsub import PubSubCredentialsConfig as PubSubCredentialsConfig
 from greenroom.tools.google_cloud.pubsub import PubSubToolConfig as PubSubToolConfig
 from greenroom.tools.google_cloud.pubsub import PubSubToolset as PubSubToolset
+from greenroom.tools.google_cloud.spanner.admin import SpannerAdminToolset as SpannerAdminToolset
+from greenroom.tools.google_cloud.spanner.config import APPROXIMATE_NEAREST_NEIGHBORS as APPROXIMATE_NEAREST_NEIGHBORS
+from greenroom.tools.google_cloud.spanner.config import EXACT_NEAREST_NEIGHBORS as EXACT_NEAREST_NEIGHBORS
+from greenroom.tools.google_cloud.spanner.config import NearestNeighborsAlgorithm as NearestNeighborsAlgorithm
+from greenroom.tools.google_cloud.spanner.config import QueryResultMode as QueryResultMode
+from greenroom.tools.google_cloud.spanner.config import SpannerCredentialsConfig as SpannerCredentialsConfig
+from greenroom.tools.google_cloud.spanner.config import SpannerToolSettings as SpannerToolSettings
+from greenroom.tools.google_cloud.spanner.config import SpannerVectorStoreSettings as SpannerVectorStoreSettings
+from greenroom.tools.google_cloud.spanner.config import TableColumn as TableColumn
+from greenroom.tools.google_cloud.spanner.config import VectorSearchIndexSettings as VectorSearchIndexSettings
+from greenroom.tools.google_cloud.spanner.toolset import (
+    DEFAULT_SPANNER_TOOL_NAME_PREFIX as DEFAULT_SPANNER_TOOL_NAME_PREFIX,
+)
+from greenroom.tools.google_cloud.spanner.toolset import SpannerToolset as SpannerToolset
 from greenroom.tools.google_cloud.storage import DEFAULT_GCS_TOOL_NAME_PREFIX as DEFAULT_GCS_TOOL_NAME_PREFIX
-from greenroom.tools.google_cloud.storage import Capabilities as Capabilities
 from greenroom.tools.google_cloud.storage import GCSAdminToolset as GCSAdminToolset
 from greenroom.tools.google_cloud.storage import GCSCredentialsConfig as GCSCredentialsConfig
 from greenroom.tools.google_cloud.storage import GCSToolset as GCSToolset

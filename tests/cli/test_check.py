@@ -155,6 +155,9 @@ def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -
         "from google.adk.tools.bigquery.config import BigQueryToolConfig, WriteMode\n"
         "from google.adk.tools.google_api_tool import CalendarToolset, GoogleApiToolset\n"
         "from google.adk.tools.google_tool import GoogleTool\n"
+        "from google.adk.tools.spanner.settings import Capabilities, SpannerToolSettings\n"
+        "from google.adk.tools.spanner.spanner_credentials import SpannerCredentialsConfig\n"
+        "from google.adk.tools.spanner.spanner_toolset import SpannerToolset\n"
         "tool_config = BigQueryToolConfig(write_mode=WriteMode.ALLOWED, application_name='desk')\n"
         "config = BigQueryCredentialsConfig(\n"
         "    client_id=os.getenv('OAUTH_CLIENT_ID', 'c'), client_secret=os.getenv('OAUTH_CLIENT_SECRET', 's')\n"
@@ -162,11 +165,15 @@ def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -
         "bigquery = BigQueryToolset(credentials_config=config, bigquery_tool_config=tool_config)\n"
         "calendar = CalendarToolset(client_id='c', client_secret='s', tool_filter=['calendar_events_list'])\n"
         "drive = GoogleApiToolset('drive', 'v3', service_account=ServiceAccount(use_default_credential=True))\n"
+        "spanner = SpannerToolset(\n"
+        "    credentials_config=SpannerCredentialsConfig(client_id='c', client_secret='s'),\n"
+        "    spanner_tool_settings=SpannerToolSettings(capabilities=[Capabilities.DATA_READ]),\n"
+        ")\n"
         "def count(table: str, credentials) -> int:\n"
         "    return 1\n"
         "root_agent = LlmAgent(\n"
         "    name='desk', instruction='Help.',\n"
-        "    tools=[bigquery, calendar, drive, GoogleTool(func=count, credentials_config=config)],\n"
+        "    tools=[bigquery, calendar, drive, spanner, GoogleTool(func=count, credentials_config=config)],\n"
         ")\n"
     )
     code, found = lines(cli, write(tmp_path, {"desk/agent.py": agent}))
@@ -180,6 +187,7 @@ def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -
         "BigQueryToolset",
         "CalendarToolset",
         "GoogleApiToolset",
+        "SpannerToolset",
         "GoogleTool",
     ]
 

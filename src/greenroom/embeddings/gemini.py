@@ -12,19 +12,19 @@ from greenroom.errors import MissingExtra, ModelError
 class GeminiEmbeddings(BaseEmbeddings):
     """Embeddings by Gemini or Vertex AI.
 
-    dimensions: of shorter vectors. client_options: arguments of `google.genai.Client`, which
-    otherwise reads GEMINI_API_KEY or GOOGLE_API_KEY, or the settings of Vertex AI, from the
-    environment.
+    dimensions: of shorter vectors; with None, the vectors are as long as the model makes them.
+    client_options: arguments of `google.genai.Client`, which otherwise reads GEMINI_API_KEY or
+    GOOGLE_API_KEY, or the settings of Vertex AI, from the environment.
     """
 
     def __init__(
         self,
         model: str = "gemini-embedding-001",
         *,
-        dimensions: int = 768,
+        dimensions: int | None = 768,
         **client_options: Any,
     ) -> None:
-        super().__init__(f"{model}:{dimensions}")
+        super().__init__(model if dimensions is None else f"{model}:{dimensions}")
         self._name = model
         self._dimensions = dimensions
         self._client_options = client_options

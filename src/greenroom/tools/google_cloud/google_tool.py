@@ -88,6 +88,11 @@ class GoogleTool(FunctionTool):
             raise
 
 
+def success(results: JsonValue) -> JsonObject:
+    """The result of a call that ADK's tools report in this form."""
+    return {"status": "SUCCESS", "results": results}
+
+
 def error_result(error: Exception) -> JsonObject:
     """The result of a failed call."""
     return {"status": "ERROR", "error_details": str(error) or type(error).__name__}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import cast
 from urllib.parse import quote, urlencode
@@ -22,6 +23,8 @@ Query = Mapping[str, str | int | bool | list[str] | None]
 
 MAX_MESSAGE_CHARACTERS = 2_000
 _MAX_PAGES = 100
+_FIRST_WAIT_SECONDS = 0.5
+_MAX_WAIT_SECONDS = 10.0
 
 
 class GoogleApiError(ToolError):
@@ -115,6 +118,30 @@ class GoogleRestApi:
             if not token:
                 return
 
+    async def finish(
+        self, credentials: Credentials | None, operation: JsonObject, *, timeout_seconds: float = 300.0
+    ) -> JsonObject:
+        """The response of a long-running operation, when it is done. Raises ToolError for one that fails or takes
+        longer; it then continues at Google.
+        """
+        name = str(operation.get("name") or "")
+        wait = _FIRST_WAIT_SECONDS
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while not operation.get("done"):
+                    operation = await self.get(credentials, quote(name))
+                    if not operation.get("done"):
+                        await asyncio.sleep(wait)
+                        wait = min(2 * wait, _MAX_WAIT_SECONDS)
+        except TimeoutError:
+            raise ToolError(f"The operation {name} is not done after {timeout_seconds:g} seconds") from None
+
+        error = object_in(operation, "error")
+        if error:
+            message = shortened(str(error.get("message") or ""), MAX_MESSAGE_CHARACTERS)
+            raise ToolError(f"The operation {name} failed: {message}")
+        return object_in(operation, "response")
+
     async def aclose(self) -> None:
         await self._client.aclose()
 
@@ -153,6 +180,14 @@ def decoded(reply: HttpReply) -> JsonValue:
         return msgspec.json.decode(reply.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ToolError(f"Google's API answered with {reply.media_type or 'no type'} in place of JSON") from None
+
+
+def json_or_text(text: str) -> JsonValue:
+    """The value of a JSON column; a text that is no JSON stays text."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 def _encoded(query: Query) -> str:

@@ -10,14 +10,14 @@ import base64
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
 
 from greenroom.errors import ToolError
 from greenroom.records.base import JsonObject
+from greenroom.tools.google_cloud.capabilities import Capabilities
 from greenroom.tools.google_cloud.credentials_config import BaseGoogleCredentialsConfig, Credentials
-from greenroom.tools.google_cloud.google_tool import GoogleTool
+from greenroom.tools.google_cloud.google_tool import GoogleTool, success
 from greenroom.tools.google_cloud.rest_api import GoogleRestApi, objects_in, path_of
 from greenroom.tools.google_cloud.toolset import GoogleCloudToolset
 from greenroom.tools.toolset import ToolPredicate
@@ -31,13 +31,6 @@ class GCSCredentialsConfig(BaseGoogleCredentialsConfig):
     """The credentials of Cloud Storage's tools."""
 
     default_scopes: ClassVar[tuple[str, ...]] = ("https://www.googleapis.com/auth/devstorage.full_control",)
-
-
-class Capabilities(Enum):
-    """The operations that Cloud Storage's tools may do."""
-
-    READ_ONLY = "read_only"
-    READ_WRITE = "read_write"
 
 
 @dataclass(kw_only=True)
@@ -143,7 +136,7 @@ class _Objects:
             generation: The version of the object; the newest by default.
         """
         path = _object(bucket_name, object_name)
-        return _success(await self._api.get(credentials, path, {"generation": generation}))
+        return success(await self._api.get(credentials, path, {"generation": generation}))
 
     async def get_object_data(
         self,
@@ -167,11 +160,11 @@ class _Objects:
         reply = await self._api.send("GET", credentials, _object(bucket_name, object_name), query)
         if target is not None:
             await asyncio.to_thread(_save, target, reply.body)
-            return _success(f"Saved {object_name} as {destination_file_path}")
+            return success(f"Saved {object_name} as {destination_file_path}")
         try:
-            return {**_success(reply.body.decode()), "encoding": "text"}
+            return {**success(reply.body.decode()), "encoding": "text"}
         except UnicodeDecodeError:
-            return {**_success(base64.b64encode(reply.body).decode()), "encoding": "base64"}
+            return {**success(base64.b64encode(reply.body).decode()), "encoding": "base64"}
 
     async def create_object(
         self,
@@ -200,7 +193,7 @@ class _Objects:
         media_type = "application/octet-stream" if data is None else "text/plain"
         path = f"upload/{_bucket(bucket_name)}/o"
         await self._api.send("POST", credentials, path, query, content, media_type=media_type)
-        return _success(f"Created {object_name} in {bucket_name}")
+        return success(f"Created {object_name} in {bucket_name}")
 
     async def delete_objects(
         self, *, bucket_name: str, object_names: list[str], credentials: Credentials | None
@@ -213,7 +206,7 @@ class _Objects:
         """
         for name in object_names:
             await self._api.call("DELETE", credentials, _object(bucket_name, name))
-        return _success(f"Deleted {', '.join(object_names)} of {bucket_name}")
+        return success(f"Deleted {', '.join(object_names)} of {bucket_name}")
 
     def _local_path(self, path: str) -> Path:
         """A file in the folder of the settings. Raises ToolError for any other."""
@@ -238,7 +231,7 @@ class _Buckets:
         Args:
             bucket_name: The bucket.
         """
-        return _success(await self._api.get(credentials, _bucket(bucket_name)))
+        return success(await self._api.get(credentials, _bucket(bucket_name)))
 
     async def list_buckets(
         self,
@@ -271,7 +264,7 @@ class _Buckets:
         if location:
             body["location"] = location
         await self._api.post(credentials, "storage/v1/b", body, {"project": project_id})
-        return _success(f"Created bucket {bucket_name}")
+        return success(f"Created bucket {bucket_name}")
 
     async def update_bucket(
         self,
@@ -295,7 +288,7 @@ class _Buckets:
             access = {"enabled": uniform_bucket_level_access_enabled}
             body["iamConfiguration"] = {"uniformBucketLevelAccess": access}
         await self._api.call("PATCH", credentials, _bucket(bucket_name), body=body)
-        return _success(f"Changed bucket {bucket_name}")
+        return success(f"Changed bucket {bucket_name}")
 
     async def delete_bucket(self, *, bucket_name: str, credentials: Credentials | None) -> JsonObject:
         """Deletes a Cloud Storage bucket, which must be empty.
@@ -304,7 +297,7 @@ class _Buckets:
             bucket_name: The bucket.
         """
         await self._api.call("DELETE", credentials, _bucket(bucket_name))
-        return _success(f"Deleted bucket {bucket_name}")
+        return success(f"Deleted bucket {bucket_name}")
 
 
 async def _names(
@@ -317,9 +310,9 @@ async def _names(
 ) -> JsonObject:
     """The names of a page, or of all pages without page_size."""
     if page_size is None and page_token is None:
-        return _success([item["name"] async for item in api.pages(credentials, path, "items", query)])
+        return success([item["name"] async for item in api.pages(credentials, path, "items", query)])
     page = await api.get(credentials, path, {**query, "maxResults": page_size, "pageToken": page_token})
-    result = _success([item["name"] for item in objects_in(page, "items")])
+    result = success([item["name"] for item in objects_in(page, "items")])
     if page.get("nextPageToken"):
         result["next_page_token"] = page["nextPageToken"]
     return result
@@ -331,10 +324,6 @@ def _bucket(name: str) -> str:
 
 def _object(bucket: str, name: str) -> str:
     return f"{_bucket(bucket)}/o/{path_of(name)}"
-
-
-def _success(results: Any) -> JsonObject:
-    return {"status": "SUCCESS", "results": results}
 
 
 def _save(path: Path, content: bytes) -> None:

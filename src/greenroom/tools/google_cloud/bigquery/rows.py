@@ -14,9 +14,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-import msgspec
-
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.tools.google_cloud.rest_api import json_or_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -60,13 +59,6 @@ def _datetime(text: str) -> JsonValue:
     return text.replace("T", " ", 1)
 
 
-def _json(text: str) -> JsonValue:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
-
-
 _CONVERSIONS: dict[str, Callable[[str], Any]] = {
     "INTEGER": int,
     "INT64": int,
@@ -76,5 +68,5 @@ _CONVERSIONS: dict[str, Callable[[str], Any]] = {
     "BOOL": lambda text: text.lower() == "true",
     "TIMESTAMP": _timestamp,
     "DATETIME": _datetime,
-    "JSON": _json,
+    "JSON": json_or_text,
 }
