@@ -42,12 +42,12 @@ def adk_rows() -> tuple[AdkName, ...]:
 @cache
 def adk_names() -> dict[str, AdkName]:
     """Returns the rows by name. Of several rows with one name, an available one wins."""
-    found: dict[str, AdkName] = {}
+    rows: dict[str, AdkName] = {}
     for row in adk_rows():
-        other = found.get(row.name)
+        other = rows.get(row.name)
         if other is None or other.missing_because is not None:
-            found[row.name] = row
-    return found
+            rows[row.name] = row
+    return rows
 
 
 @cache

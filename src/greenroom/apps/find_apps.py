@@ -112,8 +112,8 @@ def find_apps(agents_dir: Path, *, levels: int = MAX_LEVELS) -> Iterator[str]:
     folders, those whose names have other characters than letters, digits and `_`, or `_` in front,
     virtual environments and `tmp` are not looked into, nor are links.
     """
-    with os.scandir(agents_dir) as found:
-        folders = [entry for entry in found if not entry.name.startswith((".", "_")) and entry.is_dir()]
+    with os.scandir(agents_dir) as scan:
+        folders = [entry for entry in scan if not entry.name.startswith((".", "_")) and entry.is_dir()]
 
     for folder in folders:
         # The usual case first: of hundreds of apps, `list_apps` asks for nothing else.
@@ -133,8 +133,8 @@ def find_apps(agents_dir: Path, *, levels: int = MAX_LEVELS) -> Iterator[str]:
 def _at(folder: str, name: str, levels: int) -> Iterator[str]:
     """The app in this folder, or else the apps up to `levels` below it."""
     try:
-        with os.scandir(folder) as found:
-            entries = list(found)
+        with os.scandir(folder) as scan:
+            entries = list(scan)
     except OSError:  # deleted meanwhile, or not readable
         return
 

@@ -125,10 +125,10 @@ class FileArtifactService(ArtifactServiceByPath):
     async def _load(self, path: ArtifactPath, version: int | None) -> Part | None:
 
         def load() -> Part | None:
-            found = self._find(path, version)
-            if found is None:
+            stored = self._find(path, version)
+            if stored is None:
                 return None
-            return put_together(found[1].description(), found[2].read_bytes())
+            return put_together(stored[1].description(), stored[2].read_bytes())
 
         return await _in_thread("Loading an artifact", load)
 
@@ -136,10 +136,10 @@ class FileArtifactService(ArtifactServiceByPath):
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> ArtifactContent | None:
         path = artifact_path(app_name, user_id, session_id, filename)
-        found = await _in_thread("Loading an artifact", lambda: self._find(path, version))
-        if found is None:
+        stored = await _in_thread("Loading an artifact", lambda: self._find(path, version))
+        if stored is None:
             return None
-        number, metadata, payload = found
+        number, metadata, payload = stored
 
         async def chunks() -> AsyncIterator[bytes]:
             with _storage_errors("Loading an artifact"), payload.open("rb") as file:

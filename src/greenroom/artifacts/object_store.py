@@ -122,19 +122,19 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
         path = artifact_path(app_name, user_id, session_id, filename)
         key = self._key(path)
         with _storage_errors("Loading an artifact"):
-            found = await self._open(key, version)
-        if found is None:
+            opened = await self._open(key, version)
+        if opened is None:
             return None
 
         async def chunks() -> AsyncIterator[bytes]:
             with _storage_errors("Loading an artifact"):
-                skip = found.payload_start
-                async for chunk in found.result.stream():
+                skip = opened.payload_start
+                async for chunk in opened.result.stream():
                     yield bytes(memoryview(chunk)[skip:])
                     skip = max(skip - len(chunk), 0)
 
-        size = found.result.meta["size"] - found.payload_start
-        return ArtifactContent(self._version(key, found), size, chunks())
+        size = opened.result.meta["size"] - opened.payload_start
+        return ArtifactContent(self._version(key, opened), size, chunks())
 
     async def signed_url(
         self,
@@ -150,10 +150,10 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
         if isinstance(self._store, MemoryStore):
             raise NotOffered("This artifact store has no signed URLs")
         with _storage_errors("Signing a URL"):
-            found = await self._open(key, version, with_payload=False)
-            if found is None:
+            opened = await self._open(key, version, with_payload=False)
+            if opened is None:
                 return None
-            path = f"{key}/{found.version}"
+            path = f"{key}/{opened.version}"
             expires = timedelta(seconds=expires_seconds)
             return await obstore.sign_async(self._store, "GET", path, expires)
 
@@ -164,9 +164,9 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
                 # One of the overloads names a type of arro3, which we don't need; so too below.
                 listing = obstore.list(self._store, scope_key(scope), chunk_size=1000)  # pyright: ignore[reportUnknownMemberType]
                 async for objects in listing:
-                    for one in objects:
-                        path = parse_version_key(scope, one["path"])
-                        if path is None or path.filename in filenames or await self._is_pending(one):
+                    for meta in objects:
+                        path = parse_version_key(scope, meta["path"])
+                        if path is None or path.filename in filenames or await self._is_pending(meta):
                             continue
                         filenames.add(path.filename)
         return ListArtifactsResponse(sorted(filenames))
@@ -187,14 +187,14 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
         with _storage_errors("Deleting an artifact"):
             while objects := await self._objects(key):
                 # The newest goes last: a crash half-way must not bring an older one back as the newest.
-                paths = [one["path"] for one in objects]
+                paths = [meta["path"] for meta in objects]
                 for some in (paths[:-1], paths[-1:]):
                     try:
                         await obstore.delete_async(self._store, some)
                     except FileNotFoundError:
                         break  # another client deletes, too: list the rest again
             listed = await obstore.list_with_delimiter_async(self._store, key)  # pyright: ignore[reportUnknownMemberType]
-            descriptions = [one["path"] for one in listed["objects"] if _SEPARATE in one["path"]]
+            descriptions = [meta["path"] for meta in listed["objects"] if _SEPARATE in meta["path"]]
             with contextlib.suppress(FileNotFoundError):
                 await obstore.delete_async(self._store, descriptions)
 
@@ -211,7 +211,7 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
         retries.
         """
         async with self._locks.setdefault((asyncio.get_running_loop(), key), asyncio.Lock()):
-            version = max((version_in(one["path"]) or 0 for one in await self._objects(key)), default=-1) + 1
+            version = max((version_in(meta["path"]) or 0 for meta in await self._objects(key)), default=-1) + 1
             while True:
                 path = f"{key}/{version}"
                 with contextlib.suppress(AlreadyExistsError):

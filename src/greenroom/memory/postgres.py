@@ -120,16 +120,18 @@ class PostgresMemoryService(SqlMemoryService):
         size = _size(vector)
         return int(bits.ljust(size * 8, "0"), 2).to_bytes(size)
 
-    def _read_signatures(self, owner: Owner, model: str, known: Signatures, vector: array[float]) -> Search[Signatures]:
+    def _read_signatures(
+        self, owner: Owner, model: str, cached: Signatures, vector: array[float]
+    ) -> Search[Signatures]:
         size = _size(vector)
         arguments = (*owner, model, len(vector), size)
-        if known is NONE:
+        if cached is NONE:
             rows = yield _ALL_SIGNATURES, arguments
         else:
-            rows = yield _LATER_SIGNATURES, (*arguments, str(known.read_to))
+            rows = yield _LATER_SIGNATURES, (*arguments, str(cached.read_to))
         [(read_to, repeated, entries, bits)] = rows
         newest_first = [(entry, bits[at * size : (at + 1) * size]) for at, entry in enumerate(entries or ())]
-        return known.extended(reversed(newest_first), read_to=read_to, repeated=repeated)
+        return cached.extended(reversed(newest_first), read_to=read_to, repeated=repeated)
 
     def _by_cosine(self, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:
         rows = yield _BY_COSINE, (entries, model, _text(vector))

@@ -131,7 +131,9 @@ class SqlMemoryService(BaseMemoryService):
         """Returns the signs of the components as whole 64-bit words, as `_read_signatures` does for stored vectors."""
 
     @abstractmethod
-    def _read_signatures(self, owner: Owner, model: str, known: Signatures, vector: array[float]) -> Search[Signatures]:
+    def _read_signatures(
+        self, owner: Owner, model: str, cached: Signatures, vector: array[float]
+    ) -> Search[Signatures]:
         """Extends the cached signatures of the owner's vectors, of the same dimension, by those stored since."""
 
     @abstractmethod

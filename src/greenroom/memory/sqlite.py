@@ -63,11 +63,13 @@ class SqliteMemoryService(SqlMemoryService):
     def _signature(self, vector: array[float]) -> bytes:
         return _signature(vector)
 
-    def _read_signatures(self, owner: Owner, model: str, known: Signatures, vector: array[float]) -> Search[Signatures]:
+    def _read_signatures(
+        self, owner: Owner, model: str, cached: Signatures, vector: array[float]
+    ) -> Search[Signatures]:
         size = len(_signature(vector))
-        rows = yield _SIGNATURES, (*owner, model, known.read_to)
+        rows = yield _SIGNATURES, (*owner, model, cached.read_to)
         padded = ((entry, bits[-size:].rjust(size, b"\0")) for entry, bits in reversed(rows))
-        return known.extended(padded, read_to=rows[0][0] if rows else known.read_to)
+        return cached.extended(padded, read_to=rows[0][0] if rows else cached.read_to)
 
     def _by_cosine(self, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:
         import numpy

@@ -151,9 +151,9 @@ class OpenRecord(PydanticMethods, dict[str, Any]):
         for name in names:
             delattr(cls, name)  # so that `__getattr__` is asked
 
-    def __init__(self, given: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
+    def __init__(self, values: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
         super().__init__()
-        for name, value in (given or {}).items():
+        for name, value in (values or {}).items():
             self[self.keys_by_name.get(name, name)] = value
         for name, record in _inner_records(type(self)).items():
             key = self.keys_by_name[name]

@@ -287,18 +287,18 @@ def _respelling(wanted: Any) -> Callable[[Any], Any] | None:
     return _respelling_of(inspect_types.type_info(wanted), {})
 
 
-def _respelling_of(info: inspect_types.Type, known: dict[type, _Respelling]) -> Callable[[Any], Any] | None:
+def _respelling_of(info: inspect_types.Type, respellings: dict[type, _Respelling]) -> Callable[[Any], Any] | None:
     """None for types that need no respelling."""
     if isinstance(info, inspect_types.StructType):
-        return known.get(info.cls) or _record_respelling(info, known)
+        return respellings.get(info.cls) or _record_respelling(info, respellings)
     if isinstance(info, inspect_types.UnionType):
-        options = [_respelling_of(option, known) for option in info.types]
+        options = [_respelling_of(option, respellings) for option in info.types]
         return next((respell for respell in options if respell is not None), None)
     if isinstance(info, inspect_types.ListType):
-        item = _respelling_of(info.item_type, known)
+        item = _respelling_of(info.item_type, respellings)
         return None if item is None else _respell_items(item)
     if isinstance(info, inspect_types.DictType):
-        entry = _respelling_of(info.value_type, known)
+        entry = _respelling_of(info.value_type, respellings)
         return None if entry is None else _respell_entries(entry)
     if isinstance(info, inspect_types.CustomType) and issubclass(info.cls, dict):
         return lambda value: value  # an OpenRecord takes any map
@@ -306,13 +306,13 @@ def _respelling_of(info: inspect_types.Type, known: dict[type, _Respelling]) -> 
     return standard_base64 if isinstance(info, inspect_types.BytesType) else None
 
 
-def _record_respelling(info: inspect_types.StructType, known: dict[type, _Respelling]) -> _Respelling:
-    record = known[info.cls] = _Respelling()
+def _record_respelling(info: inspect_types.StructType, respellings: dict[type, _Respelling]) -> _Respelling:
+    record = respellings[info.cls] = _Respelling()
     for field, declared in zip(info.fields, msgspec.structs.fields(info.cls), strict=True):
-        respell = _respelling_of(field.type, known)
+        respell = _respelling_of(field.type, respellings)
         if isinstance(field.type, inspect_types.CustomType):  # a CopyOnWriteList, whose argument only `declared` has
             (item,) = get_args(declared.type)
-            respell = _respell_items(_respelling_of(inspect_types.type_info(item), known))
+            respell = _respell_items(_respelling_of(inspect_types.type_info(item), respellings))
         options = (field.type,)
         if isinstance(field.type, inspect_types.UnionType):
             options = field.type.types

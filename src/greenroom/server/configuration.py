@@ -160,20 +160,20 @@ def load_configuration(
     values: dict[str, Value] = {}
     for setting in all_settings():
         if setting.key in flags:
-            given = _SourceValue(flags[setting.key], f"flag {setting.flag}")
+            sourced = _SourceValue(flags[setting.key], f"flag {setting.flag}")
         else:
-            given = _from_environment(setting, environ, faults) or in_file.get(setting.key)
-        if given is None:
+            sourced = _from_environment(setting, environ, faults) or in_file.get(setting.key)
+        if sourced is None:
             values[setting.key] = Value(setting=setting, value=setting.default, origin="default")
             continue
 
         try:
-            value = setting.convert(given.value, is_text=given.is_text)
+            value = setting.convert(sourced.value, is_text=sourced.is_text)
         except msgspec.ValidationError:
-            shown = without_password(repr(given.value))
-            faults.append(f"{given.origin}: {setting.key} must be {setting.kind}, not {shown}")
+            shown = without_password(repr(sourced.value))
+            faults.append(f"{sourced.origin}: {setting.key} must be {setting.kind}, not {shown}")
         else:
-            values[setting.key] = Value(setting=setting, value=value, origin=given.origin)
+            values[setting.key] = Value(setting=setting, value=value, origin=sourced.origin)
 
     if faults:
         raise ConfigurationError(faults)

@@ -108,12 +108,12 @@ class ScriptedLiveModel(ScriptedModel):
             if turn is None:
                 raise ModelError(f"The live script has no turn for {heard!r}", model=self.model)
 
-            said = turn(heard) if callable(turn) else turn
+            reply = turn(heard) if callable(turn) else turn
             items: list[LiveItem]
-            if isinstance(said, LiveItem):
-                items = [said]
+            if isinstance(reply, LiveItem):
+                items = [reply]
             else:
-                items = list(said)
+                items = list(reply)
 
             if items and not _ends(items[-1]):
                 items.append(TURN_COMPLETE)

@@ -83,10 +83,10 @@ class ScriptedModel(BaseLlm):
         stream: bool = False,
     ) -> AsyncIterator[LlmResponse]:
         self.requests.append(_snapshot(llm_request))
-        said = await self._said(llm_request)
+        reply = await self._said(llm_request)
 
-        breaks_off = said if isinstance(said, Fails) else None
-        response = _response(said.text if isinstance(said, Fails) else said)
+        breaks_off = reply if isinstance(reply, Fails) else None
+        response = _response(reply.text if isinstance(reply, Fails) else reply)
         if stream:
             count = 0
             for part in (response.content.parts if response.content else None) or ():
@@ -129,9 +129,9 @@ class ScriptedModel(BaseLlm):
 
         if position >= len(turns):
             whose = f" for the agent {name!r}" if name else ""
-            asked = request.contents[-1].text() if request.contents else ""
+            last_text = request.contents[-1].text() if request.contents else ""
             raise ModelError(
-                f"The script{whose} has {len(turns)} turns, and this is request {position + 1}: {asked!r}",
+                f"The script{whose} has {len(turns)} turns, and this is request {position + 1}: {last_text!r}",
                 model=self.model,
             )
 
@@ -164,14 +164,14 @@ def _every(length: int) -> Callable[[str], list[str]]:
     return lambda text: [text[start : start + length] for start in range(0, len(text), length)]
 
 
-def _response(said: Reply) -> LlmResponse:
-    if isinstance(said, LlmResponse):
-        return said
+def _response(reply: Reply) -> LlmResponse:
+    if isinstance(reply, LlmResponse):
+        return reply
 
-    if isinstance(said, str):
-        parts = [Part(text=said)]
+    if isinstance(reply, str):
+        parts = [Part(text=reply)]
     else:
-        items = [said] if isinstance(said, (Part, FunctionCall)) else said
+        items = [reply] if isinstance(reply, (Part, FunctionCall)) else reply
         # A new call each time: the framework gives ids to the calls of a response.
         parts = [Part(function_call=msgspec.structs.replace(i)) if isinstance(i, FunctionCall) else i for i in items]
 

@@ -100,21 +100,21 @@ async def _credential(request: CredentialRequest, answer: JsonObject | str) -> A
         answer = _typed_in(config, answer)
     if not answer or "error" in answer:
         return None
-    given = _given(answer)
-    if given is None:
+    answered = _given(answer)
+    if answered is None:
         raise ApprovalRefused("its answer holds no credential")
     own = config.raw_auth_credential
-    if given.oauth2 is not None and own is not None and own.oauth2 is not None:
-        if is_declined(given.oauth2):
+    if answered.oauth2 is not None and own is not None and own.oauth2 is not None:
+        if is_declined(answered.oauth2):
             return None
-        if given.oauth2.auth_response_uri or given.oauth2.auth_code:
-            return await _exchange(request, given.oauth2)
+        if answered.oauth2.auth_response_uri or answered.oauth2.auth_code:
+            return await _exchange(request, answered.oauth2)
         token_fields = ("access_token", "refresh_token", "id_token", "expires_at", "expires_in")
-        tokens = {name: getattr(given.oauth2, name) for name in token_fields}
-        given.oauth2 = msgspec.structs.replace(own.oauth2, **tokens)
-    if given.service_account is not None or credential_parts(config.auth_scheme, given) is None:
+        tokens = {name: getattr(answered.oauth2, name) for name in token_fields}
+        answered.oauth2 = msgspec.structs.replace(own.oauth2, **tokens)
+    if answered.service_account is not None or credential_parts(config.auth_scheme, answered) is None:
         raise ApprovalRefused(f"its answer holds nothing that a scheme of type {config.auth_scheme.type} takes")
-    return given
+    return answered
 
 
 async def _exchange(request: CredentialRequest, answer: OAuth2Auth) -> AuthCredential:

@@ -177,13 +177,13 @@ class AgentBuilder(ConfigReader):
         if is_ours:
             entries_of(node, declared, what=what)
 
-        known, unknown = known_entries(node, declared, what=what)
-        given = {name: entry for name, entry in known.items() if entry.value is not None}
+        entries, unknown = known_entries(node, declared, what=what)
+        filled = {name: entry for name, entry in entries.items() if entry.value is not None}
         required = declared if is_ours else {"name": declared["name"]}
-        check_required(node, required, given, what=what)
-        values = self._values(cls, declared, given) | self._own_values(cls, unknown, what)
+        check_required(node, required, filled, what=what)
+        values = self._values(cls, declared, filled) | self._own_values(cls, unknown, what)
 
-        return construct(known.get("edges") or known["name"], cls.__name__, lambda: cls(**values))
+        return construct(entries.get("edges") or entries["name"], cls.__name__, lambda: cls(**values))
 
     def _class_of(self, node: ConfigNode) -> type[BaseAgent]:
         entries, _ = known_entries(node, ["agent_class"], what="of an agent")
@@ -192,15 +192,15 @@ class AgentBuilder(ConfigReader):
         if entry is None or entry.value is None:
             return LlmAgent
 
-        found = self._references.registered(entry, entry.text)
-        if found is None and "." not in entry.text:
+        registered = self._references.registered(entry, entry.text)
+        if registered is None and "." not in entry.text:
             classes = [*(cls.__name__ for cls in _KINDS if cls is not BaseAgent), "Workflow"]
             own = [name for name in self._references.registry.names() if name[:1].isupper() and name.endswith("Agent")]
             raise entry.error(f"there is no agent class {entry.text!r}{did_you_mean(entry.text, [*classes, *own])}")
 
         named: object
-        if found is not None:
-            named = found
+        if registered is not None:
+            named = registered
         else:
             named = self._references.find(entry)
 

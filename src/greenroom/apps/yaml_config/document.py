@@ -48,12 +48,12 @@ class ConfigFileError(AgentConfigError):
         self.problem = problem
 
 
-def did_you_mean(given: str, valid: Iterable[str], *, otherwise: str | None = None) -> str:
+def did_you_mean(wrong: str, valid: Iterable[str], *, otherwise: str | None = None) -> str:
     """The end of an error message: the closest valid name, else all valid names, or `otherwise`."""
     names = sorted(set(valid))
 
     lowered = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(given.lower(), lowered, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(wrong.lower(), lowered, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {lowered[close[0]]!r}?"
     if otherwise is not None or not names:
@@ -168,8 +168,8 @@ def read_document(file: ConfigFile) -> ConfigNode:
             node = _Composer(loader, file).node(root, line=1, key="", above=())
     except yaml.MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
-        said = " ".join(str(part) for part in (error.problem, error.context) if part)
-        raise file.error(f"is not valid YAML: {said}", line=mark.line + 1 if mark is not None else None) from None
+        detail = " ".join(str(part) for part in (error.problem, error.context) if part)
+        raise file.error(f"is not valid YAML: {detail}", line=mark.line + 1 if mark is not None else None) from None
     except yaml.reader.ReaderError as error:
         problem = f"holds a character that YAML doesn't allow: U+{cast('int', error.character):04X}"
         raise file.error(problem, line=text.count("\n", 0, error.position) + 1) from None

@@ -184,7 +184,7 @@ class References:
             try:
                 value = getattr(holder, part)
             except AttributeError:
-                public = [one for one in dir(holder) if not one.startswith("_")]
+                public = [attribute for attribute in dir(holder) if not attribute.startswith("_")]
                 shown = getattr(holder, "__name__", type(holder).__name__).removeprefix(self._package.name + ".")
                 raise node.error(f"{name!r}: {shown} has no {part!r}{did_you_mean(part, public)}") from None
 

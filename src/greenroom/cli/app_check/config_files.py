@@ -76,8 +76,8 @@ def _missing(name: str) -> str | None:
     if "." in name and not name.startswith(_PREFIX):
         return None
     last = name.rpartition(".")[2]
-    known = known_name(name) if name.startswith(_PREFIX) else None
-    row = adk_names().get(known.name if known is not None else last)
+    adk_name = known_name(name) if name.startswith(_PREFIX) else None
+    row = adk_names().get(adk_name.name if adk_name is not None else last)
     if row is not None and row.missing_because is not None:
         return row.missing_because
     try:

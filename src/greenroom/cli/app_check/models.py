@@ -22,8 +22,8 @@ def find_models(source: PythonFile, files: AppFiles) -> Iterator[Finding]:
     aren't known here.
     """
     registers = registers_models(files)
-    for given in _model_arguments(source):
-        elements = given.elts if isinstance(given, ast.List | ast.Tuple) else [given]
+    for argument in _model_arguments(source):
+        elements = argument.elts if isinstance(argument, ast.List | ast.Tuple) else [argument]
         for element in elements:
             name = _text_of(source, element, files)
             if name:

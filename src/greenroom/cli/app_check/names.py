@@ -104,9 +104,9 @@ def _judge(source: PythonFile, known: KnownName, line: int, is_used: bool) -> It
         yield Finding(source.path, line, difference, is_missing=False)
 
 
-def _words(known: KnownName) -> tuple[str | None, str | None]:
+def _words(name_in_adk: KnownName) -> tuple[str | None, str | None]:
     """The reason why a name is missing, and its difference."""
-    module, name = known
+    module, name = name_in_adk
     if name == "*":
         return None, None
     if module.endswith(".types"):

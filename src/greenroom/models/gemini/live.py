@@ -136,14 +136,14 @@ class GeminiLiveConnection(LiveConnection):
         if not responses:
             return
 
-        plain_responses = [one.model_dump(exclude_none=True) for one in responses]
+        plain_responses = [response.model_dump(exclude_none=True) for response in responses]
         if self._names is not None:
-            for one in plain_responses:
-                one["name"] = self._names.sent(one.get("name") or "")
+            for response in plain_responses:
+                response["name"] = self._names.sent(response.get("name") or "")
 
-        for one in plain_responses:
-            if self._is_vertex and str(one.get("id") or "").startswith(OWN_IDS):
-                del one["id"]
+        for response in plain_responses:
+            if self._is_vertex and str(response.get("id") or "").startswith(OWN_IDS):
+                del response["id"]
 
         await self.sent(self._session.send_tool_response(function_responses=plain_responses))
 
@@ -236,10 +236,10 @@ class GeminiLiveConnection(LiveConnection):
         self._more |= {name: value for name, value in plain(content).items() if name in _MORE}
 
         if content.input_transcription is not None:
-            said = content.input_transcription
-            yield from self._heard.add(said.text or "", language_code=said.language_code)
-            if said.finished:
-                yield from self._heard.end(language_code=said.language_code)
+            transcription = content.input_transcription
+            yield from self._heard.add(transcription.text or "", language_code=transcription.language_code)
+            if transcription.finished:
+                yield from self._heard.end(language_code=transcription.language_code)
 
         for part in (content.model_turn.parts if content.model_turn is not None else None) or ():
             if part.inline_data is not None:
@@ -248,10 +248,10 @@ class GeminiLiveConnection(LiveConnection):
                 yield shown
 
         if content.output_transcription is not None:
-            said = content.output_transcription
-            yield from self._spoken.add(said.text or "", language_code=said.language_code)
-            if said.finished:
-                yield from self._spoken.end(language_code=said.language_code)
+            transcription = content.output_transcription
+            yield from self._spoken.add(transcription.text or "", language_code=transcription.language_code)
+            if transcription.finished:
+                yield from self._spoken.end(language_code=transcription.language_code)
 
         if content.generation_complete or content.interrupted or content.turn_complete:
             yield from self._whole()

@@ -175,9 +175,9 @@ class ArgumentsDecoder:
         definitions = schema.get("$defs", {})
         required = cast("list[str]", schema.get("required") or [])
         args = dict(settled)
-        for name, given in cast("JsonObject", schema.get("properties") or {}).items():
+        for name, property_schema in cast("JsonObject", schema.get("properties") or {}).items():
             if name not in args:
-                parameter = _resolved(given, definitions)
+                parameter = _resolved(property_schema, definitions)
                 value = await self._value(
                     name,
                     parameter,

@@ -106,15 +106,15 @@ class RequestRules:
         names: set[str] = set()
         count = 0
         for entry in tools:
-            for one in entry.function_declarations or ():
-                if one.parameters_json_schema is None or not one.name:
+            for declaration in entry.function_declarations or ():
+                if declaration.parameters_json_schema is None or not declaration.name:
                     return False
-                if limit is not None and one.description and len(one.description) > limit:
+                if limit is not None and declaration.description and len(declaration.description) > limit:
                     return False
-                if (one.name, msgspec.json.encode(one.parameters_json_schema)) not in self._fitting:
+                if (declaration.name, msgspec.json.encode(declaration.parameters_json_schema)) not in self._fitting:
                     return False
 
-                names.add(one.name)
+                names.add(declaration.name)
                 count += 1
 
         return len(names) == count

@@ -121,10 +121,10 @@ async def test_changes_to_a_saved_or_loaded_part_stay_outside(artifact_service: 
         custom_metadata=metadata,
     )
 
-    for mine in (part, await artifact_service.load_artifact(**_HERE, filename="a")):
-        assert mine is not None
-        assert mine.inline_data is not None
-        mine.inline_data.data = b"changed"
+    for own_part in (part, await artifact_service.load_artifact(**_HERE, filename="a")):
+        assert own_part is not None
+        assert own_part.inline_data is not None
+        own_part.inline_data.data = b"changed"
 
     metadata["tags"].append("changed")
     (await _version(artifact_service, "a")).custom_metadata["tags"].append("changed")
@@ -155,12 +155,12 @@ async def test_what_is_known_of_a_version(artifact_service: BaseArtifactService)
         artifact=image,
         custom_metadata=metadata,
     )
-    known = await _version(artifact_service, "a.png")
-    assert (known.version, known.mime_type, known.custom_metadata) == (1, "image/png", metadata)
-    assert before - 1 <= known.create_time <= time.time() + 1
+    version = await _version(artifact_service, "a.png")
+    assert (version.version, version.mime_type, version.custom_metadata) == (1, "image/png", metadata)
+    assert before - 1 <= version.create_time <= time.time() + 1
     older = await _version(artifact_service, "a.png", version=0)
     assert (older.version, older.mime_type, older.custom_metadata) == (0, "text/plain", {})
-    assert older.canonical_uri != known.canonical_uri
+    assert older.canonical_uri != version.canonical_uri
     assert "://" in older.canonical_uri
 
 
@@ -231,10 +231,10 @@ async def test_names_that_would_leave_their_scope_are_refused(
 async def test_ids_that_would_leave_their_scope_are_refused(
     artifact_service: BaseArtifactService, field: str, value: str
 ) -> None:
-    where = _at(**{field: value})
+    scope = _at(**{field: value})
     await _refused(artifact_service, _at(**{field: value, "filename": "a"}))
     with pytest.raises(InvalidRequest):
-        await artifact_service.list_artifact_keys(**where)
+        await artifact_service.list_artifact_keys(**scope)
 
 
 @pytest.mark.parametrize("field", list(_HERE))
@@ -255,9 +255,9 @@ async def test_odd_ids_are_refused_or_kept_apart(
         assert version == 0
 
     for value in taken:
-        where = _at(**{field: value})
-        assert await artifact_service.list_artifact_keys(**where) == ["a"]
-        assert await artifact_service.load_artifact(**where, filename="a") == Part(text=value)
+        scope = _at(**{field: value})
+        assert await artifact_service.list_artifact_keys(**scope) == ["a"]
+        assert await artifact_service.load_artifact(**scope, filename="a") == Part(text=value)
 
     assert await artifact_service.list_artifact_keys(**_HERE) == []
 
@@ -358,7 +358,7 @@ async def _version(
     return known
 
 
-async def _refused(artifact_service: BaseArtifactService, where: JsonObject) -> None:
+async def _refused(artifact_service: BaseArtifactService, scope: JsonObject) -> None:
     for method in (
         partial(artifact_service.save_artifact, artifact=Part(text="x")),
         artifact_service.load_artifact,
@@ -367,7 +367,7 @@ async def _refused(artifact_service: BaseArtifactService, where: JsonObject) -> 
         artifact_service.delete_artifact,
     ):
         with pytest.raises(InvalidRequest):
-            await method(**where)
+            await method(**scope)
 
 
 async def test_all_of_a_user_is_deleted(artifact_service: BaseArtifactService) -> None:

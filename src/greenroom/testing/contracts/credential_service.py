@@ -117,8 +117,8 @@ async def test_a_request_is_its_users_in_its_app(credential_service: BaseCredent
         await credential_service.save_request(**_ANN, request=request)
         assert await credential_service.load_request(**_ANN, request_id="adk-1") == request
 
-    for where in ({"app_name": "other", "user_id": "ann"}, {"app_name": "concierge", "user_id": "bob"}):
-        assert await credential_service.load_request(**where, request_id="adk-1") is None
+    for owner in ({"app_name": "other", "user_id": "ann"}, {"app_name": "concierge", "user_id": "bob"}):
+        assert await credential_service.load_request(**owner, request_id="adk-1") is None
 
     assert await credential_service.load_request(**_ANN, request_id="adk-2") is None
 

@@ -24,12 +24,12 @@ _NOON = 1_767_268_800.25
 async def test_what_was_said_is_found_by_a_word(memory_service: BaseMemoryService) -> None:
     event = _event("My bicycle is blue", author="ann")
     await _remember(memory_service, event, _event("The weather is fine"))
-    found = await memory_service.search_memory(
+    result = await memory_service.search_memory(
         **_HERE,
         query="which colour has my BICYCLE?",
         limit=1,
     )
-    (entry,) = found.memories
+    (entry,) = result.memories
     assert (entry.content, entry.author) == (event.content, "ann")
     assert entry.timestamp is not None
     moment = datetime.fromisoformat(entry.timestamp)
@@ -95,15 +95,15 @@ async def test_limit_keeps_the_best(memory_service: BaseMemoryService) -> None:
 
 
 async def test_adding_a_session_again_replaces_what_was_remembered_of_it(memory_service: BaseMemoryService) -> None:
-    kept = _event("the kept note")
+    kept_event = _event("the kept note")
     await _remember(memory_service, _event("another session's note"), session_id="s-8")
-    await _remember(memory_service, kept, _event("the dropped note"))
+    await _remember(memory_service, kept_event, _event("the dropped note"))
     await memory_service.add_events_to_memory(
         **_HERE,
         session_id="s-7",
         events=[_event("an added note")],
     )
-    await _remember(memory_service, kept, _event("the new note", timestamp=_NOON + 1))
+    await _remember(memory_service, kept_event, _event("the new note", timestamp=_NOON + 1))
     assert sorted(await _found(memory_service, "note")) == ["another session's note", "the kept note", "the new note"]
     assert await _found(memory_service, "dropped added") == []
 
@@ -133,26 +133,26 @@ async def test_entries_without_a_session_are_found_and_stay(memory_service: Base
     bare = MemoryEntry(content=Content(parts=[Part(text="drinks tea")]))
     await memory_service.add_memories(**_HERE, memories=[entry, bare])
     await _remember(memory_service, _event("coffee"))
-    found = (await memory_service.search_memory(**_HERE, query="tea")).memories
-    assert [(one.content, one.author, one.custom_metadata) for one in found] == [
+    memories = (await memory_service.search_memory(**_HERE, query="tea")).memories
+    assert [(memory.content, memory.author, memory.custom_metadata) for memory in memories] == [
         (entry.content, "ann", {"source": "survey"}),
         (bare.content, None, None),
     ]
-    assert found[0].timestamp is not None
-    assert datetime.fromisoformat(found[0].timestamp) == datetime.fromisoformat("2026-01-01T12:00:00+00:00")
+    assert memories[0].timestamp is not None
+    assert datetime.fromisoformat(memories[0].timestamp) == datetime.fromisoformat("2026-01-01T12:00:00+00:00")
 
 
 async def test_a_deleted_entry_is_not_found_any_more(memory_service: BaseMemoryService) -> None:
     """Rows 6.1.14 and 12.6 of ADK's sheet: whatever the entry came from, and no other user's."""
-    said = _event("a blue bicycle")
+    deleted_event = _event("a blue bicycle")
     bob: JsonObject = {**_HERE, "user_id": "bob"}
-    await _remember(memory_service, said, _event("a green bicycle"))
+    await _remember(memory_service, deleted_event, _event("a green bicycle"))
 
     for user in (_HERE, bob):
         memory = MemoryEntry(id="m-1", content=Content(parts=[Part(text="a red bicycle")]))
         await memory_service.add_memories(**user, memories=[memory])
 
-    for gone in ("m-1", said.id, "unknown", None):
+    for gone in ("m-1", deleted_event.id, "unknown", None):
         await memory_service.delete_memory(**_HERE, memory_id=gone)
 
     assert await _found(memory_service, "bicycle") == ["a green bicycle"]
@@ -175,8 +175,8 @@ async def test_parts_and_events_without_text_do_no_harm(memory_service: BaseMemo
         Event(author="agent", content=Content(parts=[Part(function_call=FunctionCall(name="bicycle"))])),
         Event(author="ann", content=mixed),
     )
-    found = (await memory_service.search_memory(**_HERE, query="bicycle")).memories
-    assert [entry.content for entry in found] == [mixed]
+    memories = (await memory_service.search_memory(**_HERE, query="bicycle")).memories
+    assert [entry.content for entry in memories] == [mixed]
 
 
 async def test_users_and_apps_are_apart(memory_service: BaseMemoryService) -> None:
@@ -188,8 +188,8 @@ async def test_users_and_apps_are_apart(memory_service: BaseMemoryService) -> No
 
     for other in ({"user_id": "bob"}, {"app_name": "other"}, {"app_name": "concierge/ann", "user_id": ""}):
         elsewhere: JsonObject = {**_HERE, **other}
-        found = await memory_service.search_memory(**elsewhere, query="secret")
-        assert found.memories == []
+        result = await memory_service.search_memory(**elsewhere, query="secret")
+        assert result.memories == []
 
     bobs = Session(id="s-7", app_name="concierge", user_id="bob")
     await memory_service.add_session_to_memory(bobs)

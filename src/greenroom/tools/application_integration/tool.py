@@ -71,8 +71,8 @@ def entity_operation(
     """
     kind = operation.upper()
     if kind not in _ENTITY_FIELDS:
-        known = ", ".join(_ENTITY_FIELDS)
-        raise IntegrationError(f"Unknown operation {operation!r} on entity {entity!r}; known: {known}")
+        operations = ", ".join(_ENTITY_FIELDS)
+        raise IntegrationError(f"Unknown operation {operation!r} on entity {entity!r}; known: {operations}")
 
     verb = "ENTITIES" if kind == "LIST" else "ENTITY"
     return _operation(

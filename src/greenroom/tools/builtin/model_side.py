@@ -128,8 +128,8 @@ class VertexAiSearchTool(ModelSideTool):
             "filter": filter,
             "maxResults": max_results,
         }
-        given = {key: value for key, value in search.items() if value is not None}
-        super().__init__(name, description, Tool(retrieval={"vertexAiSearch": given}))
+        options = {key: value for key, value in search.items() if value is not None}
+        super().__init__(name, description, Tool(retrieval={"vertexAiSearch": options}))
         self.bypass_multi_tools_limit = bypass_multi_tools_limit
 
 

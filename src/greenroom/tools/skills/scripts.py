@@ -179,13 +179,13 @@ def _options(options: JsonObject | None, dashes: str) -> list[str]:
     words: list[str] = []
     for name, value in (options or {}).items():
         option = dashes + name.lstrip("-")
-        for one in cast("list[JsonValue]", value) if isinstance(value, list) else [value]:
-            if isinstance(one, (dict, list)):
+        for item in cast("list[JsonValue]", value) if isinstance(value, list) else [value]:
+            if isinstance(item, (dict, list)):
                 raise ValueError(f"the value of {option} must be a text, a number or a truth value")
-            if one is True:
+            if item is True:
                 words.append(option)
-            elif one is not None and one is not False:
-                words += [option, *_words([one])]
+            elif item is not None and item is not False:
+                words += [option, *_words([item])]
 
     return words
 

@@ -45,12 +45,12 @@ from greenroom.testing.contracts.model.provider import (
 @pytest.mark.parametrize("stream", [False, True])
 async def test_text(provider: ModelProvider, stream: bool) -> None:
     provider.say(Part(text="Good day to you, Zoë! 🎭\n\n\tReally."))
-    whole = await _whole(provider, _request(), stream=stream)
-    assert _has_said(provider, [whole], "Good day to you, Zoë! 🎭\n\n\tReally.")
-    assert whole.content == Content(role="model", parts=[Part(text=_texts([whole]))])
-    assert whole.finish_reason == "STOP" or "scripted answers" in provider.lacks
-    assert whole.error_code is None
-    assert whole.model_version
+    response = await _whole(provider, _request(), stream=stream)
+    assert _has_said(provider, [response], "Good day to you, Zoë! 🎭\n\n\tReally.")
+    assert response.content == Content(role="model", parts=[Part(text=_texts([response]))])
+    assert response.finish_reason == "STOP" or "scripted answers" in provider.lacks
+    assert response.error_code is None
+    assert response.model_version
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -74,10 +74,10 @@ async def test_usage(provider: ModelProvider, stream: bool) -> None:
 
 async def test_streamed_text_comes_in_pieces(provider: ModelProvider) -> None:
     provider.say(Part(text="One two three four five six"))
-    *partials, whole = await _ask(provider, _request("Count to forty in words."), stream=True)
+    *partials, complete = await _ask(provider, _request("Count to forty in words."), stream=True)
     assert len(partials) > 1
-    assert _texts(partials) == _texts([whole])
-    assert _has_said(provider, [whole], "One two three four five six")
+    assert _texts(partials) == _texts([complete])
+    assert _has_said(provider, [complete], "One two three four five six")
 
 
 _SAYINGS: list[tuple[list[Part], str]] = [
@@ -154,10 +154,10 @@ async def test_tools_are_declared_and_called(provider: ModelProvider, stream: bo
 async def test_streamed_calls_announce_themselves(provider: ModelProvider) -> None:
     """Partial calls have the id of the whole one, and aren't complete."""
     provider.say(_call("call_a", "Oslo"))
-    *partials, whole = await _ask(provider, _request(tools=WEATHER_TOOLS), stream=True)
+    *partials, complete = await _ask(provider, _request(tools=WEATHER_TOOLS), stream=True)
     announced = [call for partial in partials for call in _calls(partial)]
     assert announced
-    assert {call.id for call in announced} == {_calls(whole)[0].id}
+    assert {call.id for call in announced} == {_calls(complete)[0].id}
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -250,15 +250,15 @@ async def _media(provider: ModelProvider, part: Part, marker: str, *, feature: s
     """Media that the model can't take are refused when they are new, and named when they are old."""
     provider.say(Part(text="A cat."))
 
-    asked = Content(role="user", parts=[Part(text="What is this?"), part])
+    question = Content(role="user", parts=[Part(text="What is this?"), part])
     if feature is not None and feature not in provider.lacks:
-        await _whole(provider, _request(asked))
+        await _whole(provider, _request(question))
         assert marker in _sent(provider).replace("_", "/").replace("-", "+") or marker in _sent(provider)
         return
 
     refusal = None
     try:
-        await _whole(provider, _request(asked))
+        await _whole(provider, _request(question))
     except MessageConversionError as error:
         refusal = error.detail
 
@@ -271,7 +271,7 @@ async def _media(provider: ModelProvider, part: Part, marker: str, *, feature: s
     assert str(media.mime_type) in (refusal or "")
     await _whole(
         provider,
-        _request(asked, Content(role="model", parts=[Part(text="A cat.")]), "Sure?"),
+        _request(question, Content(role="model", parts=[Part(text="A cat.")]), "Sure?"),
     )
 
 
@@ -314,9 +314,9 @@ async def test_thoughts_and_their_signatures_are_sent_back_as_they_came(
     )
     assert _texts(responses[-1:], thought=True) == "The user is polite."
     assert not stream or _texts(responses[:-1], thought=True) == "The user is polite."
-    said = responses[-1].content
-    assert said is not None
-    stored = msgspec.json.decode(msgspec.json.encode(said), type=Content)
+    content = responses[-1].content
+    assert content is not None
+    stored = msgspec.json.decode(msgspec.json.encode(content), type=Content)
     answer = Content(role="user", parts=[_response(_calls(responses[-1])[0].id, 3)])
     provider.say(Part(text="Cold."))
     await _whole(
@@ -400,11 +400,11 @@ async def test_a_context_cache(provider: ModelProvider, stream: bool) -> None:
         request.cache_config = ContextCacheConfig()
         request.cache_metadata = cache_metadata
         request.cacheable_contents_token_count = 50_000
-        whole = await _whole(provider, request, stream=stream)
-        cache_metadata = whole.cache_metadata
-        assert _texts([whole]) == "Sure."
-        assert whole.usage_metadata is not None
-        assert whole.usage_metadata.cached_content_token_count == 4
+        response = await _whole(provider, request, stream=stream)
+        cache_metadata = response.cache_metadata
+        assert _texts([response]) == "Sure."
+        assert response.usage_metadata is not None
+        assert response.usage_metadata.cached_content_token_count == 4
         assert question in _sent(provider)
 
     assert ("context cache" in provider.lacks) == ("cache" not in _sent(provider).lower())
@@ -472,11 +472,11 @@ async def test_the_history_of_another_model_is_accepted(
     else:
         thinking = ThinkingConfig(thinking_budget=2048)
 
-    whole = await _whole(
+    response = await _whole(
         provider,
         _request("Weather?", calls, answer, tools=WEATHER_TOOLS, thinking_config=thinking),
     )
-    assert _has_said(provider, [whole], "Cold.")
+    assert _has_said(provider, [response], "Cold.")
 
     if provider.metadata_key != other:
         assert "foreign" not in _sent(provider)

@@ -118,13 +118,13 @@ async def test_audio_goes_both_ways_with_transcripts(live: LiveProvider) -> None
     parts = [part for reply in turn if reply.content for part in reply.content.parts or ()]
     assert [part.inline_data for part in parts] == [Blob(data=CHUNK, mime_type="audio/pcm;rate=24000")] * 2
 
-    for said, text in (
+    for transcripts, text in (
         ([reply.input_transcription for reply in turn if reply.input_transcription], "good day"),
         ([reply.output_transcription for reply in turn if reply.output_transcription], "hello you"),
     ):
-        *pieces, whole = said
-        assert "".join(piece.text or "" for piece in pieces) == whole.text == text
-        assert [piece.finished for piece in said] == [False] * len(pieces) + [True]
+        *pieces, complete = transcripts
+        assert "".join(piece.text or "" for piece in pieces) == complete.text == text
+        assert [piece.finished for piece in transcripts] == [False] * len(pieces) + [True]
 
 
 async def test_a_history_is_answered_if_the_user_has_the_last_word(live: LiveProvider) -> None:
@@ -145,10 +145,10 @@ async def test_a_history_that_the_model_ended_waits_for_the_user(live: LiveProvi
     call = Part(function_call=FunctionCall(id="c-1", name="get_weather", args={"city": "Oslo"}))
     response = Part(function_response=FunctionResponse(id="c-1", name="get_weather", response={"temperature": 7}))
     picture = Part(inline_data=Blob(data=b"\x01", mime_type="audio/pcm"))
-    asked = Content(role="user", parts=[picture, Part(text="How warm?")])
+    question = Content(role="user", parts=[picture, Part(text="How warm?")])
 
     history = [
-        asked,
+        question,
         ModelContent(call),
         Content(role="user", parts=[response]),
         ModelContent("7 degrees"),
@@ -164,8 +164,8 @@ async def test_a_history_that_the_model_ended_waits_for_the_user(live: LiveProvi
 
     assert _texts(turn, partial=None) == "Second answer"
     sent = json.dumps(live.seen)
-    for said in ("How warm?", "Oslo", "temperature", "7 degrees", "And", "tomorrow?"):
-        assert said in sent
+    for text in ("How warm?", "Oslo", "temperature", "7 degrees", "And", "tomorrow?"):
+        assert text in sent
 
 
 async def test_calls_and_their_responses(live: LiveProvider) -> None:

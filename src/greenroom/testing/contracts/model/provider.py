@@ -116,11 +116,11 @@ async def _whole(
     *,
     stream: bool = False,
 ) -> LlmResponse:
-    *partials, whole = await _ask(provider, request, stream=stream)
+    *partials, complete = await _ask(provider, request, stream=stream)
     assert all(partial.partial for partial in partials)
     assert stream or not partials
-    assert not whole.partial
-    return whole
+    assert not complete.partial
+    return complete
 
 
 def _sent(provider: ModelProvider) -> str:
@@ -134,10 +134,10 @@ def _texts(responses: list[LlmResponse], *, thought: bool | None = None) -> str:
 
 def _has_said(provider: ModelProvider, responses: list[LlmResponse], text: str) -> bool:
     """True if the responses have this text or, from a real model, any text."""
-    said = _texts(responses)
+    answer = _texts(responses)
     if "scripted answers" in provider.lacks:
-        return bool(said)
-    return said == text
+        return bool(answer)
+    return answer == text
 
 
 def _calls(response: LlmResponse) -> list[FunctionCall]:

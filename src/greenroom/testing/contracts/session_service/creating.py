@@ -80,13 +80,13 @@ async def test_a_new_session_has_state_and_no_events(session_service: BaseSessio
     assert (page.events, page.last_seq) == ([], 0)
 
 
-@pytest.mark.parametrize("given", [None, "", " \t\n"])
+@pytest.mark.parametrize("blank_id", [None, "", " \t\n"])
 async def test_a_blank_id_is_replaced_by_a_new_one(
     session_service: BaseSessionService,
-    given: str | None,
+    blank_id: str | None,
 ) -> None:
-    first = await session_service.create_session(**_OWNER, session_id=given)
-    second = await session_service.create_session(**_OWNER, session_id=given)
+    first = await session_service.create_session(**_OWNER, session_id=blank_id)
+    second = await session_service.create_session(**_OWNER, session_id=blank_id)
     assert first.id.strip() == first.id != ""
     assert first.id != second.id
 

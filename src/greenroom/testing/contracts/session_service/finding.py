@@ -71,8 +71,8 @@ async def test_sessions_are_found(
 ) -> None:
     await _three_sessions(session_service)
     listing = partial(session_service.list_sessions, app_name="concierge", where=where)
-    found = await pages(lambda token: listing(limit=2, page_token=token))
-    assert [session.id for page in found for session in page.sessions] == expected
+    found_pages = await pages(lambda token: listing(limit=2, page_token=token))
+    assert [session.id for page in found_pages for session in page.sessions] == expected
     every = await listing()
     assert [session.id for session in every.sessions] == expected[::-1]
     of_ann = await session_service.list_sessions(**_OWNER, where=where, limit=9)

@@ -198,8 +198,8 @@ async def test_a_fork_that_can_not_be_made_is_refused(session_service: BaseSessi
         await _fork(session_service, 1, of="nope")
 
     assert len((await session_service.list_sessions(**_OWNER)).sessions) == 1
-    made = await session_service.fork_session(**_OWNER, session_id="s-1")
-    assert made.id not in ("", "s-1")
+    fork = await session_service.fork_session(**_OWNER, session_id="s-1")
+    assert fork.id not in ("", "s-1")
 
 
 async def test_an_event_is_found_by_its_id(session_service: BaseSessionService) -> None:

@@ -99,12 +99,12 @@ async def test_a_page_of_the_log_is_listed(session_service: BaseSessionService) 
 async def test_what_a_holder_does_to_its_copy_stays_there(session_service: BaseSessionService) -> None:
     session = await _opened(session_service, state={"list": [1], "user:map": {"a": {"b": 1}}})
     await session_service.append(session, _event())
-    mine = await _loaded(session_service)
-    mine.state["list"].append(2)
-    mine.state["user:map"]["a"]["b"] = 2
-    mine.state["new"] = 1
-    mine.events.append(_event("private"))
-    del mine.events[0]
+    own_copy = await _loaded(session_service)
+    own_copy.state["list"].append(2)
+    own_copy.state["user:map"]["a"]["b"] = 2
+    own_copy.state["new"] = 1
+    own_copy.events.append(_event("private"))
+    del own_copy.events[0]
     session.state["list"].append(3)
     await session_service.append(await _loaded(session_service), _event("two"))
     again = await _loaded(session_service)
@@ -154,15 +154,15 @@ async def test_state_is_shared_by_its_scope(session_service: BaseSessionService)
 
 
 async def test_a_delta_changes_its_keys_only_and_removes_them(session_service: BaseSessionService) -> None:
-    kept: JsonObject = {"b": {"deep": [1]}, "user:k": 3}
-    state = {**kept, "a": 1, "user:b": 2, "app:c": 3, "changed": 1}
+    kept_state: JsonObject = {"b": {"deep": [1]}, "user:k": 3}
+    state = {**kept_state, "a": 1, "user:b": 2, "app:c": 3, "changed": 1}
     session = await _opened(session_service, state={**state, "none": REMOVED})
     assert session.state == state
     new: JsonObject = {"changed": 2, "d": "new", "app:e": True}
     delta: JsonObject = {**new, **dict.fromkeys(("a", "user:b", "app:c", "absent"), REMOVED)}
     await session_service.append(session, _event(delta=dict(delta)))
     again = await _loaded(session_service)
-    assert session.state == again.state == {**kept, **new}
+    assert session.state == again.state == {**kept_state, **new}
     assert again.events[0].actions.state_delta == delta
 
 
