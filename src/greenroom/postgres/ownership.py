@@ -15,7 +15,7 @@ Programs that aren't servers own nothing, and their writes carry no epoch: they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from greenroom.errors import OwnershipLost
@@ -23,8 +23,8 @@ from greenroom.postgres.connection import Connection
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import shard_of
 
-IsLost: TypeAlias = Callable[[SessionKey], bool]
-"""True for the sessions that the process has lost."""
+IsOf: TypeAlias = Callable[[SessionKey], bool]
+"""True for the sessions that the process has lost, or taken."""
 
 IS_OWNER = """(
     SELECT coalesce(array_agg(epoch ORDER BY shard), '{{}}') = {epochs}::bigint[] FROM (
@@ -73,7 +73,9 @@ class OwnedShards:
         self.epochs: Mapping[int, int] | None = None
         """By shard; None while this process is no server. It is replaced, never changed."""
 
-        self._listeners: list[Callable[[IsLost], None]] = []
+        self._on_lost: list[Callable[[IsOf], None]] = []
+        self._on_taken: list[Callable[[IsOf], None]] = []
+        self._on_leaving: list[Callable[[IsOf], Awaitable[None]]] = []
 
     def owns(self, key: SessionKey) -> bool:
         """False for a session of which only another process may execute runs."""
@@ -93,8 +95,10 @@ class OwnedShards:
         return Fence(key, shard, epoch, self)
 
     def add(self, epochs: Mapping[int, int]) -> None:
-        """Notes shards that this process has taken, with their epochs."""
+        """Notes shards that this process has taken, with their epochs, and tells the listeners."""
         self.epochs = {**(self.epochs or {}), **epochs}
+        for call in list(self._on_taken) if epochs else ():
+            call(_of_shards(epochs))
 
     def drop(self, shards: Collection[int]) -> None:
         """Notes that shards are lost or given back, and tells the listeners."""
@@ -104,8 +108,8 @@ class OwnedShards:
         if not dropped:
             return
         self.epochs = {shard: epoch for shard, epoch in self.epochs.items() if shard not in dropped}
-        for call in list(self._listeners):
-            call(lambda key: shard_of(key) in dropped)
+        for call in list(self._on_lost):
+            call(_of_shards(dropped))
 
     def report_lost(self, fence: Fence) -> None:
         """Notes that a write was refused, unless the shard was taken again meanwhile."""
@@ -116,12 +120,42 @@ class OwnedShards:
         """Notes that this process is no server any more."""
         self.epochs = None
 
-    def add_listener(self, call: Callable[[IsLost], None]) -> None:
-        """Calls it, in any thread, when shards are lost. It must not wait."""
-        self._listeners.append(call)
+    async def leave(self, shards: Collection[int]) -> None:
+        """Lets the listeners leave shards that are given back, and drops them."""
+        for call in list(self._on_leaving):
+            await call(_of_shards(set(shards)))
+        self.drop(shards)
 
-    def remove_listener(self, call: Callable[[IsLost], None]) -> None:
-        self._listeners.remove(call)
+    def add_listener(
+        self,
+        *,
+        lost: Callable[[IsOf], None],
+        taken: Callable[[IsOf], None] | None = None,
+        leaving: Callable[[IsOf], Awaitable[None]] | None = None,
+    ) -> Callable[[], None]:
+        """Calls `lost` and `taken`, in any thread, when shards are lost or taken; `taken` also now, with those that are
+        owned already. They must not wait. leaving: awaited before shards are given back, which then are lost.
+        Returns a function that ends this."""
+        self._on_lost.append(lost)
+        if leaving is not None:
+            self._on_leaving.append(leaving)
+        if taken is not None:
+            self._on_taken.append(taken)
+            if self.epochs:
+                taken(_of_shards(self.epochs))
+
+        def remove() -> None:
+            self._on_lost.remove(lost)
+            if leaving is not None:
+                self._on_leaving.remove(leaving)
+            if taken is not None:
+                self._on_taken.remove(taken)
+
+        return remove
+
+
+def _of_shards(shards: Collection[int]) -> IsOf:
+    return lambda key: shard_of(key) in shards
 
 
 def parameters_of(fence: Fence | None) -> tuple[int | None, int | None]:

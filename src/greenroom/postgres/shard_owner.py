@@ -299,7 +299,7 @@ class ShardOwner:
             self._shards.add(await take(connection, locked, self.replica_id))
 
     async def _give_back(self, connection: Connection, shards: Collection[int]) -> None:
-        self._shards.drop(shards)
+        await self._shards.leave(shards)
         await connection.fetch(_UNLOCK_SHARDS, list(shards))
         self._locked -= set(shards)
         await self._notify(connection)

@@ -16,7 +16,7 @@ from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import USER_NAMESPACE, BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import GreenroomError, OwnershipLost, RunCancelled, RunNotFound, Unavailable
+from greenroom.errors import GreenroomError, RunCancelled, RunNotFound, Unavailable
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, RunEnded, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
@@ -39,10 +39,11 @@ from greenroom.runs.admission import Admission
 from greenroom.runs.engine import Attachment, RunEngine, RunLoad
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
-from greenroom.runs.ownership import Ownership
+from greenroom.runs.ownership import IsOf
 from greenroom.runs.queues import SessionQueues
 from greenroom.runs.store import RunStore
 from greenroom.runs.suspects import SuspectRuns, is_suspect
+from greenroom.runs.takeover import Takeovers
 from greenroom.runs.task import LiveInput, RunDefaults, RunTask, session_of
 from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import Webhooks
@@ -94,9 +95,10 @@ class InProcessRunEngine(RunEngine):
             auto_create_session=self.auto_create_session,
         )
         self._memory_writer = MemoryWriter(self.run_store)
-        self._resuming_suspects: asyncio.Task[None] | None = None
-        self._ownership: Ownership | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._resuming_suspects: set[asyncio.Task[None]] = set()
+        self._takeovers: Takeovers | None = None
+        """None where this process owns all sessions."""
+
         self._queues = SessionQueues(
             run_store=self.run_store,
             usage_store=lambda: self.session_service.usage,
@@ -122,8 +124,8 @@ class InProcessRunEngine(RunEngine):
         caller: Caller | None = None,
     ) -> tuple[Run, Attachment | None]:
         key = SessionKey(request.app_name, request.user_id, request.session_id)
-        if self._ownership is not None and not self._ownership.owns(key):
-            raise OwnershipLost(*key)
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(key)
         runner = await self._runner_of(request.app_name)
         try:
             async with self._admission.lock(key):
@@ -156,8 +158,8 @@ class InProcessRunEngine(RunEngine):
         traceparent: str | None = None,
         caller: Caller | None = None,
     ) -> tuple[Run, Attachment]:
-        if self._ownership is not None and not self._ownership.owns(key):
-            raise OwnershipLost(*key)
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(key)
         runner = await self._runner_of(key.app_name)
         try:
             async with self._admission.lock(key):
@@ -180,6 +182,11 @@ class InProcessRunEngine(RunEngine):
 
     async def attach(self, run_id: str, *, after: int | None = None, with_user_events: bool = True) -> Attachment:
         task = self._queues.active(run_id)
+        if task is None and self._takeovers is not None:
+            run = await self.get(run_id)
+            if not run.status.is_over:
+                await self._takeovers.wait_until_ready(session_of(run))
+                task = self._queues.active(run_id)
         if task is None:
             run = await self.get(run_id)
             after = run.after_seq if after is None else after
@@ -199,6 +206,8 @@ class InProcessRunEngine(RunEngine):
 
     async def cancel(self, run_id: str, *, reason: str) -> Run:
         run = await self.get(run_id)
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(session_of(run))
         async with self._admission.lock(session_of(run)):
             task = self._queues.active(run_id)
             if task is None:
@@ -234,6 +243,8 @@ class InProcessRunEngine(RunEngine):
 
     async def delete_session(self, key: SessionKey) -> None:
         where = key._asdict()
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(key)
         for run_id in {task.run.id for task in self._queues.of_session(key)}:
             await self.cancel(run_id, reason="its session was deleted")
         async with self._admission.lock(key):
@@ -281,12 +292,17 @@ class InProcessRunEngine(RunEngine):
 
     async def recover(self) -> int:
         await self.run_store.lock(wait_seconds=self.lock_wait_seconds)
-        self._ownership = self.run_store.ownership
-        if self._ownership is not None:
-            self._loop = asyncio.get_running_loop()
-            self._ownership.add_listener(self._sessions_lost)
+        ownership = self.run_store.ownership
+        if ownership is None:
+            return await self._resume_runs(lambda key: True)
+        self._takeovers = Takeovers(ownership, self._resume_runs, self._abandon, self._queues.leave)
+        return await self._takeovers.start()
 
-        left_behind = await self.run_store.list_unfinished()
+    async def _resume_runs(self, is_taken: IsOf) -> int:
+        """Resumes what earlier processes left of sessions that this one has taken. Returns the number of runs."""
+        await self.webhooks.resume()
+        left_behind = [run for run in await self.run_store.list_unfinished() if is_taken(session_of(run))]
+        to_remember = [run for run in await self.run_store.list_to_remember() if is_taken(session_of(run))]
         resumed: list[RunTask] = []
         # A session's running run continues before the queued ones, one of which may be older: an answer to its call.
         for run in sorted(left_behind, key=lambda run: run.status is RunStatus.QUEUED):
@@ -296,13 +312,13 @@ class InProcessRunEngine(RunEngine):
                 run.status = RunStatus.FAILED
                 run.ended_at = time.time()
                 run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
-                await self.run_store.save(run)
+                self.run_store.save(run)
                 continue
             self._limiter.acquire(session_of(run), may_exceed=True)
             resumed.append(RunTask(run, runner, is_stored=True, is_held=is_suspect(run)))
 
         self._resume(resumed)
-        for run in await self.run_store.list_to_remember():
+        for run in to_remember:
             with contextlib.suppress(GreenroomError):  # the app is gone
                 runner = await self._runners.acquire(run.app_name)
                 self._memory_writer.add(run, runner)
@@ -314,26 +330,23 @@ class InProcessRunEngine(RunEngine):
         if suspects:
             others = [task for task in tasks if not task.is_held and task.run.status is RunStatus.RUNNING]
             trial = SuspectRuns(suspects, others=others, begin=self._queues.begin_held, save=self._queues.save)
-            self._resuming_suspects = asyncio.create_task(trial.resume())
+            resuming = asyncio.create_task(trial.resume())
+            self._resuming_suspects.add(resuming)
+            resuming.add_done_callback(self._resuming_suspects.discard)
 
         for task in tasks:
             _log.info("resuming run %s of session %s", task.run.id, task.run.session_id)
             self._queues.enqueue(task)
 
-    def _sessions_lost(self, is_lost: Callable[[SessionKey], bool]) -> None:
-        """Called in any thread."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._abandon, is_lost)
-
-    def _abandon(self, is_lost: Callable[[SessionKey], bool]) -> None:
+    def _abandon(self, is_lost: IsOf) -> None:
         """Drops what it holds of sessions that another server runs now."""
         self._queues.abandon(is_lost)
         self._memory_writer.abandon(is_lost)
         self._stream.end_lost(is_lost)
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
-        if self._resuming_suspects is not None:
-            self._resuming_suspects.cancel()
+        for resuming in self._resuming_suspects:
+            resuming.cancel()
         until = time.monotonic() + grace_seconds
         await self._queues.close(grace_seconds=grace_seconds)
         await self._memory_writer.close(grace_seconds=max(until - time.monotonic(), 0.0))
@@ -342,9 +355,8 @@ class InProcessRunEngine(RunEngine):
                 await self._runners.close()
         except TimeoutError:
             _log.warning("toolsets and plugins of apps that did not close in time are abandoned")
-        if self._ownership is not None:
-            self._ownership.remove_listener(self._sessions_lost)
-            self._ownership = None
+        if self._takeovers is not None:
+            self._takeovers.stop()
         await self.run_store.close()
 
     async def _runner_of(self, app_name: str) -> Runner:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
 
 from greenroom.records.session import SessionKey
+
+IsOf: TypeAlias = Callable[[SessionKey], bool]
+"""True for the sessions that were lost, or taken."""
 
 
 class Ownership(Protocol):
@@ -15,8 +18,14 @@ class Ownership(Protocol):
         """False for a session that another process owns, or that nobody owns for a moment."""
         ...
 
-    def add_listener(self, call: Callable[[Callable[[SessionKey], bool]], None]) -> None:
-        """Calls it, in any thread, when sessions are lost, with a function that is true for these. It must not wait."""
+    def add_listener(
+        self,
+        *,
+        lost: Callable[[IsOf], None],
+        taken: Callable[[IsOf], None],
+        leaving: Callable[[IsOf], Awaitable[None]],
+    ) -> Callable[[], None]:
+        """Calls `lost` and `taken`, in any thread, when sessions are lost or taken; `taken` also now, with those that
+        are owned already. They must not wait. leaving: awaited before sessions are given back, which then are lost.
+        Returns a function that ends this."""
         ...
-
-    def remove_listener(self, call: Callable[[Callable[[SessionKey], bool]], None]) -> None: ...

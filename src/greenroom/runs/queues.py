@@ -24,6 +24,7 @@ from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
 from greenroom.runs.engine import RunLoad
 from greenroom.runs.memory_writer import MemoryWriter
+from greenroom.runs.ownership import IsOf
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import RunDefaults, RunTask, described
 from greenroom.runs.watch import RunWatches
@@ -174,13 +175,26 @@ class SessionQueues:
         for task in {task.run.id: task for task in self.of_session(key)}.values():
             self.stop(task, RunCancelled(task.run.id, f"run {run_id} preempted it"))
 
-    def abandon(self, is_lost: Callable[[SessionKey], bool]) -> None:
+    async def leave(self, is_left: IsOf) -> None:
+        """As `abandon`, for sessions that are given back. That their runs were cut off doesn't count as stalled."""
+        saving: list[asyncio.Future[None]] = []
+        for task in self.abandon(is_left):
+            if task.has_begun:
+                task.run.progress = -1
+                save = self.run_store.save_progress if task.is_stored else self.run_store.save
+                saving.append(save(task.run))
+        if saving:
+            await asyncio.wait(saving, timeout=CANCEL_SECONDS)
+
+    def abandon(self, is_lost: IsOf) -> list[RunTask]:
         """Drops the runs of sessions that another server runs now, as they are stored. Readers get OwnershipLost."""
+        abandoned: list[RunTask] = []
         for key in [key for key in self._queues if is_lost(key)]:
             self.close_live_input(key)
             lost = OwnershipLost(*key)
             for task in self._queues.pop(key):
                 _log.warning("run %s is left to another server, which has taken over its session", task.run.id)
+                abandoned.append(task)
                 task.abandon(lost)
                 self._drop(task)
                 left = msgspec.structs.replace(task.run, error=described(lost))
@@ -193,6 +207,7 @@ class SessionQueues:
             del self._unsaved[task.run.id]
             task.is_to_remember = False
             self._forget(task)
+        return abandoned
 
     def close_live_input(self, key: SessionKey) -> None:
         for task in self.of_session(key):

@@ -49,6 +49,7 @@ class Webhooks:
         self._changed: set[_Key] = set()
         self._tasks: dict[_Key, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._send: Send | None = None
 
     async def save(self, run: Run, webhook: Webhook) -> None:
         """Adds or replaces a webhook, which is sent the states that differ from its `reported`.
@@ -75,18 +76,28 @@ class Webhooks:
     async def reporting(self, send: Send) -> AsyncGenerator[None]:
         """Reports with `send` inside the context."""
         watch = self.watches.open(RunFilter())
-        for webhook in await self.run_store.list_webhooks(None):
-            self._open.setdefault(webhook.run_id, {})[webhook.id] = webhook
-        self._wake(self._open, send)
+        self._send = send
+        await self.resume()
         following = asyncio.create_task(self._follow(watch, send))
         try:
             yield
         finally:
             watch.close()
+            self._send = None
             tasks = [following, *self._tasks.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def resume(self) -> None:
+        """Reports what another process has not, of the sessions that this one owns."""
+        send = self._send
+        if send is None:
+            return
+        for webhook in await self.run_store.list_webhooks(None):
+            if (webhook.run_id, webhook.id) not in self._tasks:
+                self._open.setdefault(webhook.run_id, {})[webhook.id] = webhook
+        self._wake(self._open, send)
 
     async def _follow(self, watch: RunWatch, send: Send) -> None:
         while True:

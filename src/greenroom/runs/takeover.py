@@ -1,0 +1,94 @@
+"""Follows the ownership of sessions: resumes the runs of those that are taken, and drops those of the lost ones.
+
+The start of a server is the first case: it has taken sessions, and resumes what an earlier server left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+
+from greenroom.errors import OwnershipLost, StorageError
+from greenroom.records.session import SessionKey
+from greenroom.runs.ownership import IsOf, Ownership
+
+_log = logging.getLogger("greenroom.runs")
+
+RETRY_SECONDS = 1.0
+
+
+@dataclass(eq=False)
+class Takeovers:
+    """Of one engine, in its event loop."""
+
+    ownership: Ownership
+    resume: Callable[[IsOf], Awaitable[int]]
+    """Resumes the unfinished runs of sessions, and returns their number. Raises StorageError without effects."""
+    abandon: Callable[[IsOf], None]
+    """Drops the runs of sessions."""
+    leave: Callable[[IsOf], Coroutine[None, None, None]]
+    """The same for sessions that are given back, which are still owned until it returns. Takes less than the lease."""
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._under_way: dict[concurrent.futures.Future[int], IsOf] = {}
+        self._has_started = False
+        self._stop_listening: Callable[[], None] | None = None
+
+    async def start(self) -> int:
+        """Resumes the runs of the sessions that are owned already, and returns their number. Raises StorageError."""
+        self._stop_listening = self.ownership.add_listener(lost=self._lost, taken=self._taken, leaving=self._leaving)
+        count = 0
+        for taking in list(self._under_way):
+            count += await asyncio.wrap_future(taking)
+        self._has_started = True
+        return count
+
+    async def wait_until_ready(self, key: SessionKey) -> None:
+        """Returns when this process owns the session, and has resumed its runs. Raises OwnershipLost."""
+        if not self.ownership.owns(key):
+            raise OwnershipLost(*key)
+        for taking, is_taken in list(self._under_way.items()):
+            if is_taken(key):
+                await asyncio.wait([asyncio.wrap_future(taking)])
+
+    def stop(self) -> None:
+        if self._stop_listening is not None:
+            self._stop_listening()
+            self._stop_listening = None
+        for taking in list(self._under_way):
+            taking.cancel()
+
+    def _lost(self, is_lost: IsOf) -> None:
+        """Called in any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.abandon, is_lost)
+
+    async def _leaving(self, is_left: IsOf) -> None:
+        """Called in any thread."""
+        if not self._loop.is_closed():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.leave(is_left), self._loop))
+
+    def _taken(self, is_taken: IsOf) -> None:
+        """Called in any thread."""
+        if not self._loop.is_closed():
+            taking = asyncio.run_coroutine_threadsafe(self._take_over(is_taken), self._loop)
+            self._under_way[taking] = is_taken
+            taking.add_done_callback(self._under_way.pop)
+
+    async def _take_over(self, is_taken: IsOf) -> int:
+        while True:
+            try:
+                count = await self.resume(is_taken)
+            except StorageError as error:
+                if not self._has_started:
+                    raise
+                _log.error("the runs of sessions that were taken can't be read, and are tried again: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                if count and self._has_started:
+                    _log.info("resumed %d runs of sessions that were taken", count)
+                return count

@@ -1,0 +1,243 @@
+"""Engines that share a database: each resumes the runs of the sessions that it takes from another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.apps.app import App
+from greenroom.apps.loader import StaticAppLoader
+from greenroom.errors import OwnershipLost
+from greenroom.event_streams.stream import RunEnded
+from greenroom.postgres.database import Database
+from greenroom.postgres.shard_owner import ShardOwner
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus, Webhook
+from greenroom.records.session import SessionKey
+from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.runs.postgres_store import PostgresRunStore
+from greenroom.sessions.postgres import PostgresSessionService
+from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
+from tests.durability.engines import items_of
+
+KEYS = [SessionKey("desk", "ann", f"s-{number}") for number in range(20)]
+
+
+class Ledger:
+    """What the tools of all engines did, and the gate at which they wait."""
+
+    def __init__(self) -> None:
+        self.entered = Counter[str]()
+        self.open = asyncio.Event()
+
+
+def _reply(request: LlmRequest) -> FunctionCall | str:
+    parts = request.contents[-1].parts or []
+    if any(part.function_response for part in parts):
+        return "done"
+    return FunctionCall(id="c", name=parts[0].text or "", args={})
+
+
+class Replica:
+    """An engine that shares its database with others."""
+
+    def __init__(self, uri: str, name: str, ledger: Ledger) -> None:
+        async def wait() -> str:
+            ledger.entered[name] += 1
+            await ledger.open.wait()
+            return name
+
+        def ask() -> None:
+            """Answered later, by a client."""
+
+        self.is_closed = False
+        uri = uri.replace("postgres@", f"postgres:{name}@")  # connections of its own, as of another process
+        tools = [FunctionTool(wait, on_interrupt="retry"), LongRunningFunctionTool(ask)]
+        agent = LlmAgent(name="agent", model=ScriptedModel(_reply), tools=tools)
+        self.database = Database.open(uri)
+        self.owner = self.database.companion(ShardOwner, lambda: ShardOwner(self.database, is_exclusive=False))
+        self.sessions = PostgresSessionService(uri)
+        self.engine = InProcessRunEngine(
+            apps=StaticAppLoader([App(name="desk", root_agent=agent)]),
+            run_store=PostgresRunStore(uri),
+            session_service=self.sessions,
+            auto_create_session=True,
+        )
+
+    def owned(self) -> list[SessionKey]:
+        return [key for key in KEYS if self.database.owned_shards.owns(key)]
+
+    async def start(self, key: SessionKey, message: str | Part) -> Run:
+        part = Part(text=message) if isinstance(message, str) else message
+        request = AgentRunRequest(**key._asdict(), new_message=Content(role="user", parts=[part]))
+        run, _ = await self.engine.start(request, attach=False)
+        return run
+
+    async def statuses(self) -> Counter[RunStatus]:
+        listed = await self.engine.list_runs(RunFilter(), limit=None)
+        return Counter(run.status for run in listed.runs)
+
+    async def log(self, key: SessionKey) -> list[Event]:
+        return (await self.sessions.list_events(**key._asdict())).events
+
+    async def close(self) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        await self.engine.close(grace_seconds=0)
+        await self.sessions.close()
+        await self.database.close()
+
+
+@pytest.fixture
+async def ledger() -> Ledger:
+    return Ledger()
+
+
+@pytest.fixture
+async def replicas(postgres_uri: str, ledger: Ledger) -> AsyncIterator[tuple[Replica, Replica]]:
+    """Two; only the first one has started."""
+    first, second = (Replica(postgres_uri, name, ledger) for name in ("first", "second"))
+    assert await first.engine.recover() == 0
+    assert first.owned() == KEYS
+    yield first, second
+    ledger.open.set()
+    await first.close()
+    await second.close()
+
+
+async def _until(is_reached: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not is_reached():
+            await asyncio.sleep(0.01)
+
+
+async def _until_finished(replica: Replica, count: int) -> None:
+    async with asyncio.timeout(10):
+        while (await replica.statuses())[RunStatus.SUCCEEDED] < count:
+            await asyncio.sleep(0.05)
+
+
+async def _join(first: Replica, second: Replica) -> None:
+    """The second engine starts, and gets the half of the shards."""
+    await second.engine.recover()
+    await _until(lambda: len(second.database.owned_shards.epochs or ()) == 128)
+    assert sorted([*first.owned(), *second.owned()]) == sorted(KEYS)
+    assert first.owned()
+    assert second.owned()
+
+
+async def test_runs_continue_with_the_engine_that_takes_their_sessions(
+    replicas: tuple[Replica, Replica], ledger: Ledger
+) -> None:
+    first, second = replicas
+    runs = {key: await first.start(key, "wait") for key in KEYS}
+    await _until(lambda: ledger.entered["first"] == len(KEYS))
+    await _join(first, second)
+    moved = second.owned()
+    await _until(lambda: ledger.entered["second"] == len(moved))
+    assert second.engine.load()["desk"].running == len(moved)
+    assert first.engine.load()["desk"].running == len(KEYS) - len(moved)
+
+    ledger.open.set()
+    await _until_finished(first, len(KEYS))
+    for key, run in runs.items():
+        events = await first.log(key)
+        answers = [one.response for event in events for one in event.get_function_responses()]
+        assert answers == [{"result": "second" if key in moved else "first"}]
+        assert (await first.engine.get(run.id)).stalled == 0
+        assert {event.invocation_id for event in events} == {run.id}
+        assert len(events) == 4
+
+
+async def test_the_runs_of_an_engine_that_ends_continue_with_the_other_one(
+    replicas: tuple[Replica, Replica], ledger: Ledger
+) -> None:
+    first, second = replicas
+    await _join(first, second)
+    for replica in replicas:
+        for key in replica.owned():
+            await replica.start(key, "wait")
+    await _until(lambda: ledger.entered.total() == len(KEYS))
+    left = ledger.entered["first"]
+    await first.close()
+    await _until(lambda: ledger.entered["second"] == len(KEYS))
+    ledger.open.set()
+    await _until_finished(second, len(KEYS))
+    assert ledger.entered == {"first": left, "second": len(KEYS)}
+    runs = await second.engine.list_runs(RunFilter(), limit=None)
+    assert {run.stalled for run in runs.runs} == {0}
+
+
+async def test_an_answer_is_accepted_by_the_owner_only(replicas: tuple[Replica, Replica]) -> None:
+    first, second = replicas
+    for key in KEYS:
+        await first.start(key, "ask")
+    async with asyncio.timeout(10):
+        while (await first.statuses())[RunStatus.WAITING] < len(KEYS):
+            await asyncio.sleep(0.02)
+    await _join(first, second)
+    answer = Part(function_response=FunctionResponse(id="c", name="ask", response={"answer": "yes"}))
+    for key in second.owned():
+        with pytest.raises(OwnershipLost):
+            await first.start(key, answer)
+        await second.start(key, answer)
+    await _until_finished(second, len(second.owned()))
+    for key in second.owned():
+        assert [event.author for event in await second.log(key)] == ["user", "agent", "user", "agent"]
+
+
+async def test_a_request_waits_until_the_runs_of_its_session_are_resumed(
+    replicas: tuple[Replica, Replica], ledger: Ledger
+) -> None:
+    first, second = replicas
+    for key in KEYS:
+        await first.start(key, "wait")
+    await _until(lambda: ledger.entered["first"] == len(KEYS))
+    await second.engine.recover()
+    while not second.owned():
+        await asyncio.sleep(0)
+    key = second.owned()[0]  # its runs have yet to be resumed
+    queued = await second.start(key, "wait")
+    assert queued.status is RunStatus.QUEUED
+    ledger.open.set()
+    *_, last = await items_of(await second.engine.attach(queued.id))
+    assert isinstance(last, RunEnded)
+    assert last.run.status is RunStatus.SUCCEEDED
+    authors = [event.invocation_id for event in await second.log(key)]
+    assert authors.index(queued.id) == 4
+
+
+async def test_webhooks_are_sent_by_the_engine_that_takes_the_session(
+    replicas: tuple[Replica, Replica], ledger: Ledger
+) -> None:
+    first, second = replicas
+    sent: dict[str, list[str]] = {"first": [], "second": []}
+
+    async def send_first(run: Run, webhook: Webhook) -> None:
+        sent["first"].append(f"{webhook.id} {run.status}")
+
+    async def send_second(run: Run, webhook: Webhook) -> None:
+        sent["second"].append(f"{webhook.id} {run.status}")
+
+    async with first.engine.webhooks.reporting(send_first), second.engine.webhooks.reporting(send_second):
+        for key in KEYS:
+            run = await first.start(key, "wait")
+            await first.engine.webhooks.save(run, Webhook(run_id=run.id, id=key.session_id, config={}))
+        await _until(lambda: len(sent["first"]) == len(KEYS))
+        await _join(first, second)
+        moved = [key.session_id for key in second.owned()]
+        ledger.open.set()
+        await _until_finished(first, len(KEYS))
+        await _until(lambda: len(sent["first"]) + len(sent["second"]) >= 2 * len(KEYS))
+    ended = [line.split()[0] for line in sent["second"] if line.endswith("succeeded")]
+    assert sorted(ended) == sorted(moved)
+    ended = [line.split()[0] for line in sent["first"] if line.endswith("succeeded")]
+    assert sorted(ended) == sorted(key.session_id for key in first.owned())
