@@ -85,7 +85,7 @@ class LlmAgent(BaseLlmAgent):
             ends.append(len(tools))
 
         if len({tool.name for tool in tools}) < len(tools):
-            self._warn_of_equal_tool_names(tools, ends)
+            self._warn_about_duplicate_names(tools, ends)
 
         for agent in self.sub_agents:
             if agent.is_delegate:
@@ -103,9 +103,9 @@ class LlmAgent(BaseLlmAgent):
         if is_alone:
             return tools
 
-        return [self._beside_others(tool) for tool in tools]
+        return [self._usable_with_other_tools(tool) for tool in tools]
 
-    def _warn_of_equal_tool_names(self, tools: Sequence[BaseTool], ends: Sequence[int]) -> None:
+    def _warn_about_duplicate_names(self, tools: Sequence[BaseTool], ends: Sequence[int]) -> None:
         """Warns once for each name that several tools share.
 
         ends: for each of `self.tools`, the number of tools up to it.
@@ -125,7 +125,7 @@ class LlmAgent(BaseLlmAgent):
                     self.name, earlier, source, tool.name,
                 )  # fmt: skip
 
-    def _beside_others(self, tool: BaseTool) -> BaseTool:
+    def _usable_with_other_tools(self, tool: BaseTool) -> BaseTool:
         if not isinstance(tool, (GoogleSearchTool, VertexAiSearchTool)) or not tool.bypass_multi_tools_limit:
             return tool
 

@@ -29,7 +29,7 @@ class ResumabilityConfig:
     is_resumable: bool = False
 
 
-def _is_said(event: Event) -> bool:
+def _is_remembered(event: Event) -> bool:
     return (event.author == "user" or event.is_final_response()) and bool(event.content and event.content.text())
 
 
@@ -37,7 +37,7 @@ def _is_said(event: Event) -> bool:
 class MemoryPolicy:
     """Additions to the memory service when a run has ended, whether it succeeded or not."""
 
-    selects: Callable[[Event], bool] = _is_said
+    selects: Callable[[Event], bool] = _is_remembered
     """Selects some of the run's events; by default, the user's texts and the texts of final responses. Its
     exceptions are logged, and the run is not added.
     """

@@ -161,7 +161,7 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
         filenames: set[str] = set()
         with _storage_errors("Listing artifacts"):
             for scope in scopes_of(app_name, user_id, session_id):
-                # One of the overloads names a type of arro3, which we don't need; so too below.
+                # One of the overloads names a type of arro3, which we don't need; the same below.
                 listing = obstore.list(self._store, scope_key(scope), chunk_size=1000)  # pyright: ignore[reportUnknownMemberType]
                 async for objects in listing:
                     for meta in objects:

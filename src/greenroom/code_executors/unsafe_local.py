@@ -65,13 +65,13 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
         with tempfile.TemporaryDirectory(prefix="greenroom-code-") as scratch:
             script = Path(scratch, "code.py")
             folder = Path(scratch, "files")
-            await asyncio.to_thread(_lay_out, script, folder, code_execution_input)
+            await asyncio.to_thread(_write_inputs, script, folder, code_execution_input)
             stdout, stderr, exit_code = await self._run(script, folder)
             if exit_code == 0:
                 stderr = ""
 
             files, left_out = await asyncio.to_thread(
-                _made_in,
+                _created_files,
                 folder,
                 code_execution_input.input_files,
             )
@@ -106,7 +106,7 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
         return ran.stdout, ran.stderr, ran.exit_code
 
 
-def _lay_out(script: Path, folder: Path, code_input: CodeExecutionInput) -> None:
+def _write_inputs(script: Path, folder: Path, code_input: CodeExecutionInput) -> None:
     folder.mkdir()
     script.write_text(code_input.code, encoding="utf-8")
 
@@ -118,7 +118,7 @@ def _lay_out(script: Path, folder: Path, code_input: CodeExecutionInput) -> None
         path.write_bytes(file.content)
 
 
-def _made_in(folder: Path, input_files: Sequence[File]) -> tuple[list[File], list[str]]:
+def _created_files(folder: Path, input_files: Sequence[File]) -> tuple[list[File], list[str]]:
     """Returns new and changed files, and the names of files that are not returned."""
     before = {folder / file.name: file.content for file in input_files}
 

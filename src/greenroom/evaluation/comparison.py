@@ -203,11 +203,11 @@ def conversation_lines(invocations: Sequence[Invocation]) -> list[str]:
     """Messages, calls and responses, a line each; longer texts have several."""
     lines: list[str] = []
     for turn in invocations:
-        lines += _said("user", text_of(turn.user_content) or "")
+        lines += _message_lines("user", text_of(turn.user_content) or "")
 
         for author, part in turn.steps.parts():
             if part.text and not part.thought:
-                lines += _said(author, part.text)
+                lines += _message_lines(author, part.text)
             if part.function_call is not None:
                 lines.append(f"call {part.function_call.name} {_json(part.function_call.args)}")
             if part.function_response is not None:
@@ -217,12 +217,12 @@ def conversation_lines(invocations: Sequence[Invocation]) -> list[str]:
             lines += [f"call {call.name} {_json(call.args)}" for call in turn.calls()]
 
         if (text := turn.text()) is not None:
-            lines += _said("agent", text)
+            lines += _message_lines("agent", text)
 
     return lines
 
 
-def _said(author: str, text: str) -> list[str]:
+def _message_lines(author: str, text: str) -> list[str]:
     first, *more = text.splitlines() or [""]
     return [f"{author}: {first}", *(f"  {line}" for line in more)]
 

@@ -365,7 +365,7 @@ def read_eval_set(data: bytes, name: str) -> EvalSet:
     """A set in either of ADK's schemas. name: of sets of the older one. Raises InvalidRequest."""
     plain = _parsed(data)
     if isinstance(plain, list):
-        return _from_older(cast("list[Any]", plain), name)
+        return _from_older_format(cast("list[Any]", plain), name)
     eval_set = wire.from_plain(plain, EvalSet)
     for case in eval_set.eval_cases:
         case.check()
@@ -379,7 +379,7 @@ def _parsed(data: bytes) -> Any:
         raise InvalidRequest(f"The file is not valid JSON: {error}") from None
 
 
-def _from_older(sessions: list[Any], name: str) -> EvalSet:
+def _from_older_format(sessions: list[Any], name: str) -> EvalSet:
     """`[{name, data: [{query, expected_tool_use, expected_intermediate_agent_responses, reference}],
     initial_session}]`; where only the turns are listed, they are one case."""
     if sessions and all(isinstance(one, dict) and "query" in one for one in sessions):

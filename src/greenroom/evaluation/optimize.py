@@ -63,10 +63,10 @@ class SamplerConfig(Record, kw_only=True):
 
     def cases(self, sets: Mapping[str, EvalSet], *, seed: int = 0) -> tuple[EvalSet, EvalSet]:
         """Returns the cases for training, and the held-out ones. sets: by id. Raises InvalidRequest."""
-        train = _chosen(sets[self.train_eval_set], self.train_eval_case_ids)
+        train = _selected(sets[self.train_eval_set], self.train_eval_case_ids)
         if self.validation_eval_set is not None or self.validation_eval_case_ids is not None:
             chosen = sets[self.validation_eval_set or self.train_eval_set]
-            return train, _chosen(chosen, self.validation_eval_case_ids)
+            return train, _selected(chosen, self.validation_eval_case_ids)
 
         shuffled = random.Random(seed).sample(train.eval_cases, len(train.eval_cases))
 
@@ -79,7 +79,7 @@ class SamplerConfig(Record, kw_only=True):
         return learned, msgspec.structs.replace(train, eval_cases=shuffled[:half])
 
 
-def _chosen(eval_set: EvalSet, ids: Sequence[str] | None) -> EvalSet:
+def _selected(eval_set: EvalSet, ids: Sequence[str] | None) -> EvalSet:
     return eval_set if ids is None else eval_set.select(ids)
 
 

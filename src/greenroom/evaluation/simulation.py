@@ -196,7 +196,9 @@ class SimulatedUser:
         if 0 <= self._config.max_allowed_invocations <= len(conversation):
             return None
 
-        text = await (self._scripted(conversation) if self._config.type == "scripted" else self._asked(conversation))
+        text = await (
+            self._scripted(conversation) if self._config.type == "scripted" else self._next_message(conversation)
+        )
         if text is None or STOP_SIGNAL in text.lower():
             return None
         if not text.strip():
@@ -213,7 +215,7 @@ class SimulatedUser:
             return script[len(conversation) - 1]
         return None
 
-    async def _asked(self, conversation: Sequence[Invocation]) -> str:
+    async def _next_message(self, conversation: Sequence[Invocation]) -> str:
         values = {
             "stop_signal": STOP_SIGNAL,
             "conversation_plan": self._scenario.conversation_plan,

@@ -431,7 +431,7 @@ def _new_parts(body: RunAgentInput, session: Session) -> list[Part]:
             is_repeated = result and not log_state.is_open(message.tool_call_id)
             (repeated_results if is_repeated else results).extend(result)
 
-    last_words = _said_last(session)
+    last_words = _last_user_words(session)
     is_repetition = bool(last_words) and words[: len(last_words)] == last_words
     if is_repetition and (answers or results or len(words) > len(last_words)):
         words = words[len(last_words) :]
@@ -453,7 +453,7 @@ def _context(body: RunAgentInput, parts: list[Part]) -> list[Part]:
     return [Part(text=f"{_CONTEXT}{entries}")]
 
 
-def _said_last(session: Session) -> list[Part]:
+def _last_user_words(session: Session) -> list[Part]:
     """The user's words since the last message that an agent wrote for the client."""
     words: list[Part] = []
     for index in range(len(session.events) - 1, -1, -1):

@@ -317,7 +317,9 @@ class Context(ReadonlyContext):
         granted = self.get_auth_response(auth_config)
         if granted is not None:
             return granted
-        return await self._invocation_context.services.credentials.load_credential(**self._whose(auth_config))
+        return await self._invocation_context.services.credentials.load_credential(
+            **self._credential_owner(auth_config)
+        )
 
     async def save_credential(self, auth_config: AuthConfig, credential: AuthCredential | None = None) -> None:
         """Stores a credential for this user; by default the config's exchanged one."""
@@ -326,7 +328,7 @@ class Context(ReadonlyContext):
             raise AgentConfigError("There is no credential to save")
         self.keep_for_this_run(auth_config, credential)
         await self._invocation_context.services.credentials.save_credential(
-            **self._whose(auth_config), credential=credential
+            **self._credential_owner(auth_config), credential=credential
         )
 
     def keep_for_this_run(self, auth_config: AuthConfig, credential: AuthCredential) -> None:
@@ -334,7 +336,7 @@ class Context(ReadonlyContext):
         self._invocation_context.session.state[temporary_key(auth_config)] = wire.to_plain(credential)
         self._invocation_context.credential_by_key[auth_config.credential_key or ""] = credential
 
-    def _whose(self, auth_config: AuthConfig) -> dict[str, str]:
+    def _credential_owner(self, auth_config: AuthConfig) -> dict[str, str]:
         return {
             "app_name": self._invocation_context.app_name,
             "user_id": self._invocation_context.user_id,

@@ -175,7 +175,7 @@ class CircuitBreaker:
                 retry_after_seconds=self._open_until - now,
             )
 
-        self._open_until = now + self._recovery_seconds  # for all but this one
+        self._open_until = now + self._recovery_seconds  # for all other calls
 
     def succeeded(self) -> None:
         self._failures = 0

@@ -231,7 +231,7 @@ class LLMRegistry:
     @classmethod
     def new_llm(cls, name: str) -> BaseLlm:
         """A model of its own. Raises as `resolve`."""
-        factory, own_name = cls._found(name)
+        factory, own_name = cls._find_factory(name)
         return factory(own_name)
 
     @classmethod
@@ -242,7 +242,7 @@ class LLMRegistry:
         Cheap: imports no SDK, reads no model file, sends nothing. Factories registered by others are assumed to work.
         """
         try:
-            factory, own_name = cls._found(name)
+            factory, own_name = cls._find_factory(name)
         except ModelNotFound as error:
             return error.detail
         if isinstance(factory, _ModelClass):
@@ -252,7 +252,7 @@ class LLMRegistry:
     @classmethod
     def knows(cls, name: str) -> bool:
         try:
-            cls._found(name)
+            cls._find_factory(name)
         except ModelNotFound:
             return False
         return True
@@ -260,7 +260,7 @@ class LLMRegistry:
     @classmethod
     def import_sdk(cls, name: str) -> None:
         """Starts the import of a provider's SDK in a thread, so that it is there for the first request."""
-        factory = cls._found(name)[0]
+        factory = cls._find_factory(name)[0]
         package = factory.package if isinstance(factory, _ModelClass) else ""
         if package and package not in sys.modules:
             threading.Thread(target=_import, args=(package,), name=f"import {package}", daemon=True).start()
@@ -273,7 +273,7 @@ class LLMRegistry:
             await model.close()
 
     @classmethod
-    def _found(cls, name: str) -> tuple[ModelFactory, str]:
+    def _find_factory(cls, name: str) -> tuple[ModelFactory, str]:
         """The factory, and the name that it is to be given."""
         for pattern, factory in cls._factories.items():
             if re.fullmatch(pattern, name):

@@ -65,7 +65,7 @@ class MultimodalToolResultsPlugin(BasePlugin):
                 returned = _returned(part.function_response)
                 is_shown = self._keeps or at == last
                 media += returned if is_shown else []
-                parts.append(_pointing_to(part, len(returned), is_shown=is_shown) if returned else part)
+                parts.append(_pointer_part(part, len(returned), is_shown=is_shown) if returned else part)
 
             shown.append(Content(role=content.role, parts=parts))
             if media:
@@ -95,7 +95,7 @@ def _returned(response: FunctionResponse | None) -> list[Part]:
     return []
 
 
-def _pointing_to(part: Part, count: int, *, is_shown: bool) -> Part:
+def _pointer_part(part: Part, count: int, *, is_shown: bool) -> Part:
     assert part.function_response is not None
 
     if is_shown:

@@ -83,7 +83,7 @@ class ScriptedModel(BaseLlm):
         stream: bool = False,
     ) -> AsyncIterator[LlmResponse]:
         self.requests.append(_snapshot(llm_request))
-        reply = await self._said(llm_request)
+        reply = await self._next_reply(llm_request)
 
         breaks_off = reply if isinstance(reply, Fails) else None
         response = _response(reply.text if isinstance(reply, Fails) else reply)
@@ -108,7 +108,7 @@ class ScriptedModel(BaseLlm):
 
         yield response
 
-    async def _said(self, request: LlmRequest) -> Reply | Fails:
+    async def _next_reply(self, request: LlmRequest) -> Reply | Fails:
         turn = self._turn(request)
         if callable(turn):
             answer = turn(request)

@@ -100,7 +100,7 @@ async def _credential(request: CredentialRequest, answer: JsonObject | str) -> A
         answer = _typed_in(config, answer)
     if not answer or "error" in answer:
         return None
-    answered = _given(answer)
+    answered = _answered_credential(answer)
     if answered is None:
         raise ApprovalRefused("its answer holds no credential")
     own = config.raw_auth_credential
@@ -137,7 +137,7 @@ def _typed_in(config: AuthConfig, text: str) -> JsonObject:
     return plain
 
 
-def _given(answer: JsonObject) -> AuthCredential | None:
+def _answered_credential(answer: JsonObject) -> AuthCredential | None:
     """Reads a credential, or the exchanged credential of an AuthConfig."""
     try:
         if "authScheme" in answer or "auth_scheme" in answer:

@@ -87,7 +87,7 @@ async def _make_requests(
             try:
                 config = await _prepared(wanted)
             except GreenroomError as error:
-                _give_up(responses, call_id, error)
+                _report_error(responses, call_id, error)
                 continue
             request = msgspec.structs.replace(
                 wanted, id=_request_id(responses, call_id), session_id=ctx.session.id, auth_config=config
@@ -109,7 +109,7 @@ async def _prepared(request: CredentialRequest) -> AuthConfig:
         return await with_authorization_uri(request.auth_config, client)
 
 
-def _give_up(responses: Event, call_id: str, error: GreenroomError) -> None:
+def _report_error(responses: Event, call_id: str, error: GreenroomError) -> None:
     responses.actions.requested_auth_configs.pop(call_id, None)
     for response in responses.get_function_responses():
         if response.id == call_id:
@@ -189,7 +189,7 @@ def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> tup
         return False, None
     last = newest[0]
     before = newest[1] if len(newest) == 2 else None
-    requested = _asked_about(last)
+    requested = _requests_by_call(last)
     if requested:
         is_complete = before is not None and _needed_by(before) >= requested
         return True, None if is_complete else _placeholders(ctx, last)
@@ -197,7 +197,7 @@ def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> tup
     needed = _needed_by(last)
     if not needed:
         return False, None
-    if before is not None and _asked_about(before) == needed:
+    if before is not None and _requests_by_call(before) == needed:
         return True, None
     run = log_state_of(ctx.session.events).run(ctx.invocation_id)
     records = [run.call(call_id, agent, ctx.branch) for call_id in last.actions.requested_tool_confirmations]
@@ -207,7 +207,7 @@ def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> tup
     return request_event is not None, request_event
 
 
-def _asked_about(event: Event) -> set[tuple[str, str]]:
+def _requests_by_call(event: Event) -> set[tuple[str, str]]:
     """Returns the kinds of the event's requests, each with the id of the call that it is about."""
     requested: set[tuple[str, str]] = set()
     for request in requests_in(event):

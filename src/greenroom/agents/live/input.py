@@ -52,9 +52,9 @@ class ClientInput:
                     await self._conversation.connection.send_realtime(signal)
                 self._queue.take()
             else:
-                await self._say(request, request.content)
+                await self._send_typed(request, request.content)
 
-    async def _say(self, request: LiveRequest, content: Content) -> None:
+    async def _send_typed(self, request: LiveRequest, content: Content) -> None:
         """Stores typed text and answers to calls before the model gets them."""
         parts = content.parts or []
         answers = [part.function_response for part in parts if part.function_response is not None]

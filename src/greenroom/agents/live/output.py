@@ -135,12 +135,12 @@ class ModelOutput:
             async with aclosing(cast("AsyncGenerator[LlmResponse]", connection.receive())) as replies:
                 async for reply in replies:
                     self._has_heard = True
-                    await self._take(reply, opened)
+                    await self._process(reply, opened)
                     has_all = conversation.connection.handle is not None or not self._has_handles
                     if self._must_move and has_all and not self._is_in_turn and not self._calls.are_at_work:
                         return
 
-    async def _take(self, reply: LlmResponse, opened: OpenConnection) -> None:
+    async def _process(self, reply: LlmResponse, opened: OpenConnection) -> None:
         conversation = self._conversation
         self._note(reply)
         callback_context = CallbackContext(conversation.ctx)

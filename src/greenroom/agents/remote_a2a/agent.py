@@ -389,7 +389,7 @@ class _RemoteExchange:
 
         if remote.is_settled:
             if remote.task.status.state not in FAILED:
-                events.append(self._whole())
+                events.append(self._final_event())
             return events
 
         if kind == "artifact_update":
@@ -406,7 +406,7 @@ class _RemoteExchange:
 
         return events
 
-    def _whole(self) -> Event:
+    def _final_event(self) -> Event:
         """The event that completes the turn: the answer, or the request that the remote agent waits for."""
         remote = self._remote
         status = remote.task.status
@@ -446,7 +446,7 @@ class _RemoteExchange:
                 parts.append(part)
 
         if status.state in PAUSED and not waiting:
-            self._ask(parts, status.state == TaskState.TASK_STATE_AUTH_REQUIRED)
+            self._request_input(parts, status.state == TaskState.TASK_STATE_AUTH_REQUIRED)
             waiting = [part.function_call.id or "" for part in parts if part.function_call is not None]
 
         answers = [part for part in parts if not part.thought]
@@ -463,7 +463,7 @@ class _RemoteExchange:
 
         return event
 
-    def _ask(self, parts: list[Part], is_login: bool) -> None:
+    def _request_input(self, parts: list[Part], is_login: bool) -> None:
         """Makes the last text a long-running call, which the user's response answers."""
         at = next((index for index in range(len(parts) - 1, -1, -1) if parts[index].text), len(parts))
         question = parts[at].text if at < len(parts) else ""

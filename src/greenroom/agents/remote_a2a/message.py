@@ -73,7 +73,7 @@ class RemoteProgress(NamedTuple):
 
 def progress(agent: str, ctx: InvocationContext) -> RemoteProgress:
     """Returns how far the agent got in a run that is resumed."""
-    asked_at = _asked_at(agent, ctx)
+    asked_at = _newest_request(agent, ctx)
     for index, event in ctx.own_events(agent):
         if index < asked_at:
             break
@@ -282,7 +282,7 @@ def _own_responses(agent: str, ctx: InvocationContext) -> Iterator[tuple[int, Ev
             yield index, event
 
 
-def _asked_at(agent: str, ctx: InvocationContext) -> int:
+def _newest_request(agent: str, ctx: InvocationContext) -> int:
     """Returns the index of the user's newest message to this agent; answers to calls of others
     don't count.
     """

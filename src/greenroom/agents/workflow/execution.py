@@ -236,9 +236,9 @@ class NodeRun:
         for event in following:
             self.engine.position.add(event)
 
-        await self.engine.store(*self._take_held(), *ended, *following)
+        await self.engine.store(*self._pop_held(), *ended, *following)
 
-    def _take_held(self) -> list[Event]:
+    def _pop_held(self) -> list[Event]:
         held = self._held
         self._held = []
         return held
@@ -308,7 +308,7 @@ class NodeRun:
                     self.node_input = input_value(self.node_input, self.node.input_schema)
                 await self.node.execute(self)
                 await self._wait_for_children()
-                await self._take_leftovers()
+                await self._send_leftovers()
         except NodeWaiting:
             self._attempt.is_waiting = True
             await self._wait_for_children()
@@ -339,7 +339,7 @@ class NodeRun:
 
     def failure(self, error: Exception) -> NodeFailure:
         """Builds the events that a failed attempt leaves. An unhandled error of a child is the node's."""
-        held = self._take_held()
+        held = self._pop_held()
 
         if isinstance(error, DynamicNodeFailError):
             if error is self._held_error:
@@ -425,7 +425,7 @@ class NodeRun:
 
         held: list[Event] = []
         if not event.partial:
-            held = self._take_held()
+            held = self._pop_held()
         await self.engine.store(*held, event, *following)
 
     def _marked(self, event: Event) -> Event:
@@ -464,7 +464,7 @@ class NodeRun:
         except (InvalidValue, ToolError) as error:
             raise WorkflowDataError(f"The output of node {self.node.name!r} is not valid: {error}") from error
 
-    async def _take_leftovers(self) -> None:
+    async def _send_leftovers(self) -> None:
         """Sends output, route and state that the node has set on its context after its last event."""
         ctx = self.ctx
         if ctx.output is not None:
@@ -478,7 +478,7 @@ class NodeRun:
             else:
                 await self.send(event)
 
-    # nodes that this one runs
+    # child nodes
 
     async def run_child(
         self,
@@ -582,7 +582,7 @@ class NodeRun:
     async def flush(self) -> None:
         """Stores the failure of a child that this node has handled."""
         if self._held:
-            await self.engine.store(*self._take_held())
+            await self.engine.store(*self._pop_held())
 
     async def _wait_for_children(self) -> None:
         """Waits for nodes that were started in tasks of their own."""

@@ -271,7 +271,7 @@ class AgentNode(BaseNode):
                     continue
 
                 if is_single_turn and event.author == agent.name:
-                    self._give_output(run, event, cast("BaseLlmAgent", agent))
+                    self._set_output(run, event, cast("BaseLlmAgent", agent))
                 elif event.output is not None:
                     is_finished = True
                     event.node_info = NodeInfo(output_for=run.output_for)
@@ -304,7 +304,7 @@ class AgentNode(BaseNode):
         if self.is_task:
             ctx.user_content = request
 
-    def _give_output(self, run: NodeRun, event: Event, agent: BaseLlmAgent) -> None:
+    def _set_output(self, run: NodeRun, event: Event, agent: BaseLlmAgent) -> None:
         if event.error_code not in (None, SCHEMA_MISMATCH) or rejection_of(event) is not None:
             return
         if event.get_function_calls() or event.get_function_responses():

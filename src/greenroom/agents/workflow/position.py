@@ -129,7 +129,7 @@ class Position:
         for index, event in events:
             self.add(event, index)
 
-        if self._failed is not None:  # the last one ended the run: what ran the failed node has failed with it
+        if self._failed is not None:  # ended the run: the nodes above the failed one have failed, too
             path = self._failed
             while path := path.rpartition("/")[0]:
                 record = self.at(path)

@@ -144,7 +144,7 @@ class AgentBuilder(ConfigReader):
                 kind = f"of type {type(agent).__name__}"
             raise node.error(f"{node.text!r} is {kind}, not an agent")
 
-        # An agent has one parent; another app, or this one before it was changed, may have put it to use already.
+        # An agent has one parent; another app, or this one before a reload, may use it already.
         return _copy_of(agent) if agent.parent_agent is not None else agent
 
     # agents

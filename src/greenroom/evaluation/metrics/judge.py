@@ -60,7 +60,7 @@ class Judge:
 
         Raises ModelError when a call of the model fails, or no answer could be read.
         """
-        samples = (self._one(instruction, question) for _ in range(self.samples))
+        samples = (self._ask_once(instruction, question) for _ in range(self.samples))
         answers: list[T] = []
         for answer in await asyncio.gather(*samples, return_exceptions=True):
             if isinstance(answer, BaseException):
@@ -73,7 +73,7 @@ class Judge:
 
         return answers
 
-    async def _one(self, instruction: str, question: str) -> str:
+    async def _ask_once(self, instruction: str, question: str) -> str:
         config = self._config.model_copy(update={"system_instruction": instruction})
         async with self._parallel:
             return await ask(self._model, question, config)

@@ -416,7 +416,7 @@ def _add_thinking(arguments: JsonObject, config: GenerateContentConfig) -> None:
         if level:
             arguments["output_config"] = {"effort": _EFFORTS.get(level, level.lower())}
 
-    if _is_amid_calls_without_thoughts(arguments["messages"]):
+    if _answers_calls_without_thoughts(arguments["messages"]):
         del arguments["thinking"]
         return
 
@@ -428,7 +428,7 @@ def _add_thinking(arguments: JsonObject, config: GenerateContentConfig) -> None:
         arguments["tool_choice"] = {"type": "auto"}
 
 
-def _is_amid_calls_without_thoughts(sent: list[JsonObject]) -> bool:
+def _answers_calls_without_thoughts(sent: list[JsonObject]) -> bool:
     """Whether another model made the calls that are being answered: the API wants its own thoughts
     before them.
     """

@@ -205,7 +205,7 @@ class GeminiLiveConnection(LiveConnection):
                 yield reply
 
         if message.tool_call is not None:
-            yield from self._whole()
+            yield from self._complete_pieces()
             calls = [to_record(call, FunctionCall) for call in message.tool_call.function_calls or ()]
             content = Content(role="model", parts=[Part(function_call=call) for call in calls])
             yield LlmResponse(content=content, usage_metadata=usage)
@@ -254,7 +254,7 @@ class GeminiLiveConnection(LiveConnection):
                 yield from self._spoken.end(language_code=transcription.language_code)
 
         if content.generation_complete or content.interrupted or content.turn_complete:
-            yield from self._whole()
+            yield from self._complete_pieces()
 
         if content.interrupted or content.turn_complete:
             reason = content.turn_complete_reason
@@ -271,7 +271,7 @@ class GeminiLiveConnection(LiveConnection):
             self._grounding = None
             self._more = {}
 
-    def _whole(self) -> Iterator[LlmResponse]:
+    def _complete_pieces(self) -> Iterator[LlmResponse]:
         """Transcripts and text that have arrived in pieces."""
         yield from self._heard.end()
         yield from self._spoken.end()

@@ -109,7 +109,7 @@ class ContentReply(ModelReply):
         if call is None:
             return self.add_part(converted)
         if self._open is not None and not call.name:
-            return self._go_on_with(self._open, call)
+            return self._continue_call(self._open, call)
 
         self._open = None
 
@@ -129,7 +129,7 @@ class ContentReply(ModelReply):
 
         return partial(shown)
 
-    def _go_on_with(self, opened: FunctionCall, piece: FunctionCall) -> LlmResponse | None:
+    def _continue_call(self, opened: FunctionCall, piece: FunctionCall) -> LlmResponse | None:
         assert opened.args is not None
         write_partial_args(opened.args, piece.partial_args or ())
         if not piece.will_continue:

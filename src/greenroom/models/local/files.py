@@ -90,7 +90,7 @@ def find_model_file(model: str) -> Path:
     name = model.removeprefix("local/")
     known_model = CATALOGUE.get(name)
     if known_model is not None:
-        path = _kept_at(known_model)
+        path = _cache_path(known_model)
         if not path.is_file():
             detail = f"The model {name!r} isn't on this machine; get it with: greenroom models pull {name}"
             raise ModelError(detail, model=model)
@@ -120,7 +120,7 @@ def list_models() -> list[LocalModel]:
     """Lists all known models, then the other GGUF files in `models_dir()`. Hashes the files."""
     models: list[LocalModel] = []
     for model in CATALOGUE.values():
-        path = _kept_at(model)
+        path = _cache_path(model)
         is_present = path.is_file() and is_intact(path, model)
         models.append(
             LocalModel(name=model.name, size_bytes=model.size_bytes, path=path if is_present else None, known=model)
@@ -143,7 +143,7 @@ def pull(name: str, progress: Progress = lambda done, total: None) -> Path:
     if model is None:
         raise ModelNotFound(name, list(CATALOGUE))
 
-    path = _kept_at(model)
+    path = _cache_path(model)
     if path.is_file() and is_intact(path, model):
         return path
 
@@ -165,7 +165,7 @@ def is_intact(path: Path, model: KnownModel) -> bool:
         return hashlib.file_digest(file, "sha256").hexdigest() == model.sha256
 
 
-def _kept_at(known: KnownModel) -> Path:
+def _cache_path(known: KnownModel) -> Path:
     return models_dir() / f"{known.name}.gguf"
 
 

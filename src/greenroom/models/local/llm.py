@@ -141,7 +141,7 @@ class LocalLlm(BaseLlm):
             args=await decoder.decode(chosen.declaration, chosen.args),
         )
 
-        return self._whole(
+        return self._complete_response(
             Part(function_call=call),
             usage=token_usage(tokens + decoder.prompt_tokens, decoder.tokens),
         )
@@ -154,7 +154,7 @@ class LocalLlm(BaseLlm):
         text, prompt_tokens, tokens = await answer_from(engine, question.text, question.results)
         for word in re.findall(r"\S+\s*", text):
             yield partial(Part(text=word))
-        yield self._whole(Part(text=text), usage=token_usage(prompt_tokens, tokens))
+        yield self._complete_response(Part(text=text), usage=token_usage(prompt_tokens, tokens))
 
     async def _text(
         self, engine: LlamaEngine, config: GenerateContentConfig, contents: list[Content]
@@ -190,7 +190,7 @@ class LocalLlm(BaseLlm):
         else:
             reason = FinishReason.STOP
 
-        yield self._whole(*([Part(text=text)] if text else []), finish_reason=reason, usage=usage)
+        yield self._complete_response(*([Part(text=text)] if text else []), finish_reason=reason, usage=usage)
 
     async def _fitting(
         self,
@@ -212,7 +212,7 @@ class LocalLlm(BaseLlm):
 
         return messages
 
-    def _whole(
+    def _complete_response(
         self,
         *parts: Part,
         usage: GenerateContentResponseUsageMetadata | None,

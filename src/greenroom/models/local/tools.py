@@ -234,7 +234,7 @@ class ArgumentsDecoder:
     ) -> JsonValue:
         words = set(re.findall(r"\w+", self._text.lower()))
         for option in options:
-            if isinstance(option, str) and all(_said(word, words) for word in re.findall(r"\w+", option.lower())):
+            if isinstance(option, str) and all(_has_word(word, words) for word in re.findall(r"\w+", option.lower())):
                 return option
 
         if not is_required:
@@ -351,14 +351,14 @@ def _label(name: str, schema: JsonObject) -> str:
     return label
 
 
-def _said(word: str, words: set[str]) -> bool:
+def _has_word(word: str, words: set[str]) -> bool:
     """Whether a word of the declaration is among the user's, give or take its ending."""
     return word in words or (len(word) > 4 and any(said.startswith(word[:-1]) for said in words))
 
 
 def _is_mentioned(name: str, text: str) -> bool:
     words = set(re.findall(r"\w+", text.lower()))
-    return any(_said(word, words) for word in readable(name).split() if len(word) > 2)
+    return any(_has_word(word, words) for word in readable(name).split() if len(word) > 2)
 
 
 def _names_something(text: str) -> bool:

@@ -349,15 +349,15 @@ class RealtimeConnection(LiveConnection):
         elif kind == "output_audio.delta":
             data = base64_bytes(event["delta"])
             self._note_audio(event, len(data))
-            yield LlmResponse(content=_said(Part(inline_data=Blob(data=data, mime_type=OUTPUT))))
+            yield LlmResponse(content=_model_content(Part(inline_data=Blob(data=data, mime_type=OUTPUT))))
         elif kind == "output_audio_transcript.delta" and self._tells_transcript:
             yield from self._spoken.add(event["delta"])
         elif kind == "output_audio_transcript.done" and self._tells_transcript:
             yield from self._spoken.end(event["transcript"])
         elif kind == "output_text.delta":
-            yield LlmResponse(content=_said(Part(text=event["delta"])), partial=True)
+            yield LlmResponse(content=_model_content(Part(text=event["delta"])), partial=True)
         elif kind == "output_text.done":
-            yield LlmResponse(content=_said(Part(text=event["text"])))
+            yield LlmResponse(content=_model_content(Part(text=event["text"])))
         elif kind == "output_item.done" and event["item"]["type"] == "function_call":
             if event["item"].get("status") != "incomplete":
                 self._calls.append(Part(function_call=self._call(event["item"])))
@@ -399,7 +399,7 @@ class RealtimeConnection(LiveConnection):
         self._calls = []
 
         if calls and status == "completed":
-            yield LlmResponse(content=_said(*calls), usage_metadata=usage)
+            yield LlmResponse(content=_model_content(*calls), usage_metadata=usage)
             return
 
         end = LlmResponse(turn_complete=True, usage_metadata=usage)
@@ -446,7 +446,7 @@ class RealtimeConnection(LiveConnection):
         )
 
 
-def _said(*parts: Part) -> Content:
+def _model_content(*parts: Part) -> Content:
     return Content(role="model", parts=list(parts))
 
 

@@ -61,16 +61,16 @@ def session_settings(request: LlmRequest, *, model: str) -> JsonObject:
             language = str(languages[0]).partition("-")[0]
         else:
             language = None
-        heard_by["transcription"] = _given({"model": TRANSCRIBER, "language": language})
+        heard_by["transcription"] = _without_none({"model": TRANSCRIBER, "language": language})
 
     declarations, mode = tool_choice(request)
     effort = reasoning_effort(config)
 
-    return _given({
+    return _without_none({
         "type": "realtime",
         "instructions": config.system_text() or None,
         "output_modalities": ["audio" if "audio" in modalities else "text"],
-        "audio": {"input": heard_by, "output": _given({"format": PCM, "voice": _voice(speech)})},
+        "audio": {"input": heard_by, "output": _without_none({"format": PCM, "voice": _voice(speech)})},
         "tools": [{"type": "function", **one} for one in functions(declarations)] or None,
         "tool_choice": TOOL_CHOICES[mode] if declarations else None,
         "max_output_tokens": live.get("max_output_tokens") or config.max_output_tokens,
@@ -84,7 +84,7 @@ def _turn_detection(config: JsonObject) -> JsonObject | None:
     if detection.get("disabled"):
         return None
 
-    return _given({
+    return _without_none({
         "type": "server_vad",
         "prefix_padding_ms": detection.get("prefix_padding_ms"),
         "silence_duration_ms": detection.get("silence_duration_ms"),
@@ -112,7 +112,7 @@ def _voice(speech: str | JsonObject | None) -> str | None:
     return prebuilt.get("voice_name")
 
 
-def _given(settings: JsonObject) -> JsonObject:
+def _without_none(settings: JsonObject) -> JsonObject:
     return {name: value for name, value in settings.items() if value is not None}
 
 

@@ -76,7 +76,7 @@ class RequestRules:
         if self.declares_used_tools and not config.tools:
             config = _with_used_tools(config, request.contents)
 
-        if config.tools and not self._takes_as_they_are(config.tools):
+        if config.tools and not self._fit_unchanged(config.tools):
             tools = _FittedTools(self, config)
             names = tools.names
             config = tools.config
@@ -100,7 +100,7 @@ class RequestRules:
         naming = names or ToolNames(self.names, ())
         return [_with_names(content, naming) for content in fitted]
 
-    def _takes_as_they_are(self, tools: Sequence[Tool]) -> bool:
+    def _fit_unchanged(self, tools: Sequence[Tool]) -> bool:
         """True if all tools are known to fit, and their names are unique."""
         limit = self.max_description
         names: set[str] = set()

@@ -149,7 +149,7 @@ class _SchemaReader:
         self._notes: dict[SchemaNote, None] = {}
         self._definitions: JsonObject = {}
         self._names: dict[int, str] = {}
-        # The schemas that are being read, outermost first, and the outermost that one below has led back to.
+        # The schemas being read, outermost first, and the outermost to which a nested one refers.
         self._open = [id(root)]
         self._led_back_to = _NOWHERE
         self._leads_back: dict[str, set[int]] = {}

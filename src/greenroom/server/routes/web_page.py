@@ -157,7 +157,7 @@ async def get_logo(context: RequestContext) -> AnyReply:
 
 async def get_runtime_config(context: RequestContext) -> AnyReply:
     address = context.address
-    # A whole URL: ADK's page makes that of its WebSocket of it.
+    # A complete URL: ADK's page derives its WebSocket's URL from it.
     backend_url = address.url() if address.prefix else ""
     config = RuntimeConfig(backend_url=backend_url, edit=context.settings.edit)
     return Reply(value=config, headers={"cache-control": "no-store"})

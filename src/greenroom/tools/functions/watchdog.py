@@ -103,9 +103,9 @@ class Watchdog:
             for watched in loops:
                 if now - before > 2 * interval:
                     watched.running_since = now  # the whole process was stopped, which is no tool's fault
-                self._look(watched, now)
+                self._check(watched, now)
 
-    def _look(self, watched: _WatchedLoop, now: float) -> None:
+    def _check(self, watched: _WatchedLoop, now: float) -> None:
         """Reports the call that has been running for the threshold, once."""
         if not watched.has_ping:
             watched.has_ping = True

@@ -161,12 +161,12 @@ class FilesRetrieval(BaseRetrievalTool):
 
     def _refresh(self, connection: sqlite3.Connection) -> None:
         present = dict(self._files())
-        if _known(connection) == present:
+        if _stored_stamps(connection) == present:
             return
 
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            stamps = _known(connection)
+            stamps = _stored_stamps(connection)
             for path in stamps.keys() - present.keys():
                 _remove(connection, path)
 
@@ -251,7 +251,7 @@ def _searchable(text: str) -> str:
     return f"{text}\n{' '.join(sorted(words_of_text(text)))}"
 
 
-def _known(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
+def _stored_stamps(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
     return {path: (mtime, size) for path, mtime, size in connection.execute("SELECT path, mtime_ns, size FROM file")}
 
 
