@@ -169,6 +169,8 @@ _HOMES = {
     "YoutubeToolset",
     "greenroom.tools.google_cloud.bigquery.config": "BigQueryCredentialsConfig BigQueryToolConfig WriteMode",
     "greenroom.tools.google_cloud.bigquery.toolset": "BigQueryToolset",
+    "greenroom.tools.google_cloud.bigtable.config": "BigtableCredentialsConfig BigtableToolSettings",
+    "greenroom.tools.google_cloud.bigtable.toolset": "BigtableToolset DEFAULT_BIGTABLE_TOOL_NAME_PREFIX",
     "greenroom.tools.google_cloud.capabilities": "Capabilities",
     "greenroom.tools.google_cloud.credentials_config": "BaseGoogleCredentialsConfig GoogleCredentialsManager",
     "greenroom.tools.google_cloud.google_tool": "GoogleTool",

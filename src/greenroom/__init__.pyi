@@ -353,6 +353,12 @@ from greenroom.tools.google_cloud.bigquery.config import BigQueryCredentialsConf
 from greenroom.tools.google_cloud.bigquery.config import BigQueryToolConfig as BigQueryToolConfig
 from greenroom.tools.google_cloud.bigquery.config import WriteMode as WriteMode
 from greenroom.tools.google_cloud.bigquery.toolset import BigQueryToolset as BigQueryToolset
+from greenroom.tools.google_cloud.bigtable.config import BigtableCredentialsConfig as BigtableCredentialsConfig
+from greenroom.tools.google_cloud.bigtable.config import BigtableToolSettings as BigtableToolSettings
+from greenroom.tools.google_cloud.bigtable.toolset import (
+    DEFAULT_BIGTABLE_TOOL_NAME_PREFIX as DEFAULT_BIGTABLE_TOOL_NAME_PREFIX,
+)
+from greenroom.tools.google_cloud.bigtable.toolset import BigtableToolset as BigtableToolset
 from greenroom.tools.google_cloud.capabilities import Capabilities as Capabilities
 from greenroom.tools.google_cloud.credentials_config import BaseGoogleCredentialsConfig as BaseGoogleCredentialsConfig
 from greenroom.tools.google_cloud.credentials_config import GoogleCredentialsManager as GoogleCredentialsManager

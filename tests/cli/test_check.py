@@ -153,6 +153,8 @@ def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -
         "from google.adk.auth.auth_credential import ServiceAccount\n"
         "from google.adk.tools.bigquery import BigQueryCredentialsConfig, BigQueryToolset\n"
         "from google.adk.tools.bigquery.config import BigQueryToolConfig, WriteMode\n"
+        "from google.adk.tools.bigtable.bigtable_credentials import BigtableCredentialsConfig\n"
+        "from google.adk.tools.bigtable.bigtable_toolset import BigtableToolset\n"
         "from google.adk.tools.google_api_tool import CalendarToolset, GoogleApiToolset\n"
         "from google.adk.tools.google_tool import GoogleTool\n"
         "from google.adk.tools.spanner.settings import Capabilities, SpannerToolSettings\n"
@@ -169,11 +171,12 @@ def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -
         "    credentials_config=SpannerCredentialsConfig(client_id='c', client_secret='s'),\n"
         "    spanner_tool_settings=SpannerToolSettings(capabilities=[Capabilities.DATA_READ]),\n"
         ")\n"
+        "bigtable = BigtableToolset(credentials_config=BigtableCredentialsConfig(client_id='c', client_secret='s'))\n"
         "def count(table: str, credentials) -> int:\n"
         "    return 1\n"
         "root_agent = LlmAgent(\n"
         "    name='desk', instruction='Help.',\n"
-        "    tools=[bigquery, calendar, drive, spanner, GoogleTool(func=count, credentials_config=config)],\n"
+        "    tools=[bigquery, calendar, drive, spanner, bigtable, GoogleTool(func=count, credentials_config=config)],\n"
         ")\n"
     )
     code, found = lines(cli, write(tmp_path, {"desk/agent.py": agent}))
@@ -188,6 +191,7 @@ def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -
         "CalendarToolset",
         "GoogleApiToolset",
         "SpannerToolset",
+        "BigtableToolset",
         "GoogleTool",
     ]
 

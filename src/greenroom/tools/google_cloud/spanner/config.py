@@ -78,7 +78,7 @@ class SpannerVectorStoreSettings:
     distance_type: str = "COSINE"
     """COSINE, DOT_PRODUCT or EUCLIDEAN."""
     num_leaves_to_search: int | None = None
-    """How many leaves of the index an approximate search reads."""
+    """The number of leaves of the index that an approximate search reads."""
     additional_filter: str | None = None
     """A condition in SQL, used as it is."""
     vector_search_index_settings: VectorSearchIndexSettings | None = None

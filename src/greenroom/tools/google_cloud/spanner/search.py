@@ -65,7 +65,7 @@ class SearchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingOptions:
-    """How a query is embedded: by Vertex AI, by a model of the database, or by an endpoint that PostgreSQL calls."""
+    """The model that embeds a query: of Vertex AI, of the database, or an endpoint that PostgreSQL calls."""
 
     kind: str
     model: str
