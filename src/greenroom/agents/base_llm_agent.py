@@ -201,7 +201,7 @@ class BaseLlmAgent(BaseAgent):
 
     @abstractmethod
     async def canonical_tools(self, ctx: InvocationContext | None = None) -> list[BaseTool]:
-        """All tools as BaseTool: functions wrapped, toolsets resolved."""
+        """Returns all tools as BaseTool: functions wrapped, toolsets resolved."""
 
     @property
     def shared_instruction(self) -> Instruction:

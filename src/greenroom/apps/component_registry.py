@@ -79,7 +79,7 @@ class ComponentRegistry:
 
     @classmethod
     def set_instance(cls, registry: ComponentRegistry | None) -> None:
-        """Replace the registry of the process; None: with a new one."""
+        """Replaces the registry of the process; None: by a new one."""
         cls._instance = registry
 
     def register(self, name: str, component: object) -> None:

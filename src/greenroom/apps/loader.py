@@ -71,7 +71,7 @@ class AppLoader(ABC):
         return None
 
     def close(self) -> None:
-        """Stop watching files."""
+        """Stops watching files."""
 
 
 class StaticAppLoader(AppLoader):

@@ -48,7 +48,7 @@ class BaseArtifactService(ABC):
         artifact: Part,
         custom_metadata: JsonObject | None = None,
     ) -> int:
-        """Store a part with inline data, text or a file reference; returns its version.
+        """Stores a part with inline data, text or a file reference, and returns its version.
 
         Raises InvalidRequest for other parts, and TooLarge.
         """

@@ -92,7 +92,7 @@ def launch(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
     debug: Annotated[bool, Parameter(env_var="GREENROOM_DEBUG", group=_COMMON)] = False,
 ) -> None:
-    """Run a command.
+    """Runs a command.
 
     Parameters
     ----------

@@ -107,14 +107,14 @@ class BaseCodeExecutor(ABC):
     def execute_code(
         self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult | Awaitable[CodeExecutionResult]:
-        """Run code to its end. A plain function is called in a thread of its own.
+        """Runs code to its end. A plain function is called in a thread of its own.
 
         An error in the code is a result. Raises ToolError when code can't be run at all, which
         fails the run.
         """
 
     async def close(self) -> None:
-        """Let go of processes and connections."""
+        """Releases processes and connections."""
 
 
 class BuiltInCodeExecutor(BaseCodeExecutor):

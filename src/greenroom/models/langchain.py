@@ -401,7 +401,7 @@ class LangchainReply(ModelReply):
                 yield self.add_arguments(streamed, arguments)
 
     def _add_usage(self, usage: JsonObject) -> None:
-        """Each chunk has only the additions since the previous chunk."""
+        """Adds a chunk's usage: each chunk only has the tokens since the previous one."""
         counts = {"cached": nested(usage, "input_token_details").get("cache_read"),
                   "thoughts": nested(usage, "output_token_details").get("reasoning"),
                   **{name: usage[f"{name}_tokens"] for name in ("input", "output", "total")}}  # fmt: skip

@@ -122,7 +122,7 @@ class State(MutableMapping[str, Any]):
         return bool(self._delta)
 
     def collect(self) -> None:
-        """Move in-place changes of values read through this view into the delta."""
+        """Moves in-place changes of values read through this view into the delta."""
         for key, before in self._snapshots.items():
             if key in self._value:
                 now = _snapshot(self._value[key])

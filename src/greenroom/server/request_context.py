@@ -58,7 +58,7 @@ class RequestContext:
         receive: Receive,
         find_address: Callable[[], Address],
     ) -> None:
-        """find_address: called when `address` is asked for; few requests need it."""
+        """Holds the request. `find_address` is called on the first use of `address`, which few requests need."""
         self._server = server
         self._permissions = Permissions(identity, access)
         self.path = path

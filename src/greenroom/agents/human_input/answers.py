@@ -20,7 +20,7 @@ def decided_calls(agent: str, ctx: InvocationContext, *, at: int) -> tuple[list[
 
 
 async def load_granted(ctx: InvocationContext) -> None:
-    """Put the credentials that were granted in this run where its tools look for them."""
+    """Passes the credentials that were granted in this run to its tools."""
     keys: set[str] = set()
     events = ctx.session.events
     for index in log_state_of(events).run(ctx.invocation_id).indexes:

@@ -91,7 +91,7 @@ class ToolCalls:
                 queue.send(request)
 
     async def settle(self) -> None:
-        """Stop the streams, and wait until every other call has its response in the log."""
+        """Stops the streams, and waits until every other call has its response in the log."""
         streams = [task for task, _ in self._streams.values()]
         for task in streams:
             task.cancel()
