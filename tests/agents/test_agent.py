@@ -236,7 +236,7 @@ async def test_ending_the_invocation_stops_the_agent_after_its_step() -> None:
     ]
 
 
-async def test_ending_the_invocation_before_an_agent_leaves_it_out_and_goes_on_with_the_next() -> None:
+async def test_ending_the_invocation_before_an_agent_leaves_it_out_and_continues_with_the_next() -> None:
     def end(callback_context: CallbackContext) -> None:
         callback_context.state["ended"] = True
         callback_context.invocation_context.end_invocation = True

@@ -86,7 +86,7 @@ async def test_each_sees_its_own_conversation_only() -> None:
     ]
 
 
-async def test_asked_again_it_begins_anew() -> None:
+async def test_asked_again_it_begins_again() -> None:
     child = researcher("One.", "Two.")
     asks = call("researcher", "c1", request="first"), call("researcher", "c1", request="second")
     events = await Talk(writer(*asks, "Done.", tool=AgentTool(child))).say("hi")
@@ -350,7 +350,7 @@ async def test_the_last_speaker_inside_does_not_keep_the_conversation() -> None:
     assert lines_of(await talk.say("again")) == ["writer: two"]
 
 
-async def test_leaving_the_run_stops_what_goes_on_inside() -> None:
+async def test_leaving_the_run_stops_the_work_inside() -> None:
     ended: list[str] = []
 
     class Endless(BaseAgent):
@@ -375,7 +375,7 @@ async def test_leaving_the_run_stops_what_goes_on_inside() -> None:
 # waiting inside
 
 
-async def test_an_approval_is_asked_for_inside_and_the_run_goes_on_with_the_answer() -> None:
+async def test_an_approval_is_asked_for_inside_and_the_run_continues_with_the_answer() -> None:
     till = Till()
     child = researcher(call("pay", "p1", amount=3), "Paid.", tools=[FunctionTool(till.pay, require_confirmation=True)])
     talk = Talk(writer(tool=AgentTool(child)))

@@ -50,7 +50,7 @@ async def run(agent: BaseAgent, *, is_resumable: bool = False, config: RunConfig
     return [event async for event in events]
 
 
-async def test_a_run_that_is_aborted_ends_behind_its_next_event() -> None:
+async def test_a_run_that_is_aborted_ends_after_its_next_event() -> None:
     def abort(ctx: InvocationContext) -> None:
         assert not ctx.is_aborted
         ctx.abort()

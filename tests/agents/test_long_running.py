@@ -52,7 +52,7 @@ async def test_an_empty_first_word_is_none() -> None:
     assert lines_of(await Talk(LlmAgent(name="a", model=model, tools=TOOLS)).say("tea!")) == ["a: ship(item='tea')"]
 
 
-async def test_a_first_result_is_sent_to_the_model_which_goes_on() -> None:
+async def test_a_first_result_is_sent_to_the_model_which_continues() -> None:
     model = ScriptedModel([call("order", "c-1", item="tea"), "I have ordered tea."])
     assert lines_of(await Talk(LlmAgent(name="a", model=model, tools=TOOLS)).say("tea!")) == [
         "a: order(item='tea')",
@@ -91,7 +91,7 @@ async def test_the_answer_takes_over_the_run_whatever_run_the_caller_names() -> 
     assert shown(model.requests[-1]) == ["user: export t", "model: export(table='t')", "user: export -> {'rows': 7}"]
 
 
-async def test_while_a_call_is_open_the_conversation_goes_on() -> None:
+async def test_while_a_call_is_open_the_conversation_continues() -> None:
     model = ScriptedModel([call("export", "c-1", table="t"), "still busy", "all is exported"])
     talk = Talk(LlmAgent(name="a", model=model, tools=TOOLS))
     first = await talk.say("export t")

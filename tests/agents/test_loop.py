@@ -82,7 +82,7 @@ async def test_without_a_limit_it_ends_when_an_agent_escalates_which_finishes_fi
     assert events[-1].actions.end_of_agent
 
 
-async def test_without_a_limit_it_goes_on_for_as_long_as_it_takes() -> None:
+async def test_without_a_limit_it_continues_for_as_long_as_it_takes() -> None:
     events = await Talk(LoopAgent(name="loop", sub_agents=[Counter(name="c", last=40)])).say("go")
     assert said(events)[-1] == "c: 40 done"
 
@@ -170,7 +170,7 @@ async def test_an_agent_that_was_handed_over_to_can_leave_it() -> None:
     assert lines_of(await Talk(loop).say("go"))[-1] == "judge: exit_loop -> {'result': None}"
 
 
-async def test_a_sequence_inside_begins_anew_in_each_round() -> None:
+async def test_a_sequence_inside_begins_again_in_each_round() -> None:
     sequence = SequentialAgent(name="s", sub_agents=[speaker("a", "1"), speaker("b", "2")])
     events = await Talk(LoopAgent(name="loop", sub_agents=[sequence], max_iterations=2)).say("go")
     assert lines_of(events) == ["a: 1", "b: 2", "a: 1", "b: 2"]
@@ -187,7 +187,7 @@ async def test_an_agent_that_fails_ends_the_run() -> None:
 # waiting
 
 
-async def test_it_is_halted_by_an_agent_that_waits_and_goes_on_in_the_same_round() -> None:
+async def test_it_is_halted_by_an_agent_that_waits_and_continues_in_the_same_round() -> None:
     waiting = speaker("b", "2", call("export", "x-1"), "exported", tools=WAITING)
     loop = LoopAgent(name="loop", sub_agents=[speaker("a", "1"), waiting, speaker("c", "3")], max_iterations=2)
     talk = Talk(loop)
@@ -219,7 +219,7 @@ async def test_an_escalation_beside_a_call_that_waits_counts_when_the_answer_has
     assert not any(event.author == "b" for event in went_on)
 
 
-async def test_an_inner_loop_goes_on_where_it_was() -> None:
+async def test_an_inner_loop_continues_where_it_was() -> None:
     waiting = speaker("b", "2", call("export", "x-1"), "exported", tools=WAITING)
     inner = LoopAgent(name="inner", sub_agents=[speaker("a", "1"), waiting], max_iterations=2)
     outer = LoopAgent(name="outer", sub_agents=[inner, speaker("c", "3")], max_iterations=1)

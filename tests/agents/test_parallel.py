@@ -99,7 +99,7 @@ async def test_without_agents_nothing_happens() -> None:
     assert await Talk(ParallelAgent(name="team")).say("go") == []
 
 
-async def test_a_branch_goes_on_when_its_event_has_been_taken() -> None:
+async def test_a_branch_continues_when_its_event_has_been_taken() -> None:
     looked: list[str] = []
 
     async def look(name: str) -> str:
@@ -150,7 +150,7 @@ async def test_in_the_next_run_a_branch_still_does_not_see_its_siblings() -> Non
     assert shown(requests_of(b)[1]) == ["user: go", "model: b one", "user: again"]
 
 
-async def test_the_agent_behind_the_branches_sees_them_all() -> None:
+async def test_the_agent_after_the_branches_sees_them_all() -> None:
     writer = speaker("writer", "all of it")
     team = ParallelAgent(name="team", sub_agents=[speaker("a", "1"), speaker("b", "2")])
     await Talk(SequentialAgent(name="flow", sub_agents=[team, writer])).say("go")
@@ -162,7 +162,7 @@ async def test_the_agent_behind_the_branches_sees_them_all() -> None:
     ]
 
 
-async def test_an_agent_behind_nested_branches_does_not_see_into_them_and_reads_the_state() -> None:
+async def test_an_agent_after_nested_branches_does_not_see_into_them_and_reads_the_state() -> None:
     inner = ParallelAgent(name="inner", sub_agents=[speaker("a", "1", output_key="from_a"), speaker("b", "2")])
     writer = speaker("writer", "written", instruction="Use {from_a}.")
     outer = ParallelAgent(name="outer", sub_agents=[SequentialAgent(name="s", sub_agents=[inner, writer])])
@@ -645,7 +645,7 @@ async def test_a_custom_agent_beside_one_that_waits_is_asked_again_and_decides_i
     assert lines_of(await talk.say(answer("export", "x-a", {}))) == ["a: a done"]
 
 
-async def test_branches_within_branches_wait_and_go_on_by_themselves() -> None:
+async def test_branches_within_branches_wait_and_continue() -> None:
     inner = ParallelAgent(name="inner", sub_agents=[waiter("a", "x-a", "a done"), speaker("b", "b done")])
     deep = SequentialAgent(name="deep", sub_agents=[speaker("c", "c done"), inner, speaker("d", "d done")])
     loop = LoopAgent(name="loop", sub_agents=[waiter("e", "x-e", "e done")], max_iterations=1)

@@ -199,7 +199,7 @@ async def test_of_two_open_calls_the_first_answer_does_not_let_the_next_agent_be
     assert lines_of(await talk.say(answer("export", "x-1", {}))) == ["a: both", "b: two"]
 
 
-async def test_it_goes_on_below_an_llm_agent_and_two_sequences() -> None:
+async def test_it_continues_below_an_llm_agent_and_two_sequences() -> None:
     inner = SequentialAgent(
         name="inner",
         sub_agents=[

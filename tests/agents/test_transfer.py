@@ -73,7 +73,7 @@ def test_below_a_workflow_agent_there_is_nobody_to_hand_over_to() -> None:
     assert transfer_targets(inner) == []
 
 
-async def test_the_target_goes_on_in_the_same_run_and_sees_what_was_said() -> None:
+async def test_the_target_continues_in_the_same_run_and_sees_what_was_said() -> None:
     model = ScriptedModel({"root": [to("left")], "left": ["I am left"]})
     talk = Talk(family(model))
     events = await talk.say("left, please")

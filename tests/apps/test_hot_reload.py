@@ -169,7 +169,7 @@ def test_a_broken_file_leaves_the_last_good_app(
     assert (instruction(loader), loader.problems()) == ("mended", {})
 
 
-def test_a_python_app_is_loaded_anew_too(agents_dir: AgentsDir) -> None:
+def test_a_python_app_is_loaded_again_too(agents_dir: AgentsDir) -> None:
     source = "from greenroom import LlmAgent\nfrom words import WORD\nroot_agent = LlmAgent(name='a', instruction=WORD)"
     agents_dir.write("shop/agent.py", source)
     agents_dir.write("shop/words.py", "WORD = 'old'")
@@ -269,7 +269,7 @@ def test_a_loader_that_is_gone_is_not_watched_for(agents_dir: AgentsDir) -> None
     soon(has_ended)
 
 
-def test_an_error_while_looking_is_logged_and_the_watch_goes_on(
+def test_an_error_while_looking_is_logged_and_the_watch_continues(
     agents_dir: AgentsDir, loader: DirectoryAppLoader, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agents_dir.write(ROOT, yaml("old"))
@@ -341,7 +341,7 @@ async def _ended(engine: InProcessRunEngine, run_id: str) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_an_agent_in_code_is_loaded_anew(agents_dir: AgentsDir) -> None:
+def test_an_agent_in_code_is_loaded_again(agents_dir: AgentsDir) -> None:
     agents_dir.write("shop/people.py", "from greenroom import LlmAgent\ncook = LlmAgent(name='cook')")
     agents_dir.write(ROOT, yaml("x") + "\nsub_agents: [{code: .people.cook}]")
     loader = DirectoryAppLoader(agents_dir.path)

@@ -250,7 +250,7 @@ async def test_a_loop_ends_by_its_limit_or_by_exit_loop(agents_dir: AgentsDir) -
     ]
 
 
-async def test_a_loop_without_a_limit_goes_on(agents_dir: AgentsDir) -> None:
+async def test_a_loop_without_a_limit_continues(agents_dir: AgentsDir) -> None:
     agents_dir.write(ROOT, "agent_class: LoopAgent\nname: shop\nsub_agents: [{config_path: a.yaml}]")
     agents_dir.write("shop/a.yaml", "name: a\nmodel: scripted\ninstruction: x\ntools: [{name: exit_loop}]")
     agent = load(agents_dir.path)

@@ -125,7 +125,7 @@ def test_a_workflow_without_edges_is_refused(desk: AgentsDir) -> None:
         load(desk.path)
 
 
-def test_a_changed_file_is_loaded_anew(desk: AgentsDir) -> None:
+def test_a_changed_file_is_loaded_again(desk: AgentsDir) -> None:
     edges = "agent_class: Workflow\nname: desk\nedges:\n  - [START, inner.yaml]\n"
     inner = "agent_class: Workflow\nname: inner\nedges:\n  - [START, .nodes.{}]\n"
     desk.write(ROOT, edges)

@@ -80,7 +80,7 @@ async def test_objects_of_earlier_releases_are_read(
     assert other.inline_data.data == b'{"part":{}} of another program'
 
 
-async def test_an_upload_that_goes_on_is_not_seen(
+async def test_an_unfinished_upload_is_not_seen(
     artifact_service: ObjectStoreArtifactService, store: MemoryStore
 ) -> None:
     seen: list[object] = []

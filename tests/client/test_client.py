@@ -144,7 +144,7 @@ async def test_a_run_that_another_cancels(client: AsyncClient) -> None:
     assert stream.run.status is RunStatus.CANCELLED
 
 
-async def test_who_stops_reading_goes_on_where_it_was(client: AsyncClient) -> None:
+async def test_a_reader_that_stops_continues_where_it_was(client: AsyncClient) -> None:
     await client.create_session(**PLACE)
     await (await client.run(**PLACE, message="one")).wait()
     stream = await client.follow((await client.list_events(**PLACE)).events[0].invocation_id)

@@ -71,7 +71,7 @@ async def test_a_call_waits_for_a_login_and_is_made_with_its_token(
     assert desk.calls == [None, provider.seen[0]]
 
 
-async def test_a_run_that_waits_for_a_login_goes_on_after_a_restart(
+async def test_a_run_that_waits_for_a_login_continues_after_a_restart(
     provider: AuthorizationServer, tmp_path: Path
 ) -> None:
     async with serve(Desk(login(provider), provider).agent(), tmp_path) as server:
@@ -449,7 +449,7 @@ async def test_a_toolset_that_needs_a_login_to_list_its_tools_waits_for_it(
     assert set(catalogue.tokens) == set(provider.tokens)
 
 
-async def test_a_toolset_that_needs_a_login_later_waits_for_it_and_the_agent_goes_on(
+async def test_a_toolset_that_needs_a_login_later_waits_for_it_and_the_agent_continues(
     provider: AuthorizationServer, tmp_path: Path
 ) -> None:
     class Closing(Catalogue):

@@ -393,7 +393,7 @@ def test_the_scripted_model_says_its_script() -> None:
 # live
 
 
-def test_a_live_run_speaks_and_a_streaming_tool_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_live_run_speaks_and_a_streaming_tool_continues(capsys: pytest.CaptureFixture[str]) -> None:
     run_snippet("live_run")
     assert capsys.readouterr().out == "It is 100\nIt is 101\n"
 

@@ -113,7 +113,7 @@ async def test_a_conversation_cut_off_at_any_event_ends_the_same(build: Callable
             assert _plain(await stores.log()) == _plain(whole), cut_at
 
 
-async def test_a_message_behind_the_end_of_a_task_begins_a_run() -> None:
+async def test_a_message_after_the_end_of_a_task_begins_a_run() -> None:
     async with stores_in(None) as stores, engine_over(stores, delegate()) as engine:
         runs = await _talk(stores, engine, MESSAGES)
         assert len({run.id for run, _ in runs}) == 2

@@ -21,7 +21,7 @@ from tests.durability.scripts import model_of
 _KEY = SessionKey("desk", "ann", "s-1")
 
 
-async def test_chunks_of_a_message_are_not_shown_behind_the_whole_of_it() -> None:
+async def test_chunks_of_a_message_are_not_shown_after_the_whole_of_it() -> None:
     """A reader comes while a message is being written; it is stored before the reader has looked at the log."""
     stream = InProcessEventStream()
     whole = Event(id="m", author="desk", content=Content(role="model", parts=[Part(text="Good day.")]))
@@ -45,7 +45,7 @@ async def test_chunks_of_a_message_are_not_shown_behind_the_whole_of_it() -> Non
 
 
 @pytest.mark.parametrize("after", [None, 0, 1, 2])
-async def test_who_attaches_at_any_moment_sees_every_stored_event_behind_its_place_once(
+async def test_a_reader_that_attaches_at_any_moment_sees_every_later_event_once(
     tmp_path: Path, after: int | None
 ) -> None:
     agent = LlmAgent(name="desk", model=model_of("one two three four five six", delay=0.001))

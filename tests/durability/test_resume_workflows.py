@@ -188,7 +188,7 @@ async def test_a_callback_that_answered_in_place_of_a_workflow_is_not_overruled_
     await _same_wherever_it_is_cut(flow, asking("go"))
 
 
-async def test_a_callback_behind_a_workflow_that_has_spoken_is_not_asked_again() -> None:
+async def test_a_callback_after_a_workflow_that_has_spoken_is_not_asked_again() -> None:
     def sign(callback_context: CallbackContext) -> Content:
         return Content(role="model", parts=[Part(text="signed")])
 

@@ -233,7 +233,7 @@ async def test_a_refusal_holds_through_a_crash(tree: Tree, folder: Path | None) 
     assert RUNS == []
 
 
-async def test_a_run_costs_nothing_while_it_waits_and_goes_on_in_another_process(tmp_path: Path) -> None:
+async def test_a_run_costs_nothing_while_it_waits_and_continues_in_another_process(tmp_path: Path) -> None:
     async with stores_in(tmp_path) as stores, engine_over(stores, alone("report")) as engine:
         waiting = await finish(engine, asking("go"))
     async with stores_in(tmp_path) as stores, engine_over(stores, alone("report")) as engine:
@@ -281,7 +281,7 @@ async def test_an_answer_may_come_before_the_run_has_stopped(folder: Path | None
         assert len(RUNS) == 1
 
 
-async def test_events_that_others_write_into_the_log_of_a_run_that_goes_on_are_no_requests(
+async def test_events_that_others_write_into_the_log_of_an_active_run_are_no_requests(
     folder: Path | None,
 ) -> None:
     """As when a client brings a long log along, and has a run begun in it before all of it is stored."""

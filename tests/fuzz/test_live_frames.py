@@ -35,7 +35,7 @@ OVER = ("succeeded", "cancelled", "failed")
 
 
 @pytest.mark.fuzz
-async def test_whatever_is_said_the_conversation_goes_on_and_nothing_stays(tmp_path: Path) -> None:
+async def test_the_conversation_continues_whatever_is_sent_and_nothing_stays(tmp_path: Path) -> None:
     tally = Counter[str]()
     async with server_in(tmp_path, module="tests.fuzz.served") as server:
         await server.start()

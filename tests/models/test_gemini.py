@@ -110,7 +110,7 @@ async def test_ids_of_ours_are_not_sent(server: GeminiServer, model: Gemini) -> 
     assert answered["parts"] == [{"functionResponse": {"name": "look", "response": {"result": 1}}}]
 
 
-async def test_a_conversation_that_ends_with_the_model_is_to_go_on(server: GeminiServer, model: Gemini) -> None:
+async def test_a_conversation_that_ends_with_the_model_is_to_continue(server: GeminiServer, model: Gemini) -> None:
     await answers(model, UserContent("Hi"), Content(role="model", parts=[Part(text="Well")]))
     assert [content["role"] for content in server.seen[0]["contents"]] == ["user", "model", "user"]
 

@@ -518,7 +518,7 @@ def test_an_output_schema_is_made_strict() -> None:
 
 @pytest.mark.model
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_real_model_behind_the_same_protocol(llama_server_url: str, stream: bool) -> None:
+async def test_a_real_model_over_the_same_protocol(llama_server_url: str, stream: bool) -> None:
     model = OpenAILlm("openai/smollm2", base_url=llama_server_url, api_key="none")
     asked = request("What is the capital of France?", temperature=0.0, max_output_tokens=24)
     async with asyncio.timeout(60):

@@ -43,7 +43,7 @@ def results(request: LlmRequest) -> list[Any]:
     return [p.function_response.response for c in request.contents for p in c.parts or () if p.function_response]
 
 
-async def test_parts_are_shown_once_behind_the_response() -> None:
+async def test_parts_are_shown_once_after_the_response() -> None:
     model = ScriptedModel([call("look", "c-1"), "A map.", "Bye."])
     talk = of(model)
     await talk.say("where?")

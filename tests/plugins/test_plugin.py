@@ -119,7 +119,7 @@ def test_equal_names_are_refused() -> None:
         PluginManager([BasePlugin("p"), BasePlugin("q"), BasePlugin("p")])
 
 
-async def test_the_first_answer_wins_and_nobody_behind_it_is_asked() -> None:
+async def test_the_first_answer_wins_and_nobody_after_it_is_asked() -> None:
     seen: list[str] = []
 
     def own(**_: Any) -> None:

@@ -43,7 +43,7 @@ def retries(events: list[Event]) -> list[int | None]:
     return [response.get("retry_count") for response in responses(events)]
 
 
-async def test_a_failure_becomes_guidance_and_the_run_goes_on() -> None:
+async def test_a_failure_becomes_guidance_and_the_run_continues() -> None:
     events = await WatchedTalk(agent(ODD, EVEN, "two"), ReflectAndRetryToolPlugin()).say("half of 3?")
     first, second = responses(events)
     guidance = first.pop("reflection_guidance")

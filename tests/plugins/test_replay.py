@@ -117,7 +117,7 @@ async def test_handing_over_is_replayed(tmp_path: Path) -> None:
     assert same(then, await replay(staff(silent()), tmp_path, "go", "bye"))
 
 
-async def test_a_long_running_call_stays_open_and_its_answer_goes_on(tmp_path: Path) -> None:
+async def test_a_long_running_call_stays_open_and_its_answer_continues(tmp_path: Path) -> None:
     def start() -> None:
         """Starts."""
 

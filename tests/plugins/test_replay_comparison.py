@@ -95,7 +95,7 @@ def event(**more: Any) -> Event:
     return Event(author="a", **more)
 
 
-def test_what_is_made_anew_in_every_run_is_ignored_in_events() -> None:
+def test_what_is_made_again_in_every_run_is_ignored_in_events() -> None:
     def made(call_id: str, signature: bytes) -> Event:
         return event(
             invocation_id=call_id,

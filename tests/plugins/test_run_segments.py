@@ -107,7 +107,7 @@ async def test_a_run_that_waits_is_two_segments() -> None:
     assert plugin.seen == ["message", "begins", "ends"] * 2
 
 
-async def test_a_run_that_was_cut_off_begins_anew_for_plugins_without_its_message() -> None:
+async def test_a_run_that_was_cut_off_begins_again_for_plugins_without_its_message() -> None:
     plugin = Recorder()
     async with stores_in(None) as stores:
         await _as_if_cut_off(stores)

@@ -247,7 +247,7 @@ async def test_debug_run_makes_its_session_and_prints_final_texts(capsys: pytest
     assert capsys.readouterr().out == ""
 
 
-async def test_a_runner_closes_the_toolsets_of_agents_in_workflows_and_behind_tools() -> None:
+async def test_a_runner_closes_the_toolsets_of_agents_in_workflows_and_in_tools() -> None:
     closed: list[str] = []
 
     class SmallToolset(BaseToolset):
@@ -266,7 +266,7 @@ async def test_a_runner_closes_the_toolsets_of_agents_in_workflows_and_behind_to
     assert sorted(closed) == ["behind", "step"]
 
 
-async def test_a_runner_is_closed_behind_its_block() -> None:
+async def test_a_runner_is_closed_after_its_block() -> None:
     """Row 3.12."""
 
     class Closed(BasePlugin):

@@ -292,7 +292,7 @@ async def test_sessions_are_made_when_the_engine_may(make: Make) -> None:
     assert (await harness.run(asking("hi", session_id="s-2"))).run.status is RunStatus.SUCCEEDED
 
 
-async def test_a_run_nobody_is_attached_to_goes_on_and_its_record_is_stored_at_once(make: Make) -> None:
+async def test_a_run_nobody_is_attached_to_continues_and_its_record_is_stored_at_once(make: Make) -> None:
     harness: Harness = await make()
     run, attachment = await harness.engine.start(asking("wait"), attach=False)
     assert attachment is None
@@ -475,7 +475,7 @@ async def test_all_readers_get_the_same(make: Make) -> None:
     assert len(told_first) == 10
 
 
-async def test_a_reader_that_falls_behind_goes_on_from_the_log_without_gap_or_repeat(make: Make) -> None:
+async def test_a_reader_that_falls_behind_continues_from_the_log_without_gap_or_repeat(make: Make) -> None:
     words = " ".join(str(number) for number in range(40))
     script = [[Part(text=words), FunctionCall(id=f"c-{n}", name="wait", args={})] for n in range(30)]
     harness: Harness = await make(ScriptedModel([*script, words]))

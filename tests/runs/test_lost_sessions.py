@@ -156,7 +156,7 @@ async def test_the_result_of_a_tool_that_ignores_the_loss_of_its_session_is_not_
     assert answers != [{"result": "late"}]
 
 
-async def test_runs_of_other_sessions_go_on(server: Server) -> None:
+async def test_runs_of_other_sessions_continue(server: Server) -> None:
     _, attachment = await start(server.engine, asking("wait"))
     await server.tool.entered.wait()
     await server.lose(OTHER)

@@ -73,7 +73,7 @@ def reply_to(call: Json, response: Json, event: Json) -> Json:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_who_was_handed_over_to_answers_and_goes_on_answering(serve: Serve, way: str) -> None:
+async def test_an_agent_that_was_transferred_to_keeps_answering(serve: Serve, way: str) -> None:
     back = LlmAgent(name="back", model=ScriptedModel(["Back office here.", "Still here."]))
     front = scripted("front", [FunctionCall(name="transfer_to_agent", args={"agent_name": "back"})])
     front.sub_agents = [back]

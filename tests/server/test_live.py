@@ -452,7 +452,7 @@ async def test_a_server_that_takes_no_runs_closes_with_1013(serve: Serve) -> Non
         ("[" * 100_000, "InvalidRequest"),
     ],
 )
-async def test_a_bad_frame_is_answered_and_the_conversation_goes_on(serve: Serve, frame: str, code: str) -> None:
+async def test_a_bad_frame_is_answered_and_the_conversation_continues(serve: Serve, frame: str, code: str) -> None:
     agent, model = desk("ok")
     server = await ready(serve, agent)
     async with talking(server.port) as client:

@@ -116,7 +116,7 @@ async def test_a_model_that_can_not_be_asked_is_a_failed_call(serve: Serve) -> N
     assert content(call, "llm_request")["model"] == "scripted-live"
 
 
-async def test_the_trace_goes_on_with_the_one_of_the_handshake(serve: Serve) -> None:
+async def test_the_trace_continues_with_the_one_of_the_handshake(serve: Serve) -> None:
     server = await ready(serve, "ok")
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
     headers = {"traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"}

@@ -245,7 +245,7 @@ async def test_thoughts_are_streamed_as_thoughts(serve: Serve) -> None:
     assert whole.data["content"]["parts"] == [{"text": "hm hm", "thought": True}, {"text": "yes"}]
 
 
-async def test_an_event_is_seen_while_the_run_goes_on(serve: Serve) -> None:
+async def test_an_event_is_seen_while_the_run_is_active(serve: Serve) -> None:
     agent = echo("held")
     agent.model = model = HeldModel("one two")
     server = await serve(agent)

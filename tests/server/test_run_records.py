@@ -186,7 +186,7 @@ async def test_a_run_in_line_can_be_cancelled_before_it_begins(serve: Serve) -> 
     assert {event["invocationId"] for event in events} == {first}
 
 
-async def test_a_run_waits_for_a_long_running_answer_and_goes_on(serve: Serve) -> None:
+async def test_a_run_waits_for_a_long_running_answer_and_continues(serve: Serve) -> None:
     async def ask_manager(what: str) -> dict[str, str]:
         """Ask."""
         return {"status": "pending"}

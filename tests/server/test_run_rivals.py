@@ -34,7 +34,7 @@ async def test_runs_of_one_session_wait_for_each_other(serve: Serve) -> None:
         assert user["invocationId"] == answer["invocationId"]
 
 
-async def test_reject_answers_409_while_a_run_goes_on(serve: Serve) -> None:
+async def test_reject_answers_409_while_a_run_is_active(serve: Serve) -> None:
     gate = Gate()
     server = await serve(gated(gate))
     session = await server.new_session("gated")
@@ -49,7 +49,7 @@ async def test_reject_answers_409_while_a_run_goes_on(serve: Serve) -> None:
     assert (await server.run("gated", multitaskStrategy="reject")).status_code == 200
 
 
-async def test_interrupt_takes_the_place_of_what_goes_on_and_of_what_waits(serve: Serve) -> None:
+async def test_interrupt_replaces_the_active_and_the_queued_runs(serve: Serve) -> None:
     gate = Gate()
     server = await serve(gated(gate))
     session = await server.new_session("gated")

@@ -51,7 +51,7 @@ async def attached(server: Serving, run_id: str, after: int = 0) -> RawConnectio
 
 
 @pytest.mark.parametrize("settings", [{}, {"on_disconnect": "cancel"}])
-async def test_a_run_goes_on_when_its_client_drops(serve: Serve, settings: dict[str, str]) -> None:
+async def test_a_run_continues_when_its_client_drops(serve: Serve, settings: dict[str, str]) -> None:
     agent, model = held()
     server = await serve(agent, **settings)
     more = {"onDisconnect": "continue"} if settings else {}

@@ -183,7 +183,7 @@ async def test_a_tool_that_asks_in_its_body_says_why_and_what_it_wants_to_know()
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-async def test_an_approved_call_runs_once_in_the_same_run_and_the_model_goes_on(wrapped: bool) -> None:
+async def test_an_approved_call_runs_once_in_the_same_run_and_the_model_continues(wrapped: bool) -> None:
     till = Till()
     agent = cashier(till, call("pay", "c-1", amount=5), "Paid 5.")
     talk = Talk(agent)
@@ -364,7 +364,7 @@ async def test_requests_may_be_answered_one_by_one_in_any_order(order: tuple[int
         assert shown(model_of(agent).requests[-1])[4:7] == [f"user: pay -> {result}" for result in results]
 
 
-async def test_a_request_stays_open_while_the_conversation_goes_on() -> None:
+async def test_a_request_stays_open_while_the_conversation_continues() -> None:
     till = Till()
     agent = cashier(till, call("pay", amount=5), "It waits for you.", "Paid.")
     talk = Talk(agent)
@@ -466,7 +466,7 @@ TREES = [in_a_sequence, in_a_loop, beside_another, behind_a_handover, deep_down]
 
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("confirmed", [True, False])
-async def test_the_tree_halts_where_it_asks_and_goes_on_from_there(
+async def test_the_tree_halts_where_it_asks_and_continues_from_there(
     tree: Callable[[LlmAgent], BaseAgent], confirmed: bool
 ) -> None:
     till = Till()
@@ -515,7 +515,7 @@ async def test_a_handover_beside_a_call_that_needs_approval_waits_for_the_answer
     assert lines_of(await talk.say(decide(*request_ids(asked)))) == ["desk: pay -> {'paid': 5}", "desk: Paid."]
 
 
-async def test_a_loop_asks_anew_in_each_round() -> None:
+async def test_a_loop_asks_again_in_each_round() -> None:
     till = Till()
     payer = cashier(till, call("pay", "c-1", amount=1), "once", call("pay", "c-2", amount=2), "twice", name="payer")
     talk = Talk(LoopAgent(name="loop", max_iterations=2, sub_agents=[payer]))
@@ -527,7 +527,7 @@ async def test_a_loop_asks_anew_in_each_round() -> None:
     assert till.paid == [1, 2]
 
 
-async def test_a_person_is_asked_anew_for_every_call() -> None:
+async def test_a_person_is_asked_again_for_every_call() -> None:
     """Models may give the same id to every call."""
     till = Till()
     talk = Talk(cashier(till, call("pay", "call_0", amount=1), "once", call("pay", "call_0", amount=2), "twice"))

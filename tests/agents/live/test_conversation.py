@@ -215,7 +215,7 @@ async def test_tools_answer_into_the_conversation() -> None:
     assert (response.id, response.response) == (call_id, {"sky": "blue over Oslo"})
 
 
-async def test_the_conversation_goes_on_while_a_tool_is_at_work() -> None:
+async def test_the_conversation_continues_while_a_tool_is_at_work() -> None:
     gate = asyncio.Event()
 
     async def slow() -> str:
@@ -529,7 +529,7 @@ async def test_connections_count_as_calls_of_the_model() -> None:
             await call.ended()
 
 
-async def test_an_answer_to_a_call_that_nobody_made_is_refused_and_the_conversation_goes_on() -> None:
+async def test_an_answer_to_a_call_that_nobody_made_is_refused_and_the_conversation_continues() -> None:
     desk, model = agent("ok")
     async with calling(desk) as call:
         forged = FunctionResponse(id="nobody", name="pay", response={})

@@ -216,7 +216,7 @@ async def test_the_next_live_run_begins_where_the_conversation_was_left() -> Non
             assert "clerk: Still me." in lines_of(await second.end())
 
 
-async def test_a_sequence_goes_on_when_an_agent_says_that_it_is_done() -> None:
+async def test_a_sequence_continues_when_an_agent_says_that_it_is_done() -> None:
     done = FunctionCall(name="task_completed", args={})
     first, firsts = agent("first", "Your name?", done, "Thank you.")
     second, seconds = agent("second", "And your age?", "Noted.")

@@ -171,7 +171,7 @@ async def test_code_that_fails_is_shown_its_error_and_after_two_failures_the_nex
     assert (await talk.state())["_code_executor_error_counts"] == {events[0].invocation_id: 2}
 
 
-async def test_a_success_in_between_begins_the_count_anew() -> None:
+async def test_a_success_in_between_begins_the_count_again() -> None:
     broken, good = "```python\n1 / 0\n```", "```python\nprint(1)\n```"
     model = ScriptedModel([broken, good, broken, good, "Done."])
     talk = coder(model)

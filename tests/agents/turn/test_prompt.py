@@ -81,7 +81,7 @@ def test_of_several_answers_to_one_call_the_newest_counts() -> None:
     assert prompt(*log, text("me", "half"), answers("user", ("x", 2))) == ["call x", "call y", "x = 2", "y = 5"]
 
 
-def test_a_message_that_answers_an_older_call_and_the_newest_goes_on_from_the_newest() -> None:
+def test_a_message_that_answers_an_older_call_and_the_newest_continues_from_the_newest() -> None:
     log = [
         calls("me", "x", long_running=("x",)),
         answers("me", ("x", 0)),

@@ -233,7 +233,7 @@ async def test_what_calls_side_by_side_ask_for_is_on_their_one_event_and_a_later
     )
 
 
-async def test_a_tool_can_end_the_run_behind_its_response() -> None:
+async def test_a_tool_can_end_the_run_after_its_response() -> None:
     def stop(tool_context: ToolContext) -> str:
         """Stops."""
         tool_context.invocation_context.end_invocation = True

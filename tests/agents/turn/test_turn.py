@@ -319,7 +319,7 @@ async def test_any_exception_of_a_model_is_the_runs_outcome() -> None:
     assert lines_of(await talk.log()) == ["user: a poem", "poet ! ZeroDivisionError"]
 
 
-async def test_the_conversation_goes_on_after_a_failed_run() -> None:
+async def test_the_conversation_continues_after_a_failed_run() -> None:
     model = ScriptedModel([ModelError("down", model="m"), "back again"])
     talk = Talk(LlmAgent(name="poet", model=model))
     with pytest.raises(ModelError):

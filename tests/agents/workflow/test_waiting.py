@@ -66,7 +66,7 @@ async def test_the_answer_is_the_nodes_output(given: Any, output: Any) -> None:
     assert answered[0].invocation_id == asked[0].invocation_id
 
 
-async def test_a_wrong_answer_is_refused_before_it_is_stored_and_a_right_one_goes_on() -> None:
+async def test_a_wrong_answer_is_refused_before_it_is_stored_and_a_right_one_continues() -> None:
     """1.12.4, 1.17.1."""
     walk = Walk(Workflow(name="wf", edges=[("START", ask, echo)]))
     await walk.go()
@@ -111,7 +111,7 @@ async def test_a_node_that_reruns_gets_its_answers_and_asks_again_for_the_rest()
     assert lines_of(await walk.answer("b", '{"k": 2}'))[0] == "both@1 = {'a': {'x': 1}, 'b': {'k': 2}}"
 
 
-async def test_other_branches_go_on_while_one_waits() -> None:
+async def test_other_branches_continue_while_one_waits() -> None:
     """1.6.10."""
     walk = Walk(Workflow(name="wf", edges=[("START", (ask, FunctionNode(func=echo, name="side")), JoinNode(name="j"))]))
     assert len(await walk.go("go")) == 2
@@ -119,7 +119,7 @@ async def test_other_branches_go_on_while_one_waits() -> None:
     assert joined.output["ask"] == 5
 
 
-async def test_a_new_message_begins_anew_and_leaves_the_request_open() -> None:
+async def test_a_new_message_begins_again_and_leaves_the_request_open() -> None:
     """1.12.6."""
     walk = Walk(Workflow(name="wf", edges=[("START", ask, echo)]))
     first = await walk.go("one")

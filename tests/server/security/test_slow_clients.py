@@ -163,7 +163,7 @@ async def begun(serve: Serve, limits: ConnectionLimits = STALL_LIMITS) -> tuple[
     return server, reader, model, headers["x-run-id"]
 
 
-async def test_a_reader_that_stops_is_closed_and_its_run_goes_on(serve: Serve) -> None:
+async def test_a_reader_that_stops_is_closed_and_its_run_continues(serve: Serve) -> None:
     server, reader, model, run_id = await begun(serve)
     assert server.holds(reader)
     model.let_go()

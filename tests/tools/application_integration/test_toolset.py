@@ -369,7 +369,7 @@ async def test_the_triggers_of_an_integration_are_tools(google: Google) -> None:
     assert executed == ("POST", f"/v2/{PLACE}/integrations/greet:execute?triggerId=api_trigger%2Fgreet", {"who": "Ada"})
 
 
-async def test_a_refused_token_is_fetched_anew(google: Google) -> None:
+async def test_a_refused_token_is_fetched_again(google: Google) -> None:
     toolset = google.connector(entity_operations={"Issues": ["LIST"]})
     google.refused_tokens = {"g-2"}
     assert "connectorOutputPayload" in (await call_once(toolset, "list_issues", {})).response

@@ -117,7 +117,9 @@ async def test_no_process_is_left_when_the_runner_is_closed_nor_below_agents_tha
 
 
 @each_transport
-async def test_a_cancelled_call_is_cancelled_at_the_server_and_the_session_goes_on(make: MakeToolset, log: Log) -> None:
+async def test_a_cancelled_call_is_cancelled_at_the_server_and_the_session_continues(
+    make: MakeToolset, log: Log
+) -> None:
     toolset = make()
     await toolset.get_tools()
     running = asyncio.ensure_future(Talk(asking(toolset, call("wait", "c1"))).say("go"))

@@ -208,7 +208,7 @@ async def test_resources_can_be_read_by_programs(make: MakeToolset) -> None:
 # listing
 
 
-async def test_the_list_is_read_once_in_a_run_and_anew_in_the_next(make: MakeToolset) -> None:
+async def test_the_list_is_read_once_in_a_run_and_again_in_the_next(make: MakeToolset) -> None:
     toolset = make()
     await toolset.get_tools()
     agent = asking(toolset, call("buy", "c1", title="a"), call("open_cellar", "c2"), "done")

@@ -118,7 +118,7 @@ async def test_a_run_calls_several_of_its_tools_at_once(params: ConnectionParams
         assert base64.b64encode(picture.data or b"").decode().startswith(TINY_IMAGE)
 
 
-async def test_it_refuses_wrong_arguments_and_goes_on(params: ConnectionParams) -> None:
+async def test_it_refuses_wrong_arguments_and_continues(params: ConnectionParams) -> None:
     async with toolset_for(params) as toolset:
         assert "number" in str(await result_of(toolset, "get-sum", a="two", b=1))
         assert "hi" in text_of(await result_of(toolset, "echo", message="hi"))

@@ -77,7 +77,7 @@ def test_a_bad_document_is_refused_at_once() -> None:
         OpenAPIToolset(spec_str="{")
 
 
-async def test_a_document_behind_a_url_is_read_when_it_is_needed(api: Api, tool_context: ToolContext) -> None:
+async def test_a_document_at_a_url_is_read_when_it_is_needed(api: Api, tool_context: ToolContext) -> None:
     toolset = OpenAPIToolset(spec_url=f"{api.url}/docs/openapi.json", allow_private_network_access=True)
     assert api.seen == []
     assert toolset.get_tool("list_pets") is None
@@ -102,7 +102,7 @@ async def test_a_document_that_does_not_answer_is_asked_for_again(api: Api) -> N
     await toolset.close()
 
 
-async def test_a_yaml_document_may_be_behind_a_url(api: Api) -> None:
+async def test_a_yaml_document_may_be_at_a_url(api: Api) -> None:
     toolset = OpenAPIToolset(spec_url=f"{api.url}/openapi", allow_private_network_access=True)
     api.answers = [PlainTextResponse("openapi: 3.1.0\npaths: {/a: {get: {}}}")]
     assert await names(toolset) == ["a_get"]

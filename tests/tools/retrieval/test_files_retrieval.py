@@ -216,7 +216,7 @@ async def test_an_index_on_disk_is_used_again_and_only_changed_files_are_read(tm
     assert [hit[0] for hit in await found(again, "apple")] == ["b.txt"]
 
 
-async def test_an_index_of_another_folder_is_made_anew(tmp_path: Path) -> None:
+async def test_an_index_of_another_folder_is_made_again(tmp_path: Path) -> None:
     write(tmp_path, **{"one/a.txt": "apple", "two/a.txt": "pears"})
     os.utime(tmp_path / "one/a.txt", ns=(1, 1))
     os.utime(tmp_path / "two/a.txt", ns=(1, 1))

@@ -144,7 +144,7 @@ def test_names_are_kebab_case(name: str) -> None:
         Frontmatter(name=name, description="x")
 
 
-async def test_snake_case_names_are_behind_a_flag(tmp_path: Path) -> None:
+async def test_snake_case_names_need_a_flag(tmp_path: Path) -> None:
     folder = write(tmp_path, FRONT.replace("brewing", "cold_brew"), name="cold_brew")
     with pytest.raises(InvalidSkill, match="hyphens"):
         load_skill_from_dir(folder)
@@ -444,7 +444,7 @@ async def test_an_ephemeral_skill_is_gone_with_the_run() -> None:
     assert await talk.state() == {}
 
 
-async def test_unloading_is_behind_a_flag() -> None:
+async def test_unloading_needs_a_flag() -> None:
     assert "unload_skill" not in await offered(SkillToolset([skill()]))
     toolset = SkillToolset([skill()], offers_unload=True)
     args = {"skill_name": "brewing"}

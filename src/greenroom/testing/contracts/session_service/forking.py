@@ -105,7 +105,7 @@ async def test_a_fork_has_the_log_and_the_state_up_to_an_event(
 
 
 @requires("forks")
-async def test_a_fork_and_its_parent_go_on_apart(session_service: BaseSessionService) -> None:
+async def test_a_fork_and_its_parent_continue_apart(session_service: BaseSessionService) -> None:
     session = await _session_of_five(session_service)
     fork = await _fork(session_service, 3)
     assert await _appended(session_service, fork, _event("x", at=10.0, delta={"count": "x", "k1": REMOVED})) == [4]
