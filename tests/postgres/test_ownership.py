@@ -284,6 +284,13 @@ async def test_a_transaction_of_a_paused_process_keeps_a_shard_for_the_lease_onl
     await taking.close()
 
 
+async def test_only_connections_that_write_have_a_lease(program: Server) -> None:
+    """A long log is decoded in a transaction that reads."""
+    show = "SHOW idle_in_transaction_session_timeout"
+    assert await program.database.submit(lambda connection: connection.fetchval(show)) == f"{LEASE_SECONDS:.0f}s"
+    assert await program.database.read(lambda connection: connection.fetchval(show)) == "0"
+
+
 async def test_a_server_takes_all_shards_and_each_start_raises_their_epochs(postgres_uri: str) -> None:
     for epoch in (1, 2):
         server = Server(postgres_uri)

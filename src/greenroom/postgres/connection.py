@@ -48,15 +48,17 @@ class Pool(Protocol):
 
 
 async def connect(uri: str) -> Connection:
-    return await import_module("asyncpg").connect(uri, **_options())
+    """A connection that may write: PostgreSQL ends a transaction in which it is silent for the lease."""
+    lease = {"idle_in_transaction_session_timeout": f"{LEASE_SECONDS}s"}
+    return await import_module("asyncpg").connect(uri, **_options(lease))
 
 
 async def create_pool(uri: str, *, size: int) -> Pool:
-    """At most `size` connections, opened when they are needed."""
-    return await import_module("asyncpg").create_pool(uri, min_size=0, max_size=size, reset=_keep, **_options())
+    """At most `size` connections that read, opened when they are needed. A long log is decoded in a transaction."""
+    return await import_module("asyncpg").create_pool(uri, min_size=0, max_size=size, reset=_keep, **_options({}))
 
 
-def _options() -> dict[str, Any]:
+def _options(more_settings: dict[str, str]) -> dict[str, Any]:
     settings = {
         "application_name": "greenroom",
         "jit": "off",  # compiling a statement takes longer than running ours
@@ -64,7 +66,7 @@ def _options() -> dict[str, Any]:
         "tcp_keepalives_idle": "10",
         "tcp_keepalives_interval": "5",
         "tcp_keepalives_count": "3",
-        "idle_in_transaction_session_timeout": f"{LEASE_SECONDS}s",
+        **more_settings,
     }
     return {"timeout": 5.0, "command_timeout": 30.0, "server_settings": settings}
 
