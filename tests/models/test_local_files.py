@@ -19,6 +19,8 @@ from greenroom.models.local import files as local_files
 from greenroom.models.local.files import KnownModel
 from tests.requirements import skip_or_fail
 
+pytestmark = pytest.mark.slow
+
 CONTENT = b"GGUF" + bytes(range(256)) * 40
 SOURCES = Path(local_files.__file__).parents[3]
 

@@ -25,6 +25,8 @@ from tests.models.wire.gemini import GeminiServer
 from tests.models.wire.openai_responses import ResponsesServer
 from tests.models.wire.server import WireServer
 
+pytestmark = pytest.mark.slow
+
 Providers = dict[str, tuple[ProviderLlm, WireServer]]
 
 

@@ -25,6 +25,8 @@ from greenroom.sessions.sqlite import SqliteSessionService
 from tests.postgres.postgres_server import PostgresServer, started_server
 from tests.runs.store_contract import *  # noqa: F403
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def run_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunStore]:

@@ -37,7 +37,7 @@ async def test_a_waiting_run_is_answered_by_503_with_its_id(server: Serving, cap
 async def test_a_stream_ends_with_a_frame_that_says_where_to_resume(
     serve: Serve, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = await serve(gated(Gate()), url_prefix=prefix or None)
+    server = await serve(gated(Gate()), url_prefix=prefix or None, grace_seconds=0)
     await server.new_session("gated")
     streaming = await server.connect()
     watching = await server.connect()

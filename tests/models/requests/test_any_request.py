@@ -48,7 +48,7 @@ VENDORS: dict[str, tuple[str, Callable[[LlmRequest], Body], Callable[[Body], Ite
     "Gemini": ("gemini-3-pro", _gemini("gemini-3-pro"), published_rules.of_generate_content),
 }
 
-pytestmark = pytest.mark.parametrize("vendor", VENDORS)
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("vendor", VENDORS)]
 
 
 def problems(vendor: str, contents: list[Content], tools: list[FunctionDeclaration]) -> list[str]:

@@ -40,6 +40,8 @@ from tests.agents.talk import Talk, call, lines_of
 from tests.server.serving import serving
 from tests.tools.one_call import call_once, offered
 
+pytestmark = pytest.mark.slow
+
 Json = dict[str, Any]
 
 PLACE = "projects/p-1/locations/europe-west1"

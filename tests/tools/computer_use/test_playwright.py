@@ -25,6 +25,8 @@ from greenroom.tools.computer_use.toolset import ComputerUseToolset
 from tests.requirements import browser_flags, browser_path
 from tests.server.serving import Serving, serving
 
+pytestmark = pytest.mark.slow
+
 SIZE = (400, 300)
 
 SHOP = """<!doctype html><title>shop</title><style>

@@ -15,6 +15,8 @@ from greenroom.tools.functions import function_tool
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.functions.watchdog import Watchdog
 
+pytestmark = pytest.mark.slow
+
 THRESHOLD = 0.2
 
 

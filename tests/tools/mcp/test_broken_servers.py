@@ -36,6 +36,8 @@ from tests.tools.mcp.conftest import Log, MakeToolset, each_transport
 from tests.tools.mcp.test_mcp_toolset import asking, result_of, text_of
 from tests.tools.one_call import call_once
 
+pytestmark = pytest.mark.slow
+
 NOBODY = "http://127.0.0.1:9/mcp"
 
 

@@ -13,6 +13,8 @@ import pytest
 from tests.processes import END_WITH_PARENT
 from tests.requirements import skip_or_fail
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 SUITE = ROOT / "tests/node/node_modules/@modelcontextprotocol/conformance/dist/index.js"
 OURS = ROOT / ".uv/node/bin/node"  # the suite needs node 22, the other servers do not

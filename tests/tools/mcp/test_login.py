@@ -37,6 +37,8 @@ from tests.credentials.desk import Desk, answer, call, post, requests_of, respon
 from tests.server.serving import Json, Serving, serving
 from tests.tools.mcp.test_mcp_toolset import text_of
 
+pytestmark = pytest.mark.slow
+
 REDIRECT = "http://localhost:8000/dev-ui/"
 
 

@@ -27,6 +27,8 @@ from tests.server.serving import serving
 from tests.tools.mcp.bookshop import HERE
 from tests.tools.mcp.conftest import Log, MakeToolset, each_transport, stdio
 
+pytestmark = pytest.mark.slow
+
 
 def asking(toolset: Any, *turns: Any) -> LlmAgent:
     return LlmAgent(name="a", model=ScriptedModel([*turns, "done"]), tools=[toolset])

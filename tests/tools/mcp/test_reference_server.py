@@ -30,6 +30,8 @@ from tests.requirements import skip_or_fail
 from tests.tools.mcp.conftest import Transport
 from tests.tools.mcp.test_mcp_toolset import asking, result_of, text_of
 
+pytestmark = pytest.mark.slow
+
 SERVERS = Path(__file__).parents[2] / "node/node_modules/@modelcontextprotocol"
 SERVER = SERVERS / "server-everything/dist/index.js"
 FILES = SERVERS / "server-filesystem/dist/index.js"  # speaks stdio only

@@ -19,6 +19,8 @@ from tests.agents.talk import STREAMED, Talk, call
 from tests.tools.mcp.conftest import Log, MakeToolset, each_transport
 from tests.tools.mcp.test_mcp_toolset import asking, result_of, text_of
 
+pytestmark = pytest.mark.slow
+
 
 def response_of(events: list[Event]) -> Any:
     return next(one.response for event in events for one in event.get_function_responses())

@@ -27,7 +27,7 @@ from tests.credentials.desk import Desk, answer, call, consent, login, post, req
 from tests.tools.mcp.conftest import MakeToolset
 from tests.tools.mcp.test_mcp_toolset import result_of, text_of
 
-pytestmark = pytest.mark.parametrize("transport", ["http"])
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("transport", ["http"])]
 
 
 def http(scheme: str, **credentials: str) -> AuthCredential:
