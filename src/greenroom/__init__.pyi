@@ -362,6 +362,13 @@ from greenroom.tools.google_cloud.bigtable.toolset import BigtableToolset as Big
 from greenroom.tools.google_cloud.capabilities import Capabilities as Capabilities
 from greenroom.tools.google_cloud.credentials_config import BaseGoogleCredentialsConfig as BaseGoogleCredentialsConfig
 from greenroom.tools.google_cloud.credentials_config import GoogleCredentialsManager as GoogleCredentialsManager
+from greenroom.tools.google_cloud.eventarc.bindings import MISSING as MISSING
+from greenroom.tools.google_cloud.eventarc.bindings import OMIT as OMIT
+from greenroom.tools.google_cloud.eventarc.bindings import AgentProvided as AgentProvided
+from greenroom.tools.google_cloud.eventarc.bindings import CloudEventAttributesBinding as CloudEventAttributesBinding
+from greenroom.tools.google_cloud.eventarc.config import EventarcCredentialsConfig as EventarcCredentialsConfig
+from greenroom.tools.google_cloud.eventarc.config import EventarcToolConfig as EventarcToolConfig
+from greenroom.tools.google_cloud.eventarc.toolset import EventarcToolset as EventarcToolset
 from greenroom.tools.google_cloud.google_tool import GoogleTool as GoogleTool
 from greenroom.tools.google_cloud.pubsub import PubSubCredentialsConfig as PubSubCredentialsConfig
 from greenroom.tools.google_cloud.pubsub import PubSubToolConfig as PubSubToolConfig

@@ -151,6 +151,7 @@ def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -
         "import google.auth\n"
         "from google.adk.agents import LlmAgent\n"
         "from google.adk.auth.auth_credential import ServiceAccount\n"
+        "from google.adk.integrations.eventarc import EventarcCredentialsConfig, EventarcToolset\n"
         "from google.adk.tools.bigquery import BigQueryCredentialsConfig, BigQueryToolset\n"
         "from google.adk.tools.bigquery.config import BigQueryToolConfig, WriteMode\n"
         "from google.adk.tools.bigtable.bigtable_credentials import BigtableCredentialsConfig\n"
@@ -172,11 +173,12 @@ def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -
         "    spanner_tool_settings=SpannerToolSettings(capabilities=[Capabilities.DATA_READ]),\n"
         ")\n"
         "bigtable = BigtableToolset(credentials_config=BigtableCredentialsConfig(client_id='c', client_secret='s'))\n"
+        "eventarc = EventarcToolset(credentials_config=EventarcCredentialsConfig(client_id='c', client_secret='s'))\n"
         "def count(table: str, credentials) -> int:\n"
         "    return 1\n"
         "root_agent = LlmAgent(\n"
         "    name='desk', instruction='Help.',\n"
-        "    tools=[bigquery, calendar, drive, spanner, bigtable, GoogleTool(func=count, credentials_config=config)],\n"
+        "    tools=[bigquery, calendar, drive, spanner, bigtable, eventarc, GoogleTool(func=count, credentials_config=config)],\n"
         ")\n"
     )
     code, found = lines(cli, write(tmp_path, {"desk/agent.py": agent}))
@@ -192,6 +194,7 @@ def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -
         "GoogleApiToolset",
         "SpannerToolset",
         "BigtableToolset",
+        "EventarcToolset",
         "GoogleTool",
     ]
 
