@@ -39,7 +39,7 @@ export type AgentFileList = {
 export type AgentInfo = {
   /** The agent's name. */
   readonly name: string;
-  /** A description of what the agent does. */
+  /** A description of the agent. */
   readonly description?: string;
   /** The agent's instruction for the model. */
   readonly instruction?: string;
@@ -197,7 +197,7 @@ export type CreateSessionRequest = {
 export type EvalCase = {
   /** Unique within its set. */
   readonly evalId: string;
-  /** Messages, with what is expected of each. */
+  /** Messages, with the expected reaction to each. */
   readonly conversation?: readonly Invocation[];
   /** The scenario for a simulated user. */
   readonly conversationScenario?: ConversationScenario;
@@ -493,7 +493,7 @@ export type FunctionCall = {
 export type FunctionDeclaration = {
   /** The function's name. */
   readonly name?: string;
-  /** A description of what the function does, for the model. */
+  /** A description of the function for the model. */
   readonly description?: string;
   /** The parameters as a Gemini `Schema`. */
   readonly parameters?: Schema;
@@ -599,7 +599,7 @@ export type Interval = {
   readonly openAtMax?: boolean;
 };
 
-/** A message of the user and what it led to, expected or actual. */
+/** A message of the user and the agents' reaction, expected or actual. */
 export type Invocation = {
   /** The run's id. */
   readonly invocationId?: string;
@@ -833,7 +833,7 @@ export type Problem = {
   readonly title: string;
   /** The HTTP status. */
   readonly status: number;
-  /** A sentence on what is wrong in this request. */
+  /** A description of this request's fault. */
   readonly detail: string;
   /** The name of the error, to match on. */
   readonly code?: string;
@@ -841,13 +841,13 @@ export type Problem = {
   readonly errors?: readonly ProblemCause[];
 };
 
-/** One fault in a request. */
+/** A fault in a request. */
 export type ProblemCause = {
   /** The kind of fault. */
   readonly type: string;
   /** The path to the fault. */
   readonly loc: readonly (string | number)[];
-  /** A sentence on what is wrong. */
+  /** A description of the fault. */
   readonly msg: string;
 };
 
@@ -1213,7 +1213,7 @@ export type Tool = {
   readonly exaAiSearch?: JsonObject;
 };
 
-/** A call of a tool that the model's service runs by itself. */
+/** A call of a tool that the model's service runs. */
 export type ToolCall = {
   /** Pairs the call with its response. */
   readonly id?: string;
@@ -1233,7 +1233,7 @@ export type ToolConfirmation = {
   readonly payload?: JsonValue;
 };
 
-/** The result of a tool that the model's service runs by itself. */
+/** The result of a tool that the model's service has run. */
 export type ToolResponse = {
   /** The id of the call. */
   readonly id?: string;
