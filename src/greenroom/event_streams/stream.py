@@ -54,9 +54,9 @@ class Subscription(ABC):
 
     @abstractmethod
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem] | None:
-        """All items that are ready; empty after `idle_seconds` without one; None when items were
-        dropped because this reader was too slow. Raises SessionNotFound, after the last item, when
-        the session was deleted."""
+        """Returns all items that are ready. Empty after `idle_seconds` without one; None if items were dropped because
+        this reader was too slow. Raises SessionNotFound, after the last item, if the session was deleted.
+        """
 
     @abstractmethod
     def close(self) -> None: ...
@@ -76,7 +76,7 @@ class EventStream(ABC):
 
     @abstractmethod
     def end(self, key: SessionKey) -> None:
-        """Ends the subscriptions to all runs of a session that was deleted: a new one may get its id."""
+        """Ends the subscriptions to all runs of a deleted session: a new session may get its id."""
 
 
 ReadLog: TypeAlias = Callable[[int], Awaitable[list[Event]]]
@@ -120,7 +120,7 @@ class Follower:
         self._replayed_ids: Collection[str] = ()
 
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
-        """All items that are ready; empty after `idle_seconds` without one, or when the follower was closed."""
+        """Returns all items that are ready. Empty after `idle_seconds` without one, or if the follower was closed."""
         while True:
             if self._is_replaying:
                 batch = await self._replay()
@@ -206,7 +206,7 @@ class EndedRunReader:
 def stored_items(
     events: list[Event], *, after: int, run_id: str | None, with_user_events: bool = True
 ) -> list[LiveItem]:
-    """Numbers the events that follow sequence number `after`; keeps those of one run if its id is given."""
+    """Numbers the events after sequence number `after`; returns only those of one run if its id is given."""
     return [
         StreamItem(event, run_id=event.invocation_id, seq=seq)
         for seq, event in enumerate(events, after + 1)

@@ -1,7 +1,7 @@
 """State of a session's log: folded once, and extended as events are appended.
 
-`state`: the state of a session's log, which everybody asks what a run, a call or a request waits for.
-`run_state`: the part of it about one run. `progress`: how far that run got, and whether it is over.
+`state`: the state of a session's log, which all other code queries for runs, calls and requests that wait.
+`run_state`: the part about one run. `progress`: the run's progress, and whether it is over.
 `calls`: the part about one call, and the responses of unfinished calls.
-`rewind`: the events that a rewind took back. `compaction`: the events that were summarised.
+`rewind`: the events undone by rewinds. `compaction`: the events replaced by summaries.
 """

@@ -1,4 +1,4 @@
-"""One function call of a log: who made it, what a person decided on it, and whether it has its response."""
+"""A function call of a log: its author, a person's decision on it, and whether it has its response."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DecidedCall(NamedTuple):
 
 
 class CallState:
-    """One call, with the indexes in the log of the newest events about it; `NEVER` where there is none."""
+    """A call, with the indexes in the log of the newest events about it; `NEVER` where there is none."""
 
     __slots__ = (
         "answered_at",
@@ -80,5 +80,5 @@ def closes_call(event: Event, response: FunctionResponse) -> bool:
 
 
 def is_within(branch: str | None, above: str | None) -> bool:
-    """Whether a branch is the other one, or below it. Branches are dotted paths."""
+    """True if a branch is the other branch, or below it. Branches are dotted paths."""
     return above is None or branch == above or (branch or "").startswith(above + ".")

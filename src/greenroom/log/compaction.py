@@ -47,8 +47,11 @@ class CompactedRange(Record, kw_only=True):
 
 
 class Summary(NamedTuple):
-    """first, last: indexes of the events that it replaces, negative for those that are not loaded. event: of the
-    compaction."""
+    """A summary, as stored in an event.
+
+    first, last: indexes of the events that it replaces, negative for events that are not loaded. event: the event with
+    the compaction.
+    """
 
     first: int
     last: int
@@ -56,7 +59,10 @@ class Summary(NamedTuple):
 
 
 class Compacted(NamedTuple):
-    """summaries: those that count, in the order of their ranges. hidden: indexes of the events that they replace."""
+    """The result of a log's compactions.
+
+    summaries: the effective ones, in the order of their ranges. hidden: indexes of the events that they replace.
+    """
 
     summaries: tuple[Summary, ...] = ()
     hidden: frozenset[int] = frozenset()
@@ -66,8 +72,9 @@ _NONE = Compacted()
 
 
 def compacted(events: CopyOnWriteList[Event]) -> Compacted:
-    """Returns the replacements by the log's compactions; the same object until there is a new one. The log is read
-    once."""
+    """Returns the replacements by the log's compactions; the same object until there is a new compaction. The log is
+    read once.
+    """
     log_state = log_state_of(events)
     if not log_state.has_compactions and not events.carried:
         return _NONE
@@ -101,7 +108,7 @@ def range_of(event: Event) -> CompactedRange | None:
 
 
 def changes_loading(event: Event) -> bool:
-    """Whether it changes which events a run needs: a compaction, or a rewind, which may take one back."""
+    """True if the event changes the set of events that a run needs: a compaction, or a rewind, which may undo one."""
     return event.actions.compaction is not None or event.actions.rewind_before_invocation_id is not None
 
 
@@ -157,8 +164,9 @@ def _summary(events: CopyOnWriteList[Event], event: Event, own: CompactedRange |
 
 
 def call_groups(events: CopyOnWriteList[Event], *, run_id: str | None = None) -> dict[int, set[int]]:
-    """By the index of each event with calls, those of the events with their responses, and the length of the log if one
-    may still be answered: a long-running call, or one of a run that waits or has the id `run_id`."""
+    """Returns, by the index of each event with calls, the indexes of the events with their responses, and the length of
+    the log if a call may still be answered: a long-running call, or a call of a run that waits or has the id `run_id`.
+    """
     groups: dict[int, set[int]] = {}
     newest: dict[str | None, int] = {}
     unanswered: set[tuple[int, str | None]] = set()
@@ -200,7 +208,7 @@ def _show_halves(groups: dict[int, set[int]], hidden: set[int]) -> None:
 
 
 def closed_prefix(groups: dict[int, set[int]], begin: int, end: int) -> int:
-    """The largest index up to `end` such that no call from `begin` on is answered behind it, or still open."""
+    """Returns the largest index up to `end` such that no call from `begin` on is answered after it, or still open."""
     reach = closed = begin
     for index in range(begin, end):
         reach = max(reach, index, *groups.get(index, ()))

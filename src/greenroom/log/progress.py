@@ -89,12 +89,15 @@ class RunProgress:
         """Those who wrote in the turn; True: before any checkpoint."""
         self._has_checkpoint = False
         self._lenders = _NOBODY
-        """The agents that wanted the control back, and haven't said anything since."""
+        """The agents that asked for control to return, and haven't written an event since."""
         self._workflow: _OutermostWorkflow | None = None
         """From the first checkpoint on."""
 
     def add(self, index: int, event: Event, responses: Sequence[FunctionResponse]) -> None:
-        """Adds the next event of the run. responses: those in the event."""
+        """Adds the next event of the run.
+
+        responses: the responses in the event.
+        """
         is_outer = event.isolation_scope is None
         if self.begins_at == NEVER:
             self.begins_at = index
@@ -210,7 +213,7 @@ def _error_of(event: Event) -> RunError | None:
 
 
 def asks_for_return(event: Event) -> bool:
-    """Whether the agent that transfers with this event continues when the other one has answered."""
+    """True if the agent that transfers with this event continues after the other agent has answered."""
     return any(
         response.name == TRANSFER_TOOL and (response.response or {}).get(RETURN) is True
         for response in event.get_function_responses()

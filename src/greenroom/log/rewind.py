@@ -16,11 +16,11 @@ from greenroom.records.event import Event
 
 
 def rewound_indexes(events: Sequence[Event]) -> frozenset[int]:
-    """The indexes of the events that were taken back, and of the rewinds themselves. Reads all events: ask
-    `log_state_of(events).rewound`, which knows them.
+    """Returns the indexes of the events undone by rewinds, and of the rewinds. Reads all events: use
+    `log_state_of(events).rewound`, where they are known.
 
-    A rewind takes back what stands from the first event of its run up to itself, earlier rewinds included. One that
-    names a run without an event before it has no effect.
+    A rewind undoes the events from the first event of its run up to itself, earlier rewinds included. A rewind to a run
+    without an event before it has no effect.
     """
     first: dict[str, int] = {}
     for index, event in enumerate(events):

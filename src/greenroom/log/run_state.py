@@ -13,7 +13,7 @@ from greenroom.records.run import RunStatus
 
 
 class RunCalls:
-    """The function calls of a run, what was asked about them, and what the run waits for."""
+    """The function calls of a run, the requests about them, and the open ones."""
 
     __slots__ = ("by_id", "logins", "requests", "waiting")
 
@@ -34,7 +34,7 @@ _NO_CALLS = RunCalls()
 
 
 class RunState:
-    """One run, as far as the log shows it. Indexes are those of events in the session's log."""
+    """A run, as the log shows it. Indexes are those of events in the session's log."""
 
     __slots__ = ("calls", "indexes", "messages", "progress", "spoken_at", "transfers")
 
@@ -69,7 +69,7 @@ class RunState:
         return (request for request in self.calls.requests.values() if request.index >= index)
 
     def unanswered_calls(self, *, since: int) -> list[CallState]:
-        """The calls that were made at that index or later and have no response, oldest first."""
+        """Returns the calls made at that index or later that have no response, oldest first."""
         unanswered = [
             call
             for by_maker in self.calls.by_id.values()
@@ -98,5 +98,5 @@ class RunState:
         return record
 
     def is_waiting(self, *, since: int = 0, branch: str | None = None) -> bool:
-        """Whether a long-running call that was made at that index or later, in that branch or below it, is open."""
+        """True if a long-running call is open that was made at that index or later, in that branch or below it."""
         return any(at >= since and is_within(of, branch) for (_, of), at in self.calls.waiting.items())

@@ -197,15 +197,15 @@ class LogState:
         return (call_id for call_id in reversed(self._calls.long_running) if call_id is not None)
 
     def decide(self, message: Content | None) -> list[DecidedCall]:
-        """The calls that a message, not stored yet, decides on by answering requests for confirmation.
+        """Returns the calls on which a message, not stored yet, decides by answering requests for confirmation.
 
-        Raises ApprovalRefused for an answer to what nobody asked, that is used up, out of date, or given twice.
+        Raises ApprovalRefused for an answer without a request, an answer to a used or expired request, or a duplicate.
         """
         decided: dict[object, DecidedCall] = {}
         for response in responses_in(message):
             request = self.find_request(response.id)
             kind = request.call.name if request is not None else None
-            if REQUEST_CONFIRMATION in (response.name, kind):  # what it answers, or what it claims to answer
+            if REQUEST_CONFIRMATION in (response.name, kind):  # the request that it answers, or claims to answer
                 one = self._decide(request, response, answered_at=time.time(), is_stored=False)
                 if one.key in decided:
                     raise ApprovalRefused("the same message answers it twice")
@@ -213,9 +213,9 @@ class LogState:
         return list(decided.values())
 
     def credential_answers(self, message: Content | None) -> list[tuple[Request, JsonObject]]:
-        """The credential requests that a message, not stored yet, answers, each with the answer.
+        """Returns the credential requests that a message, not stored yet, answers, each with the answer.
 
-        Raises ApprovalRefused for an answer to what nobody asked, to what was answered before, or given twice.
+        Raises ApprovalRefused for an answer without a request, to an answered request, or a duplicate.
         """
         found: dict[str | None, tuple[Request, JsonObject]] = {}
         for response in responses_in(message):
@@ -239,7 +239,7 @@ class LogState:
         return self._calls.decisions.get(index, ())
 
     def decided_at(self, index: int) -> list[DecidedCall]:
-        """The calls that the message at that index of the log decides on, and that have no response since."""
+        """Returns the calls on which the message at that index of the log decides, and that have no response since."""
         return [one for one in self.all_decided_at(index) if not self._has_responded(one, since=index)]
 
     def _has_responded(self, decided: DecidedCall, *, since: int) -> bool:
@@ -270,7 +270,7 @@ class LogState:
         answer = read_confirmation(response)
         arguments = made.args
         if answer.confirmed and confirmation.payload is None and isinstance(payload := answer.payload, dict):
-            arguments = cast("JsonObject", payload)  # the person edited what the request showed
+            arguments = cast("JsonObject", payload)  # the person edited the arguments in the request
         approved = FunctionCall(id=made.id, name=made.name, args=arguments)
         return DecidedCall(approved, answer, event.author, event.branch, event.invocation_id)
 
@@ -282,7 +282,7 @@ class LogState:
     # the fold
 
     def read(self, events: Iterable[Event]) -> None:
-        """Extends the state by the events that follow those it has seen."""
+        """Extends the state by the events after those it has read."""
         for event in events:
             if self.seen in self.rewound:
                 self._speaker = ""
@@ -431,7 +431,7 @@ class LogState:
             calls.decisions[index] = list(decided.values())
 
     def _released(self, request: Request, *, is_declined: bool) -> Iterable[DecidedCall]:
-        """The calls that waited for a credential, of the agent that asked for it; approvals of before still hold."""
+        """Returns the calls of the requesting agent that waited for a credential; earlier approvals remain valid."""
         event = request.event
         run = self._runs[event.invocation_id]
         for call_id, key in run.calls.logins.get((event.author, event.branch), {}).items():
@@ -477,7 +477,7 @@ def kept_events(events: CopyOnWriteList[Event]) -> Sequence[Event]:
 
 
 def events_of_run(events: CopyOnWriteList[Event], invocation_id: str, *, since: int = 0) -> list[Event]:
-    """The events of a run that stand at that index of the log or behind it, in order."""
+    """Yields the events of a run at that index of the log or after it, in order."""
     state = log_state_of(events)
     indexes = state.run(invocation_id).indexes if state.has_run(invocation_id) else []
     return [events[index] for index in indexes[bisect_left(indexes, since) :]]

@@ -1,4 +1,4 @@
-"""Connections of asyncpg, which is imported with the first one, and the types that it lacks."""
+"""Connections of asyncpg, which is imported with the first connection, and types that it lacks."""
 
 from __future__ import annotations
 
@@ -72,4 +72,4 @@ def _options(more_settings: dict[str, str]) -> dict[str, Any]:
 
 
 async def _keep(connection: object) -> None:
-    """In place of the pool's reset, which takes a round trip after each read: readers change no settings."""
+    """Replaces the pool's reset, which takes a round trip after each read: readers change no settings."""

@@ -24,7 +24,7 @@ from greenroom.postgres.ownership import OwnedShards
 T = TypeVar("T")
 
 _BATCH = 512
-"""At most so many operations per transaction."""
+"""Maximum number of operations per transaction."""
 
 _FIRST_DELAY = 0.02
 _LONGEST_DELAY = 1.0
@@ -54,7 +54,7 @@ class DatabaseStats:
 
 
 class Batch(Protocol):
-    """A statement that writes many rows by one round trip."""
+    """A statement that writes many rows in one round trip."""
 
     async def write(self, connection: Connection, rows: Sequence[Any]) -> Sequence[Any]:
         """Returns one result for each row; a result that is an exception is raised to the row's caller, who must find
@@ -159,7 +159,7 @@ class Database:
         return self._queue_up(apply=apply, then=then)
 
     def submit_row(self, batch: Batch, row: Any, *, then: Callable[[Any], None] | None = None) -> asyncio.Future[Any]:
-        """As `submit`; rows of one group that have the same `batch` are written together."""
+        """Like `submit`; rows of one group with the same `batch` are written together."""
         return self._queue_up(batch=batch, row=row, then=then)
 
     def _queue_up(self, **operation: Any) -> asyncio.Future[Any]:
@@ -178,7 +178,7 @@ class Database:
         await self.submit(lambda connection: connection.execute(translated, *arguments))
 
     async def execute_all(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
-        """As `execute`, for statements with their arguments, in one transaction."""
+        """Like `execute`, for statements with their arguments, in one transaction."""
         translated = [(numbered(statement), arguments) for statement, arguments in statements]
 
         async def apply(connection: Connection) -> None:
@@ -202,11 +202,11 @@ class Database:
     def transact(
         self, work: Callable[[Transaction], Coroutine[Any, Any, T]], *, then: Callable[[T], None] | None = None
     ) -> asyncio.Future[T]:
-        """As `submit`, for a function that uses both databases."""
+        """Like `submit`, for a function that both databases share."""
         return self.submit(lambda connection: work(Transaction(connection)), then=then)
 
     async def snapshot(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
-        """As `read`, for a function that uses both databases; all queries on one snapshot of the database."""
+        """Like `read`, for a function that both databases share; all queries see one snapshot of the database."""
 
         async def in_transaction(connection: Connection) -> T:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
@@ -288,7 +288,7 @@ class _LoopConnections:
             return self._pool
 
     async def _connect(self) -> Connection:
-        """Also applies the migrations, once."""
+        """Connects; the first time, it also applies the migrations."""
         connection = await connect(self._database.uri)
         if not self._database.is_prepared:
             try:
@@ -318,7 +318,7 @@ class _LoopConnections:
             self._writer = None
 
     async def _write(self, batch: list[_Operation]) -> None:
-        """Runs a group as one transaction; if that fails, each of its operations as its own."""
+        """Runs a group in one transaction; if that fails, each of its operations in its own."""
         for delay in _delays():
             try:
                 connection = await self._writing_connection()
@@ -369,7 +369,7 @@ async def _run(connection: Connection, group: list[_Operation]) -> None:
 
 
 def _groups(batch: Sequence[_Operation]) -> Iterator[list[_Operation]]:
-    """Operations with the same `batch` together, unless one with `apply` is between them; others alone."""
+    """Groups operations with the same `batch`, unless an operation with `apply` is between them; others stay alone."""
     rows: dict[int, list[_Operation]] = {}
     for operation in batch:
         if operation.batch is not None:
@@ -450,5 +450,5 @@ def numbered(statement: str) -> str:
 
 
 def _for_asyncpg(uri: str) -> str:
-    """Without the driver that SQLAlchemy names, and with libpq's name for its option `ssl`."""
+    """Removes SQLAlchemy's driver from the URI, and converts its option `ssl` to libpq's name."""
     return re.sub(r"([?&])ssl=", r"\1sslmode=", re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", uri))

@@ -8,7 +8,7 @@ only if it is still the shard's: they lock its row until their commit, so that n
     server 1 is paused, and its lock on the shard ends
     server 2 takes shard 7: epoch 2; it waits for statements of server 1 that are under way
     server 1 continues, and appends an event with epoch 1: nothing is stored, the append raises OwnershipLost
-    server 1 drops what it held of the shard's sessions
+    server 1 drops its state of the shard's sessions
 
 Programs that aren't servers own nothing, and their writes carry no epoch: they may write beside the owner.
 """
@@ -67,7 +67,7 @@ class Fence(NamedTuple):
 
 
 class OwnedShards:
-    """The shards that this process owns in one database."""
+    """The shards of one database that this process owns."""
 
     def __init__(self) -> None:
         self.epochs: Mapping[int, int] | None = None
@@ -82,9 +82,9 @@ class OwnedShards:
         return self.epochs is None or shard_of(key) in self.epochs
 
     def fence(self, key: SessionKey, epochs: Mapping[int, int] | None) -> Fence | None:
-        """The fence of a session's writes; None for a program that owns no shards.
+        """Returns the fence of a session's writes; None for a program that owns no shards.
 
-        epochs: those at the time when the write was asked for. Raises OwnershipLost.
+        epochs: the epochs at the time when the write was requested. Raises OwnershipLost.
         """
         if epochs is None:
             return None
@@ -133,9 +133,10 @@ class OwnedShards:
         taken: Callable[[IsOf], None] | None = None,
         leaving: Callable[[IsOf], Awaitable[None]] | None = None,
     ) -> Callable[[], None]:
-        """Calls `lost` and `taken`, in any thread, when shards are lost or taken; `taken` also now, with those that are
-        owned already. They must not wait. leaving: awaited before shards are given back, which then are lost.
-        Returns a function that ends this."""
+        """Calls `lost` and `taken`, in any thread, when shards are lost or taken; `taken` also at once, with the shards
+        that are owned already. They must not wait. leaving: awaited before shards are given back, after which they are
+        lost. Returns a function that removes the listener.
+        """
         self._on_lost.append(lost)
         if leaving is not None:
             self._on_leaving.append(leaving)
@@ -159,7 +160,7 @@ def _of_shards(shards: Collection[int]) -> IsOf:
 
 
 def parameters_of(fence: Fence | None) -> tuple[int | None, int | None]:
-    """The shard and the epoch of a statement that writes one row."""
+    """Returns the shard and the epoch for a statement that writes one row."""
     return (None, None) if fence is None else (fence.shard, fence.epoch)
 
 
@@ -170,7 +171,7 @@ def columns_of(fences: Iterable[Fence | None]) -> tuple[list[int], list[int]]:
 
 
 async def lost_of(connection: Connection, fences: Iterable[Fence | None]) -> set[Fence]:
-    """Of the fences of a statement that wrote nothing, those whose shards are lost."""
+    """Returns the fences whose shards are lost, of those of a statement that wrote nothing."""
     return {fence for fence in set(fences) if fence is not None and await fence.is_lost(connection)}
 
 

@@ -9,7 +9,7 @@ asks for something every second, and takes its share of the shards that nobody h
     server 2 is killed: its connection ends; server 1 takes the 128 shards within a second, in epoch 3
     server 1 loses its connection: it connects, and locks its shards again; their epochs are its own, so it continues
     server 1 is paused for longer than the lease: others take its shards and raise the epochs; when it continues, its
-    writes are refused, see `ownership`, and it drops what it held
+    writes are refused, see `ownership`, and it drops its state
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BEAT_SECONDS = 1.0
 
 _RETRY_SECONDS = 0.05
 _FORGET_SECONDS = 60.0
-"""Rows of replicas that have been silent for so long are deleted by the next server that starts."""
+"""Rows of replicas that have been silent for this long are deleted by the next server that starts."""
 
 _RELEASE_SECONDS = 2.0
 _CHANNEL = "greenroom_shards"
@@ -96,7 +96,10 @@ class ShardOwner:
         lease_seconds: float = LEASE_SECONDS,
         beat_seconds: float = BEAT_SECONDS,
     ) -> None:
-        """is_exclusive: it owns all shards, or none. lease_seconds: of at least two beats."""
+        """Prepares the owner of a server's shards.
+
+        is_exclusive: it owns all shards, or none. lease_seconds: at least two beats.
+        """
         self.replica_id = uuid4()
         self._database = database
         self._shards = database.owned_shards
@@ -105,7 +108,7 @@ class ShardOwner:
         self._beat_seconds = beat_seconds
         self._starting = asyncio.Lock()
         self._has_locked = asyncio.Event()
-        """Cleared while a new connection has yet to lock what this process owns."""
+        """Cleared while a new connection has yet to lock this process's shards."""
 
         self._users = 0
         self._server_epoch: int | None = None
@@ -276,7 +279,7 @@ class ShardOwner:
         _log.error("This server may not write any more: %s", StoreInUse(self._database.name, None).detail)
 
     async def _balance(self, connection: Connection) -> None:
-        """Takes free shards up to this server's share, or gives back what it has above it."""
+        """Takes free shards up to this server's share, or gives back the shards above it."""
         await connection.execute(_BEAT, self.replica_id, __version__)
         survey = Survey(*await connection.fetchrow(_SURVEY))
         owned = set(self._shards.epochs or ())

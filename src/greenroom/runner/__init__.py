@@ -2,6 +2,6 @@
 
 `runner`: `Runner`, which the other modules serve. `accept`: checks a message against the session's log.
 `next_agent`: chooses the agent that takes a turn. `commit`: stores and publishes events, and closes the log of a run
-that was stopped. `rewind`, `compaction`, `remember`, `uploads`: what a run may do beside that.
+that was stopped. `rewind`, `compaction`, `remember`, `uploads`: optional parts of a run.
 `in_memory`, `scripting`: ADK's shortcuts for scripts.
 """

@@ -55,7 +55,7 @@ _PARTS = ("body", "newMessage", "parts")
 def check_is_of_one_kind(message: Content | None) -> None:
     """Raises InvalidRequest for function responses beside other parts, which ADK's interfaces refuse, too.
 
-    Other protocols send both in one request; their gates put the responses first.
+    Other protocols allow both in one request; their gates put the responses first.
     """
     responses = responses_in(message)
     if message is None or not responses:
@@ -92,8 +92,8 @@ def answered_call(events: CopyOnWriteList[Event], message: Content | None) -> Ev
 def check_inputs(log_state: LogState, message: Content | None) -> None:
     """Checks a message's answers to the requests of workflows' nodes.
 
-    Raises InvalidRequest for an answer that does not fit the request's schema, and ApprovalRefused for one to what was
-    answered before, or given twice.
+    Raises InvalidRequest for an answer that does not fit the request's schema, and ApprovalRefused for an answer to an
+    answered request, or a duplicate.
     """
     seen: set[str | None] = set()
     for response in responses_in(message):

@@ -29,7 +29,7 @@ _MEDIA = ("audio/", "video/", "image/")
 
 
 def answers_to_decided_calls(session: Session, invocation_id: str) -> list[Event]:
-    """For the calls that a person decided on, and that were not made yet."""
+    """Returns responses to the calls on which a person has decided, and that have not been made yet."""
     events: list[Event] = []
     log_state = log_state_of(session.events)
     messages = log_state.run(invocation_id).messages if log_state.has_run(invocation_id) else ()
@@ -43,7 +43,7 @@ def answers_to_decided_calls(session: Session, invocation_id: str) -> list[Event
 
 
 def answers_to_calls(session: Session, invocation_id: str) -> dict[str | None, Event]:
-    """For all other calls without a response: one event for each isolation scope."""
+    """Returns responses to all other unanswered calls: one event for each isolation scope."""
     answers: dict[str | None, Event] = {}
     state = log_state_of(session.events)
     run = state.find_run(invocation_id)
@@ -112,7 +112,7 @@ class RunLog:
     async def commit(self, *events: Event) -> None:
         """Stores complete events, with their state deltas, in one step, all or none, and publishes them.
 
-        In a store that can't do this, one after the other.
+        A store that can't do this stores them one after the other.
         """
         if self.lost is not None:
             raise self.lost
@@ -170,9 +170,9 @@ class RunLog:
     def cut_off(
         self, *, error_code: str, error_message: str, author: str, branch: str | None = None, is_apart: bool = False
     ) -> list[Event]:
-        """The events that end a run that went wrong, the last of them with the error.
+        """Returns the events that end a failed run, the last of them with the error.
 
-        It holds what was received of the message that is to blame: the only one, or that of the branch; unless it is to
+        That event holds the received part of the message that failed: the only message, or the branch's; unless it must
         be separate. Other messages get events of their own.
         """
         opened = [one for one in map(self._interrupted, self._open.values()) if one is not None]
@@ -185,7 +185,7 @@ class RunLog:
         return [*(one for one in opened if one is not end), end]
 
     async def close(self, reason: GreenroomError, *, author: str) -> Event:
-        """Answers the open calls of a run that was stopped, and stores what was received, the reason with the last."""
+        """Answers the open calls of a stopped run, and stores the received content, the reason with the last event."""
         for event in answers_to_decided_calls(self.session, self.invocation_id):
             await self.commit(event)
         answers = answers_to_calls(self.session, self.invocation_id)
@@ -220,7 +220,7 @@ class RunLog:
 
 
 async def apply_plugin_changes(event: Event, ctx: InvocationContext) -> None:
-    """Lays over an event, before it is stored, what plugins make of it; its id and time stay."""
+    """Applies the plugins' changes to an event before it is stored; its id and time stay."""
     changed: Event | None = await ctx.plugins.first_result("on_event_callback", invocation_context=ctx, event=event)
     if changed is None or changed is event:
         return

@@ -35,7 +35,7 @@ async def compact(log: RunLog, root: BaseAgent, services: Services) -> None:
 
 
 def _only_grew(before: CopyOnWriteList[Event], now: CopyOnWriteList[Event]) -> bool:
-    """False when the session was rewound meanwhile, or replaced by another one of that id."""
+    """False if the session was rewound in the meantime, or replaced by another session with the same id."""
     later = before.end - now.skipped
     if not 0 < later <= len(now) or now[later - 1].id != before[-1].id:
         return False

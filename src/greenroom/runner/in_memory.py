@@ -14,7 +14,9 @@ from greenroom.sessions.in_memory import InMemorySessionService
 
 
 class InMemoryRunner(Runner):
-    """app_name: that of the app; of an agent without one "InMemoryRunner", as in ADK."""
+    """A runner with in-memory services. `app_name` defaults to the app's name or, for an agent without an app, to
+    "InMemoryRunner", as in ADK.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Chooses the agent that takes a turn.
 
 Source: ADK's runner. A message of function responses goes to the agent that made the calls; otherwise the agent that
-spoke last keeps the conversation, unless it may not be left for its parent.
+wrote the last event keeps the conversation, unless it must not transfer to its parent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from greenroom.records.event import Event
 def next_agent(
     root: BaseAgent, events: CopyOnWriteList[Event], answered: Event | None, *, before: int | None = None
 ) -> BaseAgent:
-    """The agent that takes the next turn; with `before`, the one that took the turn at that index of the log."""
+    """Returns the agent for the next turn; with `before`, the agent that took the turn at that index of the log."""
     if answered is not None:
         caller = root.find_agent(entry_agent(events, caller_of(events, answered)))
         if caller is not None:

@@ -14,9 +14,9 @@ _PAGE = 500
 async def remember(
     policy: MemoryPolicy, services: Services, key: SessionKey, invocation_id: str, *, after: int
 ) -> None:
-    """Adds what the policy selects of the run's events behind sequence number `after`; memory stores an id once.
+    """Adds the events of the run after sequence number `after` that the policy selects; memory stores an id once.
 
-    Raises what the stores and the policy raise.
+    Raises the errors of the stores and of the policy.
     """
     if services.memory is None:
         return

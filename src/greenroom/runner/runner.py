@@ -80,8 +80,10 @@ class Runner:
         trace_listeners: Sequence[TraceListener] = (),
         auto_create_session: bool = False,
     ) -> None:
-        """node: another name of `agent`, for workflows. trace_listeners: get the trace of each run that has ended;
-        without any, nothing is traced. auto_create_session: a session that is not there is made; else runs in it raise
+        """Creates a runner.
+
+        node: another name of `agent`, for workflows. trace_listeners: get the trace of each run that has ended; without
+        any, nothing is traced. auto_create_session: create missing sessions; otherwise, runs in them raise
         SessionNotFound.
         """
         agent = agent if node is None else node
@@ -135,7 +137,7 @@ class Runner:
         quiet: bool = False,
         verbose: bool = False,
     ) -> list[Event]:
-        """The events of one run per message, in a session that is made when it is missing. For trying an agent out.
+        """Yields the events of one run per message, in a session that is created if it is missing. For experiments.
 
         Prints the texts of final responses unless `quiet`; with `verbose` function calls and their responses, too.
         """
@@ -294,9 +296,10 @@ class Runner:
         return AcceptedMessage(message, answered, answered.invocation_id or new_invocation_id())
 
     async def exchange_credentials(self, session: Session, message: Content | None) -> Content | None:
-        """The message as it may be stored: what it grants is exchanged for credentials, which are kept elsewhere.
+        """Returns the message in the form in which it is stored: grants in it are exchanged for credentials, which are
+        stored elsewhere.
 
-        Raises ApprovalRefused, and ToolError when a provider fails.
+        Raises ApprovalRefused, and ToolError if a provider fails.
         """
         # Few answers need it, and it loads all that exchanges logins.
         from greenroom.agents.human_input.credential_exchange import exchange_credentials
@@ -312,7 +315,10 @@ class Runner:
         traceparent: str | None = None,
         caller: Caller | None = None,
     ) -> RunLog:
-        """traceparent: of the request that asked for the run. The caller ends its trace."""
+        """Opens the log of a run. The caller ends its trace.
+
+        traceparent: of the request that started the run.
+        """
         traces = bool(self._trace_listeners)
         return RunLog(
             session=session,
@@ -378,8 +384,9 @@ class Runner:
         await compact(log, self.agent, self.services)
 
     async def record_abort(self, log: RunLog, reason: GreenroomError) -> Event:
-        """Closes the log of a run that was stopped: open calls get an answer, and what was being said is kept. Then
-        notifies the plugins."""
+        """Closes the log of a stopped run: open calls are answered, and unfinished messages are stored. Then notifies
+        the plugins.
+        """
         try:
             return await log.close(reason, author=self.agent.name)
         finally:
@@ -389,10 +396,10 @@ class Runner:
                 await self._notify_end(log, "on_run_error_callback", error=reason)
 
     async def close(self) -> None:
-        """Close the toolsets and code executors of the agents, those that are tools included, each within 10 seconds,
-        and the plugins. The services belong to the caller.
+        """Closes the toolsets and code executors of the agents, including agents that are tools, each within 10
+        seconds, and the plugins. The services belong to the caller.
 
-        Raises what went wrong, as one ExceptionGroup, when all have been closed.
+        Raises the errors as one ExceptionGroup, after all have been closed.
         """
         errors: list[Exception] = []
         for resource in resources_of(self.agent):

@@ -12,7 +12,7 @@ from greenroom.records.event import Event
 
 
 def in_thread(run: Callable[[], AsyncIterator[Event]]) -> Iterator[Event]:
-    """The events of a run in an event loop of its own, in another thread. Raises what the run raises."""
+    """Yields the events of a run in an event loop of its own, in another thread. Raises the run's errors."""
     events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
 
     async def read() -> None:

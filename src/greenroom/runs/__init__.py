@@ -3,7 +3,7 @@
 A run passes `in_process` (the engine), `admission`, `queues` and `task`, in this order.
 `engine`: the interface of the engine. `limits`: how many runs may be active.
 `suspects`: resumes runs that may have ended the process. `watch`: readers of run records.
-`webhooks`, `memory_writer`: what follows the end of a run.
+`webhooks`, `memory_writer`: tasks after the end of a run.
 `store`: the interface of run stores, which `memory_store`, `sqlite_store` and `postgres_store` implement, the last two
 by `sql_store`.
 """

@@ -37,7 +37,7 @@ from greenroom.sessions.service import BaseSessionService
 
 @dataclass(kw_only=True, eq=False)
 class Admission:
-    """Call `admit` and `admit_live`, and enqueue what they return, under the session's lock.
+    """Call `admit` and `admit_live`, and enqueue the returned run, under the session's lock.
 
     Each of them counts the run in `limiter`, which is released when the run ends.
     """
@@ -202,8 +202,9 @@ class Admission:
 
 
 def check_asked(session: Session, message: Content | None, asked: Mapping[str, str]) -> None:
-    """Raises ApprovalRefused when the message answers a request that no run of this session made, or a
-    different one: a log that a client imported contains requests, too."""
+    """Raises ApprovalRefused if the message answers a request that no run of this session made, or a different one: a
+    log that a client imported contains requests, too.
+    """
     log_state = log_state_of(session.events)
     for response in responses_in(message):
         request = log_state.find_request(response.id)

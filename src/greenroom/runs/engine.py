@@ -23,14 +23,14 @@ class Attachment(Protocol):
     sequence number, live partial events, and `RunEnded` at the end of a run. Closing it doesn't stop the run."""
 
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
-        """All items that are ready, in order; empty after `idle_seconds` without one, or when it was closed."""
+        """Returns all items that are ready, in order. Empty after `idle_seconds` without one, or if it was closed."""
         ...
 
     def close(self) -> None: ...
 
 
 class RunLoad(NamedTuple):
-    """Numbers of running runs, and of queued runs that wait for an earlier one of their session."""
+    """The numbers of running runs, and of queued runs that wait for an earlier run of their session."""
 
     running: int
     queued: int
@@ -50,7 +50,7 @@ class RunEngine(ABC):
         traceparent: str | None = None,
         caller: Caller | None = None,
     ) -> tuple[Run, Attachment | None]:
-        """Start a run, or queue it behind the running one of its session, as `multitask_strategy` says.
+        """Starts a run, or queues it after the session's active run, depending on `multitask_strategy`.
 
         The record is stored when this returns, so the run survives a crash. The same idempotency key returns the same
         run. The attached reader doesn't get the user's own events. traceparent: the caller's trace, as W3C has it.
@@ -70,7 +70,7 @@ class RunEngine(ABC):
         traceparent: str | None = None,
         caller: Caller | None = None,
     ) -> tuple[Run, Attachment]:
-        """Start a live run, or queue it; it blocks its session's other runs until `requests` is closed, or the model
+        """Starts a live run, or queues it; it blocks its session's other runs until `requests` is closed, or the model
         ends it.
 
         Closes the request queue of an earlier live run of the session. after: events of any run that are stored after
@@ -82,19 +82,19 @@ class RunEngine(ABC):
 
     @abstractmethod
     async def attach(self, run_id: str, *, after: int | None = None, with_user_events: bool = True) -> Attachment:
-        """Read a run, from its first event or after a sequence number of its session's log. Raises RunNotFound."""
+        """Reads a run, from its first event or after a sequence number of its session's log. Raises RunNotFound."""
 
     @abstractmethod
     def attach_to_session(self, key: SessionKey, *, after: int) -> Attachment:
-        """Read a session's log after a sequence number, and then its live events."""
+        """Reads a session's log after a sequence number, and then its live events."""
 
     @abstractmethod
     async def append(self, session: Session, event: Event) -> None:
-        """Store an event that belongs to no run, and publish it to the session's readers. Raises SessionNotFound."""
+        """Stores an event that belongs to no run, and publishes it to the session's readers. Raises SessionNotFound."""
 
     @abstractmethod
     async def cancel(self, run_id: str, *, reason: str) -> Run:
-        """Stop a run and wait for its end; does nothing to a run that is over. Raises RunNotFound."""
+        """Stops a run and waits for its end; does nothing to a run that is over. Raises RunNotFound."""
 
     @abstractmethod
     async def get(self, run_id: str) -> Run:
@@ -112,14 +112,14 @@ class RunEngine(ABC):
 
     @abstractmethod
     async def delete_session(self, key: SessionKey) -> None:
-        """Delete a session with all that belongs to it: its log, artifacts, run records and credential requests.
+        """Deletes a session with all that belongs to it: its log, artifacts, run records and credential requests.
 
         Its runs are cancelled first. State and artifacts of the app and of the user stay.
         """
 
     @abstractmethod
     async def delete_user(self, *, app_name: str, user_id: str) -> list[SessionKey]:
-        """Delete all that an app has of a user: sessions as `delete_session` does, the user's state, artifacts,
+        """Deletes all that an app stores of a user: sessions as `delete_session` does, the user's state, artifacts,
         credentials and memories. Returns the keys of the deleted sessions.
 
         Raises NotOffered if one of the stores can't; then something may have been deleted already.
@@ -146,7 +146,9 @@ class RunEngine(ABC):
 
 
 def run_store_beside(sessions: BaseSessionService) -> RunStore:
-    """A run store in the sessions' database, if they have one, so that runs and events are written in one order."""
+    """Returns a run store in the sessions' database, if they have one, so that runs and events are written in one
+    order.
+    """
     if sessions.server_database is not None:
         from greenroom.runs.sqlite_store import SqliteRunStore
 
@@ -161,7 +163,9 @@ def run_store_beside(sessions: BaseSessionService) -> RunStore:
 
 
 def credential_service_beside(sessions: BaseSessionService) -> BaseCredentialService:
-    """A credential store in the sessions' database, if they have one, so that pending requests survive a restart."""
+    """Returns a credential store in the sessions' database, if they have one, so that pending requests survive a
+    restart.
+    """
     if sessions.server_database is not None:
         from greenroom.credentials.sql import SqliteCredentialService
 

@@ -57,7 +57,7 @@ _log = logging.getLogger("greenroom.runs")
 _NO_LIMITS = RunLimits()
 
 LOG_PAGE = 500
-"""So many events are read from the store at once."""
+"""Number of events that are read from the store at once."""
 
 RUNNER_CLOSE_SECONDS = 3.0
 """Time limit for closing the toolsets and plugins of all apps when the server stops."""
@@ -299,7 +299,9 @@ class InProcessRunEngine(RunEngine):
         return await self._takeovers.start()
 
     async def _resume_runs(self, is_taken: IsOf) -> int:
-        """Resumes what earlier processes left of sessions that this one has taken. Returns the number of runs."""
+        """Resumes the runs that earlier processes left in sessions that this process has taken. Returns the number of
+        runs.
+        """
         await self.webhooks.resume()
         left_behind = [run for run in await self.run_store.list_unfinished() if is_taken(session_of(run))]
         to_remember = [run for run in await self.run_store.list_to_remember() if is_taken(session_of(run))]
@@ -339,7 +341,7 @@ class InProcessRunEngine(RunEngine):
             self._queues.enqueue(task)
 
     def _abandon(self, is_lost: IsOf) -> None:
-        """Drops what it holds of sessions that another server runs now."""
+        """Drops its state of sessions that another server runs now."""
         self._queues.abandon(is_lost)
         self._memory_writer.abandon(is_lost)
         self._stream.end_lost(is_lost)
@@ -411,7 +413,7 @@ async def _when_stored(stored: asyncio.Future[None], reader: AttachmentOrNone) -
 
 
 class RunnerCache:
-    """One runner per app. A reloaded app gets a new runner; the old one is closed when its last run ends."""
+    """Caches one runner per app. A reloaded app gets a new runner; the old one is closed when its last run ends."""
 
     def __init__(self, apps: AppLoader, make: Callable[[str, App], Runner]) -> None:
         self._apps = apps
@@ -436,7 +438,7 @@ class RunnerCache:
         return runner
 
     def retain(self, runner: Runner) -> None:
-        """Keep it open; each `acquire` and `retain` needs a `release`."""
+        """Keeps it open; each `acquire` and `retain` needs a `release`."""
         self._in_use[runner] = self._in_use.get(runner, 0) + 1
 
     def release(self, runner: Runner) -> None:

@@ -45,7 +45,7 @@ class ConcurrencyLimiter:
         return [(counted, limit) for counted, limit in each if limit is not None]
 
     def acquire(self, key: SessionKey, *, may_exceed: bool = False) -> None:
-        """Counts one more run; each call needs a `release`. may_exceed: the run replaces another one.
+        """Counts one more run; each call needs a `release`. may_exceed: the run replaces another run.
 
         Raises TooManyRuns.
         """

@@ -15,7 +15,7 @@ from greenroom.runs.watch import matches
 
 class InMemoryRunStore(RunStore):
     def __init__(self, *, max_finished: int = 100_000) -> None:
-        """max_finished: how many ended runs are kept; the oldest are dropped."""
+        """Keeps up to `max_finished` ended runs; the oldest are dropped."""
         self._max_finished = max_finished
         self._runs: dict[str, Run] = {}
         self._finished: OrderedDict[str, None] = OrderedDict()

@@ -26,7 +26,10 @@ _AT_ONCE = 8
 
 @dataclass(eq=False)
 class MemoryWriter:
-    """retry_seconds: the pauses after failures; after the last of them, a run is left for the next start."""
+    """Adds ended runs to memory in the background.
+
+    retry_seconds: the pauses after failures; after the last of them, a run is left for the next start.
+    """
 
     run_store: RunStore
     retry_seconds: tuple[float, ...] = (1.0, 5.0, 30.0)

@@ -25,7 +25,8 @@ class Ownership(Protocol):
         taken: Callable[[IsOf], None],
         leaving: Callable[[IsOf], Awaitable[None]],
     ) -> Callable[[], None]:
-        """Calls `lost` and `taken`, in any thread, when sessions are lost or taken; `taken` also now, with those that
-        are owned already. They must not wait. leaving: awaited before sessions are given back, which then are lost.
-        Returns a function that ends this."""
+        """Calls `lost` and `taken`, in any thread, when sessions are lost or taken; `taken` also at once, with the
+        sessions that are owned already. They must not wait. leaving: awaited before sessions are given back, after
+        which they are lost. Returns a function that removes the listener.
+        """
         ...

@@ -55,8 +55,7 @@ class FencedRun(NamedTuple):
 
 
 class SaveRuns:
-    """Writes the latest row of each run, with the latest request that one of its rows has. Results are None, or
-    OwnershipLost."""
+    """Writes the latest row of each run, with the latest request in its rows. Results are None, or OwnershipLost."""
 
     async def write(self, connection: Connection, rows: Sequence[FencedRun]) -> Sequence[OwnershipLost | None]:
         latest: dict[str, RunRow] = {}
@@ -83,7 +82,7 @@ _save_runs = SaveRuns()
 
 
 class PostgresRunStore(SqlRunStore):
-    """With the URI of a `PostgresSessionService`, both write in one order and share commits."""
+    """With the URI of a `PostgresSessionService`, this store and the service write in one order and share commits."""
 
     def __init__(self, uri: str) -> None:
         """Connects on the first call. Raises MissingExtra."""

@@ -1,4 +1,4 @@
-"""The queue of each session: one run at a time, the others behind it."""
+"""The queue of each session: one run at a time, the others after it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CANCEL_SECONDS = 1.0
 """Time limit for the clean-up of a cancelled run, which tools may ignore: then the run ends without them."""
 
 MAX_STARTS_PER_TICK = 16
-"""At most so many runs start in one iteration of the event loop."""
+"""Maximum number of runs that start in one iteration of the event loop."""
 
 
 class StartScheduler:
@@ -89,7 +89,7 @@ class StartScheduler:
 
 @dataclass(kw_only=True, eq=False)
 class SessionQueues:
-    """The runs of each session that have not ended: the first one runs as a task, the others wait."""
+    """The unfinished runs of each session: the first one runs as a task, the others wait."""
 
     run_store: RunStore
     usage_store: Callable[[], UsageStore]
@@ -118,7 +118,7 @@ class SessionQueues:
 
     @property
     def tasks(self) -> Mapping[str, RunTask]:
-        """By run, the newest of each: those that have not ended, and those whose end isn't stored yet."""
+        """Returns the newest task of each run that has not ended, or whose end isn't stored yet."""
         return self._tasks
 
     def of_session(self, key: SessionKey) -> Sequence[RunTask]:
@@ -152,14 +152,14 @@ class SessionQueues:
         return self._begin(task) if len(queue) == 1 and not task.is_held else self.save(task)
 
     def begin_held(self, task: RunTask) -> None:
-        """Starts a resumed run that was held, now or after those before it in its session's queue."""
+        """Starts a held resumed run, now or after earlier runs in its session's queue."""
         task.is_held = False
         queue = self._queues.get(task.key)
         if queue and queue[0] is task:
             self._begin(task)
 
     def stop(self, task: RunTask, reason: GreenroomError) -> RunTask:
-        """Cancels a run, and drops the messages behind it that would continue it. Returns what was cancelled."""
+        """Cancels a run, and drops the queued messages that would continue it. Returns the cancelled run."""
         queue = self._queues[task.key]
         first, *later = [one for one in queue if one.run.id == task.run.id]
         for one in later:
@@ -176,7 +176,7 @@ class SessionQueues:
             self.stop(task, RunCancelled(task.run.id, f"run {run_id} preempted it"))
 
     async def leave(self, is_left: IsOf) -> None:
-        """As `abandon`, for sessions that are given back. That their runs were cut off doesn't count as stalled."""
+        """Like `abandon`, for sessions that are given back. Their interruption doesn't count as a stall."""
         saving: list[asyncio.Future[None]] = []
         for task in self.abandon(is_left):
             if task.has_begun:
@@ -215,7 +215,7 @@ class SessionQueues:
                 task.live.requests.close()
 
     async def close(self, *, grace_seconds: float) -> None:
-        """Lets runs end for a while; the next process resumes those that don't."""
+        """Gives runs a while to end; the next process resumes the others."""
         self.is_closing = True
         if self._retrying is not None:
             self._retrying.cancel()
@@ -436,7 +436,7 @@ def _when_done(saving: asyncio.Future[None], call: Callable[[], None]) -> None:
 
 
 def without_answered(asked: Mapping[str, str], message: Content | None) -> dict[str, str]:
-    """Pending requests without those that the message answers."""
+    """Returns the pending requests, without those that the message answers."""
     if not asked:
         return {}
     answered = {response.id for response in responses_in(message)}

@@ -66,7 +66,7 @@ _REMEMBERED = f"UPDATE runs SET status = replace(status, '{_MARK}', '') WHERE id
 
 class SqlRunStore(RunStore):
     def __init__(self, database: SqliteDatabase | PostgresDatabase) -> None:
-        """database: opened for this store, which closes it."""
+        """Takes ownership of `database`, which is closed with the store."""
         self._database = database
         self._newest: Future[Any] | None = None
         self._closed = False
@@ -164,9 +164,9 @@ def _first(runs: list[Run]) -> Run | None:
 def _list_query(
     where: RunFilter, after: tuple[float, str] | None, limit: int | None
 ) -> tuple[str, *tuple[str | float, ...]]:
-    """A query for the runs after a position, one more than `limit`, newest first; and its arguments.
+    """Returns a query for the runs after a position, one more than `limit`, newest first; and its arguments.
 
-    Of each app or status that may be, it reads a page by an index: whatever else there is of others, and of older ones.
+    For each selected app or status, it reads a page by an index, regardless of the number of other and older runs.
     """
     terms, arguments = _conditions(where, after)
     order = "ORDER BY created_at DESC, id DESC"
@@ -185,7 +185,7 @@ def _list_query(
 
 
 def _parts(where: RunFilter) -> list[tuple[list[str], list[str]]]:
-    """Terms with their arguments, of which exactly one is true for each run that is looked for."""
+    """Returns terms with their arguments, exactly one of which is true for each selected run."""
     statuses: list[str] | None = None
     if where.statuses is not None:
         statuses = [status + mark for status in dict.fromkeys(where.statuses) for mark in ("", _MARK)]
@@ -202,7 +202,7 @@ def _parts(where: RunFilter) -> list[tuple[list[str], list[str]]]:
 
 
 def _conditions(where: RunFilter, after: tuple[float, str] | None) -> tuple[list[str], list[str | float]]:
-    """Terms of a WHERE clause for the fields that have one value, and their arguments."""
+    """Returns the terms of a WHERE clause for the fields with one value, and their arguments."""
     terms: list[str] = []
     arguments: list[str | float] = []
     for term, value in (

@@ -30,7 +30,7 @@ _SAVE = RowInsert(_INSERT, columns=8, end=_UPDATE)
 
 
 class SqliteRunStore(SqlRunStore):
-    """With the path of a `SqliteSessionService`, both write in one order and share commits."""
+    """Stores runs in SQLite. With the path of a `SqliteSessionService`, both write in one order and share commits."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Opens the file on the first call."""

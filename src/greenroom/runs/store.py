@@ -23,18 +23,18 @@ class RunStore(ABC):
 
     @property
     def ownership(self) -> Ownership | None:
-        """Of the sessions whose runs are stored; None in a store of which one process owns all sessions."""
+        """The ownership of the sessions whose runs are stored; None if one process owns all sessions."""
         return None
 
     @abstractmethod
     def save(self, run: Run, *, is_to_remember: bool = False) -> asyncio.Future[None]:
-        """Write the record as it is now, over an earlier one. Queued at the call; the future is done when it is stored.
+        """Writes the record as it is now, over an earlier one. Queued at once; the future is done when it is stored.
 
         The future may be dropped. is_to_remember: marks an ended run for `list_to_remember`, until `remembered`.
         """
 
     def save_progress(self, run: Run) -> asyncio.Future[None]:
-        """As `save`, for a run that was saved before with the same request, which need not be written again."""
+        """Like `save`, for a run that was saved before with the same request, which need not be written again."""
         return self.save(run)
 
     @abstractmethod
@@ -42,7 +42,7 @@ class RunStore(ABC):
 
     @abstractmethod
     async def find_by_idempotency_key(self, *, app_name: str, user_id: str, key: str) -> Run | None:
-        """The current record of the run that was saved with this key, with the key and digest of that request.
+        """Returns the current record of the run that was saved with this key, with the key and digest of that request.
 
         A run has one key for the request that started it, and one for each answer that continued it.
         """
@@ -53,12 +53,12 @@ class RunStore(ABC):
     ) -> ListRunsResponse:
         """Runs, newest first; ties by id, the greatest first.
 
-        limit: at most so many, then `next_page_token` names the next page; None means all. Raises InvalidRequest.
+        limit: size of a page; `next_page_token` names the next one. None means all. Raises InvalidRequest.
         """
 
     @abstractmethod
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete the records of a session's runs, with their idempotency keys and webhooks."""
+        """Deletes the records of a session's runs, with their idempotency keys and webhooks."""
 
     @abstractmethod
     async def save_webhook(self, webhook: Webhook) -> None:
@@ -66,7 +66,7 @@ class RunStore(ABC):
 
     @abstractmethod
     async def list_webhooks(self, run_id: str | None) -> list[Webhook]:
-        """The webhooks of a run by id; of all runs those that are not over for None."""
+        """Returns the webhooks of a run by id; with None, those of all runs that are not over."""
 
     @abstractmethod
     async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
@@ -74,7 +74,7 @@ class RunStore(ABC):
 
     @abstractmethod
     async def list_unfinished(self) -> list[Run]:
-        """All queued and running runs, oldest first: at start-up, those that a crash interrupted."""
+        """Returns all queued and running runs, oldest first. At start-up, these were interrupted by a crash."""
 
     async def list_to_remember(self) -> list[Run]:
         """Ended runs that a crash left with the mark, oldest first. None in a store that no crash survives."""

@@ -32,7 +32,7 @@ ALONE_FROM = 2
 """A run that stalled so often is resumed alone; one that stalled less often, with a few others."""
 
 GROUP_SIZE = 4
-"""At most so many suspects are resumed at once."""
+"""Maximum number of suspects that are resumed at once."""
 
 TRIAL_SECONDS = 10.0
 """Time after which the next suspects start although one has made no progress; doubled by each attempt that stalled."""
@@ -46,7 +46,7 @@ def is_suspect(run: Run) -> bool:
 
 
 class SuspectRuns:
-    """Starts suspects in groups, those that stalled least first, then one by one."""
+    """Starts suspects in groups, those with the fewest stalls first, then one by one."""
 
     def __init__(
         self,
@@ -57,9 +57,10 @@ class SuspectRuns:
         save: Callable[[RunTask], Awaitable[None]],
         trial_seconds: float = TRIAL_SECONDS,
     ) -> None:
-        """tasks: in their sessions' queues, and held there. others: resumed runs that are no suspects, and have begun.
+        """Prepares the suspects.
 
-        begin: starts a task that is held. save: stores its record.
+        tasks: in their sessions' queues, and held there. others: resumed runs that are no suspects, and have begun.
+        begin: starts a held task. save: stores its record.
         """
         self._tasks = sorted(tasks, key=lambda task: (task.run.stalled_alone, task.run.stalled))
         self._on_trial = {task for task in (*tasks, *others) if not task.is_held}
@@ -70,7 +71,7 @@ class SuspectRuns:
             task.has_progressed = asyncio.Event()
 
     async def resume(self) -> None:
-        """Returns when the last of them has begun and made progress, or has had its time."""
+        """Returns when the last of them has begun and made progress, or when its time is up."""
         await self._wait_for(self._on_trial, self._trial_seconds)
 
         for group in _groups(self._tasks):
@@ -112,9 +113,9 @@ class SuspectRuns:
 
 
 def _groups(tasks: Sequence[RunTask]) -> list[Sequence[RunTask]]:
-    """Returns few at a time those that stalled once, then each of the others.
+    """Returns groups of those that stalled once, then each of the others alone.
 
-    All are made at once: a task that has been started counts another attempt, and would be in a later group, too.
+    All groups are made at once: a started task counts another attempt, and would be in a later group, too.
     """
     together = [task for task in tasks if task.run.stalled < ALONE_FROM]
     alone = [task for task in tasks if task.run.stalled >= ALONE_FROM]

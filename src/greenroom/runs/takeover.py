@@ -1,6 +1,6 @@
-"""Follows the ownership of sessions: resumes the runs of those that are taken, and drops those of the lost ones.
+"""Follows the ownership of sessions: resumes the runs of taken sessions, and drops those of lost ones.
 
-The start of a server is the first case: it has taken sessions, and resumes what an earlier server left.
+The start of a server is the first case: it has taken sessions, and resumes the runs that an earlier server left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RETRY_SECONDS = 1.0
 
 @dataclass(eq=False)
 class Takeovers:
-    """Of one engine, in its event loop."""
+    """The takeovers of one engine, in its event loop."""
 
     ownership: Ownership
     resume: Callable[[IsOf], Awaitable[int]]

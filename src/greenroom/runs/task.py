@@ -1,4 +1,4 @@
-"""One run as an asyncio task, from its admission to its end."""
+"""A run as an asyncio task, from its admission to its end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _log = logging.getLogger("greenroom.runs")
 
 MAX_ATTEMPTS = 5
 MAX_ATTEMPTS_ALONE = 2
-"""A run is failed when so many attempts in a row were cut off without storing an event, so many of them alone."""
+"""A run fails after this many attempts in a row that stored no event, and this many of them alone."""
 
 
 class LiveInput(NamedTuple):
@@ -113,7 +113,7 @@ class RunTask:
         self._asked = dict(self.run.asked)
 
     def end(self) -> None:
-        """Marks the run as ended, and notifies those who wait for that."""
+        """Marks the run as ended, and wakes the tasks that wait for it."""
         self.has_ended = True
         if self._end is not None:
             self._end.set()
@@ -356,7 +356,7 @@ class RunUsage:
     __slots__ = ("_earlier", "by_model")
 
     def __init__(self, earlier: GenerateContentResponseUsageMetadata | None = None) -> None:
-        """earlier: the sum as it was stored, which holds until events are added."""
+        """Begins the sum. `earlier` is the stored sum, which holds until events are added."""
         self._earlier = earlier
         self.by_model: dict[ModelDay, ModelUsage] = {}
 
@@ -391,7 +391,7 @@ def described(error: Exception) -> RunError:
 
 
 def _asked_in_log(run: Run, logged: RunState | None, events: CopyOnWriteList[Event]) -> dict[str, str]:
-    """The requests in the run's record, and those that stand in the log since its newest message."""
+    """Returns the requests in the run's record, and those in the log since its newest message."""
     asked = dict(run.asked)
     if logged is not None:
         for request in logged.requests_since(run.message_after_seq - events.skipped):
@@ -427,7 +427,10 @@ def _plain_config(mode: StreamingMode, max_llm_calls: int) -> RunConfig:
 
 
 def _run_config(request: AgentRunRequest, base: RunConfig | None, max_llm_calls: int) -> RunConfig:
-    """base: of the app. max_llm_calls: of the server, where the app has no limit of its own; a request lowers it."""
+    """Merges the configurations of the app, the server and the request.
+
+    base: the app's. max_llm_calls: the server's limit, where the app has none; a request may lower it.
+    """
     mode = StreamingMode.SSE if request.streaming else StreamingMode.NONE
     is_plain = base is None and request.max_llm_calls is None
     if is_plain and not request.custom_metadata and not request.service_tier and not request.client_tools:

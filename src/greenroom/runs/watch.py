@@ -1,4 +1,4 @@
-"""Changes of run records, for those who watch a list of them."""
+"""Changes of run records, for readers of a list of runs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class RunWatches:
 
 
 class RunWatch:
-    """A bounded queue of changed runs: several changes of one run are one. Changes of all statuses are queued, since a
-    run that no longer has one of the filter's must be taken off a list."""
+    """A bounded queue of changed runs; several changes of one run are merged. Changes of all statuses are queued, since
+    a run whose status no longer fits the filter must be removed from a list.
+    """
 
     def __init__(self, where: RunFilter, watches: set[RunWatch]) -> None:
         self._where = msgspec.structs.replace(where, statuses=None)

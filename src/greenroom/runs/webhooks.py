@@ -1,7 +1,7 @@
 """Reports the states of runs to webhooks in the background.
 
-Each state is reported at least once, in order; of states that follow each other while the receiver fails, the newest.
-Webhooks are stored beside the runs, so that the next process reports what this one did not.
+Each state is reported at least once, in order; if several states follow each other while the receiver fails, only the
+newest is. Webhooks are stored with the runs, so that the next process sends unsent reports.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ _Key: TypeAlias = tuple[str, str]
 
 @dataclass(eq=False)
 class Webhooks:
-    """retry_seconds: the pauses after failures, shortened by up to a half at random; after the last of them, a state
-    is given up, and the next one is tried again."""
+    """Sends reports to webhooks.
+
+    retry_seconds: the pauses after failures, shortened by up to a half at random; after the last of them, a state is
+    given up, and the next one is tried.
+    """
 
     run_store: RunStore
     watches: RunWatches
@@ -52,9 +55,9 @@ class Webhooks:
         self._send: Send | None = None
 
     async def save(self, run: Run, webhook: Webhook) -> None:
-        """Adds or replaces a webhook, which is sent the states that differ from its `reported`.
+        """Adds or replaces a webhook, which receives the states that differ from its `reported`.
 
-        Raises InvalidRequest when the run has `MAX_PER_RUN` others.
+        Raises InvalidRequest if the run has `MAX_PER_RUN` others.
         """
         known = {one.id for one in await self.run_store.list_webhooks(run.id)}
         if len(known | {webhook.id}) > MAX_PER_RUN:
@@ -90,7 +93,7 @@ class Webhooks:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def resume(self) -> None:
-        """Reports what another process has not, of the sessions that this one owns."""
+        """Sends the reports that an earlier process has not sent, for the sessions that this process owns."""
         send = self._send
         if send is None:
             return

@@ -61,7 +61,10 @@ _FIELDS = ("author", "branch", "partial", "turn_complete", "error_code", "error_
 
 
 class AdkDatabase:
-    """fetch: the rows of a query, whose parameters are written `?`; each row can be made a dict."""
+    """A database of ADK.
+
+    fetch: returns the rows of a query with parameters `?`; each row can be converted to a dict.
+    """
 
     def __init__(self, fetch: Fetch, close: Close) -> None:
         self._fetch = fetch
@@ -201,7 +204,10 @@ def _camel(value: JsonValue) -> JsonValue:
 
 
 class _Unpickled:
-    """In place of a class of ADK: keeps what was pickled, and runs nothing. arguments: of an enum, its value."""
+    """Replaces a class of ADK: keeps the pickled data, and runs nothing.
+
+    arguments: of an enum, its value.
+    """
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments = arguments
@@ -213,7 +219,7 @@ class _Unpickled:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Imports nothing: a pickle that names other classes than those of ADK's records is refused."""
+    """Imports nothing: a pickle with other classes than those of ADK's records is refused."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         if module_name == "builtins" and global_name in ("set", "frozenset"):

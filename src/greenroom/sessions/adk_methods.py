@@ -1,6 +1,6 @@
-"""Methods of session stores written for ADK, whose parameters are fewer, with all the parameters of the contract.
+"""Adapts session stores written for ADK, whose methods have fewer parameters, to the contract.
 
-What such a store can't do by itself is done here with ADK's methods: pages of a list, imported logs, partial sessions.
+Operations that such a store lacks are built from ADK's methods: pages of a list, imported logs, partial sessions.
 """
 
 from __future__ import annotations

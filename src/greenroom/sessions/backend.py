@@ -1,4 +1,4 @@
-"""The contract between the cache of sessions and what stores them: a database, or a service that others run."""
+"""The contract between the cache of sessions and their backend: a database, or a hosted service."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SessionBackend(Protocol):
     Each write is atomic, and is completed also when its awaiter is cancelled. Appends of this process to one session
     are stored in the order of the calls. after_commit: called with the result of each commit, in the order of the
     commits, before the method returns; it may be called in another thread. Each read sees one snapshot of a session.
-    All methods raise StorageError when the store fails, and NotOffered for what it can't do.
+    All methods raise StorageError if the store fails, and NotOffered for unsupported operations.
     """
 
     epoch: int = 0
@@ -123,7 +123,7 @@ class SessionBackend(Protocol):
 
     @abstractmethod
     async def read_later(self, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
-        """Reads the events after sequence number `known`, if that is the one of the event `last_id`, or zero."""
+        """Reads the events after sequence number `known`, if that belongs to the event `last_id`, or is zero."""
 
     @abstractmethod
     async def find_event(self, key: SessionKey, event_id: str) -> int | None:

@@ -41,9 +41,10 @@ class CachedSessionService(BaseSessionService):
         cache_bytes: int = 64 * 1024 * 1024,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """cache: of this backend, when other services share it. close: releases what the backend uses.
+        """Caches sessions of a backend.
 
-        cache_bytes: for sessions in use; of several services that share a cache the largest wish counts.
+        cache: of this backend, if other services share it. close: releases the backend's resources. cache_bytes: for
+        sessions in use; the largest value wins if several services share a cache.
         """
         self._backend = backend
         self._cache = cache or SessionCache(backend)
@@ -60,7 +61,9 @@ class CachedSessionService(BaseSessionService):
 
     @property
     def events_decoded(self) -> int:
-        """Events read from the backend into memory; none for those that are appended to a session in memory."""
+        """The number of events read from the backend into memory; events that are appended to a session in memory don't
+        count.
+        """
         return self._cache.events_decoded
 
     async def create_session(
@@ -187,7 +190,7 @@ class CachedSessionService(BaseSessionService):
         self._cache.release(session.key)
 
     async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
-        """As the contract says. When it fails, session and events are as they were, and can be appended again."""
+        """Appends as the contract requires. On failure, session and events are unchanged, and can be appended again."""
         key = session.key
         prepared = prepare(events, encode=True)
 
@@ -218,7 +221,9 @@ class CachedSessionService(BaseSessionService):
     async def _sync_from_rows(
         self, session: Session, key: SessionKey, stored: Stored, prepared: list[PreparedEvent]
     ) -> None:
-        """For a session that isn't in memory: read what its holder lacks, if it holds the log from the start."""
+        """Reads the events that the caller's copy lacks, for a session that isn't in memory, if the copy holds the log
+        from its start.
+        """
         while not is_partial(session):
             known = session.events.end
             if stored == [(seq, True) for seq in range(known + 1, known + 1 + len(stored))]:

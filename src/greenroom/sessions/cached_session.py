@@ -82,19 +82,25 @@ class CachedSession:
         )
 
     def append(self, event: Event, delta: JsonObject) -> None:
-        """Add a stored event. delta: of the session's own scope, frozen."""
+        """Adds a stored event. delta: of the session's own scope, frozen."""
         self.events.append(event)
         if delta:
             apply_delta(self.state, delta)
         self.update_time = event.timestamp
 
     def merged_state(self, own: JsonObject | None = None) -> JsonObject:
-        """own: the session's own state, frozen; None: as it is now."""
+        """Returns the merged state.
+
+        own: the session's own state, frozen; None: the current one.
+        """
         session = self.state if own is None else own
         return from_frozen(merge_scopes(app=self.app.values, user=self.user.values, session=session))
 
     def copy_for_caller(self, config: GetSessionConfig | None = None, own: JsonObject | None = None) -> Session:
-        """own: the session's own state after event `config.until_seq`, frozen."""
+        """Returns a copy for a caller.
+
+        own: the session's own state after event `config.until_seq`, frozen.
+        """
         events = self.events.snapshot()
         if config is not None:
             events = filter_events(events, config)

@@ -85,10 +85,10 @@ class FirestoreSessionService(RemoteSessionService):
         database: FirestoreDatabase | None = None,
         cache_bytes: int = 64 * 1024 * 1024,
     ) -> None:
-        """client: an `AsyncClient` of google-cloud-firestore, which the caller closes. database: in place of a client.
-        Without both, the default database of the machine's project. cache_bytes: for sessions in use.
+        """Connects on the first call, which raises MissingExtra without the package.
 
-        Connects on the first call, which raises MissingExtra without the package.
+        client: an `AsyncClient` of google-cloud-firestore, which the caller closes. database: in place of a client.
+        Without both, the default database of the machine's project. cache_bytes: for sessions in use.
         """
         backend = FirestoreSessionBackend(database or FirestoreDatabase(client), root_collection)
         super().__init__(backend, cache_bytes=cache_bytes, close=backend.close)
@@ -326,7 +326,10 @@ class FirestoreSessionBackend(SessionBackend):
     async def _without_logs(
         self, app_name: str, snapshots: Sequence[Any], scopes: dict[str, Any]
     ) -> list[CachedSession]:
-        """scopes: the documents of states that were read already, by path; gets the others that are needed."""
+        """Reads sessions without their logs.
+
+        scopes: documents of states that were read already, by path; the missing ones are added.
+        """
         keys = [SessionKey(app_name, one.get(Keys.USER_ID), one.get(Keys.ID)) for one in snapshots]
         wanted = {one.path: one for key in keys for one in self._scopes(key) if one.path not in scopes}
         if wanted:
@@ -406,7 +409,7 @@ class FirestoreSessionBackend(SessionBackend):
         await self._database.transact(apply)
 
     async def _seqs(self, reference: Any, ids: Sequence[str], transaction: Any = None) -> dict[str, int]:
-        """The sequence numbers of those events that are stored."""
+        """Returns the sequence numbers of the stored events."""
         found: dict[str, int] = {}
         for first in range(0, len(ids), _IDS_PER_QUERY):
             query = where(
@@ -444,8 +447,9 @@ class FirestoreSessionBackend(SessionBackend):
         return self._database.client.collection(self._root, document_id(user_id), Collections.SESSIONS)
 
     def _references(self, key: SessionKey) -> list[Any]:
-        """Returns the documents that may hold the session: the one of its id, or another one if that is another
-        app's."""
+        """Returns the documents that may hold the session: the document with its id, or another one if that belongs to
+        another app.
+        """
         ids = [document_id(key.session_id), document_id(f"{key.session_id}%@{key.app_name}")]
         return [self._sessions(key.user_id).document(one) for one in ids]
 
@@ -467,7 +471,10 @@ def _add_events(
     known: Mapping[str, int],
     prepared: Sequence[PreparedEvent],
 ) -> Stored:
-    """known: the sequence numbers of those that are stored already."""
+    """Adds events to the transaction.
+
+    known: sequence numbers of the events that are stored already.
+    """
     seqs = dict(known)
     stored: Stored = []
     for one in prepared:

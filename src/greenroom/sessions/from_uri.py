@@ -63,5 +63,7 @@ class DatabaseSessionService:
     """ADK's name for the store at a database's URL."""
 
     def __new__(cls, db_url: str, *, pool_size: int | None = None) -> BaseSessionService:  # pyright: ignore[reportInconsistentConstructor]
-        """db_url: as `session_service_from_uri` takes it. pool_size: reading connections to PostgreSQL."""
+        """Opens the store of a URI of `session_service_from_uri`. `pool_size` is the number of reading connections to
+        PostgreSQL.
+        """
         return session_service_from_uri(db_url, pool_size=pool_size)

@@ -18,7 +18,7 @@ class Frozen(msgspec.Struct, frozen=True):
 
 
 def to_frozen(values: Mapping[str, Any]) -> JsonObject:
-    """A state or delta that no caller can change. Raises TypeError for what JSON can't hold."""
+    """Converts a state or delta so that no caller can change it. Raises TypeError for values that JSON can't hold."""
     return {
         key: value if value is None or isinstance(value, (str, int, float, Frozen)) else Frozen(wire.encode(value))
         for key, value in values.items()
@@ -31,7 +31,7 @@ def from_frozen(values: Mapping[str, Any]) -> JsonObject:
 
 
 def frozen_json(value: JsonValue) -> str:
-    """One frozen value as the JSON that is stored."""
+    """Returns the stored JSON of a frozen value."""
     return (value.data if type(value) is Frozen else wire.encode(value)).decode()
 
 

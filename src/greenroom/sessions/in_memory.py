@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class InMemorySessionService(BaseSessionService):
-    """For tests and trials: keeps all sessions until `delete_session`."""
+    """Keeps all sessions in memory until `delete_session`, for tests and experiments."""
 
     def __init__(self) -> None:
         self._apps: dict[str, dict[str, dict[str, CachedSession]]] = {}
@@ -215,5 +215,5 @@ class InMemorySessionService(BaseSessionService):
 
 
 def _position(session: CachedSession) -> tuple[float, str, str]:
-    """Its place in a listing."""
+    """The session's place in a listing."""
     return session.update_time, session.key.user_id, session.key.session_id

@@ -35,11 +35,11 @@ class PostgresSessionService(CachedSessionService):
     """
 
     def __init__(self, uri: str, *, pool_size: int | None = None, cache_bytes: int = 64 * 1024 * 1024) -> None:
-        """uri: `postgresql://user:password@host/database`, also with ADK's driver (`postgresql+asyncpg://`).
+        """Connects on the first call, and creates the tables. Raises MissingExtra.
 
-        pool_size: connections that read, 10 by default; one more writes. cache_bytes: for sessions in use; zero means
-        that nothing is kept in memory. Of several services on one database the largest wish counts.
-        Connects on the first call, and creates the tables. Raises MissingExtra.
+        uri: `postgresql://user:password@host/database`, also with ADK's driver (`postgresql+asyncpg://`). pool_size:
+        connections that read, 10 by default; one more writes. cache_bytes: for sessions in use; zero means that nothing
+        is cached. The largest value wins if several services use one database.
         """
         self._postgres = database = Database.open(uri, pool_size=pool_size)
         cache = database.companion(SessionCache, lambda: _make_cache(database))
@@ -47,7 +47,7 @@ class PostgresSessionService(CachedSessionService):
 
     @property
     def uri(self) -> str:
-        """With the password."""
+        """The URI, with the password."""
         return self._postgres.uri
 
     @property
@@ -129,7 +129,10 @@ class PostgresSessionQueries(SessionQueries):
     before_deletion = (f"SELECT pg_advisory_xact_lock({0x67726E74})",)
 
     def __init__(self, transaction: Transaction, shards: OwnedShards, epochs: Mapping[int, int] | None) -> None:
-        """epochs: of the shards that the process owned when the transaction was asked for."""
+        """Prepares queries in a transaction.
+
+        epochs: of the process's shards at the time when the transaction was requested.
+        """
         super().__init__(transaction)
         self._connection = transaction.connection
         self._shards = shards

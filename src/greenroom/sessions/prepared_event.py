@@ -41,7 +41,7 @@ _NO_DELTA = ScopedDelta({}, {}, {})
 
 
 def prepare(events: Sequence[Event], *, encode: bool = False) -> list[PreparedEvent]:
-    """Prepares events that are stored together; when one can't be, all are as they were."""
+    """Prepares events that are stored together; if one of them can't be, all are unchanged."""
     prepared: list[PreparedEvent] = []
     try:
         for event in events:

@@ -52,7 +52,7 @@ class RemoteWrites:
         *,
         in_order_of: SessionKey | None = None,
     ) -> Awaitable[T]:
-        """in_order_of: writes to this session run one after the other, in the order of these calls."""
+        """Starts a write. Writes to the session `in_order_of` run one after the other, in the order of these calls."""
         lock = None if in_order_of is None else self._locks.setdefault(in_order_of, asyncio.Lock())
         task = asyncio.get_running_loop().create_task(self._run(work, after_commit, lock))
         self._tasks.add(task)

@@ -101,10 +101,10 @@ class BaseSessionService(ABC):
         session_id: str | None = None,
         events: Sequence[Event] = (),
     ) -> Session:
-        """Open a session. The id is trimmed; a blank one counts as none, and one is made.
+        """Opens a session. The id is trimmed; without one, or with a blank one, an id is generated.
 
-        events: complete ones, an exported log, stored with their deltas as `append` does, in one transaction.
-        Raises SessionExists.
+        events: complete events, an exported log, stored with their deltas as `append` does, in one transaction. Raises
+        SessionExists.
         """
 
     @abstractmethod
@@ -165,7 +165,7 @@ class BaseSessionService(ABC):
 
     @abstractmethod
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Remove a session and its log; state of app and user stays. Does nothing when there is no such session.
+        """Removes a session and its log; the state of app and user stays. Does nothing if the session doesn't exist.
 
         Events that forks of it have, too, are kept for these, until the last of them is deleted.
         """
@@ -223,10 +223,10 @@ class BaseSessionService(ABC):
         return session
 
     async def close_session(self, session: Session) -> None:
-        """Releases what the service holds in memory for a session that nobody uses now.
+        """Releases the service's memory for a session that is no longer in use.
 
-        The session stays stored and can be read and appended to as before. Does nothing for one that isn't stored, and
-        in services that hold nothing.
+        The session stays stored and can be read and appended to as before. Does nothing for a session that isn't
+        stored, and in services without a cache.
         """
 
     async def close(self) -> None:

@@ -86,7 +86,7 @@ class SessionCache:
         return cached
 
     async def get_current(self, key: SessionKey) -> CachedSession | None:
-        """The session if it is cached, with what other processes wrote up to a twentieth of a second ago."""
+        """Returns the session if it is cached, with the writes of other processes up to 50 ms ago."""
         cached = self.peek(key)
         if cached is None or not await self.backend.is_current(cached):
             return None
@@ -186,7 +186,7 @@ class SessionCache:
             self._drop(key)
 
     def _share_scopes(self, read: CachedSession) -> None:
-        """Sets the shared states of app and user to the ones just read, which the session then shares."""
+        """Sets the shared states of app and user to the values just read, which the session then shares."""
         app = self._scopes.setdefault(read.key[:1], read.app)
         user = self._scopes.setdefault(read.key[:2], read.user)
         for shared, state in ((app, read.app), (user, read.user)):
@@ -216,7 +216,7 @@ class SessionCache:
             self._drop(key)
 
     def release_all(self, of: Callable[[SessionKey], bool]) -> None:
-        """As `release`, for all sessions of which `of` is true."""
+        """Like `release`, for all sessions for which `of` is true."""
         self._take_inbox()
         with self._lock:
             for key in [key for key in self._sessions if of(key)]:

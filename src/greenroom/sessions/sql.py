@@ -26,7 +26,9 @@ T = TypeVar("T")
 
 
 class SqlSessionBackend(SessionBackend):
-    """Subclasses have what differs between the databases: how transactions run, and appends of rows."""
+    """Base of the SQL backends. Subclasses implement the differences between the databases: transactions, and appends
+    of rows.
+    """
 
     def __init__(self, database: SqliteDatabase | PostgresDatabase) -> None:
         self._fetch = database.fetch
@@ -45,7 +47,7 @@ class SqlSessionBackend(SessionBackend):
     def append_rows(
         self, key: SessionKey, prepared: Sequence[PreparedEvent], after_commit: Callable[[Stored], None]
     ) -> Awaitable[Stored]:
-        """As `append`, for events that need no rows but their own: together with appends to other sessions."""
+        """Like `append`, for events that need only their own rows: together with appends to other sessions."""
 
     def create(
         self,

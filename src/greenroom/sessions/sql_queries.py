@@ -163,7 +163,7 @@ class Transaction(Protocol):
 
 
 class SessionQueries(ABC):
-    """Queries on sessions in one transaction. Subclasses have what differs between the databases."""
+    """Queries on sessions in one transaction. Subclasses implement the differences between the databases."""
 
     find_statement: ClassVar[str]
     """Selects `Found` by app, user and id."""

@@ -48,7 +48,8 @@ _METADATA = (
 
 
 class VertexAiSessionService(RemoteSessionService):
-    """One process at a time may write to a session: the service has neither sequence numbers nor conditional writes.
+    """Stores sessions in Vertex AI. One process at a time may write to a session: the service has neither sequence
+    numbers nor conditional writes.
 
     `get_session` sees writes of other processes. A session's id may have letters, digits, `_` and `-`; others raise
     InvalidRequest. Listings are in the order of the service's own times.
@@ -67,10 +68,11 @@ class VertexAiSessionService(RemoteSessionService):
         base_url: str | None = None,
         cache_bytes: int = 64 * 1024 * 1024,
     ) -> None:
-        """agent_engine_id: id or resource name of the reasoning engine for all apps, which then share their sessions,
-        or a function of an app's name. None: an app's name is its engine's. cache_bytes: for sessions in use.
+        """Connects to Vertex AI.
 
-        Others: see `VertexClient`.
+        agent_engine_id: id or resource name of the reasoning engine for all apps, which then share their sessions, or a
+        function of an app's name. None: an app's name is its engine's. cache_bytes: for sessions in use. Others: see
+        `VertexClient`.
         """
         client = VertexClient(
             project, location, api_key=express_mode_api_key, credentials=credentials, base_url=base_url
@@ -304,7 +306,7 @@ class VertexAiSessionBackend(SessionBackend):
         raise NotOffered("VertexAiSessionService can't list its apps")
 
     async def is_current(self, cached: CachedSession) -> bool:
-        """Not after `TRUSTED_SECONDS`: a read lists only events that may be new."""
+        """False after `TRUSTED_SECONDS`: a read lists only events that may be new."""
         return is_trusted(cached, time.monotonic())
 
     def engine(self, app_name: str) -> str:
@@ -331,7 +333,7 @@ class VertexAiSessionBackend(SessionBackend):
         return [_from_api(fields) async for fields in pages]
 
     def _next_version(self) -> int:
-        """Of the states of app and user: a read that began later counts."""
+        """Returns the next version of the states of app and user: the read that began last wins."""
         self._reads += 1
         return self._reads
 

@@ -1,4 +1,4 @@
-"""One database file: a writer thread that commits in groups, and a few reading threads."""
+"""A database file: a writer thread that commits in groups, and a few reading threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from greenroom.sqlite.transaction import Transaction, completed
 T = TypeVar("T")
 
 _BATCH = 512
-"""At most so many operations per transaction, so that other processes get their turn at the write lock."""
+"""Maximum number of operations per transaction, so that other processes get their turn at the write lock."""
 
 _READERS = 3
 _CHECKPOINT_PAGES = 4000
@@ -139,7 +139,7 @@ class Database:
             return cast("T", self._companions[kind])
 
     def on_external_write(self, listener: Callable[[], None]) -> None:
-        """Call `listener`, in the writer thread, after another process has written."""
+        """Calls `listener`, in the writer thread, after another process has written."""
         self._external_write_listeners.append(listener)
 
     def submit(
@@ -156,7 +156,7 @@ class Database:
         return self._queue_up(apply=apply, then=then, after_rows=after_rows)
 
     def submit_row(self, insert: RowInsert, row: Row) -> asyncio.Future[None]:
-        """As `submit`; the rows of one group are written together, after its operations without `after_rows`."""
+        """Like `submit`; the rows of one group are written together, after its operations without `after_rows`."""
         return self._queue_up(insert=insert, row=row)
 
     async def execute(self, statement: str, *arguments: Any) -> None:
@@ -164,7 +164,7 @@ class Database:
         await self.submit(lambda cursor: cursor.execute(statement, arguments) and None)
 
     async def execute_all(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
-        """As `execute`, for statements with their arguments, in one transaction."""
+        """Like `execute`, for statements with their arguments, in one transaction."""
 
         def apply(cursor: sqlite3.Cursor) -> None:
             for statement, arguments in statements:
@@ -179,11 +179,11 @@ class Database:
     def transact(
         self, work: Callable[[Transaction], Coroutine[Any, Any, T]], *, then: Callable[[T], None] | None = None
     ) -> asyncio.Future[T]:
-        """As `submit`, for a function that uses both databases."""
+        """Like `submit`, for a function that both databases share."""
         return self.submit(lambda cursor: completed(work(Transaction(cursor))), then=then)
 
     async def snapshot(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
-        """As `read`, for a function that uses both databases."""
+        """Like `read`, for a function that both databases share."""
         return await self.read(lambda cursor: completed(work(Transaction(cursor))))
 
     def refresh(self) -> asyncio.Future[None]:
@@ -204,7 +204,7 @@ class Database:
         return future
 
     async def read(self, fetch: Callable[[sqlite3.Cursor], T]) -> T:
-        """Run queries in a reading thread, all on one snapshot of the database."""
+        """Runs queries in a reading thread, all on one snapshot of the database."""
         if self._closed:
             raise StorageError("Reading", "the database was closed")
         if self._connection is None:
@@ -324,9 +324,9 @@ class Database:
         self.refreshed_at = started
 
     def _write(self, batch: list[_Operation], *, may_reclaim: bool = True) -> bool:
-        """Run a group as one transaction; if that fails, each of its operations as its own.
+        """Runs a group in one transaction; if that fails, each of its operations in its own.
 
-        False when not even a transaction could be begun.
+        False if not even a transaction could be begun.
         """
         cursor = self._begin(batch)
         if cursor is None:
@@ -365,7 +365,9 @@ class Database:
         return True
 
     def _write_again(self, batch: list[_Operation], error: Exception, *, may_reclaim: bool) -> bool:
-        """As `_write`, after the group was rolled back for this error; that of a single operation is its result."""
+        """Like `_write`, after the group was rolled back for this error, which is the result of a group of one
+        operation.
+        """
         if _says_full(error):
             self._is_full = True
             if may_reclaim and self._reclaim():
@@ -437,7 +439,7 @@ class Database:
         try:
             connection.execute("ROLLBACK")
         except sqlite3.Error:
-            # A connection in an unknown state is of no use; the next group opens the file anew.
+            # A connection in an unknown state is of no use; the next group opens the file again.
             self._disconnect()
 
     def _disconnect(self) -> None:

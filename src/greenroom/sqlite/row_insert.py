@@ -1,4 +1,4 @@
-"""An INSERT that writes many rows by one call."""
+"""An INSERT that writes many rows in one call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RowInsert:
     than writing the rows, so many rows share one call."""
 
     def __init__(self, start: str, *, columns: int, end: str = "") -> None:
-        """start: up to `VALUES`. end: what follows the rows."""
+        """Prepares the statement. `start` is the part up to `VALUES`, `end` the part after the rows."""
         row = f"({', '.join('?' * columns)})"
         self._statements = [(size, f"{start} {', '.join([row] * size)} {end}") for size in _SIZES]
 

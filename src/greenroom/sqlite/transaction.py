@@ -23,10 +23,10 @@ class Transaction:
 
 
 def completed(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits.
+    """Returns the result of a coroutine that never waits.
 
-    One step runs it to its end, since what it awaits (`Transaction.fetch`) doesn't wait either: so one function serves
-    asyncpg, which waits, and SQLite, whose thread has no event loop.
+    One step runs it to its end, since the function that it awaits (`Transaction.fetch`) doesn't wait either. So one
+    function serves asyncpg, which waits, and SQLite, whose thread has no event loop.
     """
     try:
         coroutine.send(None)

@@ -1,1 +1,1 @@
-"""One step of an LLM agent, a file per stage."""
+"""A step of an LLM agent, a file per stage."""

@@ -38,10 +38,10 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 
 def cut_after_code(content: Content, delimiters: tuple[Delimiters, ...]) -> Content | None:
-    """The reply up to its first code, which becomes a part; what follows it was written without its result.
+    """Cuts a reply after its first code, which becomes a part: the text after it was written without its result.
 
-    None when there is no code to run: none at all, none before the first function call, or only such as came with its
-    result.
+    Returns None if there is no code to run: none at all, none before the first function call, or only code that came
+    with its result.
     """
     before_calls: list[Part] = []
     for part in content.parts or ():
@@ -61,8 +61,9 @@ def cut_after_code(content: Content, delimiters: tuple[Delimiters, ...]) -> Cont
 
 
 def show_code(executor: BaseCodeExecutor, contents: MutableSequence[Content]) -> None:
-    """Put code and results between the delimiters that the model writes itself. Contents of the log are replaced, not
-    changed."""
+    """Puts code and results between the delimiters that the model writes itself. Contents of the log are replaced, not
+    changed.
+    """
     start, end = executor.code_block_delimiters[0]
     result_start, result_end = executor.execution_result_delimiters
     for at, content in enumerate(contents):
@@ -143,7 +144,10 @@ def code_to_run(agent: BaseLlmAgent, ctx: InvocationContext, event: Event) -> Ex
 async def run_code(
     executor: BaseCodeExecutor, ctx: InvocationContext, code: ExecutableCode, *, new_file: File | None = None
 ) -> Event:
-    """The event with the result, which the agent's model is shown next. new_file: one that is kept from now on."""
+    """Runs the code, and returns the event with its result, which the agent's model sees next.
+
+    new_file: a file that the session's code can use from now on.
+    """
     callback_context = CallbackContext(ctx)
     state = callback_context.state
     context: JsonObject = dict(state.get(CONTEXT) or {})
@@ -167,7 +171,7 @@ def interrupted_code(ctx: InvocationContext) -> Event:
 
 
 def input_files(ctx: InvocationContext) -> list[File]:
-    """Those that the session's code has at hand."""
+    """Returns the files that the session's code can use."""
     return msgspec.convert(ctx.session.state.get(INPUT_FILES) or [], list[File])
 
 
@@ -264,7 +268,7 @@ CSV = "text/csv"
 async def look_at_new_files(
     executor: BaseCodeExecutor, ctx: InvocationContext, contents: Sequence[Content]
 ) -> AsyncGenerator[Event]:
-    """For each file that came in, an event with a program that looks at it, and one with what it saw."""
+    """Yields two events for each new file: one with a program that examines it, and one with the program's result."""
     for file in list(_new_files(contents, input_files(ctx))):
         code = ExecutableCode(code=_FIRST_LOOK.format(name=file.name), language="PYTHON")
         yield ctx.new_event(content=Content(role="model", parts=[Part(executable_code=code)]))

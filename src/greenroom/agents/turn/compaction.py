@@ -5,7 +5,7 @@
     after e-4         a summary of e-2 to e-4; both summaries count
 
 A summary that is made because a prompt is too long starts with the earlier summaries, and replaces them. An open call
-is never summarized, nor anything behind it, and a call is never separated from its responses.
+is never summarized, nor anything after it, and a call is never separated from its responses.
 
 Source: ADK's Python runner.
 """
@@ -65,7 +65,7 @@ async def compact_before_call(agent: BaseLlmAgent, ctx: InvocationContext) -> No
 async def compact_after_run(
     config: EventsCompactionConfig, root: BaseAgent, services: Services, log: CopyOnWriteList[Event]
 ) -> Event | None:
-    """The event to store behind a run, if a summary is due."""
+    """Returns the event to store after a run, if a summary is due."""
     candidates = _Candidates(log)
     chosen: _Candidates | None = None
     if config.token_threshold is not None and _is_too_long(config, log, None, None, prompt_of=root.name):
@@ -86,7 +86,11 @@ def _is_too_long(
     *,
     prompt_of: str = "",
 ) -> bool:
-    """As the newest reply since the last compaction reports it; else estimated. agent: whose replies count."""
+    """True if the prompt exceeds the threshold, by the count in the agent's newest reply since the last compaction, or
+    by an estimate.
+
+    agent: the agent whose replies count.
+    """
     threshold = config.token_threshold or 0
     rewound = log_state_of(log).rewound
     for index in range(len(log) - 1, -1, -1):
@@ -115,14 +119,14 @@ def _characters(contents: Iterable[Content | None]) -> int:
 
 
 class _Candidates:
-    """The events of a log that may be summarized, and those that were chosen.
+    """The events of a log that may be summarized, and the chosen ones.
 
-    raw: indexes of the events that no summary replaces; indexes: of the chosen ones. earlier: summaries that the new
+    raw: indexes of the events that no summary replaces; indexes: of the chosen events. earlier: summaries that the new
     one replaces.
     """
 
     def __init__(self, log: CopyOnWriteList[Event], run_id: str | None = None) -> None:
-        """run_id: of the run in progress."""
+        """Collects the candidates. `run_id` is the run in progress."""
         self.log = log
         self.run_id = run_id
         self.known = compacted(log)
@@ -137,7 +141,7 @@ class _Candidates:
         return event.actions.compaction is None and event.isolation_scope is None and index not in self._rewound
 
     def before_tail(self, count: int) -> _Candidates | None:
-        """All but the newest `count`, and the earlier summaries."""
+        """Chooses all but the newest `count` events, and the earlier summaries."""
         if len(self.raw) <= count:
             return None
         closed = self._close(self.raw[: len(self.raw) - count])
@@ -164,7 +168,7 @@ class _Candidates:
         return closed
 
     def _close(self, indexes: list[int]) -> _Candidates | None:
-        """Without what is behind an open call, or a call that is answered later; None when too little is left."""
+        """Removes the events after an open call or a call that is answered later. None if too few events remain."""
         groups = call_groups(self.log, run_id=self.run_id)
         end = closed_prefix(groups, indexes[0], indexes[-1] + 1)
         self.indexes = [index for index in indexes if index < end]
@@ -207,7 +211,7 @@ class _Candidates:
 
 
 def _as_content(summary: Summary) -> Event:
-    """An earlier summary as the first event of those to summarize, at the time of the first event that it replaces."""
+    """Makes an earlier summary the first event to summarize, with the time of the first event that it replaces."""
     compaction = summary.event.actions.compaction
     assert compaction is not None
     parts = [part for part in compaction.compacted_content.parts or () if not part.thought]

@@ -33,9 +33,12 @@ from greenroom.tools.toolset import LoginRequired
 
 
 class _Turn:
-    """calls: to be made before the model is asked again. steps: replies of the model. last: what ended the newest
-    step; None when nothing did. rejection: why the newest answer is to be given again. was_corrected: the model has
-    been asked again once."""
+    """The state of a turn.
+
+    calls: to make before the model is called again. steps: replies of the model. last: the reason why the newest step
+    ended the turn, or None. rejection: the reason why the newest answer must be repeated. was_corrected: the model has
+    been asked again once.
+    """
 
     __slots__ = ("calls", "is_over", "last", "rejection", "steps", "was_corrected")
 
@@ -115,7 +118,7 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
 
 
 async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> AsyncGenerator[Event]:
-    """Does what a resumed run has left to do before its next model call."""
+    """Does the remaining work of a resumed run before its next model call."""
     await load_granted(ctx)
     where = resume_point(agent, ctx)
     if where.target is not None:
@@ -151,8 +154,9 @@ async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> As
 async def _make_calls(
     agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn, tools: dict[str, BaseTool]
 ) -> AsyncGenerator[Event]:
-    """The turn's calls, and what follows from their responses: a person is asked, an answer is given, or another agent
-    takes over."""
+    """Makes the turn's calls, and acts on their responses: asks a person, returns an answer, or transfers to another
+    agent.
+    """
     calls = turn.calls
     turn.calls = []
     responses: Event | None = None

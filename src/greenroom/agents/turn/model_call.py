@@ -1,4 +1,4 @@
-"""One call of the model, with its callbacks: a request in, events out."""
+"""Calls the model, with its callbacks: a request in, events out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ AFTER_MODEL = "after_model_callback"
 async def call_model(
     agent: BaseLlmAgent, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, span: ModelCallSpan | None = None
 ) -> AsyncGenerator[Event]:
-    """Events of one reply. The chunks and the whole share one id, so that a client can replace the one by the other."""
+    """Yields the events of one reply. The chunks and the complete event share an id, so that a client can replace the
+    chunks.
+    """
     message = _Message(ctx, request, span)
     stream = ctx.run_config.streaming_mode is StreamingMode.SSE
     if has_callbacks(agent, ctx, BEFORE_MODEL):
@@ -139,8 +141,8 @@ async def after_model(
 
 
 def with_error_code(reply: LlmResponse, *, stream: bool) -> LlmResponse:
-    """Marks a complete reply without an answer as an error: one that ended with STOP but holds only thoughts or blank
-    text, or one without parts that ended abnormally.
+    """Marks a complete reply without an answer as an error: a reply that ended with STOP but holds only thoughts or
+    blank text, or a reply without parts that ended abnormally.
 
     stream: a STOP without parts may follow content that was already sent, so it is no error then. Source: ADK 2.13.
     """
@@ -178,8 +180,9 @@ def _says_something(response: LlmResponse) -> bool:
 
 
 class _Message:
-    """One message that the model is writing, with its id and its callback context. Actions of callbacks go into its
-    whole event."""
+    """A message that the model is writing, with its id and its callback context. Actions of callbacks become part of
+    its complete event.
+    """
 
     __slots__ = ("_callback_context", "_ctx", "_id", "_request", "_span", "is_whole")
 
@@ -245,7 +248,7 @@ def name_model(event: Event, request: LlmRequest) -> None:
 
 
 def name_calls(event: Event, request: LlmRequest) -> None:
-    """Give ids to calls that have none of their own, and list those whose answer comes later."""
+    """Gives ids to calls without one, and returns the ids of the calls that are answered later."""
     calls = event.get_function_calls()
     if not calls:
         return

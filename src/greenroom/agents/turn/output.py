@@ -49,7 +49,7 @@ class _OutputTool(BaseTool):
 
 
 class SetModelResponseTool(_OutputTool):
-    """Takes the final answer as arguments; reports to the model what doesn't fit the schema."""
+    """Takes the final answer as arguments, and reports mismatches with the schema to the model."""
 
     instruction = f"When you know the final answer, give it by calling `{SET_RESPONSE_TOOL}`, not as text."
 
@@ -119,7 +119,7 @@ def final_answer(agent: BaseLlmAgent, responses: Event) -> Event | None:
 
 
 def save_output(agent: BaseLlmAgent, event: Event, *, may_correct: bool = False) -> None:
-    """Put the agent's final answer into the state delta of that very event, under the agent's output key.
+    """Puts the agent's final answer into the state delta of its event, under the agent's output key.
 
     An answer that doesn't fit the output schema is not saved: its event is an error or, with may_correct, notes why,
     so that the model can be told. The output of a task is saved by `finish_task`.

@@ -1,7 +1,7 @@
-"""From the log to the prompt: what an agent's model is shown of the conversation.
+"""Builds the prompt from the log: the part of the conversation that an agent's model sees.
 
-The prompt of a log is computed once and then only extended, so that a turn's cost does not grow with the history. It
-is kept with the log that it was computed from.
+The prompt of a log is computed once and then only extended, so that a turn's cost does not grow with the history. It is
+kept with the log from which it was computed.
 
 Source: ADK's contents processor. Calls are always followed by one content with all their responses; a call that was
 never answered (crash, cancelled run) is answered here, so that no provider refuses the history.
@@ -22,7 +22,7 @@ from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUESTS, requests_in
 
 SAVED_LIVE_AUDIO = "/_adk_live/"
-"""Stands in the URI of audio of a live run that was saved; its transcript is what a model reads."""
+"""Part of the URI of a live run's saved audio, of which models read the transcript."""
 
 _NOTHING = Part()
 
@@ -52,9 +52,12 @@ class _Calls:
 
 @dataclass(eq=False)
 class _Prompt:
-    """The contents that one agent sees of the first `seen` events of a log, without those at indexes in `rewound`, and
-    with summaries in place of those that were compacted. node_path: of an agent that is a node; it does not see what
-    other nodes wrote. just_answered: the calls that the newest message answers. has_words: it also says something."""
+    """The contents that an agent sees of the first `seen` events of a log, without those at indexes in `rewound`, and
+    with summaries in place of compacted events.
+
+    node_path: of an agent that is a node; it does not see the events of other nodes. just_answered: the calls that the
+    newest message answers. has_words: the newest message also has text.
+    """
 
     agent: str
     branch: str | None
@@ -164,7 +167,7 @@ class _Prompt:
             if self.just_answered is None or self.just_answered.at < entry.at:
                 self.just_answered = entry
         shown = {entry.at + 1: entry for entry in changed.values() if entry.at + 1 < len(self.contents)}
-        if shown:  # the contents were given out; those who hold them keep what they have
+        if shown:  # the contents were returned to callers, which keep them
             contents = list(self.contents)
             for at, entry in shown.items():
                 contents[at] = entry.responses()
@@ -187,10 +190,12 @@ def prompt_contents(
     request: Content | None = None,
     node_path: str | None = None,
 ) -> CopyOnWriteList[Content]:
-    """The contents for the next request of this agent; the list is the caller's own, the contents are the log's.
+    """Returns the contents for the next request of this agent. The list is the caller's own; the contents are the
+    log's.
 
-    thoughts: those of other agents, too. node_path: see `_Prompt`. scope, request: of an agent that runs as a tool, and
-    what it was asked; its events are a list, read anew for each request: such runs are short, and soon forgotten.
+    thoughts: include thoughts of other agents. node_path: see `_Prompt`. scope, request: the scope and the request of
+    an agent that runs as a tool; its events are a list that is read again for each request, since such runs are short
+    and soon forgotten.
     """
     if include == "default" and isinstance(events, CopyOnWriteList):
         rewound = log_state_of(events).rewound

@@ -1,4 +1,4 @@
-"""One request to the model: instructions with their variables filled in, contents, tools and output schema."""
+"""Builds a request to the model: instructions with their variables filled in, contents, tools and output schema."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 
 CACHE_LOOKBACK = 1000
-"""The agent's last reply is looked for in so many events; a cache expires anyway."""
+"""Number of events in which the agent's last reply is looked for; older caches have expired anyway."""
 
 
 async def _resolve(instruction: Instruction, ctx: InvocationContext, agent_name: str) -> str:
@@ -42,7 +42,7 @@ async def _resolve(instruction: Instruction, ctx: InvocationContext, agent_name:
 
 
 async def system_text(agent: BaseLlmAgent, ctx: InvocationContext) -> str:
-    """The instructions, the stable ones first so that providers' prompt caches hold, and who the agent is."""
+    """Returns the instructions, stable ones first so that providers' prompt caches hold, and the agent's identity."""
     texts: list[str] = []
     if agent.shared_instruction:
         texts.append(await _resolve(agent.shared_instruction, ctx, agent.root_agent.name))
@@ -84,7 +84,7 @@ def _media_name(number: int) -> str:
 
 
 def _is_among_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> bool:
-    """Not in a live run, which sends its system text once."""
+    """False in a live run, which sends its system text once."""
     return bool(agent.static_instruction) and ctx.live_request_queue is None
 
 
@@ -167,7 +167,7 @@ def _continue_cache(agent: BaseLlmAgent, ctx: InvocationContext, request: LlmReq
 
 
 def _apply_run_config(run: RunConfig, config: GenerateContentConfig) -> None:
-    """Overrides the agent's options with those of the run."""
+    """Overrides the agent's options with the run's."""
     if run.labels:
         config.labels = {**(config.labels or {}), **run.labels}
     if run.http_options:

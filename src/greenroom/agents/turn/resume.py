@@ -1,10 +1,10 @@
-"""Resume point of an LLM agent's turn, read from what it wrote in the run. Its newest event decides:
+"""Resume point of an LLM agent's turn, read from its events in the run. Its newest event decides:
 
 call c-1 without a response                 make the call again, or report it, as its tool's `on_interrupt` says
 response c-1                                call the model
 request r-1 (an approval), unanswered       nothing: the run waits
 request r-1, then the user's answer         make the call that was decided on, with the arguments that were approved
-response of transfer_to_agent               run the target, from behind that event
+response of transfer_to_agent               run the target, from after that event
 response of set_model_response              write the final answer that is still missing
 code without a result                       report it as interrupted
 text that doesn't fit the output schema     ask the model once more

@@ -33,11 +33,11 @@ _log = logging.getLogger("greenroom.tools")
 
 @dataclass(slots=True, eq=False)
 class PendingCall:
-    """One call on its way to its response.
+    """A call on its way to its response.
 
-    confirmation: what a person decided. is_cut_off: a crash may have interrupted it, so that the tool's `on_interrupt`
-    decides. context: as its tool saw it. response: None while it stays open. shown: its result as text. error: ends
-    the run once the responses are stored. is_waiting: an agent that this call runs waits for somebody: the run halts.
+    confirmation: a person's decision. is_cut_off: a crash may have interrupted it, so that the tool's `on_interrupt`
+    decides. context: as its tool saw it. response: None while it stays open. shown: its result as text. error: ends the
+    run once the responses are stored. is_waiting: an agent that this call runs waits for somebody: the run halts.
     """
 
     call: FunctionCall
@@ -182,7 +182,7 @@ def _in_words(name: str, raised: Exception) -> str:
 
 
 class _UnknownTool(BaseTool):
-    """Stands for a tool that a model calls and nobody declared, so that callbacks see the call."""
+    """Replaces a tool that a model calls and nobody declared, so that callbacks see the call."""
 
     def __init__(self, name: str, tools: Mapping[str, BaseTool]) -> None:
         super().__init__(name=name, description="")
@@ -196,9 +196,9 @@ class _UnknownTool(BaseTool):
 async def run_tool(
     agent: object, ctx: InvocationContext, tool: BaseTool, args: JsonObject, context: ToolContext
 ) -> JsonValue:
-    """The result, after everybody was asked: first the plugins, then the agent's callbacks, at each point.
+    """Runs the tool with its before, error and after callbacks: the plugins' first, then the agent's.
 
-    agent: what makes the call; a node has no callbacks.
+    agent: the agent that makes the call; a node has no callbacks.
     """
     callback_args = {"tool": tool, "args": args, "tool_context": context}
     plugin_args = {"tool": tool, "tool_args": args, "tool_context": context}
