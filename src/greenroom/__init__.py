@@ -173,6 +173,7 @@ _HOMES = {
     "greenroom.tools.google_cloud.bigtable.toolset": "BigtableToolset DEFAULT_BIGTABLE_TOOL_NAME_PREFIX",
     "greenroom.tools.google_cloud.capabilities": "Capabilities",
     "greenroom.tools.google_cloud.credentials_config": "BaseGoogleCredentialsConfig GoogleCredentialsManager",
+    "greenroom.tools.google_cloud.data_agents": "DataAgentCredentialsConfig DataAgentToolConfig DataAgentToolset",
     "greenroom.tools.google_cloud.eventarc.bindings": "AgentProvided CloudEventAttributesBinding MISSING OMIT",
     "greenroom.tools.google_cloud.eventarc.config": "EventarcCredentialsConfig EventarcToolConfig",
     "greenroom.tools.google_cloud.eventarc.toolset": "EventarcToolset",

@@ -362,6 +362,9 @@ from greenroom.tools.google_cloud.bigtable.toolset import BigtableToolset as Big
 from greenroom.tools.google_cloud.capabilities import Capabilities as Capabilities
 from greenroom.tools.google_cloud.credentials_config import BaseGoogleCredentialsConfig as BaseGoogleCredentialsConfig
 from greenroom.tools.google_cloud.credentials_config import GoogleCredentialsManager as GoogleCredentialsManager
+from greenroom.tools.google_cloud.data_agents import DataAgentCredentialsConfig as DataAgentCredentialsConfig
+from greenroom.tools.google_cloud.data_agents import DataAgentToolConfig as DataAgentToolConfig
+from greenroom.tools.google_cloud.data_agents import DataAgentToolset as DataAgentToolset
 from greenroom.tools.google_cloud.eventarc.bindings import MISSING as MISSING
 from greenroom.tools.google_cloud.eventarc.bindings import OMIT as OMIT
 from greenroom.tools.google_cloud.eventarc.bindings import AgentProvided as AgentProvided

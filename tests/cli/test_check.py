@@ -156,6 +156,7 @@ def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -
         "from google.adk.tools.bigquery.config import BigQueryToolConfig, WriteMode\n"
         "from google.adk.tools.bigtable.bigtable_credentials import BigtableCredentialsConfig\n"
         "from google.adk.tools.bigtable.bigtable_toolset import BigtableToolset\n"
+        "from google.adk.tools.data_agent import DataAgentCredentialsConfig, DataAgentToolset\n"
         "from google.adk.tools.google_api_tool import CalendarToolset, GoogleApiToolset\n"
         "from google.adk.tools.google_tool import GoogleTool\n"
         "from google.adk.tools.spanner.settings import Capabilities, SpannerToolSettings\n"
@@ -174,11 +175,12 @@ def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -
         ")\n"
         "bigtable = BigtableToolset(credentials_config=BigtableCredentialsConfig(client_id='c', client_secret='s'))\n"
         "eventarc = EventarcToolset(credentials_config=EventarcCredentialsConfig(client_id='c', client_secret='s'))\n"
+        "agents = DataAgentToolset(credentials_config=DataAgentCredentialsConfig(client_id='c', client_secret='s'))\n"
         "def count(table: str, credentials) -> int:\n"
         "    return 1\n"
         "root_agent = LlmAgent(\n"
         "    name='desk', instruction='Help.',\n"
-        "    tools=[bigquery, calendar, drive, spanner, bigtable, eventarc, GoogleTool(func=count, credentials_config=config)],\n"
+        "    tools=[bigquery, calendar, drive, spanner, bigtable, eventarc, agents, GoogleTool(func=count, credentials_config=config)],\n"
         ")\n"
     )
     code, found = lines(cli, write(tmp_path, {"desk/agent.py": agent}))
@@ -195,6 +197,7 @@ def test_an_app_with_google_toolsets_has_no_findings(cli: Cli, tmp_path: Path) -
         "SpannerToolset",
         "BigtableToolset",
         "EventarcToolset",
+        "DataAgentToolset",
         "GoogleTool",
     ]
 

@@ -23,7 +23,6 @@ Query = Mapping[str, str | int | bool | list[str] | None]
 
 MAX_MESSAGE_CHARACTERS = 2_000
 _MAX_PAGES = 100
-_FIRST_WAIT_SECONDS = 0.5
 _MAX_WAIT_SECONDS = 10.0
 
 
@@ -38,6 +37,8 @@ class GoogleApiError(ToolError):
 
 class GoogleRestApi:
     """base_url: `https://bigquery.googleapis.com/bigquery/v2`. Without credentials, the machine's own are used.
+
+    Paths are below base_url; a whole URL is one of another endpoint.
 
     Methods raise GoogleApiError when Google refuses, ToolError when it can't be reached, and MissingExtra.
     """
@@ -94,7 +95,8 @@ class GoogleRestApi:
         if quota_project:
             headers.append((b"x-goog-user-project", str(quota_project).encode()))
 
-        url = f"{self._base_url}/{path}"
+        is_whole_url = path.startswith(("https://", "http://"))
+        url = path if is_whole_url else f"{self._base_url}/{path}"
         if query:
             url += f"?{_encoded(query)}"
         try:
@@ -119,17 +121,26 @@ class GoogleRestApi:
                 return
 
     async def finish(
-        self, credentials: Credentials | None, operation: JsonObject, *, timeout_seconds: float = 300.0
+        self,
+        credentials: Credentials | None,
+        operation: JsonObject,
+        *,
+        base_url: str | None = None,
+        timeout_seconds: float = 300.0,
+        first_wait_seconds: float = 0.5,
     ) -> JsonObject:
         """The response of a long-running operation, when it is done. Raises ToolError for one that fails or takes
         longer; it then continues at Google.
+
+        base_url: of another endpoint, with the version of its API.
         """
         name = str(operation.get("name") or "")
-        wait = _FIRST_WAIT_SECONDS
+        path = quote(name) if base_url is None else f"{base_url}/{quote(name)}"
+        wait = first_wait_seconds
         try:
             async with asyncio.timeout(timeout_seconds):
                 while not operation.get("done"):
-                    operation = await self.get(credentials, quote(name))
+                    operation = await self.get(credentials, path)
                     if not operation.get("done"):
                         await asyncio.sleep(wait)
                         wait = min(2 * wait, _MAX_WAIT_SECONDS)
