@@ -33,9 +33,9 @@ class InProcessEventStream(EventStream):
             if item.event.partial:  # late subscribers get no media of a live run
                 self._being_written.setdefault(key, []).append(item)
         elif key in self._being_written:
-            kept = _unfinished(self._being_written[key], item)
-            if kept:
-                self._being_written[key] = kept
+            unfinished = _unfinished(self._being_written[key], item)
+            if unfinished:
+                self._being_written[key] = unfinished
             else:
                 del self._being_written[key]
 

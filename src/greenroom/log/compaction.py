@@ -81,20 +81,20 @@ def compacted(events: CopyOnWriteList[Event]) -> Compacted:
 
     rewound = log_state.rewound
     end = len(events)
-    seen, known_rewound, known = events.derived.get("compacted") or (0, rewound, _NONE)
+    seen, known_rewound, cached = events.derived.get("compacted") or (0, rewound, _NONE)
     if seen > end:  # another holder of the log has appended to it
-        return _fold(events, rewound) if known.summaries else known
-    if known_rewound != rewound or any(_changes_summaries(event, known) for event in events[seen:]):
-        known = _fold(events, rewound)
+        return _fold(events, rewound) if cached.summaries else cached
+    if known_rewound != rewound or any(_changes_summaries(event, cached) for event in events[seen:]):
+        cached = _fold(events, rewound)
     if end:
-        events.derived["compacted"] = end, rewound, known
-    return known
+        events.derived["compacted"] = end, rewound, cached
+    return cached
 
 
-def _changes_summaries(event: Event, known: Compacted) -> bool:
+def _changes_summaries(event: Event, compacted_log: Compacted) -> bool:
     """Whether it is a compaction, or a user's answer, which may be to a call that is hidden."""
     return event.actions.compaction is not None or (
-        bool(known.summaries) and event.author == "user" and bool(event.get_function_responses())
+        bool(compacted_log.summaries) and event.author == "user" and bool(event.get_function_responses())
     )
 
 
@@ -123,17 +123,17 @@ def _fold(events: CopyOnWriteList[Event], rewound: frozenset[int]) -> Compacted:
         if widest is not None and _contains(widest, event, events.skipped):
             continue
         own = range_of(event)
-        one = _summary(events, event, own, before=index if index >= 0 else len(events))
+        summary = _summary(events, event, own, before=index if index >= 0 else len(events))
         if own is not None:
             taken_back.update(own.taken_back)
-        summaries.append(one)
-        if widest is None or one.first <= widest.first:
-            widest = one
+        summaries.append(summary)
+        if widest is None or summary.first <= widest.first:
+            widest = summary
     if not summaries:
         return _NONE
     summaries.reverse()
-    summaries.sort(key=lambda one: one.last)
-    hidden = {index for one in summaries for index in range(max(one.first, 0), one.last + 1)}
+    summaries.sort(key=lambda summary: summary.last)
+    hidden = {index for summary in summaries for index in range(max(summary.first, 0), summary.last + 1)}
     _show_halves(call_groups(events), hidden)
     return Compacted(tuple(summaries), frozenset(hidden))
 

@@ -146,13 +146,13 @@ class LogState:
 
     def open_calls(self) -> dict[str, FunctionCall]:
         """The long-running calls that wait for their response, by id, oldest first."""
-        found: dict[str, FunctionCall] = {}
+        calls: dict[str, FunctionCall] = {}
         for call_id in self._calls.waiting:
             event = self._calls.long_running.get(call_id)
             for call in event.get_function_calls() if event is not None else ():
                 if call.id == call_id:
-                    found[call_id] = call
-        return found
+                    calls[call_id] = call
+        return calls
 
     def begin_of_segment(self, invocation_id: str) -> int:
         """The index from which on no other run has written content, up to the end of the log."""
@@ -180,17 +180,17 @@ class LogState:
         for answers to calls that nobody made, and to calls that are not long-running.
         """
         self.steps += 1
-        found = self._calls.long_running.get(response.id)
-        if found is None:
-            found = self._calls.made.get(response.id)
-            if found is None:
+        call = self._calls.long_running.get(response.id)
+        if call is None:
+            call = self._calls.made.get(response.id)
+            if call is None:
                 raise InvalidRequest(f"No function call of this session has the id {response.id}", location=location)
             if response.name not in REQUESTS:
                 raise InvalidRequest(
                     f"The function call {response.id} is not long-running: its tool answers it, not a client",
                     location=location,
                 )
-        return found
+        return call
 
     def answerable_ids(self) -> Iterator[str]:
         """The ids of calls that clients answer, newest first."""
@@ -206,10 +206,10 @@ class LogState:
             request = self.find_request(response.id)
             kind = request.call.name if request is not None else None
             if REQUEST_CONFIRMATION in (response.name, kind):  # the request that it answers, or claims to answer
-                one = self._decide(request, response, answered_at=time.time(), is_stored=False)
-                if one.key in decided:
+                decision = self._decide(request, response, answered_at=time.time(), is_stored=False)
+                if decision.key in decided:
                     raise ApprovalRefused("the same message answers it twice")
-                decided[one.key] = one
+                decided[decision.key] = decision
         return list(decided.values())
 
     def credential_answers(self, message: Content | None) -> list[tuple[Request, JsonObject]]:
@@ -217,7 +217,7 @@ class LogState:
 
         Raises ApprovalRefused for an answer without a request, to an answered request, or a duplicate.
         """
-        found: dict[str | None, tuple[Request, JsonObject]] = {}
+        answers: dict[str | None, tuple[Request, JsonObject]] = {}
         for response in responses_in(message):
             request = self.find_request(response.id)
             if request is None or request.call.name != REQUEST_CREDENTIAL:
@@ -225,10 +225,10 @@ class LogState:
                     raise ApprovalRefused("nobody asked for it")
                 continue
             self.reject_duplicate(request)
-            if response.id in found:
+            if response.id in answers:
                 raise ApprovalRefused("the same message answers it twice")
-            found[response.id] = (request, response.response or {})
-        return list(found.values())
+            answers[response.id] = (request, response.response or {})
+        return list(answers.values())
 
     def requests_answered_at(self, index: int) -> list[Request]:
         """The requests that the message at that index of the log answers."""
@@ -251,12 +251,12 @@ class LogState:
     ) -> DecidedCall:
         if request is None or request.original is None or request.call.name != REQUEST_CONFIRMATION:
             raise ApprovalRefused("nobody asked for it")
-        made = request.made
+        made_call = request.made
         event = request.event
         record = self._runs[event.invocation_id].call(request.original.id, event.author, event.branch)
-        if made is None or record is None:
+        if made_call is None or record is None:
             raise ApprovalRefused("the call that it is about was never made")
-        if made.name != request.original.name or not _is_same_json(made.args, request.original.args):
+        if made_call.name != request.original.name or not _is_same_json(made_call.args, request.original.args):
             raise ApprovalRefused("it shows another call than the one that was made")
         confirmation = record.confirmation if record.asked_at > request.made_at else None
         if confirmation is None:
@@ -268,10 +268,10 @@ class LogState:
             raise ApprovalRefused("it is out of date")
         self.reject_duplicate(request)
         answer = read_confirmation(response)
-        arguments = made.args
+        arguments = made_call.args
         if answer.confirmed and confirmation.payload is None and isinstance(payload := answer.payload, dict):
             arguments = cast("JsonObject", payload)  # the person edited the arguments in the request
-        approved = FunctionCall(id=made.id, name=made.name, args=arguments)
+        approved = FunctionCall(id=made_call.id, name=made_call.name, args=arguments)
         return DecidedCall(approved, answer, event.author, event.branch, event.invocation_id)
 
     def reject_duplicate(self, request: Request) -> None:
@@ -407,21 +407,21 @@ class LogState:
             answered.append(request)
             with contextlib.suppress(ApprovalRefused):
                 if request.call.name == REQUEST_CONFIRMATION:
-                    one = self._decide(request, response, answered_at=event.timestamp, is_stored=True)
-                    decided.setdefault(one.key, one)
+                    decision = self._decide(request, response, answered_at=event.timestamp, is_stored=True)
+                    decided.setdefault(decision.key, decision)
                 elif request.call.name == REQUEST_CREDENTIAL:
                     self.reject_duplicate(request)
                     logins.append((request, response))
 
-        for one in decided.values():
-            record = self._runs[one.invocation_id].call(one.call.id, one.author, one.branch)
-            if record is not None and one.invocation_id == event.invocation_id:
-                record.decision = one
+        for decision in decided.values():
+            record = self._runs[decision.invocation_id].call(decision.call.id, decision.author, decision.branch)
+            if record is not None and decision.invocation_id == event.invocation_id:
+                record.decision = decision
                 record.decided_at = index
 
         for request, response in logins:
-            for one in self._released(request, is_declined=response.response == DECLINED):
-                decided.setdefault(one.key, one)
+            for decision in self._released(request, is_declined=response.response == DECLINED):
+                decided.setdefault(decision.key, decision)
 
         calls = self._own_calls()
         for response in responses:

@@ -50,10 +50,10 @@ async def schema_version(connection: Connection) -> int:
 
 async def _is_usable(connection: Connection) -> bool:
     version = await schema_version(connection)
-    known = len(migrations())
-    if version > known + 1:
+    latest = len(migrations())
+    if version > latest + 1:
         raise StorageError(
             "Opening the database",
-            f"it was written by a newer release of greenroom (schema {version}; this release knows {known})",
+            f"it was written by a newer release of greenroom (schema {version}; this release knows {latest})",
         )
-    return version >= known
+    return version >= latest

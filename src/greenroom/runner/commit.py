@@ -175,14 +175,14 @@ class RunLog:
         That event holds the received part of the message that failed: the only message, or the branch's; unless it must
         be separate. Other messages get events of their own.
         """
-        opened = [one for one in map(self._interrupted, self._open.values()) if one is not None]
+        opened = [event for event in map(self._interrupted, self._open.values()) if event is not None]
         self._open = {}
-        blamed = [one for one in opened if branch is None or is_within(one.branch, branch)]
+        blamed = [event for event in opened if branch is None or is_within(event.branch, branch)]
         end = blamed[0] if len(blamed) == 1 and not is_apart else Event(author=author)
         end.invocation_id = self.invocation_id
         end.error_code = error_code
         end.error_message = error_message
-        return [*(one for one in opened if one is not end), end]
+        return [*(event for event in opened if event is not end), end]
 
     async def close(self, reason: GreenroomError, *, author: str) -> Event:
         """Answers the open calls of a stopped run, and stores the received content, the reason with the last event."""

@@ -28,13 +28,13 @@ async def compact(log: RunLog, root: BaseAgent, services: Services) -> None:
         if event is None:
             return
         now = await services.sessions.get_session(**session.key._asdict(), config=SINCE_COMPACTION)
-        if now is not None and _only_grew(before, now.events):
+        if now is not None and _has_only_grown(before, now.events):
             await log.commit_summary(event)
     except GreenroomError as error:
         _log.warning("session %s could not be compacted: %s", session.id, error)
 
 
-def _only_grew(before: CopyOnWriteList[Event], now: CopyOnWriteList[Event]) -> bool:
+def _has_only_grown(before: CopyOnWriteList[Event], now: CopyOnWriteList[Event]) -> bool:
     """False if the session was rewound in the meantime, or replaced by another session with the same id."""
     later = before.end - now.skipped
     if not 0 < later <= len(now) or now[later - 1].id != before[-1].id:

@@ -22,7 +22,7 @@ def next_agent(
     if answered is not None:
         caller = root.find_agent(entry_agent(events, caller_of(events, answered)))
         if caller is not None:
-            return _where_to_enter(caller)
+            return _entry_agent(caller)
 
     if not root.sub_agents:
         return root
@@ -41,14 +41,14 @@ def next_agent(
         agent = agent or root.find_agent(event.author)
         if agent is root:
             return root
-        if agent is not None and _keeps_the_conversation(agent):
+        if agent is not None and _may_keep_conversation(agent):
             return agent
 
     return root
 
 
-def _where_to_enter(agent: BaseAgent) -> BaseAgent:
-    """Below a workflow agent nothing is entered directly: the topmost one resumes from its own checkpoint."""
+def _entry_agent(agent: BaseAgent) -> BaseAgent:
+    """Returns the topmost workflow agent above the agent, which resumes from its own checkpoint, else the agent."""
     entry = agent
     above = agent.parent_agent
     while above is not None:
@@ -58,7 +58,7 @@ def _where_to_enter(agent: BaseAgent) -> BaseAgent:
     return entry
 
 
-def _keeps_the_conversation(agent: BaseAgent) -> bool:
+def _may_keep_conversation(agent: BaseAgent) -> bool:
     above: BaseAgent | None = agent
     while above is not None:
         if (

@@ -20,10 +20,10 @@ async def remember(
     """
     if services.memory is None:
         return
-    where = key._asdict()
+    key_fields = key._asdict()
     selected: list[Event] = []
     while True:
-        page = await services.sessions.list_events(**where, after=after, limit=_PAGE)
+        page = await services.sessions.list_events(**key_fields, after=after, limit=_PAGE)
         of_run = (event for event in page.events if event.invocation_id == invocation_id)
         selected += [event for event in of_run if policy.selects(event)]
         after += len(page.events)
@@ -32,9 +32,9 @@ async def remember(
     if not selected:
         return
     if type(services.memory).add_events_to_memory is not BaseMemoryService.add_events_to_memory:
-        await services.memory.add_events_to_memory(**where, events=selected)
+        await services.memory.add_events_to_memory(**key_fields, events=selected)
         return
 
-    session = await services.sessions.get_session(**where)  # for a store that takes whole sessions only
+    session = await services.sessions.get_session(**key_fields)  # for a store that takes whole sessions only
     if session is not None:
         await services.memory.add_session_to_memory(session)

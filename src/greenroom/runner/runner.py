@@ -142,15 +142,15 @@ class Runner:
         Prints the texts of final responses unless `quiet`; with `verbose` function calls and their responses, too.
         """
         config = msgspec.structs.replace(run_config or RunConfig(), auto_create_session=True)
-        found: list[Event] = []
+        events: list[Event] = []
         for message in [user_messages] if isinstance(user_messages, (str, Content)) else user_messages:
             content = message if isinstance(message, Content) else UserContent(message)
             run = self.run_async(user_id=user_id, session_id=session_id, new_message=content, run_config=config)
             async for event in run:
-                found.append(event)
+                events.append(event)
                 for line in () if quiet else shown_lines(event, verbose):
                     print(f"{event.author} > {line}")
-        return found
+        return events
 
     async def run_async(
         self,

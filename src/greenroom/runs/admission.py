@@ -75,11 +75,11 @@ class Admission:
         digest: str | None = None
         if idempotency_key is not None:
             digest = hashlib.sha256(wire.encode(request)).hexdigest()
-            known = await self._started_with(key, idempotency_key, queues)
-            if known is not None:
-                if known.request_digest != digest:
+            started = await self._started_with(key, idempotency_key, queues)
+            if started is not None:
+                if started.request_digest != digest:
                     raise IdempotencyConflict(idempotency_key)
-                return known
+                return started
 
         self.limiter.acquire(key, may_exceed=request.multitask_strategy == "interrupt" and bool(queues.of_session(key)))
         try:
@@ -100,7 +100,7 @@ class Admission:
         is_idle = not queues.of_session(key)
         accepted = runner.accept_message(session, request.new_message, request.invocation_id)
         earlier: Run | None = None
-        asked: Mapping[str, str] = {}
+        pending: Mapping[str, str] = {}
         if accepted.answered is not None or request.invocation_id is not None:
             task = queues.tasks.get(accepted.invocation_id)
             earlier = await self._run_to_continue(accepted, session, task)
@@ -110,8 +110,8 @@ class Admission:
                 earlier = None
             if earlier is not None:
                 check_version(earlier, runner)
-                asked = task.pending_requests(session) if task is not None else earlier.asked
-            check_asked(session, accepted.message, asked)
+                pending = task.pending_requests(session) if task is not None else earlier.asked
+            check_asked(session, accepted.message, pending)
 
         queue = queues.of_session(key)
         if queue and request.multitask_strategy == "reject":
@@ -128,7 +128,7 @@ class Admission:
             session = await self._create(key)
         run = self._new_run(accepted.invocation_id, session, runner)
         run.request = request
-        run.asked = without_answered(asked, accepted.message)
+        run.asked = without_answered(pending, accepted.message)
         if earlier is not None:
             for name in ("created_at", "started_at", "usage", "after_seq", "app_version"):
                 setattr(run, name, getattr(earlier, name))
@@ -150,7 +150,7 @@ class Admission:
         return RunTask(run, runner, session=session if is_idle else None, live=live)
 
     def _new_run(self, run_id: str, session: Session, runner: Runner) -> Run:
-        here = session.events.end
+        end = session.events.end
         return Run(
             id=run_id,
             app_name=session.app_name,
@@ -158,8 +158,8 @@ class Admission:
             session_id=session.id,
             status=RunStatus.QUEUED,
             created_at=time.time(),
-            after_seq=here,
-            message_after_seq=here,
+            after_seq=end,
+            message_after_seq=end,
             app_version=version_of(runner),
         )
 
@@ -201,12 +201,12 @@ class Admission:
         return run
 
 
-def check_asked(session: Session, message: Content | None, asked: Mapping[str, str]) -> None:
+def check_asked(session: Session, message: Content | None, pending: Mapping[str, str]) -> None:
     """Raises ApprovalRefused if the message answers a request that no run of this session made, or a different one: a
     log that a client imported contains requests, too.
     """
     log_state = log_state_of(session.events)
     for response in responses_in(message):
         request = log_state.find_request(response.id)
-        if request is not None and asked.get(response.id or "") != request_digest(request.event, request.call):
+        if request is not None and pending.get(response.id or "") != request_digest(request.event, request.call):
             raise ApprovalRefused("no run of this session asks for it")

@@ -167,12 +167,12 @@ class InProcessRunEngine(RunEngine):
                 task = await self._admission.admit_live(key, runner, self._queues, live)
                 task.run.traceparent = traceparent
                 task.run.caller = caller
-                here = task.run.after_seq
+                after_seq = task.run.after_seq
                 self._queues.close_live_input(key)
                 if after is not None:
-                    reader = self.attach_to_session(key, after=min(after, here))
+                    reader = self.attach_to_session(key, after=min(after, after_seq))
                 else:
-                    reader = self._reader(task, after=here, with_user_events=True, catch_up=False)
+                    reader = self._reader(task, after=after_seq, with_user_events=True, catch_up=False)
                 self._runners.retain(runner)
                 stored = self._queues.enqueue(task)
         finally:
@@ -242,7 +242,7 @@ class InProcessRunEngine(RunEngine):
         return self._watches.open(where)
 
     async def delete_session(self, key: SessionKey) -> None:
-        where = key._asdict()
+        key_fields = key._asdict()
         if self._takeovers is not None:
             await self._takeovers.wait_until_ready(key)
         for run_id in {task.run.id for task in self._queues.of_session(key)}:
@@ -251,12 +251,12 @@ class InProcessRunEngine(RunEngine):
             await self._memory_writer.cancel(key)
             artifacts = self.artifact_service
             if artifacts is not None:
-                for name in await artifacts.list_artifact_keys(**where):
+                for name in await artifacts.list_artifact_keys(**key_fields):
                     if not name.startswith(USER_NAMESPACE):
-                        await artifacts.delete_artifact(**where, filename=name)
-            await self.credential_service.delete_requests(**where)
-            await self.session_service.delete_session(**where)
-            await self.run_store.delete_session(**where)
+                        await artifacts.delete_artifact(**key_fields, filename=name)
+            await self.credential_service.delete_requests(**key_fields)
+            await self.session_service.delete_session(**key_fields)
+            await self.run_store.delete_session(**key_fields)
             self._stream.end(key)
 
     async def delete_user(self, *, app_name: str, user_id: str) -> list[SessionKey]:
@@ -426,14 +426,14 @@ class RunnerCache:
     async def acquire(self, app_name: str) -> Runner:
         """The app's runner, kept open until it is released. Raises AppNotFound, AppLoadError."""
         app = await self._apps.load_async(app_name)
-        known = self._newest.get(app_name)
-        if known is not None and known[0] is app:
-            runner = known[1]
+        cached = self._newest.get(app_name)
+        if cached is not None and cached[0] is app:
+            runner = cached[1]
         else:
             runner = self._make(app_name, app)
             self._newest[app_name] = (app, runner)
-            if known is not None:
-                self._replace(app_name, known[1])
+            if cached is not None:
+                self._replace(app_name, cached[1])
         self.retain(runner)
         return runner
 

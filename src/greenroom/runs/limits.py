@@ -50,14 +50,14 @@ class ConcurrencyLimiter:
         Raises TooManyRuns.
         """
         counted = self._counted(key)
-        for one, limit in counted:
-            if self._counts[one] >= limit and not may_exceed:
-                raise TooManyRuns(one[0], limit)
-        for one, _ in counted:
-            self._counts[one] += 1
+        for owner, limit in counted:
+            if self._counts[owner] >= limit and not may_exceed:
+                raise TooManyRuns(owner[0], limit)
+        for owner, _ in counted:
+            self._counts[owner] += 1
 
     def release(self, key: SessionKey) -> None:
-        for one, _ in self._counted(key):
-            self._counts[one] -= 1
-            if not self._counts[one]:
-                del self._counts[one]
+        for owner, _ in self._counted(key):
+            self._counts[owner] -= 1
+            if not self._counts[owner]:
+                del self._counts[owner]

@@ -84,12 +84,12 @@ class InMemoryRunStore(RunStore):
             candidates = [self._runs[run_id] for run_id in ids]
         else:
             candidates = list(self._runs.values())
-        found = [run for run in candidates if matches(run, where)]
+        matching = [run for run in candidates if matches(run, where)]
         if before is not None:
-            found = [run for run in found if (run.created_at, run.id) < before]
-        found.sort(key=lambda run: (run.created_at, run.id), reverse=True)
-        page = [msgspec.structs.replace(run) for run in found[:limit]]
-        return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
+            matching = [run for run in matching if (run.created_at, run.id) < before]
+        matching.sort(key=lambda run: (run.created_at, run.id), reverse=True)
+        page = [msgspec.structs.replace(run) for run in matching[:limit]]
+        return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(matching) else None)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         for run_id in list(self._by_session.get((app_name, user_id, session_id), ())):
@@ -103,12 +103,12 @@ class InMemoryRunStore(RunStore):
 
     async def list_webhooks(self, run_id: str | None) -> list[Webhook]:
         if run_id is not None:
-            return [msgspec.structs.replace(one) for _, one in sorted(self._webhooks.get(run_id, {}).items())]
+            return [msgspec.structs.replace(webhook) for _, webhook in sorted(self._webhooks.get(run_id, {}).items())]
         return [
-            msgspec.structs.replace(one)
+            msgspec.structs.replace(webhook)
             for of_run in self._webhooks.values()
-            for one in of_run.values()
-            if not one.is_over
+            for webhook in of_run.values()
+            if not webhook.is_over
         ]
 
     async def delete_webhook(self, run_id: str, webhook_id: str) -> None:

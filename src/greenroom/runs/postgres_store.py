@@ -72,9 +72,9 @@ class SaveRuns:
             return [None] * len(rows)
 
         lost = await lost_of(connection, fences)
-        kept = [fenced for fenced in rows if fenced.fence not in lost]
-        if kept:
-            await self.write(connection, kept)
+        owned_rows = [fenced for fenced in rows if fenced.fence not in lost]
+        if owned_rows:
+            await self.write(connection, owned_rows)
         return [fence.refuse() if fence in lost and fence is not None else None for fence in fences]
 
 

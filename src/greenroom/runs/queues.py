@@ -161,11 +161,11 @@ class SessionQueues:
     def stop(self, task: RunTask, reason: GreenroomError) -> RunTask:
         """Cancels a run, and drops the queued messages that would continue it. Returns the cancelled run."""
         queue = self._queues[task.key]
-        first, *later = [one for one in queue if one.run.id == task.run.id]
-        for one in later:
-            one.end()
-            queue.remove(one)
-            self._drop(one)
+        first, *later = [queued for queued in queue if queued.run.id == task.run.id]
+        for queued in later:
+            queued.end()
+            queue.remove(queued)
+            self._drop(queued)
         self._tasks[first.run.id] = first
         self._cancel(first, reason)
         return first
@@ -227,10 +227,10 @@ class SessionQueues:
             return
         _, running = await asyncio.wait(tasks, timeout=grace_seconds)
         saving: list[asyncio.Future[None]] = []
-        for one in running:
-            task = tasks[one]
+        for attempt in running:
+            task = tasks[attempt]
             task.is_abandoned = True
-            one.cancel(ABANDONED)
+            attempt.cancel(ABANDONED)
             if not task.has_ended:
                 task.run.progress = -1
                 saving.append(self.save(task))
@@ -358,10 +358,10 @@ class SessionQueues:
 
         queue = self._queues[task.key]
         queue.remove(task)
-        asked = run.asked
+        pending = run.asked
         for later in queue:
             if later.run.id == run.id and later.accepted is not None:
-                asked = later.run.asked = without_answered(asked, later.accepted.message)
+                pending = later.run.asked = without_answered(pending, later.accepted.message)
 
         if not queue:
             del self._queues[task.key]
@@ -435,9 +435,9 @@ def _when_done(saving: asyncio.Future[None], call: Callable[[], None]) -> None:
         saving.add_done_callback(lambda _: call())
 
 
-def without_answered(asked: Mapping[str, str], message: Content | None) -> dict[str, str]:
+def without_answered(pending: Mapping[str, str], message: Content | None) -> dict[str, str]:
     """Returns the pending requests, without those that the message answers."""
-    if not asked:
+    if not pending:
         return {}
     answered = {response.id for response in responses_in(message)}
-    return {request_id: made for request_id, made in asked.items() if request_id not in answered}
+    return {request_id: made for request_id, made in pending.items() if request_id not in answered}

@@ -58,7 +58,7 @@ _IS_INDEXED = """
 """
 """As the index `runs_by_status` has it, which databases use for queries with the same term."""
 
-_MOST_PARTS = 50
+_MAX_PARTS = 50
 """Apps of a list of runs that are looked up one by one; databases take a few hundred."""
 
 _REMEMBERED = f"UPDATE runs SET status = replace(status, '{_MARK}', '') WHERE id = ?"
@@ -174,14 +174,14 @@ def _list_query(
         order += f" LIMIT {limit + 1}"
 
     parts: list[str] = []
-    given: list[str | float] = []
+    values: list[str | float] = []
     for first, own in _parts(where):
         chosen = " AND ".join([*first, *terms])
         parts.append(f"SELECT created_at, id, data, request FROM runs {f'WHERE {chosen}' if chosen else ''} {order}")
-        given += [*own, *arguments]
+        values += [*own, *arguments]
     if len(parts) > 1:
         parts = [f"SELECT * FROM ({part}) AS part" for part in parts]
-    return f"SELECT data, request FROM ({' UNION ALL '.join(parts)}) AS found {order}", *given
+    return f"SELECT data, request FROM ({' UNION ALL '.join(parts)}) AS found {order}", *values
 
 
 def _parts(where: RunFilter) -> list[tuple[list[str], list[str]]]:
@@ -196,7 +196,7 @@ def _parts(where: RunFilter) -> list[tuple[list[str], list[str]]]:
     is_of_one_owner = where.user_id is not None or where.session_id is not None
     if statuses and not is_of_one_owner and RunStatus.SUCCEEDED not in (where.statuses or ()):
         return [([_IS_INDEXED, "status = ?", *of_apps], [status, *(apps or ())]) for status in statuses]
-    if apps and len(apps) <= _MOST_PARTS and not is_of_one_owner:
+    if apps and len(apps) <= _MAX_PARTS and not is_of_one_owner:
         return [(["app_name = ?", *of_statuses], [app, *(statuses or ())]) for app in apps]
     return [([*of_apps, *of_statuses], [*(apps or ()), *(statuses or ())])]
 

@@ -392,11 +392,11 @@ def described(error: Exception) -> RunError:
 
 def _asked_in_log(run: Run, logged: RunState | None, events: CopyOnWriteList[Event]) -> dict[str, str]:
     """Returns the requests in the run's record, and those in the log since its newest message."""
-    asked = dict(run.asked)
+    pending = dict(run.asked)
     if logged is not None:
         for request in logged.requests_since(run.message_after_seq - events.skipped):
-            asked[request.call.id or ""] = request_digest(request.event, request.call)
-    return asked
+            pending[request.call.id or ""] = request_digest(request.event, request.call)
+    return pending
 
 
 def session_of(run: Run) -> SessionKey:

@@ -59,8 +59,8 @@ class Webhooks:
 
         Raises InvalidRequest if the run has `MAX_PER_RUN` others.
         """
-        known = {one.id for one in await self.run_store.list_webhooks(run.id)}
-        if len(known | {webhook.id}) > MAX_PER_RUN:
+        ids = {one.id for one in await self.run_store.list_webhooks(run.id)}
+        if len(ids | {webhook.id}) > MAX_PER_RUN:
             raise InvalidRequest(f"A run may have {MAX_PER_RUN} webhooks")
         await self._drop(webhook.run_id, webhook.id)
         await self.run_store.save_webhook(webhook)

@@ -147,8 +147,8 @@ async def open_adk_database(uri: str) -> AdkDatabase | None:
         )
     else:
         return None
-    found = {name for (name,) in await fetch(columns)}
-    if "session_id" in found and found & {"event_data", "actions"}:
+    columns_found = {name for (name,) in await fetch(columns)}
+    if "session_id" in columns_found and columns_found & {"event_data", "actions"}:
         return AdkDatabase(fetch, close)
     await close()
     return None

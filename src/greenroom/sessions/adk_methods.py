@@ -81,10 +81,16 @@ def with_pages(list_all: List) -> List:
             raise NotOffered(f"{type(self).__name__} can't search sessions by text")
 
         listed = await list_all(self, app_name=app_name, user_id=user_id)
-        found = [one for one in listed.sessions if _fits(one, where) and (before is None or _position(one) < before)]
-        found.sort(key=_position, reverse=limit is not None)
-        page = found[:limit]
-        return ListSessionsResponse(sessions=page, next_page_token=next_page(page) if len(page) < len(found) else None)
+        matching = [
+            session
+            for session in listed.sessions
+            if _fits(session, where) and (before is None or _position(session) < before)
+        ]
+        matching.sort(key=_position, reverse=limit is not None)
+        page = matching[:limit]
+        return ListSessionsResponse(
+            sessions=page, next_page_token=next_page(page) if len(page) < len(matching) else None
+        )
 
     return list_sessions
 

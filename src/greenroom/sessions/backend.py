@@ -152,10 +152,10 @@ def is_trusted(cached: CachedSession, now: float) -> bool:
     return now - cached.checked_at < TRUSTED_SECONDS and cached.app.version >= 0 and cached.user.version >= 0
 
 
-def first_page(found: Sequence[CachedSession], limit: int | None) -> SessionPage:
+def first_page(sessions: Sequence[CachedSession], limit: int | None) -> SessionPage:
     """The first `limit` of the sessions found, newest update first; more than that are the begin of the next page."""
-    if limit is None or len(found) <= limit:
-        return SessionPage(found, None)
-    last = found[limit - 1]
+    if limit is None or len(sessions) <= limit:
+        return SessionPage(sessions, None)
+    last = sessions[limit - 1]
     token = wire.write_page_token(last.update_time, last.key.user_id, last.key.session_id)
-    return SessionPage(found[:limit], token)
+    return SessionPage(sessions[:limit], token)

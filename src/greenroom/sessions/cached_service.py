@@ -115,13 +115,13 @@ class CachedSessionService(BaseSessionService):
         if config is not None and config.until_seq is not None:
             return await self._read_part(key, config)
         cached = await self._cache.get_current(key)
-        whole = config is None or not config.from_compaction
-        if cached is None or (whole and cached.events.skipped):
+        is_complete = config is None or not config.from_compaction
+        if cached is None or (is_complete and cached.events.skipped):
             is_part = config is not None and not (config.num_recent_events is None and config.after_timestamp is None)
-            known = self._cache.peek(key)
-            if config is not None and is_part and (known is None or known.events.skipped):
+            peeked = self._cache.peek(key)
+            if config is not None and is_part and (peeked is None or peeked.events.skipped):
                 return await self._read_part(key, config)
-            cached = await self._cache.fetch(key, whole=whole)
+            cached = await self._cache.fetch(key, whole=is_complete)
         return None if cached is None else cached.copy_for_caller(config)
 
     async def _read_part(self, key: SessionKey, config: GetSessionConfig) -> Session | None:
@@ -225,16 +225,16 @@ class CachedSessionService(BaseSessionService):
         from its start.
         """
         while not is_partial(session):
-            known = session.events.end
-            if stored == [(seq, True) for seq in range(known + 1, known + 1 + len(stored))]:
+            end = session.events.end
+            if stored == [(seq, True) for seq in range(end + 1, end + 1 + len(stored))]:
                 break
-            last_id = session.events[-1].id if known else None
-            later = await self._backend.read_later(key, last_id, known)
+            last_id = session.events[-1].id if end else None
+            later = await self._backend.read_later(key, last_id, end)
             if later is None:
                 break
             self._cache.events_decoded += len(later)
             # Otherwise another append on the same session object was faster.
-            if session.events.end == known:
+            if session.events.end == end:
                 extend_log(session, later, prepared)
                 return
         append_own(session, prepared)

@@ -19,8 +19,8 @@ def sync(session: Session, log: CopyOnWriteList[Event], prepared: Sequence[Prepa
     A caller that holds the whole log gets all that is new. One that holds a part (a filtered session, or a list of its
     own making) gets the events it appended. `session.state` stays the same map, since views of it are held.
     """
-    known = session.events.end
-    at = known - log.skipped
+    end = session.events.end
+    at = end - log.skipped
 
     if type(session.events) is not CopyOnWriteList and is_partial(session):
         append_own(session, prepared)
@@ -32,7 +32,7 @@ def sync(session: Session, log: CopyOnWriteList[Event], prepared: Sequence[Prepa
             session.last_update_time = prepared[0].event.timestamp
         else:
             _apply_deltas(session, log[at:], prepared)
-    elif known == at == 0 or (0 < at <= len(log) and len(session.events) and session.events[-1].id == log[at - 1].id):
+    elif end == at == 0 or (0 < at <= len(log) and len(session.events) and session.events[-1].id == log[at - 1].id):
         extend_log(session, log[at:], prepared)
     else:
         append_own(session, prepared)
@@ -57,13 +57,13 @@ def append_own(session: Session, prepared: Sequence[PreparedEvent]) -> None:
 
 
 def _apply_deltas(session: Session, later: Sequence[Event], prepared: Sequence[PreparedEvent]) -> None:
-    own = {one.event.id: one for one in prepared}
+    own = {prepared_event.event.id: prepared_event for prepared_event in prepared}
     for event in later:
         if event.id in own:
             apply_delta(session.state, own[event.id].original)
         elif event.actions.state_delta:
             apply_delta(session.state, from_frozen(to_frozen(event.actions.state_delta)))
-    for one in prepared:
-        apply_delta(session.state, one.temp)
+    for prepared_event in prepared:
+        apply_delta(session.state, prepared_event.temp)
     if session.events:
         session.last_update_time = session.events[-1].timestamp

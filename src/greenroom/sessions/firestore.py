@@ -94,7 +94,7 @@ class FirestoreSessionService(RemoteSessionService):
         super().__init__(backend, cache_bytes=cache_bytes, close=backend.close)
 
 
-class _Found(NamedTuple):
+class _SessionDocument(NamedTuple):
     reference: Any
     fields: dict[str, Any]
     number: int
@@ -147,10 +147,10 @@ class FirestoreSessionBackend(SessionBackend):
                 await self._delete(snapshot.reference)
 
         stored = await self._transact(lambda transaction: self._add(transaction, session, delta, prepared))
-        found = await self._find_numbered(key)
-        if found is not None:
-            session.app = found.app
-            session.user = found.user
+        existing = await self._find_numbered(key)
+        if existing is not None:
+            session.app = existing.app
+            session.user = existing.user
         return Created(session, stored)
 
     async def _add(
@@ -161,13 +161,13 @@ class FirestoreSessionBackend(SessionBackend):
             raise SessionExists(*key)
         references = self._references(key)
         snapshots = await self._database.get_all(references, transaction)
-        reference = next(one for one in references if not snapshots[one.path].exists)
+        reference = next(candidate for candidate in references if not snapshots[candidate.path].exists)
         stored = _add_events(transaction, key, reference, 0, {}, prepared)
 
-        added = [one for one, (_, is_new) in zip(prepared, stored, strict=True) if is_new]
+        added = [prepared_event for prepared_event, (_, is_new) in zip(prepared, stored, strict=True) if is_new]
         state = dict(new.state)
-        for one in added:
-            apply_delta(state, one.scoped.session)
+        for prepared_event in added:
+            apply_delta(state, prepared_event.scoped.session)
         fields: dict[str, Any] = {
             Keys.ID: key.session_id,
             Keys.APP_NAME: key.app_name,
@@ -178,7 +178,7 @@ class FirestoreSessionBackend(SessionBackend):
             "initialState": to_fields(from_frozen(new.state)),
         }
         transaction.create(reference, fields | _times(added[-1].event.timestamp if added else new.update_time))
-        self._merge_scopes(transaction, key, [delta, *(one.scoped for one in added)])
+        self._merge_scopes(transaction, key, [delta, *(prepared_event.scoped for prepared_event in added)])
         return stored
 
     async def fork(self, key: SessionKey, new_key: SessionKey, seq: int | None, now: float) -> CachedSession:
@@ -194,20 +194,22 @@ class FirestoreSessionBackend(SessionBackend):
         )
 
     async def _append(self, transaction: Any, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
-        found = await self._find(key, transaction)
-        if found is None:
+        document = await self._find(key, transaction)
+        if document is None:
             raise SessionNotFound(*key)
-        known = await self._seqs(found.reference, [one.event.id for one in prepared], transaction)
-        stored = _add_events(transaction, key, found.reference, found.last_seq, known, prepared)
+        stored_seqs = await self._seqs(
+            document.reference, [prepared_event.event.id for prepared_event in prepared], transaction
+        )
+        stored = _add_events(transaction, key, document.reference, document.last_seq, stored_seqs, prepared)
 
-        new = [one for one, (_, is_new) in zip(prepared, stored, strict=True) if is_new]
+        new = [prepared_event for prepared_event, (_, is_new) in zip(prepared, stored, strict=True) if is_new]
         if new:
             changes: JsonObject = {}
-            for one in new:
-                changes |= one.scoped.session
-            update = {**set_paths(Keys.STATE, from_frozen(changes)), "lastSeq": found.last_seq + len(new)}
-            transaction.update(found.reference, update | _times(new[-1].event.timestamp))
-            self._merge_scopes(transaction, key, [one.scoped for one in new])
+            for prepared_event in new:
+                changes |= prepared_event.scoped.session
+            update = {**set_paths(Keys.STATE, from_frozen(changes)), "lastSeq": document.last_seq + len(new)}
+            transaction.update(document.reference, update | _times(new[-1].event.timestamp))
+            self._merge_scopes(transaction, key, [prepared_event.scoped for prepared_event in new])
         return stored
 
     def delete(self, key: SessionKey, after_commit: Callable[[], None]) -> Awaitable[None]:
@@ -235,26 +237,26 @@ class FirestoreSessionBackend(SessionBackend):
     async def read(
         self, key: SessionKey, *, known_number: int = 0, known_events: int = 0, from_compaction: bool = False
     ) -> CachedSession | None:
-        found = await self._find_numbered(key)
-        if found is None:
+        document = await self._find_numbered(key)
+        if document is None:
             return None
-        session = _session(key, found)
-        after = known_events if found.number == known_number else 0
-        session.events.extend(await self._events(found, after=after))
+        session = _session(key, document)
+        after = known_events if document.number == known_number else 0
+        session.events.extend(await self._events(document, after=after))
         return session
 
     async def read_part(self, key: SessionKey, config: GetSessionConfig) -> CachedSession | None:
-        found = await self._find_numbered(key)
-        if found is None:
+        document = await self._find_numbered(key)
+        if document is None:
             return None
-        session = _session(key, found)
-        upto = found.last_seq if config.until_seq is None else min(config.until_seq, found.last_seq)
+        session = _session(key, document)
+        upto = document.last_seq if config.until_seq is None else min(config.until_seq, document.last_seq)
         after = 0 if config.num_recent_events is None else max(upto - config.num_recent_events, 0)
 
-        is_past = upto < found.last_seq
-        events = await self._events(found, after=0 if is_past else after, upto=upto)
+        is_past = upto < document.last_seq
+        events = await self._events(document, after=0 if is_past else after, upto=upto)
         if is_past:
-            session.state = to_frozen(from_fields(found.fields.get("initialState") or {}))
+            session.state = to_frozen(from_fields(document.fields.get("initialState") or {}))
             for event in events:
                 apply_delta(session.state, to_frozen(split_by_scope(event.actions.state_delta).session))
             events = events[after:]
@@ -264,26 +266,26 @@ class FirestoreSessionBackend(SessionBackend):
         return session
 
     async def read_events(self, key: SessionKey, after: int, limit: int | None) -> LogPage | None:
-        found = await self._find_numbered(key)
-        if found is None:
+        document = await self._find_numbered(key)
+        if document is None:
             return None
-        upto = found.last_seq if limit is None else min(max(after, 0) + limit, found.last_seq)
-        events = await self._events(found, after=max(after, 0), upto=upto)
-        return LogPage(events, found.last_seq)
+        upto = document.last_seq if limit is None else min(max(after, 0) + limit, document.last_seq)
+        events = await self._events(document, after=max(after, 0), upto=upto)
+        return LogPage(events, document.last_seq)
 
     async def read_later(self, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
-        found = await self._find_numbered(key)
-        if found is None:
+        document = await self._find_numbered(key)
+        if document is None:
             return None
-        if last_id is not None and await self._seqs(found.reference, [last_id]) != {last_id: known}:
+        if last_id is not None and await self._seqs(document.reference, [last_id]) != {last_id: known}:
             return None
-        return await self._events(found, after=known)
+        return await self._events(document, after=known)
 
     async def find_event(self, key: SessionKey, event_id: str) -> int | None:
-        found = await self._find_numbered(key)
-        if found is None:
+        document = await self._find_numbered(key)
+        if document is None:
             raise SessionNotFound(*key)
-        return (await self._seqs(found.reference, [event_id])).get(event_id)
+        return (await self._seqs(document.reference, [event_id])).get(event_id)
 
     async def list_sessions(
         self, app_name: str, user_id: str | None, where: SessionFilter, limit: int | None, page_token: str | None
@@ -293,21 +295,21 @@ class FirestoreSessionBackend(SessionBackend):
         before = page_position(page_token)
         wanted = None if limit is None else limit + 1
 
-        found: list[CachedSession] = []
+        sessions: list[CachedSession] = []
         scopes: dict[str, Any] = {}
-        while wanted is None or len(found) < wanted:
+        while wanted is None or len(sessions) < wanted:
             snapshots = await self._database.fetch(self._newest_sessions(app_name, user_id, before).limit(_PAGE))
-            for one in await self._without_logs(app_name, snapshots, scopes):
-                if one.fits(where):
-                    found.append(one)
+            for session in await self._without_logs(app_name, snapshots, scopes):
+                if session.fits(where):
+                    sessions.append(session)
             if len(snapshots) < _PAGE:
                 break
             last = snapshots[-1]
             before = from_iso(last.get(Keys.UPDATE_TIME)), last.get(Keys.USER_ID), last.get(Keys.ID)
 
         if limit is None:
-            return SessionPage(found[::-1], None)
-        return first_page(found, limit)
+            return SessionPage(sessions[::-1], None)
+        return first_page(sessions, limit)
 
     def _newest_sessions(self, app_name: str, user_id: str | None, before: tuple[float, str, str] | None) -> Any:
         """A query of an app's sessions, newest update first, after a position in this order."""
@@ -341,7 +343,7 @@ class FirestoreSessionBackend(SessionBackend):
             if fields.get("deleting") or not snapshot.reference.path.startswith(f"{self._root}/"):
                 continue
             app, user = (_scope(scopes[one.path]) for one in self._scopes(key))
-            sessions.append(_session(key, _Found(snapshot.reference, fields, 0, 0, app, user)))
+            sessions.append(_session(key, _SessionDocument(snapshot.reference, fields, 0, 0, app, user)))
         return sessions
 
     async def list_apps(self) -> list[str]:
@@ -352,15 +354,15 @@ class FirestoreSessionBackend(SessionBackend):
         if is_trusted(cached, started):
             return True
 
-        found = await self._find_numbered(cached.key)
-        if found is None or (found.number, found.last_seq) != (cached.number, len(cached.events)):
+        document = await self._find_numbered(cached.key)
+        if document is None or (document.number, document.last_seq) != (cached.number, len(cached.events)):
             return False
-        if (found.app.version, found.user.version) != (cached.app.version, cached.user.version):
+        if (document.app.version, document.user.version) != (cached.app.version, cached.user.version):
             return False
         cached.checked_at = started
         return True
 
-    async def _find_numbered(self, key: SessionKey) -> _Found | None:
+    async def _find_numbered(self, key: SessionKey) -> _SessionDocument | None:
         """The session, after all its events have got sequence numbers."""
         try:
             return await self._find(key)
@@ -376,7 +378,7 @@ class FirestoreSessionBackend(SessionBackend):
             await self._number_events(found.reference)
             return await self._database.transact(work)
 
-    async def _find(self, key: SessionKey, transaction: Any = None) -> _Found | None:
+    async def _find(self, key: SessionKey, transaction: Any = None) -> _SessionDocument | None:
         """Raises _WrittenByOthers."""
         references = self._references(key)
         scopes = self._scopes(key)
@@ -387,7 +389,7 @@ class FirestoreSessionBackend(SessionBackend):
                 if fields.get("numbered") != fields[Keys.UPDATE_TIME]:
                     raise _WrittenByOthers(reference)
                 app, user = (_scope(snapshots[one.path]) for one in scopes)
-                return _Found(reference, fields, fields["number"], fields["lastSeq"], app, user)
+                return _SessionDocument(reference, fields, fields["number"], fields["lastSeq"], app, user)
         return None
 
     async def _number_events(self, reference: Any) -> None:
@@ -396,11 +398,11 @@ class FirestoreSessionBackend(SessionBackend):
         async def apply(transaction: Any) -> None:
             fields = (await self._database.get_all([reference], transaction))[reference.path].to_dict()
             events = await self._database.fetch(reference.collection(Collections.EVENTS), transaction)
-            others = [one for one in events if "seq" not in one.to_dict()]
-            others.sort(key=lambda one: (from_iso(one.get(Keys.TIMESTAMP)), one.id))
+            others = [snapshot for snapshot in events if "seq" not in snapshot.to_dict()]
+            others.sort(key=lambda snapshot: (from_iso(snapshot.get(Keys.TIMESTAMP)), snapshot.id))
             last_seq = fields.get("lastSeq", 0)
-            for seq, one in enumerate(others, start=last_seq + 1):
-                transaction.update(one.reference, {"seq": seq, Keys.ID: one.id})
+            for seq, snapshot in enumerate(others, start=last_seq + 1):
+                transaction.update(snapshot.reference, {"seq": seq, Keys.ID: snapshot.id})
             update: dict[str, Any] = {"number": time.time_ns() // 1000, "initialState": fields.get(Keys.STATE) or {}}
             update = {name: fields.get(name, value) for name, value in update.items()}
             update |= {"lastSeq": last_seq + len(others), **_times(from_iso(fields[Keys.UPDATE_TIME]))}
@@ -410,21 +412,21 @@ class FirestoreSessionBackend(SessionBackend):
 
     async def _seqs(self, reference: Any, ids: Sequence[str], transaction: Any = None) -> dict[str, int]:
         """Returns the sequence numbers of the stored events."""
-        found: dict[str, int] = {}
+        seqs: dict[str, int] = {}
         for first in range(0, len(ids), _IDS_PER_QUERY):
             query = where(
                 reference.collection(Collections.EVENTS), (Keys.ID, "in", ids[first : first + _IDS_PER_QUERY])
             )
             for one in await self._database.fetch(query, transaction):
-                found[one.get(Keys.ID)] = one.get("seq")
-        return found
+                seqs[one.get(Keys.ID)] = one.get("seq")
+        return seqs
 
-    async def _events(self, found: _Found, *, after: int, upto: int | None = None) -> list[Event]:
-        last = found.last_seq if upto is None else upto
+    async def _events(self, document: _SessionDocument, *, after: int, upto: int | None = None) -> list[Event]:
+        last = document.last_seq if upto is None else upto
         if after >= last:
             return []
         query = where(
-            found.reference.collection(Collections.EVENTS), ("seq", ">", after), ("seq", "<=", last)
+            document.reference.collection(Collections.EVENTS), ("seq", ">", after), ("seq", "<=", last)
         ).order_by("seq")
         return [_event(one.to_dict()) for one in await self._database.fetch(query)]
 
@@ -468,23 +470,23 @@ def _add_events(
     key: SessionKey,
     reference: Any,
     last_seq: int,
-    known: Mapping[str, int],
+    stored_seqs: Mapping[str, int],
     prepared: Sequence[PreparedEvent],
 ) -> Stored:
     """Adds events to the transaction.
 
     known: sequence numbers of the events that are stored already.
     """
-    seqs = dict(known)
+    seqs = dict(stored_seqs)
     stored: Stored = []
-    for one in prepared:
-        seq = seqs.get(one.event.id)
+    for prepared_event in prepared:
+        seq = seqs.get(prepared_event.event.id)
         is_new = seq is None
         if seq is None:
             last_seq += 1
-            seq = seqs[one.event.id] = last_seq
+            seq = seqs[prepared_event.event.id] = last_seq
             transaction.create(
-                reference.collection(Collections.EVENTS).document(f"{seq:010}"), _event_fields(key, seq, one)
+                reference.collection(Collections.EVENTS).document(f"{seq:010}"), _event_fields(key, seq, prepared_event)
             )
         stored.append((seq, is_new))
     return stored
@@ -500,16 +502,16 @@ def _scope(snapshot: Any) -> ScopeState:
     return ScopeState(to_frozen(from_fields(snapshot.to_dict() or {})), version)
 
 
-def _session(key: SessionKey, found: _Found) -> CachedSession:
-    fields = found.fields
+def _session(key: SessionKey, document: _SessionDocument) -> CachedSession:
+    fields = document.fields
     is_numbered = fields.get("numbered") == fields[Keys.UPDATE_TIME]
     return CachedSession(
         key,
-        app=found.app,
-        user=found.user,
+        app=document.app,
+        user=document.user,
         state=to_frozen(from_fields(fields.get(Keys.STATE) or {})),
         update_time=fields["updated"] if is_numbered else from_iso(fields[Keys.UPDATE_TIME]),
-        number=found.number,
+        number=document.number,
     )
 
 
@@ -537,14 +539,14 @@ def _event_fields(key: SessionKey, seq: int, prepared: PreparedEvent) -> dict[st
 
 def _thin(part: JsonObject) -> dict[str, Any]:
     """Reduces a part to the fields that ADK for Java stores."""
-    kept: dict[str, Any] = {}
+    kept_fields: dict[str, Any] = {}
     for name, inner in (
         ("text", None), ("functionCall", ("name", "args")), ("functionResponse", ("name", "response")),
         ("fileData", ("fileUri", "mimeType")),
     ):  # fmt: skip
         if (value := part.get(name)) is not None:
-            kept[name] = value if inner is None else {one: to_field(value[one]) for one in inner if one in value}
-    return kept
+            kept_fields[name] = value if inner is None else {one: to_field(value[one]) for one in inner if one in value}
+    return kept_fields
 
 
 def _event(fields: Mapping[str, Any]) -> Event:

@@ -11,7 +11,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 
 
-class Frozen(msgspec.Struct, frozen=True):
+class FrozenJson(msgspec.Struct, frozen=True):
     """A list or map of a state as JSON: each caller decodes its own copy."""
 
     data: bytes
@@ -20,20 +20,24 @@ class Frozen(msgspec.Struct, frozen=True):
 def to_frozen(values: Mapping[str, Any]) -> JsonObject:
     """Converts a state or delta so that no caller can change it. Raises TypeError for values that JSON can't hold."""
     return {
-        key: value if value is None or isinstance(value, (str, int, float, Frozen)) else Frozen(wire.encode(value))
+        key: value
+        if value is None or isinstance(value, (str, int, float, FrozenJson))
+        else FrozenJson(wire.encode(value))
         for key, value in values.items()
     }
 
 
 def from_frozen(values: Mapping[str, Any]) -> JsonObject:
     """The caller's own copy of a frozen state or delta."""
-    return {key: msgspec.json.decode(value.data) if type(value) is Frozen else value for key, value in values.items()}
+    return {
+        key: msgspec.json.decode(value.data) if type(value) is FrozenJson else value for key, value in values.items()
+    }
 
 
 def frozen_json(value: JsonValue) -> str:
     """Returns the stored JSON of a frozen value."""
-    return (value.data if type(value) is Frozen else wire.encode(value)).decode()
+    return (value.data if type(value) is FrozenJson else wire.encode(value)).decode()
 
 
 def frozen_from_json(text: str) -> JsonValue:
-    return Frozen(text.encode()) if text[0] in "[{" else msgspec.json.decode(text)
+    return FrozenJson(text.encode()) if text[0] in "[{" else msgspec.json.decode(text)

@@ -77,8 +77,8 @@ class InMemorySessionService(BaseSessionService):
         apply_delta(cached.user.values, delta.user)
         apply_delta(cached.state, delta.session)
         self._initial_states[key] = dict(cached.state)
-        for one in prepared:
-            self._store(cached, one)
+        for prepared_event in prepared:
+            self._store(cached, prepared_event)
         return cached.copy_for_caller()
 
     async def fork_session(
@@ -119,15 +119,17 @@ class InMemorySessionService(BaseSessionService):
         before = page_position(page_token)
         users = self._apps.get(app_name, {})
         chosen = users.values() if user_id is None else [users.get(user_id, {})]
-        found = [
-            one
+        matching = [
+            session
             for sessions in chosen
-            for one in sessions.values()
-            if (before is None or _position(one) < before) and one.fits(where)
+            for session in sessions.values()
+            if (before is None or _position(session) < before) and session.fits(where)
         ]
-        found.sort(key=_position, reverse=limit is not None)
-        page = [cached.without_events() for cached in found[:limit]]
-        return ListSessionsResponse(sessions=page, next_page_token=next_page(page) if len(page) < len(found) else None)
+        matching.sort(key=_position, reverse=limit is not None)
+        page = [cached.without_events() for cached in matching[:limit]]
+        return ListSessionsResponse(
+            sessions=page, next_page_token=next_page(page) if len(page) < len(matching) else None
+        )
 
     async def list_events(
         self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None

@@ -99,10 +99,10 @@ class PostgresSessionBackend(SqlSessionBackend):
         if is_trusted(cached, started):
             return True
 
-        found = await self._database.read(lambda connection: self._reading(Transaction(connection)).find(cached.key))
-        if found is None or (found.number, found.last_seq) != (cached.number, cached.events.end):
+        row = await self._database.read(lambda connection: self._reading(Transaction(connection)).find(cached.key))
+        if row is None or (row.number, row.last_seq) != (cached.number, cached.events.end):
             return False
-        if (found.app_version or 0, found.user_version or 0) != (cached.app.version, cached.user.version):
+        if (row.app_version or 0, row.user_version or 0) != (cached.app.version, cached.user.version):
             return False
         cached.checked_at = started
         return True
@@ -139,11 +139,11 @@ class PostgresSessionQueries(SessionQueries):
         self._epochs = epochs
 
     async def create(self, key: SessionKey, now: float, delta: ScopedDelta, *, fork_seq: int = 0) -> CachedSession:
-        made = await super().create(key, now, delta, fork_seq=fork_seq)
+        created = await super().create(key, now, delta, fork_seq=fork_seq)
         found = await self.require(key)
-        made.app.version = found.app_version or 0
-        made.user.version = found.user_version or 0
-        return made
+        created.app.version = found.app_version or 0
+        created.user.version = found.user_version or 0
+        return created
 
     async def insert(self, key: SessionKey, prepared: Sequence[PreparedEvent], jsons: Sequence[bytes]) -> Stored:
         if not prepared:

@@ -167,14 +167,14 @@ class AppendBatch:
         self, connection: Connection, rows: Sequence[Append]
     ) -> Sequence[Stored | SessionNotFound | OwnershipLost]:
         events = [
-            (*append.key, one.event.id, one.event.timestamp, json)
+            (*append.key, prepared_event.event.id, prepared_event.event.timestamp, json)
             for append in rows
-            for one, json in zip(append.prepared, append.jsons, strict=True)
+            for prepared_event, json in zip(append.prepared, append.jsons, strict=True)
         ]
         if not events:
             return [[] for _ in rows]
 
-        scoped = [one.scoped for append in rows for one in append.prepared]
+        scoped = [prepared_event.scoped for append in rows for prepared_event in append.prepared]
         changes = [(place, *change) for place, delta in enumerate(scoped, start=1) for change in _changes(delta)]
 
         if len(events) == 1 and len(rows) == 1 and all(scope == "session" for _, scope, _, _ in changes):
@@ -186,12 +186,12 @@ class AppendBatch:
         fences = [append.fence for append in rows]
         columns = (*_columns(events), *columns_of(fences))
         if changes:
-            found = await connection.fetch(_APPEND_EVENTS_AND_STATE, *columns, *_columns(changes))
+            appended = await connection.fetch(_APPEND_EVENTS_AND_STATE, *columns, *_columns(changes))
         else:
-            found = await connection.fetch(_APPEND_EVENTS, *columns)
-        if not found and (lost := await lost_of(connection, fences)):
+            appended = await connection.fetch(_APPEND_EVENTS, *columns)
+        if not appended and (lost := await lost_of(connection, fences)):
             return await self._write_others(connection, rows, lost)
-        stored = {place: (seq, is_new) for place, seq, is_new in found}
+        stored = {place: (seq, is_new) for place, seq, is_new in appended}
 
         results: list[Stored | SessionNotFound] = []
         place = 0
@@ -199,7 +199,7 @@ class AppendBatch:
             places = range(place + 1, place + 1 + len(append.prepared))
             place += len(append.prepared)
             is_found = not append.prepared or places[0] in stored
-            results.append([stored[one] for one in places] if is_found else SessionNotFound(*append.key))
+            results.append([stored[place] for place in places] if is_found else SessionNotFound(*append.key))
         return results
 
     async def _write_others(

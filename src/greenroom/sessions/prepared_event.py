@@ -45,10 +45,10 @@ def prepare(events: Sequence[Event], *, encode: bool = False) -> list[PreparedEv
     prepared: list[PreparedEvent] = []
     try:
         for event in events:
-            one = PreparedEvent(event)
-            prepared.append(one)
+            prepared_event = PreparedEvent(event)
+            prepared.append(prepared_event)
             if encode:
-                one.json = wire.encode(event)
+                prepared_event.json = wire.encode(event)
     except Exception:
         undo(prepared)
         raise

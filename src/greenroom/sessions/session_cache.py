@@ -112,10 +112,10 @@ class SessionCache:
             task.exception()  # Waiting callers get it; there may be none left.
 
     async def _fetch(self, key: SessionKey, whole: bool) -> CachedSession | None:
-        known = self.peek(key)
-        if known is not None and whole and known.events.skipped:
-            known = None
-        number, events = (known.number, known.events.end) if known else (0, 0)
+        held = self.peek(key)
+        if held is not None and whole and held.events.skipped:
+            held = None
+        number, events = (held.number, held.events.end) if held else (0, 0)
 
         started = time.monotonic()
         epoch = self.backend.epoch
@@ -129,7 +129,7 @@ class SessionCache:
 
         with self._lock:
             if stored is None:
-                if known is not None and self._sessions.get(key) is known:
+                if held is not None and self._sessions.get(key) is held:
                     self._drop(key)
                 return self._sessions.get(key)
 
@@ -137,9 +137,9 @@ class SessionCache:
             grown = stored.size + len(stored.events) * _BYTES_PER_EVENT
             self._share_scopes(stored)
 
-            if known is not None and known.number == stored.number:
-                cached = known
-                for event in stored.events[known.events.end - events :]:
+            if held is not None and held.number == stored.number:
+                cached = held
+                for event in stored.events[held.events.end - events :]:
                     cached.append(event, to_frozen(split_by_scope(event.actions.state_delta).session))
             else:
                 cached = stored
@@ -153,18 +153,18 @@ class SessionCache:
 
             # The snapshot that was read may be older than these; those that it has are passed over.
             for change in meanwhile:
-                self._take(change)
+                self._apply(change)
             return cached
 
     def _take_inbox(self) -> None:
         with self._lock:
             while self._inbox:
                 change = self._inbox.popleft()
-                self._take(change)
+                self._apply(change)
                 for meanwhile in self._reads.values():
                     meanwhile.append(change)
 
-    def _take(self, change: Change) -> None:
+    def _apply(self, change: Change) -> None:
         key = change.key
         cached = self._sessions.get(key)
         if isinstance(change, Appended):

@@ -138,7 +138,7 @@ _STATES = {
 }
 
 
-class Found(NamedTuple):
+class SessionRow(NamedTuple):
     """A session's row."""
 
     number: int
@@ -166,7 +166,7 @@ class SessionQueries(ABC):
     """Queries on sessions in one transaction. Subclasses implement the differences between the databases."""
 
     find_statement: ClassVar[str]
-    """Selects `Found` by app, user and id."""
+    """Selects `SessionRow` by app, user and id."""
 
     find_locked_statement: ClassVar[str]
     """The same, and keeps the session from being changed until the end of the transaction."""
@@ -197,15 +197,15 @@ class SessionQueries(ABC):
         if not rows:
             raise SessionExists(*key)
         await self.save_state(key, rows[0][0], delta)
-        return await self._with_state(key, Found(rows[0][0], fork_seq, fork_seq, now, 0, 0))
+        return await self._with_state(key, SessionRow(rows[0][0], fork_seq, fork_seq, now, 0, 0))
 
     async def append(self, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
         """Raises SessionNotFound."""
-        split = [to_stored(one.json or b"") for one in prepared]
+        split = [to_stored(prepared_event.json or b"") for prepared_event in prepared]
         stored = await self.insert(key, prepared, [json for json, _ in split])
-        for one, (seq, is_new) in zip(prepared, stored, strict=True):
-            if is_new and changes_loading(one.event):
-                await self._save_load_point(key, one.event, seq)
+        for prepared_event, (seq, is_new) in zip(prepared, stored, strict=True):
+            if is_new and changes_loading(prepared_event.event):
+                await self._save_load_point(key, prepared_event.event, seq)
 
         for (seq, is_new), (_, blobs) in zip(stored, split, strict=True):
             if not is_new:
@@ -239,11 +239,11 @@ class SessionQueries(ABC):
             state = (await self._with_state(key, parent)).state
         else:
             state = await self._state_after(parent, seq)
-        made = await self.create(new_key, now, ScopedDelta({}, {}, state), fork_seq=seq)
-        await self.fetch(_INHERIT, made.number, parent.number, seq)
+        fork = await self.create(new_key, now, ScopedDelta({}, {}, state), fork_seq=seq)
+        await self.fetch(_INHERIT, fork.number, parent.number, seq)
         if seq > parent.fork_seq:
-            await self.fetch(_INHERIT_OWN, made.number, seq, parent.fork_seq, parent.number)
-        return made
+            await self.fetch(_INHERIT_OWN, fork.number, seq, parent.fork_seq, parent.number)
+        return fork
 
     async def delete(self, key: SessionKey) -> None:
         await self._delete_all([key])
@@ -270,7 +270,7 @@ class SessionQueries(ABC):
 
     async def _cut(self, number: int, seq: int) -> None:
         """Deletes the events after `seq` of a session without row; its state becomes that after it."""
-        state = await self._state_after(Found(number, _ALL, 0, 0, 0, 0), seq) if seq else {}
+        state = await self._state_after(SessionRow(number, _ALL, 0, 0, 0, 0), seq) if seq else {}
         for statement in _CUT:
             await self.fetch(statement, number, seq)
         await self.fetch("DELETE FROM session_state WHERE session = ?", number)
@@ -287,15 +287,15 @@ class SessionQueries(ABC):
             await self.fetch("DELETE FROM user_state WHERE app_name = ? AND user_id = ?", *owner)
         return keys
 
-    async def find(self, key: SessionKey) -> Found | None:
+    async def find(self, key: SessionKey) -> SessionRow | None:
         rows = await self.fetch(self.find_statement, *key)
-        return Found(*rows[0]) if rows else None
+        return SessionRow(*rows[0]) if rows else None
 
-    async def require(self, key: SessionKey, *, lock: bool = False) -> Found:
+    async def require(self, key: SessionKey, *, lock: bool = False) -> SessionRow:
         rows = await self.fetch(self.find_locked_statement if lock else self.find_statement, *key)
         if not rows:
             raise SessionNotFound(*key)
-        return Found(*rows[0])
+        return SessionRow(*rows[0])
 
     async def find_event(self, key: SessionKey, event_id: str) -> int | None:
         """The sequence number of an event, own or inherited. Raises SessionNotFound."""
@@ -310,21 +310,21 @@ class SessionQueries(ABC):
         """The session with its log; without its first `known_events` if it still is the session of that number.
 
         from_compaction: else without the events that a run doesn't need since the newest compaction."""
-        found = await self.find(key)
-        if found is None:
+        row = await self.find(key)
+        if row is None:
             return None
-        session = await self._with_state(key, found)
+        session = await self._with_state(key, row)
         after = 0
         carried: list[Event] = []
-        if found.number == known_number:
+        if row.number == known_number:
             after = known_events
         elif from_compaction:
-            after, carried = await self._load_point(found)
-        events, session.size = await self._read_log(found, after=after)
+            after, carried = await self._load_point(row)
+        events, session.size = await self._read_log(row, after=after)
         session.events = CopyOnWriteList(events, skipped=after, carried=carried)
         return session
 
-    async def _load_point(self, session: Found) -> tuple[int, list[Event]]:
+    async def _load_point(self, session: SessionRow) -> tuple[int, list[Event]]:
         """The last sequence number of a log that a run doesn't need, and the earlier compactions that it does.
 
         After a rewind all events are needed, until the next compaction.
@@ -341,38 +341,38 @@ class SessionQueries(ABC):
         earlier: list[Event] = []
         for number, above, last in parts:
             if above < load_seq - 1:
-                found = await self.fetch(_EARLIER_COMPACTIONS, number, above, min(last, load_seq - 1), first_seq)
-                earlier += [_decode_event(data.encode()) for (data,) in found]
+                compactions = await self.fetch(_EARLIER_COMPACTIONS, number, above, min(last, load_seq - 1), first_seq)
+                earlier += [_decode_event(data.encode()) for (data,) in compactions]
         return max(load_seq - 1, 0), earlier
 
     async def read_part(self, key: SessionKey, config: GetSessionConfig) -> CachedSession | None:
         """The session with the requested part of its log, and its state after that."""
-        found = await self.find(key)
-        if found is None:
+        row = await self.find(key)
+        if row is None:
             return None
-        last = found.last_seq
+        last = row.last_seq
         until = last if config.until_seq is None else min(config.until_seq, last)
         after = 0 if config.num_recent_events is None else max(until - config.num_recent_events, 0)
         since = _FROM_START if config.after_timestamp is None else config.after_timestamp
-        session = await self._with_state(key, found)
-        session.events.extend((await self._read_log(found, after=after, upto=until, since=since))[0])
+        session = await self._with_state(key, row)
+        session.events.extend((await self._read_log(row, after=after, upto=until, since=since))[0])
         if until < last:
-            session.state = await self._state_after(found, until)
+            session.state = await self._state_after(row, until)
         return session
 
     async def read_events(self, key: SessionKey, after: int, limit: int | None) -> LogPage | None:
-        found = await self.find(key)
-        if found is None:
+        row = await self.find(key)
+        if row is None:
             return None
-        events, _ = await self._read_log(found, after=max(after, 0), limit=limit)
-        return LogPage(events, found.last_seq)
+        events, _ = await self._read_log(row, after=max(after, 0), limit=limit)
+        return LogPage(events, row.last_seq)
 
     async def read_later(self, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
         """The events after sequence number `known`, if that is of the event `last_id`, or zero."""
-        found = await self.find(key)
-        if found is None or (last_id is not None and await self.find_event(key, last_id) != known):
+        row = await self.find(key)
+        if row is None or (last_id is not None and await self.find_event(key, last_id) != known):
             return None
-        return (await self._read_log(found, after=known))[0]
+        return (await self._read_log(row, after=known))[0]
 
     async def read_page(
         self,
@@ -409,13 +409,13 @@ class SessionQueries(ABC):
         while True:
             more = ["(update_time, user_id, id) < (?, ?, ?)"] if before is not None else []
             rows = await self.fetch_page([*terms, *more], [*arguments, *(before or ())], order, count)
-            found = {
-                SessionKey(app_name, user, session_id): Found(number, 0, fork_seq, update_time, None, None)
+            by_key = {
+                SessionKey(app_name, user, session_id): SessionRow(number, 0, fork_seq, update_time, None, None)
                 for number, fork_seq, update_time, user, session_id in rows
             }
-            for one in await self._without_logs(app_name, found):
-                if where.text is None or await self._has_text(found[one.key], one.state, where.text):
-                    page.append(one)
+            for session in await self._without_logs(app_name, by_key):
+                if where.text is None or await self._has_text(by_key[session.key], session.state, where.text):
+                    page.append(session)
                 if len(page) == limit:
                     return page
             if len(rows) < count:
@@ -428,11 +428,11 @@ class SessionQueries(ABC):
         """Sessions for which all terms hold, as number, fork_seq, update_time, user and id."""
         return await self.fetch(PAGE.format(terms=" AND ".join(terms), order=order), *arguments, limit)
 
-    async def _without_logs(self, app_name: str, found: dict[SessionKey, Found]) -> list[CachedSession]:
-        if not found:
+    async def _without_logs(self, app_name: str, rows: dict[SessionKey, SessionRow]) -> list[CachedSession]:
+        if not rows:
             return []
-        numbers = wire.encode([one.number for one in found.values()]).decode()
-        users = list({key.user_id for key in found})
+        numbers = wire.encode([row.number for row in rows.values()]).decode()
+        users = list({key.user_id for key in rows})
 
         session_states = await self._states("session", numbers)
         if len(users) == 1:
@@ -441,16 +441,16 @@ class SessionQueries(ABC):
             user_states = await self._states("users", app_name, wire.encode(users).decode())
 
         app = ScopeState((await self._states("app", app_name)).get(app_name, {}))
-        of_users = {key.user_id: ScopeState(user_states.get(key.user_id, {})) for key in found}
+        of_users = {key.user_id: ScopeState(user_states.get(key.user_id, {})) for key in rows}
         return [
             CachedSession(
                 key,
                 app=app,
                 user=of_users[key.user_id],
-                state=session_states.get(one.number, {}),
-                update_time=one.update_time,
+                state=session_states.get(row.number, {}),
+                update_time=row.update_time,
             )
-            for key, one in found.items()
+            for key, row in rows.items()
         ]
 
     async def _states(self, owners_are: str, *owners: str) -> dict[Any, JsonObject]:
@@ -463,7 +463,7 @@ class SessionQueries(ABC):
             states.setdefault(owner, {})[key] = frozen_from_json(value)
         return states
 
-    async def _has_text(self, session: Found, state: JsonObject, text: str) -> bool:
+    async def _has_text(self, session: SessionRow, state: JsonObject, text: str) -> bool:
         """Whether the title or an event has the text. Reads the log; decodes only events that may have it."""
         if fits_text(from_frozen(state), (), text):
             return True
@@ -474,7 +474,7 @@ class SessionQueries(ABC):
                     return True
         return False
 
-    async def _stored_parts(self, session: Found, after: int, upto: int) -> list[tuple[int, int, int]]:
+    async def _stored_parts(self, session: SessionRow, after: int, upto: int) -> list[tuple[int, int, int]]:
         """Positions of the events after `after` up to `upto`: session number, first sequence number - 1, last."""
         parts: list[tuple[int, int, int]] = []
         if after < session.fork_seq:
@@ -487,7 +487,7 @@ class SessionQueries(ABC):
 
     async def _read_log(
         self,
-        session: Found,
+        session: SessionRow,
         *,
         after: int = 0,
         upto: int = _ALL,
@@ -501,16 +501,16 @@ class SessionQueries(ABC):
             return events, size
         for part in await self._stored_parts(session, after, upto):
             rows = await self.fetch(_EVENTS, *part, since, _ALL if limit is None else limit - len(events))
-            found: dict[int, Event] = {seq: _decode_event(data.encode()) for seq, data in rows}
+            by_seq: dict[int, Event] = {seq: _decode_event(data.encode()) for seq, data in rows}
             for seq, position, data in await self.fetch(_BLOBS, *part) if rows else ():
-                if seq in found:
-                    list(inline_blobs(found[seq]))[position].data = data
+                if seq in by_seq:
+                    list(inline_blobs(by_seq[seq]))[position].data = data
                     size += len(data)
-            events += found.values()
+            events += by_seq.values()
             size += sum(len(data) for _, data in rows)
         return events, size
 
-    async def _state_after(self, session: Found, seq: int) -> JsonObject:
+    async def _state_after(self, session: SessionRow, seq: int) -> JsonObject:
         """The session's own state after an event, frozen. Takes a few look-ups per key, however long the log is."""
         number = session.number
         if seq < session.fork_seq:
@@ -526,16 +526,16 @@ class SessionQueries(ABC):
                 state[key] = frozen_from_json(value)
         return state
 
-    async def _with_state(self, key: SessionKey, found: Found) -> CachedSession:
+    async def _with_state(self, key: SessionKey, row: SessionRow) -> CachedSession:
         """The session without its log."""
         scopes: dict[str, JsonObject] = {"session": {}, "app": {}, "user": {}}
-        for scope, name, value in await self.fetch(_STATE, found.number, key.app_name, key.user_id):
+        for scope, name, value in await self.fetch(_STATE, row.number, key.app_name, key.user_id):
             scopes[scope][name] = frozen_from_json(value)
         return CachedSession(
             key,
-            app=ScopeState(scopes["app"], found.app_version or 0),
-            user=ScopeState(scopes["user"], found.user_version or 0),
+            app=ScopeState(scopes["app"], row.app_version or 0),
+            user=ScopeState(scopes["user"], row.user_version or 0),
             state=scopes["session"],
-            update_time=found.update_time,
-            number=found.number,
+            update_time=row.update_time,
+            number=row.number,
         )

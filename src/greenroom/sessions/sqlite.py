@@ -191,9 +191,9 @@ class SqliteSessionQueries(SessionQueries):
         return await self.fetch(query, *arguments, limit, *arguments, limit)
 
 
-def _insert(cursor: sqlite3.Cursor, key: SessionKey, one: PreparedEvent, json: bytes) -> tuple[int, bool]:
+def _insert(cursor: sqlite3.Cursor, key: SessionKey, prepared_event: PreparedEvent, json: bytes) -> tuple[int, bool]:
     """The event's sequence number, and whether it is new in the log. Raises SessionNotFound."""
-    event = one.event
+    event = prepared_event.event
     row = cursor.execute(_APPEND, (*key, event.id, event.timestamp, json)).fetchone()
     if row is None:
         row = cursor.execute(SEQ_OF_EVENT, (*key, event.id)).fetchone()
@@ -201,7 +201,7 @@ def _insert(cursor: sqlite3.Cursor, key: SessionKey, one: PreparedEvent, json: b
             raise SessionNotFound(*key)
         return row[0], False
     number, session, seq = row
-    delta = one.scoped
+    delta = prepared_event.scoped
     if delta.session:
         cursor.executemany(_CHANGE, [(session, name, seq) for name in delta.session])
     if delta.session or delta.user or delta.app:

@@ -86,14 +86,14 @@ class VertexAiSessionService(RemoteSessionService):
         return self._engine_of(app_name)
 
 
-class _Found(NamedTuple):
+class _SessionResource(NamedTuple):
     key: SessionKey
     number: int
     state: ScopedDelta
     update_time: float
 
     @classmethod
-    def of(cls, app_name: str, fields: JsonObject) -> _Found:
+    def of(cls, app_name: str, fields: JsonObject) -> _SessionResource:
         key = SessionKey(app_name, fields.get("userId", ""), fields["name"].rpartition("/")[2])
         given: JsonObject = fields.get("sessionState") or {}
         state = {name: value for name, value in given.items() if value is not None}
@@ -156,10 +156,10 @@ class VertexAiSessionBackend(SessionBackend):
         except Conflict:
             raise SessionExists(*key) from None
 
-        found = await self._find(key)
-        if found is None:
+        existing = await self._find(key)
+        if existing is None:
             raise SessionNotFound(*key)
-        session = found.session(version=self._next_version())
+        session = existing.session(version=self._next_version())
         session.checked_at = checked_at
         return Created(session, [])
 
@@ -177,19 +177,19 @@ class VertexAiSessionBackend(SessionBackend):
             raise NotOffered("Vertex AI can't store several events in one step")
 
         stored: Stored = []
-        for one in prepared:
+        for prepared_event in prepared:
             log = self.cache.peek(key)
             if log is None or key in self._unclear:
                 log = await self.cache.fetch(key, whole=True)
                 self._unclear.discard(key)
             if log is None:
                 raise SessionNotFound(*key)
-            seq = _seq_of(log.events, one.event.id)
+            seq = _seq_of(log.events, prepared_event.event.id)
             if seq is not None:
                 stored.append((seq, False))
                 continue
             try:
-                await self._client.call("POST", f"{self._path(key)}:appendEvent", _to_api(one))
+                await self._client.call("POST", f"{self._path(key)}:appendEvent", _to_api(prepared_event))
             except NotFound:
                 raise SessionNotFound(*key) from None
             except StorageError:
@@ -231,19 +231,19 @@ class VertexAiSessionBackend(SessionBackend):
         self, key: SessionKey, *, known_number: int = 0, known_events: int = 0, from_compaction: bool = False
     ) -> CachedSession | None:
         version = self._next_version()
-        found = await self._find(key)
-        if found is None:
+        resource = await self._find(key)
+        if resource is None:
             return None
-        known = self.cache.peek(key) if known_events else None
-        if known is None or not found.number == known.number == known_number:
-            return found.session(await self._events(key), version)
+        cached = self.cache.peek(key) if known_events else None
+        if cached is None or not resource.number == cached.number == known_number:
+            return resource.session(await self._events(key), version)
 
-        listed = await self._events(key, since=known.events[-1].timestamp - _CLOCK_SKEW_SECONDS)
-        if self.cache.peek(key) is not known:
+        listed = await self._events(key, since=cached.events[-1].timestamp - _CLOCK_SKEW_SECONDS)
+        if self.cache.peek(key) is not cached:
             return await self.read(key)
-        ids = {event.id for event in known.events}
+        ids = {event.id for event in cached.events}
         new = [event for event in listed if event.id not in ids]
-        return found.session([*known.events[known_events:], *new], version)
+        return resource.session([*cached.events[known_events:], *new], version)
 
     async def read_part(self, key: SessionKey, config: GetSessionConfig) -> CachedSession | None:
         if config.until_seq is not None:
@@ -280,27 +280,27 @@ class VertexAiSessionBackend(SessionBackend):
         if where.text is not None:
             raise NotOffered("Sessions on Vertex AI can't be searched by text")
 
-        found: list[CachedSession] = []
+        sessions: list[CachedSession] = []
         while True:
             page = await self._client.call(
                 "GET",
                 f"{self.engine(app_name)}/sessions",
                 filter=None if user_id is None else f"user_id={wire.encode(user_id).decode()}",
                 orderBy="update_time desc",
-                pageSize=_PAGE if limit is None else min(limit - len(found), _PAGE),
+                pageSize=_PAGE if limit is None else min(limit - len(sessions), _PAGE),
                 pageToken=page_token or None,
             )
             for fields in page.get("sessions") or ():
-                one = _Found.of(app_name, fields).session()
-                if one.fits(where):
-                    found.append(one)
+                session = _SessionResource.of(app_name, fields).session()
+                if session.fits(where):
+                    sessions.append(session)
             page_token = page.get("nextPageToken") or None
-            if page_token is None or len(found) == limit:
+            if page_token is None or len(sessions) == limit:
                 break
 
         if limit is None:
-            found.sort(key=lambda one: (one.update_time, one.key))
-        return SessionPage(found, page_token)
+            sessions.sort(key=lambda session: (session.update_time, session.key))
+        return SessionPage(sessions, page_token)
 
     async def list_apps(self) -> list[str]:
         raise NotOffered("VertexAiSessionService can't list its apps")
@@ -320,12 +320,12 @@ class VertexAiSessionBackend(SessionBackend):
             raise NotFound(f"No session on Vertex AI has the id {key.session_id!r}")
         return f"{self.engine(key.app_name)}/sessions/{key.session_id}"
 
-    async def _find(self, key: SessionKey) -> _Found | None:
+    async def _find(self, key: SessionKey) -> _SessionResource | None:
         try:
-            found = _Found.of(key.app_name, await self._client.call("GET", self._path(key)))
+            resource = _SessionResource.of(key.app_name, await self._client.call("GET", self._path(key)))
         except NotFound:
             return None
-        return found if found.key == key else None  # else it is another user's
+        return resource if resource.key == key else None  # else it is another user's
 
     async def _events(self, key: SessionKey, since: float | None = None) -> list[Event]:
         wanted = None if since is None else f'timestamp>="{to_iso(since)}"'
@@ -347,14 +347,14 @@ def _seq_of(events: Sequence[Event], event_id: str) -> int | None:
 
 def _to_api(prepared: PreparedEvent) -> JsonObject:
     event: Mapping[str, Any] = wire.to_plain(prepared.event)  # pyright: ignore[reportAssignmentType]
-    given = event.get("actions", {})
-    actions = {name: given[name] for name in _ACTIONS if name in given}
+    own_actions = event.get("actions", {})
+    actions = {name: own_actions[name] for name in _ACTIONS if name in own_actions}
 
     if "stateDelta" in actions:  # its null removes a key
         delta: JsonObject = actions["stateDelta"]
         actions["stateDelta"] = {key: None if value == REMOVED else value for key, value in delta.items()}
-    if "transferToAgent" in given:
-        actions["transferAgent"] = given["transferToAgent"]
+    if "transferToAgent" in own_actions:
+        actions["transferAgent"] = own_actions["transferToAgent"]
 
     fields = {name: event[name] for name in ("content", "errorCode", "errorMessage") if name in event}
     return {
@@ -376,7 +376,11 @@ def _from_api(fields: JsonObject) -> Event:
         actions["transferToAgent"] = actions.pop("transferAgent")
     names = ("author", "invocationId", "content", "errorCode", "errorMessage")
     plain: JsonObject = {name: fields[name] for name in names if name in fields}
-    given: JsonObject = fields.get("eventMetadata") or {}
-    metadata = {name: value for name, value in given.items() if name in _METADATA}
-    known = {"id": fields["name"].rpartition("/")[2], "timestamp": from_iso(fields["timestamp"]), "actions": actions}
-    return wire.from_plain(plain | metadata | known, Event)
+    metadata_fields: JsonObject = fields.get("eventMetadata") or {}
+    metadata = {name: value for name, value in metadata_fields.items() if name in _METADATA}
+    own_fields = {
+        "id": fields["name"].rpartition("/")[2],
+        "timestamp": from_iso(fields["timestamp"]),
+        "actions": actions,
+    }
+    return wire.from_plain(plain | metadata | own_fields, Event)

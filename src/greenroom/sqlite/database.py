@@ -368,7 +368,7 @@ class Database:
         """Like `_write`, after the group was rolled back for this error, which is the result of a group of one
         operation.
         """
-        if _says_full(error):
+        if _is_disk_full(error):
             self._is_full = True
             if may_reclaim and self._reclaim():
                 return self._write(batch, may_reclaim=False)
@@ -474,7 +474,7 @@ def _resolve(operations: list[_Operation]) -> None:
             future.set_result(operation.result)
 
 
-def _says_full(error: Exception) -> bool:
+def _is_disk_full(error: Exception) -> bool:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 

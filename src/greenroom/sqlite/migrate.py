@@ -92,11 +92,11 @@ def _switch_to_wal(connection: sqlite3.Connection, until: float) -> None:
 
 def _version(connection: sqlite3.Connection) -> int:
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    known = len(_migrations())
-    if version > known + 1:
+    latest = len(_migrations())
+    if version > latest + 1:
         raise StorageError(
             "Opening the database",
-            f"it was written by a newer release of greenroom (schema {version}; this release knows {known})",
+            f"it was written by a newer release of greenroom (schema {version}; this release knows {latest})",
         )
     # In this order: another process may be making the file ours between the two checks, tables and mark at once.
     has_tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] > 0

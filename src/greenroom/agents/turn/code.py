@@ -52,12 +52,17 @@ def cut_after_code(content: Content, delimiters: tuple[Delimiters, ...]) -> Cont
         is_run = index + 1 < len(before_calls) and before_calls[index + 1].code_execution_result is not None
         if part.executable_code is not None and not is_run:
             return Content(role=content.role, parts=before_calls[: index + 1])
-    found = _pattern(delimiters).search("".join(part.text for part in before_calls if _is_said(part) and part.text))
-    if found is None:
+    match = _pattern(delimiters).search(
+        "".join(part.text for part in before_calls if _is_visible_text(part) and part.text)
+    )
+    if match is None:
         return None
-    code = next(text for text in found.groups() if text is not None)
-    kept = [*_up_to(found.start(), before_calls), Part(executable_code=ExecutableCode(code=code, language="PYTHON"))]
-    return Content(role=content.role, parts=kept)
+    code = next(text for text in match.groups() if text is not None)
+    kept_parts = [
+        *_up_to(match.start(), before_calls),
+        Part(executable_code=ExecutableCode(code=code, language="PYTHON")),
+    ]
+    return Content(role=content.role, parts=kept_parts)
 
 
 def show_code(executor: BaseCodeExecutor, contents: MutableSequence[Content]) -> None:
@@ -88,25 +93,25 @@ def _pattern(delimiters: tuple[Delimiters, ...]) -> re.Pattern[str]:
     return re.compile("|".join(blocks), re.DOTALL)
 
 
-def _is_said(part: Part) -> bool:
+def _is_visible_text(part: Part) -> bool:
     return part.text is not None and not part.thought
 
 
 def _up_to(end: int, parts: list[Part]) -> list[Part]:
-    """The parts before that offset in their joined text."""
-    kept: list[Part] = []
+    """Returns the parts before that offset in their joined text."""
+    kept_parts: list[Part] = []
     at = 0
     for part in parts:
-        if not _is_said(part):
-            kept.append(part)
+        if not _is_visible_text(part):
+            kept_parts.append(part)
             continue
         text = part.text or ""
         if text[: end - at]:
-            kept.append(msgspec.structs.replace(part, text=text[: end - at]))
+            kept_parts.append(msgspec.structs.replace(part, text=text[: end - at]))
         at += len(text)
         if at > end:
             break
-    return kept
+    return kept_parts
 
 
 CONTEXT = "_code_execution_context"
@@ -117,11 +122,12 @@ RESULTS = "_code_execution_results"
 _INTERRUPTED = "The run of this code was interrupted. Whether it had any effect is not known."
 
 
-async def with_code_cut_out(
+async def complete_reply(
     executor: BaseCodeExecutor, callback_context: CallbackContext, reply: LlmResponse
 ) -> LlmResponse:
-    """A whole reply as it is stored: up to its first code, or, where the model runs its code, with the images that it
-    drew saved as artifacts."""
+    """Returns a complete reply as it is stored: up to its first code or, if the model runs its code, with its images
+    saved as artifacts.
+    """
     if reply.content is None:
         return reply
     content: Content | None = None
@@ -159,8 +165,8 @@ async def run_code(
         execution_id = context.setdefault("execution_session_id", ctx.session.id)
     state[CONTEXT] = context
     text = code.code or ""
-    given = CodeExecutionInput(code=text, input_files=input_files(ctx), execution_id=execution_id)
-    result = await _execute(executor, ctx, given)
+    code_input = CodeExecutionInput(code=text, input_files=input_files(ctx), execution_id=execution_id)
+    result = await _execute(executor, ctx, code_input)
     _note(callback_context, text, result)
     output = _output(result, await _save_files(callback_context, result.output_files))
     return _event(ctx, callback_context, _outcome(result), output)
@@ -175,11 +181,11 @@ def input_files(ctx: InvocationContext) -> list[File]:
     return msgspec.convert(ctx.session.state.get(INPUT_FILES) or [], list[File])
 
 
-async def _execute(executor: BaseCodeExecutor, ctx: InvocationContext, given: CodeExecutionInput) -> Any:
+async def _execute(executor: BaseCodeExecutor, ctx: InvocationContext, code_input: CodeExecutionInput) -> Any:
     if not inspect.iscoroutinefunction(executor.execute_code):
-        found = await asyncio.to_thread(executor.execute_code, ctx, given)
+        found = await asyncio.to_thread(executor.execute_code, ctx, code_input)
         return await found if inspect.isawaitable(found) else found
-    return await executor.execute_code(ctx, given)
+    return await executor.execute_code(ctx, code_input)
 
 
 def _may_fail_again(executor: BaseCodeExecutor, ctx: InvocationContext) -> bool:
@@ -265,7 +271,7 @@ async def _with_images_saved(callback_context: CallbackContext, content: Content
 CSV = "text/csv"
 
 
-async def look_at_new_files(
+async def examine_new_files(
     executor: BaseCodeExecutor, ctx: InvocationContext, contents: Sequence[Content]
 ) -> AsyncGenerator[Event]:
     """Yields two events for each new file: one with a program that examines it, and one with the program's result."""
@@ -279,20 +285,20 @@ def name_files(executor: BaseCodeExecutor, ctx: InvocationContext, request: LlmR
     """Replaces the contents of files by their names, and adds an instruction on reading them."""
     names = {file.content: file.name for file in input_files(ctx)}
     for at, content in enumerate(request.contents if names else ()):
-        found = [names.get(_csv_in(content, part) or b"") for part in content.parts or ()]
-        if any(found):
+        file_names = [names.get(_csv_in(content, part) or b"") for part in content.parts or ()]
+        if any(file_names):
             parts = [
                 part if name is None else Part(text=f"Available file: `{name}`")
-                for part, name in zip(content.parts or (), found, strict=True)
+                for part, name in zip(content.parts or (), file_names, strict=True)
             ]
             request.contents[at] = Content(role=content.role, parts=parts)
     start, end = executor.code_block_delimiters[0]
     request.append_instructions([_INSTRUCTION.format(start=start, end=end)])
 
 
-def _new_files(contents: Sequence[Content], known: Sequence[File]) -> Iterator[File]:
-    seen = {file.content for file in known}
-    names = {file.name for file in known}
+def _new_files(contents: Sequence[Content], known_files: Sequence[File]) -> Iterator[File]:
+    seen = {file.content for file in known_files}
+    names = {file.name for file in known_files}
     for i, content in enumerate(contents, 1):
         for j, part in enumerate(content.parts or (), 1):
             data = _csv_in(content, part)

@@ -10,7 +10,7 @@ from greenroom.agents.events import EventChannel
 from greenroom.agents.human_input.answers import load_granted
 from greenroom.agents.human_input.requests import request_for_toolsets, toolset_request, with_requests
 from greenroom.agents.transfer import should_return, transfer_target
-from greenroom.agents.turn.code import code_to_run, interrupted_code, look_at_new_files, run_code
+from greenroom.agents.turn.code import code_to_run, examine_new_files, interrupted_code, run_code
 from greenroom.agents.turn.compaction import compact_before_call
 from greenroom.agents.turn.model_call import call_model
 from greenroom.agents.turn.output import (
@@ -56,7 +56,7 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
     executor = agent.code_executor
     turn = _Turn()
     if ctx.resumed_from is not None:
-        async with aclosing(_go_on(agent, ctx, turn)) as events:
+        async with aclosing(_resume_turn(agent, ctx, turn)) as events:
             async for event in events:
                 yield event
 
@@ -66,7 +66,7 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
             yield request_event
             return
         if executor is not None and executor.optimize_data_file and not turn.calls:
-            async with aclosing(look_at_new_files(executor, ctx, visible_contents(agent, ctx))) as events:
+            async with aclosing(examine_new_files(executor, ctx, visible_contents(agent, ctx))) as events:
                 async for event in events:
                     yield event
         if ctx.services.compaction is not None and not turn.calls:
@@ -117,7 +117,7 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
             return
 
 
-async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> AsyncGenerator[Event]:
+async def _resume_turn(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> AsyncGenerator[Event]:
     """Does the remaining work of a resumed run before its next model call."""
     await load_granted(ctx)
     where = resume_point(agent, ctx)

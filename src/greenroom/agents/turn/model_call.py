@@ -12,7 +12,7 @@ import msgspec
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import first_answer, has_callbacks
 from greenroom.agents.planning import BasePlanner
-from greenroom.agents.turn.code import with_code_cut_out
+from greenroom.agents.turn.code import complete_reply
 from greenroom.errors import as_exception
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
@@ -72,15 +72,15 @@ async def call_model(
             if reply.content is not None:
                 reply.content = own_content(reply.content)
             if reply.partial:
-                if reply.content is not None or _says_something(reply):
+                if reply.content is not None or _has_content(reply):
                     yield message.to_event(reply)
                 continue
             reply = with_error_code(reply, stream=stream)
             if agent.planner is not None:
                 reply = _planned(agent.planner, message.callback_context, reply)
             if agent.code_executor is not None:
-                reply = await with_code_cut_out(agent.code_executor, message.callback_context, reply)
-            if reply.content is not None or _says_something(reply):
+                reply = await complete_reply(agent.code_executor, message.callback_context, reply)
+            if reply.content is not None or _has_content(reply):
                 yield message.to_event(reply)
 
 
@@ -169,7 +169,7 @@ def _is_answer(part: Part) -> bool:
     return bool(part.function_call or part.function_response or part.tool_call or part.tool_response or media or code)
 
 
-def _says_something(response: LlmResponse) -> bool:
+def _has_content(response: LlmResponse) -> bool:
     return bool(
         response.error_code
         or response.interrupted

@@ -131,7 +131,7 @@ async def _respond(
         except Exception as raised:  # a tool may raise anything; the calls beside it must still get their responses
             _log.warning("tool %s of agent %s failed", name, agent.name, exc_info=raised)
             call.error = raised
-            result = {"error": _in_words(name, raised)}
+            result = {"error": _describe_error(name, raised)}
 
     try:
         make_storable(context.collect_actions())
@@ -175,7 +175,7 @@ def _drop_actions(context: ToolContext) -> None:
     context.actions = EventActions()
 
 
-def _in_words(name: str, raised: Exception) -> str:
+def _describe_error(name: str, raised: Exception) -> str:
     if isinstance(raised, GreenroomError):
         return message_of(raised)
     return f"Tool {name!r} raised {type(raised).__name__}: {message_of(raised)}"
