@@ -15,7 +15,7 @@ UI_PAGE := src/greenroom/server/dev_ui/index.html
 # The long random tests have no deadline.
 LONG := -s --timeout 0 -o faulthandler_timeout=0
 # Folders of `make quick`.
-QUICK := a2a agents apps contract event_streams log plugins records runner runs sessions sqlite testing tools
+QUICK := a2a agents apps contract event_streams log plugins records runner runs sessions sqlite testing tools/functions tools/value_types
 # They try more with GREENROOM_FUZZ.
 RANDOM_TESTS := tests/records/test_records.py tests/gates/test_a2a_json.py $(wildcard tests/models/test_compatible_*.py)
 # Another seed each time.
@@ -117,10 +117,10 @@ test-litellm: $(UV)  ## Test LiteLLM, as a model and as a client, and LangChain'
 		pytest --override-ini addopts="--import-mode=importlib" tests/models/test_lite_llm_contract.py \
 		tests/models/test_langchain_contract.py tests/gates/test_openai_clients.py
 
-# Left out are: other folders, above all HTTP, gates, the dev UI, models' wire formats, artifacts, the CLI and what is killed;
+# Left out are: other folders, above all HTTP, gates, the dev UI, models' wire formats, toolsets, artifacts, the CLI and kills;
 # in these folders, tests marked `slow`: MCP servers, a browser, and all that use PostgreSQL, Firestore or Vertex.
 .PHONY: quick
-quick: setup  ## Tests of agents, apps, runs, tools, records and stores, without other servers and processes: under a minute.
+quick: setup  ## Tests of agents, apps, runs, functions, records and stores, without other servers and processes: under a minute.
 	$(RUN) pytest -n 2 --dist worksteal -m "not slow and not model and not vendor and not kill and not fuzz" \
 		$(addprefix tests/,$(QUICK))
 
