@@ -13,6 +13,8 @@ from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.errors import OwnershipLost
 from greenroom.event_streams.stream import RunEnded
+from greenroom.invocation.context import InvocationContext
+from greenroom.plugins.plugin import BasePlugin
 from greenroom.postgres.database import Database
 from greenroom.postgres.ownership import take
 from greenroom.postgres.shard_owner import ShardOwner
@@ -54,6 +56,31 @@ class Tool:
         return "late"
 
 
+class StubbornPlugin(BasePlugin):
+    """A plugin that ignores the cancellation of the first run, before its event is stored."""
+
+    def __init__(self) -> None:
+        super().__init__(name="stubborn")
+        self.events = 0
+        self.entered = asyncio.Event()
+        self.was_cancelled = asyncio.Event()
+        self.open = asyncio.Event()
+        self.has_returned = asyncio.Event()
+
+    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> Event | None:
+        self.events += 1
+        if self.events > 1:
+            return None
+        self.entered.set()
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.was_cancelled.set()
+            await self.open.wait()
+        self.has_returned.set()
+        return None
+
+
 def _reply(request: LlmRequest) -> FunctionCall | str:
     parts = request.contents[-1].parts or []
     if any(part.function_response for part in parts):
@@ -68,11 +95,17 @@ class Server:
         self.own_database = Database.open(uri)
         self.own_database.companion(ShardOwner, self._owner)
         self.tool = Tool()
+        self.stubborn = StubbornPlugin()
         agent = LlmAgent(name="agent", model=ScriptedModel(_reply), tools=[self.tool.wait])
         self.sessions = PostgresSessionService(uri)
         self.store = PostgresRunStore(uri)
         self.engine = InProcessRunEngine(
-            apps=StaticAppLoader([App(name="desk", root_agent=agent)]),
+            apps=StaticAppLoader(
+                [
+                    App(name="desk", root_agent=agent),
+                    App(name="stubborn", root_agent=agent, plugins=[self.stubborn]),
+                ],
+            ),
             run_store=self.store,
             session_service=self.sessions,
             auto_create_session=True,
@@ -154,6 +187,31 @@ async def test_the_result_of_a_tool_that_ignores_the_loss_of_its_session_is_not_
     answers = [one.response for event in await server.log() for one in event.get_function_responses()]
     assert len(answers) == 1
     assert answers != [{"result": "late"}]
+
+
+async def test_a_run_whose_plugin_ignores_the_loss_of_its_session_stores_nothing(server: Server) -> None:
+    """Not even when this server has taken the session again, and resumed the run."""
+    plugin = server.stubborn
+    request = asking("hello")
+    request.app_name = "stubborn"
+    key = SessionKey("stubborn", KEY.user_id, KEY.session_id)
+    run, attachment = await start(server.engine, request)
+    await plugin.entered.wait()
+    shards = server.store.ownership
+    shards.drop([shard_of(key)])
+    await ended(attachment)
+    await plugin.was_cancelled.wait()
+    taken = await server.database.submit(lambda connection: take(connection, [shard_of(key)], "this server"))
+    shards.add(taken)
+    resumed = await ended(await server.engine.attach(run.id))
+    assert resumed.status is RunStatus.SUCCEEDED
+
+    plugin.open.set()
+    await plugin.has_returned.wait()
+    for _ in range(5):  # after what the callback's return has queued
+        await server.own_database.execute("SELECT 1")
+    events = (await server.logs.list_events(**key._asdict())).events
+    assert [event.content.text() for event in events if event.content is not None] == ["hello", "hello"]
 
 
 async def test_runs_of_other_sessions_continue(server: Server) -> None:
