@@ -111,7 +111,7 @@ def message_of(error: Exception) -> str:
 
 
 def as_exception(raised: BaseException) -> Exception:
-    """Converts what an app's code raised into an error that fails its run only, never the server.
+    """Converts an exception of an app's code into an error that fails its run only, never the server.
 
     KeyboardInterrupt, SystemExit, GeneratorExit and an unrequested CancelledError become RunFailed.
     Raises a requested cancellation, a KeyboardInterrupt during one, and the GeneratorExit of a
@@ -417,7 +417,7 @@ class MappedError(NamedTuple):
 class ModelError(RunFailed):
     """A model provider failed. `retryable` says whether the same request may succeed later.
 
-    category: a `ModelErrorCategory`. http_status, retry_after_seconds: what the provider said, if anything.
+    category: a `ModelErrorCategory`. http_status, retry_after_seconds: from the provider's response, if any.
     """
 
     def __init__(self, detail: str, *, model: str, retryable: bool = False, category: str = "UNKNOWN_ERROR") -> None:

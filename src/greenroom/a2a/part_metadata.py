@@ -12,7 +12,7 @@ ADK_METADATA_KEY_PREFIX: Final = "adk_"
 """Of the keys in the metadata of parts, messages and events."""
 
 A2A_DATA_PART_METADATA_TYPE_KEY: Final = "type"
-"""After the prefix: the key that says what a data part holds, one of the words below."""
+"""After the prefix: the key for the content of a data part, one of the words below."""
 
 A2A_DATA_PART_METADATA_IS_LONG_RUNNING_KEY: Final = "is_long_running"
 """After the prefix: true for a call whose response is awaited."""

@@ -106,12 +106,11 @@ _REQUEST = "request"
 class AgentTool(BaseTool):
     """Name and description are the agent's; its answer is the call's result.
 
-    The agent is asked the `request` alone, or the arguments as JSON if it has an input schema (a
-    workflow agent: if its first agent has one), and sees nothing else of the conversation. With an
-    output schema the result has that shape. It runs in the same session: it shares state, artifacts
-    and the limit of model calls, and what it does is stored step by step, so that it is resumed
-    after a crash, and may wait for a person. The steps carry an `isolationScope`, come whole and
-    not in chunks, and none of them is a final response to the user.
+    The agent is asked the `request` alone, or the arguments as JSON if it has an input schema (a workflow agent: if its
+    first agent has one), and sees nothing else of the conversation. With an output schema the result has that shape. It
+    runs in the same session: it shares state, artifacts and the limit of model calls, and its steps are stored, so that
+    it is resumed after a crash, and may wait for a person. The steps carry an `isolationScope`, come whole and not in
+    chunks, and none of them is a final response to the user.
 
     skip_summarization: its answer ends the caller's turn.
     include_plugins: the app's plugins are asked inside, too.

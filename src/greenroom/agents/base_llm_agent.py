@@ -64,9 +64,7 @@ def _listed(values: Sequence[str | None]) -> str:
 
 
 class BaseLlmAgent(BaseAgent):
-    """The fields of `LlmAgent`, checked, and what follows from them and from its position in the
-    tree.
-    """
+    """The fields of `LlmAgent`, checked, and values derived from them and from its position in the tree."""
 
     model: str | BaseLlm | list[str | BaseLlm] = ""
     """A name or a `BaseLlm`; a list of them becomes a `FallbackModel`; empty means that of the

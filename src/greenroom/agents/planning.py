@@ -72,8 +72,7 @@ class PlanReActPlanner(BasePlanner):
     """Makes any model write its plan, its reasoning and its answer under tags; all but the answer
     become thoughts.
 
-    A reply ends for us with its first group of calls: what follows was written without their
-    results.
+    A reply ends for us with its first group of calls: the text after it was written without their results.
     """
 
     def build_planning_instruction(

@@ -74,9 +74,7 @@ class App:
     """Whether a run that waited or was cut off under another version is continued or refused."""
 
     session_ttl_seconds: float | None = None
-    """A server deletes sessions that nobody has updated for so long, with all that belongs to them;
-    None: never.
-    """
+    """Time without an update after which a server deletes a session, with all that belongs to it; None: never."""
 
     memory_policy: MemoryPolicy | None = None
     """None: nothing is added to memory automatically."""

@@ -65,14 +65,12 @@ class CodeExecutionResult:
 class BaseCodeExecutor(ABC):
     """Runs the code in an agent's replies, which is then sent the result and continues.
 
-    code_block_delimiters: what stands before and after code in a reply; requests show earlier code
-        between the first pair.
-    execution_result_delimiters: the same for what the model is shown of results.
-    error_retry_attempts: after so many failures in a row the agent's next reply is its last, code
-        or not.
+    code_block_delimiters: texts before and after code in a reply; requests show earlier code between the first pair.
+    execution_result_delimiters: the same for results in requests.
+    error_retry_attempts: after this many failures in a row the agent's next reply is its last, code or not.
     stateful: code of one session shares variables and files.
-    optimize_data_file: CSV files in a user's message are kept as files for the code, which the
-        model is shown the first rows of, and not as text.
+    optimize_data_file: CSV files in a user's message are kept as files for the code instead of as text; the model sees
+        their first rows.
     timeout_seconds: for one piece of code; None for no limit.
 
     Source of names and defaults: ADK.

@@ -36,10 +36,9 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
     use the network and see the environment, keys included. For models and prompts that you would
     give a shell to.
 
-    Each piece of code has an empty folder of its own, with its input files, that is deleted
-    afterwards. Files that it writes there are its output: at most 50, of at most 5 MiB each and 16
-    MiB in all; the rest is named in the output. Of what it prints, 100,000 bytes are kept. Its
-    output to stderr counts only if it fails. Not on Windows.
+    Each piece of code has an empty folder of its own, with its input files, that is deleted afterwards. Files that it
+    writes there are its output: at most 50, of at most 5 MiB each and 16 MiB in all; the rest is named in the output.
+    100,000 bytes of its printed output are kept. Its output to stderr counts only if it fails. Not on Windows.
     """
 
     def __init__(

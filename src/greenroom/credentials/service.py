@@ -18,9 +18,9 @@ class BaseCredentialService(ABC):
     """Keeps users' credentials per app, user and credential key; never shown to clients or models.
 
     Source: ADK's credential service. Returned objects are copies. Methods that are not abstract have a default: pending
-    requests are kept in memory, and what a store has to do by itself raises NotOffered. `load_credential` and
-    `save_credential` may also have ADK's parameters, `auth_config` and `callback_context`: of the config such a store
-    gets the key and the exchanged credential, of the context the app and the user.
+    requests are kept in memory, and operations that only the store can implement raise NotOffered. `load_credential`
+    and `save_credential` may also have ADK's parameters, `auth_config` and `callback_context`: of the config such a
+    store gets the key and the exchanged credential, of the context the app and the user.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -27,8 +27,9 @@ class TextStep(NamedTuple):
 
 
 class CorrectionStep(NamedTuple):
-    """The whole text of a message whose pieces, sent before, are not how it begins: a model's or a
-    callback's last word differs from what was streamed. No other text of the message follows."""
+    """The complete text of a message that differs from the pieces sent before, because the model or a callback has
+    changed it. No other text of the message follows.
+    """
 
     message_id: str
     author: str
@@ -82,9 +83,8 @@ class StepReader:
         partial "Hel", partial "lo", complete "Hello!"  →  "Hel", "lo", "!"
         partial "Hel", partial "lo", complete "Howdy"   →  "Hel", "lo", a correction with "Howdy"
 
-    Thoughts are not corrected. One message at a time: steps of parallel agents wait until the
-    message that began first is complete. usage: the token counts of what was read; a run's record
-    counts those of its earlier messages, too.
+    Thoughts are not corrected. One message at a time: steps of parallel agents wait until the message that began first
+    is complete. usage: the token counts of the events read; a run's record also counts its earlier messages.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """ADK's triggers: a message of Pub/Sub, or an event of Eventarc, runs an app in a session of its own.
 
-The session's id follows from the delivery, so that a message that is delivered again neither runs
-twice nor side by side: it waits for the run of its first delivery, and runs anew only if that failed:
+The session's id follows from the delivery, so that a message that is delivered again neither runs twice nor side by
+side: it waits for the run of its first delivery, and runs again only if that failed:
 
     delivery 1: creates the session, runs, fails with 429 → 500      (Pub/Sub sends the message again)
     delivery 2: finds the session, whose run failed → runs in it     → {"status": "success"}

@@ -60,8 +60,7 @@ class LiteLlm(ProviderLlm):
     llm_client: an object with LiteLLM's `acompletion`, in place of the library. drop_params: leaves out settings that
     the service doesn't take, else they are an error. arguments: of every completion, where the request says nothing
     else: `api_base`, `api_key`, `extra_headers`, `max_tokens`, `temperature`, `top_k`, `top_p` and so on; `messages`,
-    `tools` and `stream` are left out. LiteLLM retries nothing by itself unless
-    `num_retries` is given.
+    `tools` and `stream` are left out. LiteLLM itself retries nothing unless `num_retries` is given.
     """
 
     extra: ClassVar[str] = "litellm"

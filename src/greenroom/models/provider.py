@@ -183,7 +183,7 @@ class _Deadline:
 
 
 class ProviderLlm(BaseLlm):
-    """A model behind a vendor's SDK, which is imported in a thread, with its first request or by
+    """A model that is called through a vendor's SDK, which is imported in a thread, with its first request or by
     `load`.
 
     A call has a deadline: `timeout` of the request's `http_options`, else `timeout_seconds`. Until

@@ -35,9 +35,8 @@ class _ConsultState:
 
 
 class ForceEscalationPlugin(PerRunPlugin[_ConsultState]):
-    """Forces agents that have the consult tool to call it: with force_first_consult as a run's
-    first step, and with force_on_repeat after so many equal calls of another tool since the last
-    consult; at most max_forced times a run.
+    """Forces agents that have the consult tool to call it: with force_first_consult as a run's first step, and with
+    force_on_repeat after that many equal calls of another tool since the last consult; at most max_forced times a run.
 
     require_consult_before: tools that are refused, with `{"status": "consult_required"}`, until
         there was a consult in the session; at most max_refusals replies a run are refused so, and

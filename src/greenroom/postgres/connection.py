@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 LEASE_SECONDS = 3.0
-"""After this time PostgreSQL ends what a process owns, or has open, that is paused, cut off or gone."""
+"""After this time PostgreSQL ends the locks and transactions of a process that is paused, cut off or gone."""
 
 
 class Connection(Protocol):

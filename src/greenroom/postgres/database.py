@@ -106,7 +106,7 @@ class Database:
         """The database of this URI, shared; each call needs a `close`. Connects on first use.
 
         uri: as libpq takes it, or with SQLAlchemy's driver (`postgresql+asyncpg://`). pool_size: reading connections of
-        each event loop; without one, what an earlier call set, else 10. Raises MissingExtra.
+        each event loop; without one, the value of an earlier call, else 10. Raises MissingExtra.
         """
         if find_spec("asyncpg") is None:
             raise MissingExtra("postgres", "asyncpg")

@@ -95,13 +95,13 @@ class OwnedShards:
         return Fence(key, shard, epoch, self)
 
     def add(self, epochs: Mapping[int, int]) -> None:
-        """Notes shards that this process has taken, with their epochs, and tells the listeners."""
+        """Records shards that this process has taken, with their epochs, and notifies the listeners."""
         self.epochs = {**(self.epochs or {}), **epochs}
         for call in list(self._on_taken) if epochs else ():
             call(_of_shards(epochs))
 
     def drop(self, shards: Collection[int]) -> None:
-        """Notes that shards are lost or given back, and tells the listeners."""
+        """Records that shards are lost or given back, and notifies the listeners."""
         if self.epochs is None:
             return
         dropped = self.epochs.keys() & set(shards)

@@ -19,7 +19,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject, Record
 
 EARLY_SECONDS = 30.0
-"""A token counts as expired so long before it expires, because calls take time."""
+"""A token counts as expired this long before it expires, because calls take time."""
 
 
 class AuthCredentialTypes(StrEnum):

@@ -9,9 +9,8 @@ If 10.0.0.5 is a trusted proxy, the scope of the request becomes: path `/list-ap
 `/agents`, scheme `https`, client `203.0.113.7`, and the server's address is
 `https://example.com/agents`. From any other address the headers mean nothing.
 
-Each proxy of a chain appends to the lists in these headers, so they are read from the right: the
-entry that counts is that of the outermost trusted proxy. What a client has sent itself stands
-further left and is ignored.
+Each proxy of a chain appends to the lists in these headers, so they are read from the right: the entry that counts is
+that of the outermost trusted proxy. Entries that a client has sent itself are further left, and ignored.
 """
 
 from __future__ import annotations

@@ -107,9 +107,9 @@ class SessionBackend(Protocol):
     ) -> CachedSession | None:
         """Reads a session with its state and its log, which the caller may keep and append to; None if there is none.
 
-        known_number, known_events: if the session still is the one of this number, its log is read without so many
-        events from the start. from_compaction: a backend may leave out the events that a run doesn't need since the
-        newest compaction.
+        known_number, known_events: if the session still has this number, its log is read without that many events from
+        the start. from_compaction: a backend may leave out the events that a run doesn't need since the newest
+        compaction.
         """
 
     @abstractmethod

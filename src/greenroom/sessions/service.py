@@ -59,8 +59,8 @@ class BaseSessionService(ABC):
     The value `REMOVED` in a delta removes its key. All operations are atomic, and raise StorageError when the store
     fails.
 
-    Methods that are not abstract have a default, which raises NotOffered where a store has to do it by itself. A store
-    that has no `append` is one written for ADK: it is called with the parameters that ADK's methods have, and stores
+    Methods that are not abstract have a default, which raises NotOffered if only the store itself can implement it. A
+    store without `append` was written for ADK: it is called with the parameters that ADK's methods have, and stores
     events in `append_event`, which updates the given session by calling this class's.
     """
 
@@ -125,8 +125,8 @@ class BaseSessionService(ABC):
     ) -> ListSessionsResponse:
         """Sessions with state and without events.
 
-        All of them come as ADK lists them: oldest update first; ties by user, then id. limit: at most so many, newest
-        update first, in the reverse of that order; then `next_page_token` names the next page.
+        All of them come as ADK lists them: oldest update first; ties by user, then id. limit: the size of a page,
+        newest update first, in the reverse of that order; `next_page_token` then names the next page.
         """
 
     async def list_events(

@@ -31,8 +31,8 @@ def compact(path: str, *, busy_timeout_seconds: float = 5.0) -> None:
     """Rewrites the file without free pages, and truncates its write-ahead log.
 
     Blocks for about as long as copying the file takes; meanwhile other processes can read, but not write. Needs free
-    disk space of twice the size of what is kept: for a temporary copy, and for the log. Interrupted at any time, the
-    file is as it was.
+    disk space of twice the size of the remaining data: for a temporary copy, and for the log. Interrupted at any time,
+    the file is as it was.
 
     Raises StorageError if the file isn't one of ours, another process is writing, or the disk is full.
     """

@@ -28,8 +28,7 @@ async def evaluate(
     samples: how often each case is run.
     fail_under: the least share of cases that must pass.
 
-    Raises AssertionError with what each failed case lacks, and InvalidRequest for wrong files and
-    metrics.
+    Raises AssertionError with the differences of each failed case, and InvalidRequest for wrong files and metrics.
     """
     # Scripted models are imported without evaluations, which take four times as long to import.
     from greenroom.apps.app import App

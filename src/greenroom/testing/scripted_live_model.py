@@ -66,13 +66,12 @@ LiveTurn: TypeAlias = LiveItem | Sequence[LiveItem] | Callable[[Heard], LiveItem
 class ScriptedLiveModel(ScriptedModel):
     """Answers each message that ends a user's turn with the script's next turn, over all its connections.
 
-    script: the turns in order, or a function that answers each. A turn is one or several items;
-        text is sent in pieces and then whole. A turn is completed by itself, unless it ends with a
-        call, a drop or a response that says how it ends. A user's turn ends with a content that
-        isn't partial, the end of speech, the end of an audio stream, or a history whose last word
-        is the user's.
+    script: the turns in order, or a function that answers each. A turn is one or several items; text is sent in pieces
+        and then whole. A turn is completed automatically, unless it ends with a call, a drop or a response that
+        completes it. A user's turn ends with a content that isn't partial, the end of speech, the end of an audio
+        stream, or a history whose last word is the user's.
     text_script: for requests that aren't live.
-    connections: all that were opened, with what came in.
+    connections: all that were opened, with the messages received.
     """
 
     def __init__(

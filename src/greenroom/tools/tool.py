@@ -22,12 +22,13 @@ error that says so, or the call is repeated with the same idempotency key.
 class BaseTool:
     """Something that an agent's model can call, or that edits the agent's requests to the model.
 
-    is_long_running: the result comes in a later message; what `run_async` returns is a preliminary response.
-    behavior: in live runs, `NON_BLOCKING` lets the model continue while the tool runs; by default so for streaming
-    tools and those with response_scheduling. response_scheduling: what a live model does with a response: `SILENT`,
-    `WHEN_IDLE` or `INTERRUPT`. shows_result: with `skip_summarization` the result is said as text, too.
-    handles_rejection: it is also called when a person rejected the call. sends_events: `run_async` may send events of
-    its own, as an agent that runs as a tool does.
+    is_long_running: the result comes in a later message; the return value of `run_async` is a preliminary response.
+    behavior: in live runs, `NON_BLOCKING` lets the model continue while the tool runs; the default for streaming tools
+        and those with response_scheduling.
+    response_scheduling: a live model's reaction to a response: `SILENT`, `WHEN_IDLE` or `INTERRUPT`.
+    shows_result: with `skip_summarization` the result is also sent as text.
+    handles_rejection: the tool is also called when a person rejected the call.
+    sends_events: `run_async` may send events of its own, like an agent that runs as a tool.
     """
 
     name: str = ""

@@ -32,7 +32,7 @@ MAX_ROWS = 50_000
 """In one file. A run has one for each of its events: its span, with those before it that have no event of their own."""
 
 WRITE_AFTER_SECONDS = 1.0
-"""Traces are gathered for so long, so that a run doesn't pay for a commit of its trace. A crash loses those."""
+"""Time for which traces are gathered, so that a run doesn't pay for a commit of its trace. A crash loses them."""
 
 MAX_UNWRITTEN = 2_000
 """Traces that wait for a disk that doesn't keep up; more are dropped."""

@@ -250,7 +250,7 @@ class UsageStore(ABC):
         """Replaces a reservation by the amount spent, which counts even if the reservation has expired.
 
         usage: as reported by the model, or an estimate; None for a call that cost nothing. model: as the reply names
-        it. price: of this run's calls of that model, also when `record` replaces what was settled.
+        it. price: of this run's calls of that model, also when `record` replaces settled amounts.
         """
         statements: list[Statement] = []
         if hold.amount.tokens:

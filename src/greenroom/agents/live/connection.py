@@ -112,8 +112,8 @@ class OpenConnection:
     """The request with which it was opened."""
 
     history_at: int | None
-    """The reading of the log that it was given; None when it resumes a session that knows what was
-    said.
+    """The reading of the log with which it was opened; None if it resumes a vendor's session, which knows the
+    conversation.
     """
 
 
@@ -147,9 +147,7 @@ class ReconnectingConnection:
         self._now.set_result(opened)
 
     def note_handle(self, handle: str | None) -> None:
-        """The vendor's session holds all that was said so far; with None it can't be resumed at
-        present.
-        """
+        """Records that the vendor's session holds the conversation so far; None: it can't be resumed at present."""
         self.handle = handle
         if handle is not None:
             self._forget_speech()

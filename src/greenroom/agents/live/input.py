@@ -1,6 +1,4 @@
-"""The client's half of a live conversation: from its queue to the model, and what it types into the
-log.
-"""
+"""The client's half of a live conversation: passes its queue to the model, and typed messages to the log."""
 
 from __future__ import annotations
 

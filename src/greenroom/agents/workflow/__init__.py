@@ -1,8 +1,8 @@
 """Workflows: graphs of nodes, which a run walks from START to its end.
 
-`edges` checks the graph, `workflow` decides which node runs when, and `execution` runs one node.
-`position` folds the log into the state of each node, so that a run resumes. `nodes`,
-`function_node` and `node_tool` are what can be a node, or becomes a tool. `requests` asks people.
+`edges` checks the graph, `workflow` decides which node runs when, and `execution` runs one node. `position` folds the
+log into the state of each node, so that a run resumes. `nodes`, `function_node` and `node_tool` have the kinds of
+nodes, and nodes as tools. `requests` asks people.
 """
 
 from greenroom.agents.node import BaseNode, RetryConfig

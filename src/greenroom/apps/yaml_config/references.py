@@ -8,8 +8,8 @@
 3. among the installed packages,
 4. beside the app's folder, where modules for all apps are; of the app `team.shop` in `team`, then beside that.
 
-Source of what is refused: ADK, which keeps the standard library out of configuration files, so that
-`os.system` can never be a tool. Here that also holds for what a module has imported from there.
+Source of the refusals: ADK, which keeps the standard library out of configuration files, so that `os.system` can never
+be a tool. Here, names that a module has imported from there are refused, too.
 """
 
 from __future__ import annotations

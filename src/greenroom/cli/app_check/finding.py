@@ -11,6 +11,6 @@ class Finding(NamedTuple):
     line: int
     text: str
     is_missing: bool = True
-    """False for what an app can run with: names that behave differently, or that it only mentions."""
+    """False if the app can run nevertheless: names that behave differently, or that it only mentions."""
     requirement: str = ""
-    """The argument of `pip install` that provides what is missing."""
+    """The argument of `pip install` that provides the missing package."""

@@ -24,7 +24,7 @@ class KnownName(NamedTuple):
 
 
 def known_name(origin: str) -> KnownName | None:
-    """None for the origin of a module, and of what is of none of these."""
+    """Parses an origin. None for modules, and for other packages."""
     if origin.startswith((f"{GENAI_TYPES}.", "greenroom.types.")):
         module = GENAI_TYPES if origin.startswith(GENAI_TYPES) else "greenroom.types"
         return KnownName(module, origin.removeprefix(f"{module}.").partition(".")[0])

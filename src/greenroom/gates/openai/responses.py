@@ -76,14 +76,13 @@ _CHECK = 1 << 20
 class ResponseWriter:
     """A run as a response: its items, and the events of a stream.
 
-    The sequence number of an event is a position, times 2^20, plus a checksum of what was streamed
-    before. A text takes a position for each character, so that a stream that is read from the log
-    has the numbers of the live one:
+    The sequence number of an event is a position, times 2^20, plus a checksum of the text streamed before. A text takes
+    a position for each character, so that a stream that is read from the log has the numbers of the live one:
 
         "Hel" (7), "lo" (9), or read from the log "Hello" (9); after number 7 the log's stream begins with "lo"
 
-    after: the number that the client has got last; earlier events are left out. If what is streamed
-    is not what that client has got, the stream becomes an `error` event, and `is_over` is true.
+    after: the last number that the client has received; earlier events are left out. If the text differs from the one
+    that the client has received, the stream becomes an `error` event, and `is_over` is true.
     """
 
     def __init__(

@@ -384,9 +384,7 @@ def _token_usage(messages: Iterable[JsonObject]) -> GenerateContentResponseUsage
 
 
 def _part_of(block: JsonObject) -> Part:
-    """A block of a tool that the service ran by itself, or of a kind that we don't know: kept to be
-    sent back.
-    """
+    """Converts a block of a tool that the service has run, or of an unknown kind, which is stored to be sent back."""
     kind = str(block.get("type"))
 
     content = block.get("content")

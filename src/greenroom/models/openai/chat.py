@@ -254,8 +254,8 @@ class CompletionReply(ModelReply):
             self._finish(reason)
 
     def _add_whole_message(self, message: JsonObject) -> Iterator[LlmResponse]:
-        """Adds a message that isn't in pieces. In a stream, where some servers repeat it in the
-        last chunk, only what its deltas left out.
+        """Adds a message that isn't in pieces. In a stream, where some servers repeat it in the last chunk, only the
+        parts missing from its deltas are added.
         """
         if self.is_empty:
             yield from self.add_message(message)

@@ -344,9 +344,7 @@ def _text_of(content: JsonObject) -> str:
 
 
 def _parts_of(item: JsonObject) -> list[Part]:
-    """An item of a tool that the service ran by itself, or of a kind that we don't know: kept to be
-    sent back.
-    """
+    """Converts an item of a tool that the service has run, or of an unknown kind, which is stored to be sent back."""
     kind: str = item["type"]
     if kind == "code_interpreter_call":
         code = Part(executable_code=ExecutableCode(id=item["id"], code=item.get("code"), language="PYTHON"))

@@ -1,9 +1,8 @@
 """Schemas of parameters as a vendor takes them.
 
-Schemas come from MCP servers, OpenAPI documents, pydantic and by hand, in every draft of JSON
-Schema and with its mistakes. What is sent has the same meaning where the vendor can express it;
-where not, the nearest one that takes more, with a note for the developer. A tool checks its
-arguments by itself, so that a wider schema is safe.
+Schemas come from MCP servers, OpenAPI documents, pydantic and by hand, in every draft of JSON Schema and with its
+mistakes. The sent schema has the same meaning if the vendor can express it; if not, it is the nearest wider schema,
+with a note for the developer. A tool checks its arguments itself, so a wider schema is safe.
 
 Whatever the vendor, the result is an object at its root, is valid as JSON Schema 2020-12, and
 refers to `$defs` only:

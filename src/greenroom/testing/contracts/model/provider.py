@@ -32,10 +32,10 @@ class ModelProvider(Protocol):
 
     model: BaseLlm
     lacks: frozenset[str]
-    """Features that the model doesn't have, of "parallel calls", "images", "image URLs",
-    "documents", "video", "thinking", "schema with tools", "tool choice", "built-in tools" and
-    "context cache"; and "scripted answers" where a real model answers by itself: `say`, `fail`
-    and `misbehave` then skip the test where the difference matters, and do nothing otherwise.
+    """Features that the model doesn't have, of "parallel calls", "images", "image URLs", "documents", "video",
+    "thinking", "schema with tools", "tool choice", "built-in tools" and "context cache"; and "scripted answers" where a
+    real model answers: `say`, `fail` and `misbehave` then skip the test where the difference matters, and do nothing
+    otherwise.
     """
 
     seen: list[JsonObject]
