@@ -168,6 +168,7 @@ _HOMES = {
     "greenroom.tools.google_api.toolsets": "CalendarToolset DocsToolset GmailToolset SheetsToolset SlidesToolset "
     "YoutubeToolset",
     "greenroom.tools.google_cloud.bigquery.config": "BigQueryCredentialsConfig BigQueryToolConfig WriteMode",
+    "greenroom.tools.google_cloud.bigquery.skill": "get_bigquery_skill",
     "greenroom.tools.google_cloud.bigquery.toolset": "BigQueryToolset",
     "greenroom.tools.google_cloud.bigtable.config": "BigtableCredentialsConfig BigtableToolSettings",
     "greenroom.tools.google_cloud.bigtable.toolset": "BigtableToolset DEFAULT_BIGTABLE_TOOL_NAME_PREFIX",

@@ -352,6 +352,7 @@ from greenroom.tools.google_api.toolsets import YoutubeToolset as YoutubeToolset
 from greenroom.tools.google_cloud.bigquery.config import BigQueryCredentialsConfig as BigQueryCredentialsConfig
 from greenroom.tools.google_cloud.bigquery.config import BigQueryToolConfig as BigQueryToolConfig
 from greenroom.tools.google_cloud.bigquery.config import WriteMode as WriteMode
+from greenroom.tools.google_cloud.bigquery.skill import get_bigquery_skill as get_bigquery_skill
 from greenroom.tools.google_cloud.bigquery.toolset import BigQueryToolset as BigQueryToolset
 from greenroom.tools.google_cloud.bigtable.config import BigtableCredentialsConfig as BigtableCredentialsConfig
 from greenroom.tools.google_cloud.bigtable.config import BigtableToolSettings as BigtableToolSettings
