@@ -14,16 +14,13 @@ from starlette.responses import JSONResponse
 from greenroom import BigQueryCredentialsConfig, BigQueryToolConfig, BigQueryToolset, WriteMode
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.google_cloud.google_tool import GoogleTool
 from greenroom.tools.login.credential_provider import PENDING
 from tests.credentials.authorization_server import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
 from tests.credentials.desk import call, consent, requests_of, responses_of, say, serve
 from tests.tools.google_api.server import GoogleServer, Json, refusal
 from tests.tools.google_cloud.bigquery_server import RESULTS, BigQuery
+from tests.tools.google_cloud.declarations import BY_ADK, declared_parameters
 from tests.tools.one_call import call_once, calls_in_a_run, offered
-
-BY_ADK: Json = json.loads((Path(__file__).parent / "declared_by_adk.json").read_text())
-"""The parameters that ADK 2.13 declares, by toolset and tool."""
 
 API = "/bigquery/v2/projects/p-1"
 
@@ -54,16 +51,7 @@ def table_rows(schema: list[Json], *rows: list[Any], **more: Any) -> Json:
 
 
 async def test_the_tools_are_declared_as_in_adk() -> None:
-    declared: Json = {}
-    for tool in await BigQueryToolset().get_tools():
-        assert isinstance(tool, GoogleTool)
-        schema = tool._get_declaration().parameters_json_schema or {}  # pyright: ignore[reportPrivateUsage]
-        properties = {
-            name: {key: value for key, value in one.items() if key != "description"}
-            for name, one in schema["properties"].items()
-        }
-        declared[tool.name] = {"properties": properties, "required": schema["required"]}
-    assert declared == BY_ADK["BigQueryToolset"]
+    assert await declared_parameters(BigQueryToolset()) == BY_ADK["BigQueryToolset"]
 
 
 async def test_metadata_are_read(google: GoogleServer) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +10,9 @@ from google.oauth2.credentials import Credentials  # pyright: ignore[reportMissi
 
 from greenroom import PubSubCredentialsConfig, PubSubToolConfig, PubSubToolset
 from tests.tools.google_api.server import GoogleServer, Json, refusal
+from tests.tools.google_cloud.declarations import BY_ADK, declared_parameters
 from tests.tools.one_call import call_once
 
-BY_ADK: Json = json.loads((Path(__file__).parent / "declared_by_adk.json").read_text())
 TOPIC = "projects/p-1/topics/orders"
 SUBSCRIPTION = "projects/p-1/subscriptions/desk"
 
@@ -29,17 +27,7 @@ async def ask(google: GoogleServer, name: str, args: Json, **settings: Any) -> J
 
 
 async def test_the_tools_are_declared_as_in_adk() -> None:
-    declared: Json = {}
-    for tool in await PubSubToolset().get_tools():
-        declaration = tool._get_declaration()  # pyright: ignore[reportPrivateUsage]
-        assert declaration is not None
-        schema = declaration.parameters_json_schema or {}
-        properties = {
-            name: {key: value for key, value in one.items() if key != "description"}
-            for name, one in schema["properties"].items()
-        }
-        declared[tool.name] = {"properties": properties, "required": schema["required"]}
-    assert declared == BY_ADK["PubSubToolset"]
+    assert await declared_parameters(PubSubToolset()) == BY_ADK["PubSubToolset"]
 
 
 async def test_a_message_is_published(google: GoogleServer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ from starlette.responses import JSONResponse, Response
 
 from greenroom import Capabilities, GCSAdminToolset, GCSCredentialsConfig, GCSToolset, GCSToolSettings
 from tests.tools.google_api.server import GoogleServer, Json, Seen, refusal
+from tests.tools.google_cloud.declarations import BY_ADK, declared_parameters
 from tests.tools.one_call import call_once, offered
 
-BY_ADK: Json = json.loads((Path(__file__).parent / "declared_by_adk.json").read_text())
 ALL = GCSToolSettings(capabilities=[Capabilities.READ_WRITE])
 BUCKET = "/storage/v1/b/b-1"
 OBJECT = f"{BUCKET}/o/in%2Fa.txt"
@@ -39,17 +38,7 @@ async def ask_admin(google: GoogleServer, name: str, args: Json) -> Json:
 
 @pytest.mark.parametrize("kind", [GCSToolset, GCSAdminToolset])
 async def test_the_tools_are_declared_as_in_adk(kind: type[GCSToolset] | type[GCSAdminToolset]) -> None:
-    declared: Json = {}
-    for tool in await kind(gcs_tool_settings=ALL).get_tools():
-        declaration = tool._get_declaration()  # pyright: ignore[reportPrivateUsage]
-        assert declaration is not None
-        schema = declaration.parameters_json_schema or {}
-        properties = {
-            name: {key: value for key, value in one.items() if key != "description"}
-            for name, one in schema["properties"].items()
-        }
-        declared[tool.name] = {"properties": properties, "required": schema["required"]}
-    assert declared == BY_ADK[kind.__name__]
+    assert await declared_parameters(kind(gcs_tool_settings=ALL)) == BY_ADK[kind.__name__]
 
 
 async def test_without_settings_nothing_can_be_written() -> None:
