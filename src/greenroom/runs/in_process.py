@@ -306,6 +306,7 @@ class InProcessRunEngine(RunEngine):
         left_behind = [run for run in await self.run_store.list_unfinished() if is_taken(session_of(run))]
         to_remember = [run for run in await self.run_store.list_to_remember() if is_taken(session_of(run))]
         resumed: list[RunTask] = []
+        failed: list[asyncio.Future[None]] = []
         # A session's running run continues before the queued ones, one of which may be older: an answer to its call.
         for run in sorted(left_behind, key=lambda run: run.status is RunStatus.QUEUED):
             try:
@@ -314,7 +315,7 @@ class InProcessRunEngine(RunEngine):
                 run.status = RunStatus.FAILED
                 run.ended_at = time.time()
                 run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
-                self.run_store.save(run)
+                failed.append(self.run_store.save(run))
                 continue
             self._limiter.acquire(session_of(run), may_exceed=True)
             resumed.append(RunTask(run, runner, is_stored=True, is_held=is_suspect(run)))
@@ -325,6 +326,8 @@ class InProcessRunEngine(RunEngine):
                 runner = await self._runners.acquire(run.app_name)
                 self._memory_writer.add(run, runner)
                 self._runners.release(runner)
+        if failed:
+            await asyncio.wait(failed)  # so that a reader of one sees its end
         return len(left_behind)
 
     def _resume(self, tasks: Sequence[RunTask]) -> None:
