@@ -37,7 +37,7 @@ test_runs = test_pages.test_runs_are_filtered_by_the_address
 
 
 _BELOW_EACH_PROXY = ("test_pages_are_loaded_at_their_own_address", "test_a_live_conversation")
-"""How addresses and WebSockets are passed on differs between the proxies; of a flow it is the same."""
+"""The proxies differ in how they pass on addresses and WebSockets; the flows are the same."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -31,7 +31,7 @@ KEYS = [SessionKey("desk", "ann", f"s-{number}") for number in range(20)]
 
 
 class Ledger:
-    """What the tools of all engines did, and the gate at which they wait."""
+    """The effects of the tools of all engines, and the gate at which they wait."""
 
     def __init__(self) -> None:
         self.entered = Counter[str]()
