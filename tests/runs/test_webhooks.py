@@ -120,9 +120,10 @@ async def test_a_deleted_webhook_is_sent_nothing() -> None:
     runs, receiver = Runs(), Receiver(fails=1)
     webhooks = runs.webhooks(60.0)
     async with webhooks.reporting(receiver.send):
-        await webhooks.save(await runs.change(RunStatus.RUNNING), webhook())
+        run = await runs.change(RunStatus.RUNNING)
+        await webhooks.save(run, webhook())
         await receiver.until(lambda: receiver.tried == 1)
-        await webhooks.delete("r", "w")
+        await webhooks.delete(run, "w")
         await webhooks.save(await runs.change(RunStatus.SUCCEEDED), webhook("other"))
         await receiver.until(lambda: bool(receiver.states))
     assert receiver.states == [("other", "succeeded")]

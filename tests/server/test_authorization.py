@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -117,9 +117,14 @@ WRITING: dict[str, Operation] = {
     "add_session_to_memory": lambda call, session: call.memory.add_session_to_memory(session),
     "delete_session": lambda call, _: call.sessions.delete_session(**HERE),
     "fork_session": lambda call, _: call.sessions.fork_session(**HERE),
-    "delete_user": lambda call, _: call.engine.delete_user(**BOB),
+    "delete_user": lambda call, _: drained(call.engine.delete_user(**BOB)),
     "forget_traces": lambda call, _: call.traces.forget(SessionKey("echo", "bob", "s")),
 }
+
+
+async def drained(items: AsyncGenerator[object]) -> None:
+    async for _ in items:
+        pass
 
 
 async def done(state: ServerState, identity: Identity, access: Access, operation: Operation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import socket
@@ -70,6 +71,19 @@ def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket
     if settings.edit and not settings.auth.is_on:
         raise CallerError(f"With --edit, anyone who can reach {settings.host} could change the agents. {create_a_key}")
     return settings
+
+
+def with_replica_address(settings: ServeSettings, listener: socket.socket) -> ServeSettings:
+    """Completes `replica_address` for sessions in PostgreSQL, which several servers may share."""
+    kind = (settings.session_service or "").partition(":")[0].partition("+")[0]
+    if settings.replica_address is not None or kind not in ("postgresql", "postgres"):
+        return settings
+    host, port = listener.getsockname()[:2]
+    address = ipaddress.ip_address(host)
+    if address.is_unspecified:
+        with contextlib.suppress(OSError):  # this machine's name has no address: then it is the only machine
+            address = ipaddress.ip_address(socket.gethostbyname(socket.gethostname()))
+    return replace(settings, replica_address=f"http://{_host_name(address)}:{port}")
 
 
 StyledText = list[tuple[str, str]]

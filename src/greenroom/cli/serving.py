@@ -39,7 +39,7 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
     from greenroom.cli.http_protocol import ConnectionLimits
     from greenroom.cli.http_server import run_server
     from greenroom.cli.server_log import set_up_log
-    from greenroom.cli.server_start import bound, secured_settings, welcome
+    from greenroom.cli.server_start import bound, secured_settings, welcome, with_replica_address
 
     settings = configuration.settings
     set_up_log(settings)
@@ -51,7 +51,7 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
 
     loader = app_loader(agents_dir, settings)
     with bound(settings.host, settings.port) as listener, contextlib.closing(loader):
-        server_settings = secured_settings(agents_dir, settings, listener)
+        server_settings = with_replica_address(secured_settings(agents_dir, settings, listener), listener)
         asgi, sessions_uri = app_of_folder(agents_dir, loader, settings, server_settings)
         failed = loader.preload()
         message = welcome(

@@ -20,7 +20,7 @@ import random
 from base64 import b64decode
 from collections.abc import Iterator
 from typing import cast
-from uuid import NAMESPACE_URL, uuid4, uuid5
+from uuid import NAMESPACE_URL, uuid5
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -153,8 +153,10 @@ async def _deliver(
     if not identity.acts_for(app_name, user_id):
         user_id = identity.subject
     delivery_key = wire.encode([app_name, user_id, delivery]).decode()
-    session_id = str(uuid5(NAMESPACE_URL, delivery_key) if delivery["id"] else uuid4())
-    key = SessionKey(app_name, user_id, session_id)
+    if delivery["id"]:
+        key = SessionKey(app_name, user_id, str(uuid5(NAMESPACE_URL, delivery_key)))
+    else:
+        key = context.new_session_key(lambda new_id: SessionKey(app_name, user_id, new_id))
     text = wire.encode(payload).decode()
     request = AgentRunRequest(**key._asdict(), new_message=Content(role="user", parts=[Part(text=text)]))
     async with _slot():

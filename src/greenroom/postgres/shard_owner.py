@@ -19,6 +19,7 @@ import contextlib
 import logging
 import math
 import random
+import secrets
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -43,20 +44,22 @@ _RELEASE_SECONDS = 2.0
 _CHANNEL = "greenroom_shards"
 
 _SERVER_LOCK = 0x67726E73
-"""Key of the advisory lock of a server that shares its database with no other."""
+"""Key of the advisory lock of a server that shares its database with no other. Those that share it lock it in shared
+mode."""
 
 _REPLICA_LOCKS = 0x67726E6F
 _SHARD_LOCKS = 0x67726E68
 """First keys of the advisory locks of replicas, one each, and of shards; the second key is the replica or the shard."""
 
 _TRY_SERVER_LOCK = "SELECT pg_try_advisory_lock($1)"
+_TRY_SERVER_LOCK_SHARED = "SELECT pg_try_advisory_lock_shared($1)"
 _RAISE_SERVER_EPOCH = "UPDATE greenroom_schema SET server_epoch = server_epoch + 1 RETURNING server_epoch"
 _SERVER_EPOCH = "SELECT server_epoch FROM greenroom_schema"
 _SET_LEASE = "SELECT set_config(name, $1, false) FROM pg_settings WHERE name = 'idle_session_timeout'"
 _NOW = "extract(epoch FROM clock_timestamp())"
 _FORGET_REPLICAS = f"DELETE FROM replicas WHERE heartbeat < {_NOW} - $1"
 _BEAT = f"""
-    INSERT INTO replicas (id, version, started, heartbeat) VALUES ($1, $2, {_NOW}, {_NOW})
+    INSERT INTO replicas (id, version, address, token, started, heartbeat) VALUES ($1, $2, $3, $4, {_NOW}, {_NOW})
     ON CONFLICT (id) DO UPDATE SET heartbeat = excluded.heartbeat
 """
 _REMOVE_REPLICA = "DELETE FROM replicas WHERE id = $1"
@@ -93,14 +96,18 @@ class ShardOwner:
         database: Database,
         *,
         is_exclusive: bool,
+        address: str | None = None,
         lease_seconds: float = LEASE_SECONDS,
         beat_seconds: float = BEAT_SECONDS,
     ) -> None:
         """Prepares the owner of a server's shards.
 
-        is_exclusive: it owns all shards, or none. lease_seconds: at least two beats.
+        is_exclusive: it owns all shards, or none. address: where other servers reach this one.
+        lease_seconds: at least two beats.
         """
         self.replica_id = uuid4()
+        self._address = address
+        self._token = secrets.token_urlsafe()
         self._database = database
         self._shards = database.owned_shards
         self._is_exclusive = is_exclusive
@@ -169,7 +176,7 @@ class ShardOwner:
         return is_started
 
     async def _take_first(self, connection: Connection) -> bool:
-        if self._is_exclusive and not await self._lock_server(connection):
+        if not await self._lock_server(connection):
             return False
         await connection.execute(_FORGET_REPLICAS, _FORGET_SECONDS)
         self._shards.add({})
@@ -181,6 +188,8 @@ class ShardOwner:
         return True
 
     async def _lock_server(self, connection: Connection) -> bool:
+        if not self._is_exclusive:
+            return await connection.fetchval(_TRY_SERVER_LOCK_SHARED, _SERVER_LOCK)
         if not await connection.fetchval(_TRY_SERVER_LOCK, _SERVER_LOCK):
             return False
         self._server_epoch = await connection.fetchval(_RAISE_SERVER_EPOCH)
@@ -260,6 +269,9 @@ class ShardOwner:
                 return True
             if not is_locked:
                 return False
+        else:
+            # A server that needs the database for itself has it while it runs; then it has taken the shards, too.
+            await connection.fetchval(_TRY_SERVER_LOCK_SHARED, _SERVER_LOCK)
         locked = {shard for (shard,) in await connection.fetch(_LOCK_SHARDS, list(missing))}
         epochs: dict[int, int] = dict(await connection.fetch(_EPOCHS, list(missing)))
         lost = {shard for shard in missing if epochs.get(shard) != owned[shard]}
@@ -280,7 +292,7 @@ class ShardOwner:
 
     async def _balance(self, connection: Connection) -> None:
         """Takes free shards up to this server's share, or gives back the shards above it."""
-        await connection.execute(_BEAT, self.replica_id, __version__)
+        await connection.execute(_BEAT, self.replica_id, __version__, self._address, self._token)
         survey = Survey(*await connection.fetchrow(_SURVEY))
         owned = set(self._shards.epochs or ())
         for shard in self._locked - owned:  # a write was refused, after a change by hand or a restored backup

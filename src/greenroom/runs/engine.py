@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
 from typing import NamedTuple, Protocol
 
 from greenroom.credentials.service import BaseCredentialService
@@ -12,6 +13,7 @@ from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Caller, ListRunsResponse, Run, RunConfig, RunFilter
 from greenroom.records.session import Session, SessionKey
+from greenroom.runs.ownership import Replicas
 from greenroom.runs.store import RunStore
 from greenroom.runs.watch import RunWatch
 from greenroom.runs.webhooks import Webhooks
@@ -39,6 +41,11 @@ class RunLoad(NamedTuple):
 class RunEngine(ABC):
     webhooks: Webhooks
     """Receivers of the states of runs."""
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The servers that share the store, after `recover`; None if this is the only one."""
+        return None
 
     @abstractmethod
     async def start(
@@ -118,11 +125,12 @@ class RunEngine(ABC):
         """
 
     @abstractmethod
-    async def delete_user(self, *, app_name: str, user_id: str) -> list[SessionKey]:
+    def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
         """Deletes all that an app stores of a user: sessions as `delete_session` does, the user's state, artifacts,
-        credentials and memories. Returns the keys of the deleted sessions.
+        credentials and memories. Yields the key of each deleted session.
 
-        Raises NotOffered if one of the stores can't; then something may have been deleted already.
+        Raises NotOffered if one of the stores can't, and OwnershipLost when only sessions are left that other servers
+        run; then something has been deleted already.
         """
 
     @abstractmethod
@@ -145,9 +153,10 @@ class RunEngine(ABC):
         """Waits up to `grace_seconds` for runs to end; the next process resumes the others."""
 
 
-def run_store_beside(sessions: BaseSessionService) -> RunStore:
-    """Returns a run store in the sessions' database, if they have one, so that runs and events are written in one
-    order.
+def run_store_beside(sessions: BaseSessionService, *, address: str | None = None) -> RunStore:
+    """A run store in the sessions' database, if they have one, so that runs and events are written in one order.
+
+    address: the URL at which other servers on the database reach this one; None if it shares the database with none.
     """
     if sessions.server_database is not None:
         from greenroom.runs.sqlite_store import SqliteRunStore
@@ -156,7 +165,7 @@ def run_store_beside(sessions: BaseSessionService) -> RunStore:
     if (uri := postgres_uri_of(sessions)) is not None:
         from greenroom.runs.postgres_store import PostgresRunStore
 
-        return PostgresRunStore(uri)
+        return PostgresRunStore(uri, address=address)
     from greenroom.runs.memory_store import InMemoryRunStore
 
     return InMemoryRunStore()

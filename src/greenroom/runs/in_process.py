@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -16,7 +16,7 @@ from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import USER_NAMESPACE, BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import GreenroomError, RunCancelled, RunNotFound, Unavailable
+from greenroom.errors import GreenroomError, OwnershipLost, RunCancelled, RunNotFound, Unavailable
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, RunEnded, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
@@ -39,7 +39,7 @@ from greenroom.runs.admission import Admission
 from greenroom.runs.engine import Attachment, RunEngine, RunLoad
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
-from greenroom.runs.ownership import IsOf
+from greenroom.runs.ownership import IsOf, Replicas, require
 from greenroom.runs.queues import SessionQueues
 from greenroom.runs.store import RunStore
 from greenroom.runs.suspects import SuspectRuns, is_suspect
@@ -189,6 +189,8 @@ class InProcessRunEngine(RunEngine):
                 task = self._queues.active(run_id)
         if task is None:
             run = await self.get(run_id)
+            if self._takeovers is not None and not run.status.is_over:
+                raise OwnershipLost(*session_of(run))
             after = run.after_seq if after is None else after
             read_log = self._log_reader(session_of(run))
             return EndedRunReader(run, read_log, after=after, with_user_events=with_user_events)
@@ -196,9 +198,13 @@ class InProcessRunEngine(RunEngine):
         return self._reader(task, after=after, with_user_events=with_user_events)
 
     def attach_to_session(self, key: SessionKey, *, after: int) -> Attachment:
+        if self._takeovers is not None:
+            require(self._takeovers.ownership, key)
         return Follower(self._stream.subscribe(key), after=after, read_log=self._log_reader(key))
 
     async def append(self, session: Session, event: Event) -> None:
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(session.key)
         self.limits.check_session(session)
         [stored] = await self.session_service.append(session, event)
         item = StreamItem(event, run_id=event.invocation_id, seq=stored.seq, json=stored.json)
@@ -231,6 +237,8 @@ class InProcessRunEngine(RunEngine):
         run = task.run if task is not None else await self.run_store.get(run_id)
         if run is None:
             raise RunNotFound(run_id)
+        if task is None and self._takeovers is not None and not run.status.is_over:
+            require(self._takeovers.ownership, session_of(run))  # the server that runs it has the newest record
         return run
 
     async def list_runs(
@@ -259,17 +267,20 @@ class InProcessRunEngine(RunEngine):
             await self.run_store.delete_session(**key_fields)
             self._stream.end(key)
 
-    async def delete_user(self, *, app_name: str, user_id: str) -> list[SessionKey]:
+    async def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
         listed = await self.session_service.list_sessions(app_name=app_name, user_id=user_id)
         runs = await self.run_store.list_runs(RunFilter(app_names=[app_name], user_id=user_id), limit=None)
         keys = {session.key for session in listed.sessions} | {session_of(run) for run in runs.runs}
-        for key in keys:
+        for key in sorted(keys, key=self._is_elsewhere):
             await self.delete_session(key)
+            yield key
         for store in (self.memory_service, self.artifact_service, self.credential_service, self.session_service):
             if store is not None:
                 await store.delete_user(app_name=app_name, user_id=user_id)
         await self.session_service.usage.delete_user(app_name=app_name, user_id=user_id)
-        return list(keys)
+
+    def _is_elsewhere(self, key: SessionKey) -> bool:
+        return self._takeovers is not None and not self._takeovers.ownership.owns(key)
 
     async def delete_expired_sessions(self) -> int:
         count = 0
@@ -283,9 +294,14 @@ class InProcessRunEngine(RunEngine):
             expired = SessionFilter(updated_before=time.time() - ttl_seconds)
             listed = await self.session_service.list_sessions(app_name=name, where=expired)
             for session in listed.sessions:
-                await self.delete_session(session.key)
-                count += 1
+                with contextlib.suppress(OwnershipLost):  # the server that runs it deletes it
+                    await self.delete_session(session.key)
+                    count += 1
         return count
+
+    @property
+    def replicas(self) -> Replicas | None:
+        return self.run_store.replicas
 
     def load(self) -> dict[str, RunLoad]:
         return self._queues.load()

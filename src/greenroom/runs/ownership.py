@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
+from greenroom.errors import OwnershipLost
 from greenroom.records.session import SessionKey
 
 IsOf: TypeAlias = Callable[[SessionKey], bool]
@@ -29,4 +30,46 @@ class Ownership(Protocol):
         sessions that are owned already. They must not wait. leaving: awaited before sessions are given back, after
         which they are lost. Returns a function that removes the listener.
         """
+        ...
+
+
+def require(ownership: Ownership, key: SessionKey) -> None:
+    """Raises OwnershipLost for a session that this process doesn't own."""
+    if not ownership.owns(key):
+        raise OwnershipLost(*key)
+
+
+class Replica(NamedTuple):
+    """A server of several that share a store."""
+
+    id: str
+    address: str
+    """The URL at which the others reach it."""
+
+    token: str
+    """A secret that only the servers of the store can read: it proves that a request comes from this one."""
+
+
+class Replicas(Protocol):
+    """The servers that share a store."""
+
+    @property
+    def takeover_seconds(self) -> float:
+        """Time in which the sessions of a server that has died get another owner."""
+        ...
+
+    @property
+    def own_id(self) -> str:
+        """The id of this process."""
+        ...
+
+    async def owner_of(self, key: SessionKey, *, max_age_seconds: float) -> Replica | None:
+        """The server that owns a session, also while it is dead and no other has taken it; None if it has no address.
+
+        max_age_seconds: of what is known from an earlier call. Raises StorageError.
+        """
+        ...
+
+    async def find(self, replica_id: str) -> Replica | None:
+        """The server with this id; None for an unknown one. Raises StorageError."""
         ...

@@ -24,6 +24,7 @@ from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records import wire
 from greenroom.records.run import Run, Webhook
 from greenroom.records.session import SessionKey
+from greenroom.runs.postgres_replicas import ReplicaTable
 from greenroom.runs.sql_store import KEY_HOLDER, SAVE_KEY, SAVE_WEBHOOK, RunRow, SqlRunStore, row_of, webhook_row
 
 _OVER_EARLIER = """
@@ -84,11 +85,20 @@ _save_runs = SaveRuns()
 class PostgresRunStore(SqlRunStore):
     """With the URI of a `PostgresSessionService`, this store and the service write in one order and share commits."""
 
-    def __init__(self, uri: str) -> None:
-        """Connects on the first call. Raises MissingExtra."""
+    def __init__(self, uri: str, *, address: str | None = None) -> None:
+        """Connects on the first call. Raises MissingExtra.
+
+        address: the URL at which other servers on the database reach this one; None if it shares it with none.
+        """
         self._postgres = Database.open(uri)
         super().__init__(self._postgres)
+        self._address = address
         self._owner: ShardOwner | None = None
+        self._replicas: ReplicaTable | None = None
+
+    @property
+    def replicas(self) -> ReplicaTable | None:
+        return self._replicas
 
     @property
     def ownership(self) -> OwnedShards:
@@ -148,18 +158,24 @@ class PostgresRunStore(SqlRunStore):
 
     async def lock(self, *, wait_seconds: float) -> None:
         """While another server holds the lock, all writes for sessions by this process raise OwnershipLost."""
-        owner = self._postgres.companion(ShardOwner, lambda: ShardOwner(self._postgres, is_exclusive=True))
+        owner = self._postgres.companion(
+            ShardOwner,
+            lambda: ShardOwner(self._postgres, is_exclusive=self._address is None, address=self._address),
+        )
         until = time.monotonic() + wait_seconds
         while not await owner.acquire():
             if time.monotonic() >= until:
                 raise StoreInUse(self._postgres.name, None)
             await asyncio.sleep(0.05)
         self._owner = owner
+        if self._address is not None:
+            self._replicas = ReplicaTable(self._postgres, own_id=owner.replica_id)
 
     async def close(self) -> None:
         if self._owner is not None:
             await self._owner.release()
             self._owner = None
+            self._replicas = None
         await super().close()
 
 

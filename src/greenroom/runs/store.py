@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
 from greenroom.records.run import ListRunsResponse, Run, RunFilter, Webhook
-from greenroom.runs.ownership import Ownership
+from greenroom.runs.ownership import Ownership, Replicas
 
 
 class RunStore(ABC):
@@ -24,6 +24,11 @@ class RunStore(ABC):
     @property
     def ownership(self) -> Ownership | None:
         """The ownership of the sessions whose runs are stored; None if one process owns all sessions."""
+        return None
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The servers that share the store, from `lock` to `close`; None in a store of which one process owns all."""
         return None
 
     @abstractmethod

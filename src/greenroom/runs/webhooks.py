@@ -18,6 +18,7 @@ import msgspec
 
 from greenroom.errors import InvalidRequest, OwnershipLost, RunNotFound
 from greenroom.records.run import Run, RunFilter, RunStatus, Webhook
+from greenroom.runs.ownership import require
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import session_of
 from greenroom.runs.watch import RunWatch, RunWatches
@@ -59,6 +60,8 @@ class Webhooks:
 
         Raises InvalidRequest if the run has `MAX_PER_RUN` others.
         """
+        if self.run_store.ownership is not None:
+            require(self.run_store.ownership, session_of(run))
         ids = {one.id for one in await self.run_store.list_webhooks(run.id)}
         if len(ids | {webhook.id}) > MAX_PER_RUN:
             raise InvalidRequest(f"A run may have {MAX_PER_RUN} webhooks")
@@ -71,9 +74,11 @@ class Webhooks:
     async def list(self, run_id: str) -> list[Webhook]:
         return await self.run_store.list_webhooks(run_id)
 
-    async def delete(self, run_id: str, webhook_id: str) -> None:
-        await self._drop(run_id, webhook_id)
-        await self.run_store.delete_webhook(run_id, webhook_id)
+    async def delete(self, run: Run, webhook_id: str) -> None:
+        if self.run_store.ownership is not None:
+            require(self.run_store.ownership, session_of(run))
+        await self._drop(run.id, webhook_id)
+        await self.run_store.delete_webhook(run.id, webhook_id)
 
     @asynccontextmanager
     async def reporting(self, send: Send) -> AsyncGenerator[None]:
@@ -147,9 +152,8 @@ class Webhooks:
     async def _report_state(self, webhook: Webhook, send: Send, *, is_last_try: bool) -> int:
         """Sends the state unless it was reported. Returns the number of failures, which is 0. Raises OwnershipLost."""
         run = await self.get(webhook.run_id)
-        ownership = self.run_store.ownership
-        if ownership is not None and not ownership.owns(session_of(run)):
-            raise OwnershipLost(*session_of(run))
+        if self.run_store.ownership is not None:
+            require(self.run_store.ownership, session_of(run))
         state = state_of(run)
         if state == webhook.reported or run.status is RunStatus.QUEUED:
             return 0

@@ -47,6 +47,7 @@ from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.run_metrics import RunMetrics
 
 if TYPE_CHECKING:
+    from greenroom.server.forwarding import Forwarder
     from greenroom.telemetry.otlp import OtlpExport
 
 ADK_DEFAULT_APP_NAME = "ADK_DEFAULT_APP_NAME"
@@ -119,7 +120,7 @@ def create_app(
         rate = RequestRate(per_second=limits.requests_per_second, at_once=limits.requests_at_once)
     engine = InProcessRunEngine(
         apps=app_loader,
-        run_store=run_store_beside(sessions),
+        run_store=run_store_beside(sessions, address=settings.replica_address),
         session_service=sessions,
         artifact_service=artifacts,
         memory_service=memory,
@@ -168,11 +169,18 @@ class GreenroomApp:
         router = Router((*_endpoints(server.settings.gates), *SOCKETS), server)
         self._locator = RequestLocator(self.settings, knows=router.knows)
         self._app = OriginGuard(router, cors=self.settings.cors, hosts=self.settings.allowed_hosts)
+        self._forwarder: Forwarder | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(scope, receive, send)
             return
+        if self._forwarder is not None:
+            await self._forwarder(scope, receive, send)
+            return
+        await self._app(self._locator.locate(scope), receive, send)
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(self._locator.locate(scope), receive, send)
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -198,6 +206,10 @@ class GreenroomApp:
             _log.warning("the default app is %r, but the apps are: %s", default_app, ", ".join(names) or "none")
         self._expiry = asyncio.create_task(self._delete_expired_sessions())
         resumed = await self.engine.recover()
+        if self.engine.replicas is not None:
+            from greenroom.server.forwarding import Forwarder
+
+            self._forwarder = Forwarder(self._handle, self.engine.replicas, grace_seconds=self.settings.grace_seconds)
         if resumed:
             _log.info("resumed %d interrupted runs", resumed)
         for name in self.settings.gates:
@@ -224,6 +236,8 @@ class GreenroomApp:
         used = time.monotonic() - stopping_at
         grace_seconds = max(self.settings.grace_seconds - used, 0.0)
         await asyncio.gather(self._gates.aclose(), self.engine.close(grace_seconds=grace_seconds))
+        if self._forwarder is not None:
+            await self._forwarder.close()
         if self._export is not None:
             await asyncio.to_thread(self._export.close)
         server.apps.close()

@@ -20,6 +20,7 @@ from greenroom.errors import (
     Forbidden,
     GreenroomError,
     InvalidRequest,
+    OwnershipLost,
     SessionNotFound,
     TooLarge,
     TooManyRequests,
@@ -28,9 +29,11 @@ from greenroom.errors import (
     UnsupportedEncoding,
 )
 from greenroom.records import wire
+from greenroom.records.event import Event
 from greenroom.server.access.identity import EVERYBODY, Access
 from greenroom.server.access.revocation import close_when_revoked
 from greenroom.server.addresses import address_of
+from greenroom.server.exchange import EXCHANGE, IS_FORWARDED, Exchange
 from greenroom.server.replies import AnyReply, Reply, StreamReply, error_reply, raw_headers, status_reply
 from greenroom.server.request_body import (
     ClientDisconnected,
@@ -129,6 +132,16 @@ class Endpoint:
         return tuple(errors)
 
     @cached_property
+    def takes_key(self) -> bool:
+        """True if requests with one `Idempotency-Key` have one effect."""
+        return any(header.name == "Idempotency-Key" for header in self.headers)
+
+    @cached_property
+    def streams_log(self) -> bool:
+        """True if its streams have the sequence numbers of events as ids."""
+        return self.streams is Event or (self.is_stream and self.replies is Event)
+
+    @cached_property
     def body_is_optional(self) -> bool:
         return NoneType in get_args(self.body)
 
@@ -151,7 +164,7 @@ class EndpointApp:
         except ClientDisconnected:
             return
         except GreenroomError as error:
-            if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, OwnershipLost):
                 _log.warning("%s %s: %s: %s", scope["method"], scope["path"], error.code, error.detail)
             reply = error_reply(error)
         except asyncio.CancelledError:  # requests are cancelled only when the server stops
@@ -170,7 +183,8 @@ class EndpointApp:
             reply.close()
             await send_reply(Reply(data=b"", media_type=reply.media_type, headers=reply.headers), send)
         else:
-            await _send_stream(reply, receive, send)
+            is_continued = self._endpoint.streams_log and IS_FORWARDED in scope
+            await _send_stream(reply, receive, send, is_continued=is_continued)
 
     async def answer(self, scope: Scope, receive: Receive) -> AnyReply:
         endpoint = self._endpoint
@@ -193,6 +207,10 @@ class EndpointApp:
             body = await self._read_body(receive, headers)
 
         query: Mapping[str, Any] = self._decode_query(scope["query_string"]) if endpoint.query else {}
+        exchange: Exchange | None = scope.get(EXCHANGE)
+        if exchange is not None:
+            exchange.takes_key = endpoint.takes_key
+            exchange.streams_log = endpoint.streams_log
         context = RequestContext(
             server=server,
             identity=identity,
@@ -203,6 +221,7 @@ class EndpointApp:
             body=body,
             receive=receive,
             find_address=partial(address_of, scope),
+            when_lost=None if exchange is None else exchange.note_lost,
         )
         reply = await endpoint.handler(context) or Reply()
         if authenticator is None:
@@ -266,7 +285,8 @@ async def send_reply(reply: Reply, send: Send, *, with_body: bool = True, messag
     await send({"type": f"{message}.body", "body": data if with_body else b""})
 
 
-async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None:
+async def _send_stream(reply: StreamReply, receive: Receive, send: Send, *, is_continued: bool) -> None:
+    """is_continued: another server continues the stream when this one stops, so it ends without its end."""
     headers = [
         (b"content-type", reply.media_type.encode()),
         (b"cache-control", b"no-cache"),
@@ -293,12 +313,15 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
         await send({"type": "http.response.body", "body": b""})
     except asyncio.CancelledError:
         writer.uncancel()
+        if is_continued and not is_disconnected:
+            return
         if not is_disconnected:
             last = reply.when_server_stops() if reply.when_server_stops is not None else b""
             await send({"type": "http.response.body", "body": last})
         elif reply.when_client_leaves is not None:
             reply.when_client_leaves()
-    except (Unauthenticated, SessionNotFound) as error:  # the body stays incomplete; a reconnect gets the 401 or 404
+    except (Unauthenticated, SessionNotFound, OwnershipLost) as error:
+        # The body stays incomplete; a reconnect gets the 401 or 404, or the server that runs the session.
         _log.info("a stream was ended: %s", error.detail)
     except Exception:  # the status was sent already; the client sees an incomplete body
         _log.exception("a stream failed")

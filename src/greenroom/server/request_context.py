@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope
 
-from greenroom.errors import MissingExtra, SessionNotFound
+from greenroom.errors import MissingExtra, OwnershipLost, SessionNotFound
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.server.access.authorization import (
     AuthorizedApps,
@@ -57,10 +57,11 @@ class RequestContext:
         body: Any,
         receive: Receive,
         find_address: Callable[[], Address],
+        when_lost: Callable[[OwnershipLost], None] | None = None,
     ) -> None:
         """Holds the request. `find_address` is called on the first use of `address`, which few requests need."""
         self._server = server
-        self._permissions = Permissions(identity, access)
+        self._permissions = Permissions(identity, access, when_lost)
         self.path = path
         self.query = query
         self.headers = headers
@@ -108,6 +109,13 @@ class RequestContext:
     def user_names(self) -> dict[str, Any]:
         """`app_name` and `user_id` of the path, as arguments of the services."""
         return {"app_name": self.path["app_name"], "user_id": self.path["user_id"]}
+
+    def new_session_key(self, key_of: Callable[[str], SessionKey]) -> SessionKey:
+        """The key of a session that is to be created with a new random id, of those that this server runs.
+
+        key_of: makes the key with an id.
+        """
+        return self._server.sessions.new_key(key_of)
 
     async def find_session(self, key: SessionKey, config: GetSessionConfig | None = None) -> Session:
         """Raises SessionNotFound."""

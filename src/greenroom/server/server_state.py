@@ -17,6 +17,7 @@ from greenroom.runs.engine import RunEngine
 from greenroom.server.access.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.access.rate_limit import RequestRate
 from greenroom.server.app_logs import AppLogs
+from greenroom.server.exchange import IS_FORWARDED
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.run_metrics import RunMetrics
@@ -70,15 +71,16 @@ class ServerState:
     async def admit(self, scope: Scope, access: Access) -> Identity:
         """Authenticates the caller and applies the rate limit. Raises Unauthenticated, Forbidden,
         Unavailable, TooManyRequests."""
+        rate = None if IS_FORWARDED in scope else self.rate
         if self.authenticator is None:
-            if self.rate is not None and access != "open":
-                self.rate.take(scope["client"][0] if scope.get("client") else "")
+            if rate is not None and access != "open":
+                rate.take(scope["client"][0] if scope.get("client") else "")
             return EVERYBODY
         if access == "open":
             return NOBODY
 
         identity = await self.authenticator.identify(scope)
-        if self.rate is not None:
-            self.rate.take(identity.key_id or identity.subject)
+        if rate is not None:
+            rate.take(identity.key_id or identity.subject)
         identity.check(access)
         return identity

@@ -300,6 +300,13 @@ class ServerSettings(_Checked):
         default_words="`ADK_DEFAULT_APP_NAME`; otherwise the only app that the caller may access",
     )
 
+    replica_address: str | None = setting(
+        None,
+        "The URL at which other servers on the same PostgreSQL database reach this one, as `http://10.0.0.5:8000`. "
+        "They forward requests to the server that runs the session.",
+        default_words="`greenroom serve`: `host` and `port`; otherwise none, and the database has one server",
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for proxy in self.trusted_proxies:

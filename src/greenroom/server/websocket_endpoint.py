@@ -19,6 +19,7 @@ from greenroom.errors import (
     Forbidden,
     GreenroomError,
     InvalidRequest,
+    OwnershipLost,
     SessionNotFound,
     TooManyRequests,
     Unauthenticated,
@@ -59,7 +60,7 @@ class SocketApp(EndpointApp):
             except (Unauthenticated, Forbidden) as error:
                 await refuse(error_reply(error), scope, send)
             except GreenroomError as error:
-                if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, OwnershipLost):
                     _log.warning("%s: %s: %s", scope["path"], error.code, error.detail)
                 await socket.accept()
                 await socket.close(*_close_code(error))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
-from greenroom.records.identifiers import new_session_id
 from greenroom.records.session import GetSessionConfig, Session
 
 
@@ -27,10 +26,6 @@ def check_fork(seq: int | None, last_seq: int) -> int:
 def check_limit(limit: int | None) -> None:
     if limit is not None and limit < 1:
         raise InvalidRequest("limit must be at least 1", location=("query", "limit"))
-
-
-def clean_session_id(session_id: str | None) -> str:
-    return (session_id or "").strip() or new_session_id()
 
 
 def next_page(page: Sequence[Session]) -> str:

@@ -17,7 +17,7 @@ from greenroom.records.session import (
     SessionKey,
 )
 from greenroom.records.state import split_by_scope
-from greenroom.sessions.arguments import check_config, check_limit, clean_session_id
+from greenroom.sessions.arguments import check_config, check_limit
 from greenroom.sessions.backend import Created, SessionBackend, Stored
 from greenroom.sessions.cached_session import PartialLog
 from greenroom.sessions.caller_session import append_own, extend_log, is_partial, sync
@@ -75,7 +75,7 @@ class CachedSessionService(BaseSessionService):
         session_id: str | None = None,
         events: Sequence[Event] = (),
     ) -> Session:
-        key = SessionKey(app_name, user_id, clean_session_id(session_id))
+        key = self.key_or_new(app_name, user_id, session_id)
         delta = split_by_scope(to_frozen(state or {}))
         now = time.time()
         prepared = prepare(events, encode=True)
@@ -101,7 +101,7 @@ class CachedSessionService(BaseSessionService):
         self, *, app_name: str, user_id: str, session_id: str, seq: int | None = None, new_session_id: str | None = None
     ) -> Session:
         key = SessionKey(app_name, user_id, session_id)
-        new_key = SessionKey(app_name, user_id, clean_session_id(new_session_id))
+        new_key = self.key_or_new(app_name, user_id, new_session_id)
         forked = await self._backend.fork(key, new_key, seq, time.time())
         session = forked.copy_for_caller()
         session.events = PartialLog()

@@ -22,7 +22,6 @@ from greenroom.sessions.arguments import (
     check_config,
     check_fork,
     check_limit,
-    clean_session_id,
     next_page,
     page_position,
 )
@@ -68,7 +67,7 @@ class InMemorySessionService(BaseSessionService):
         session_id: str | None = None,
         events: Sequence[Event] = (),
     ) -> Session:
-        key = SessionKey(app_name, user_id, clean_session_id(session_id))
+        key = self.key_or_new(app_name, user_id, session_id)
         self._check_new(key)
         delta = split_by_scope(to_frozen(state or {}))
         prepared = prepare(events)
@@ -85,7 +84,7 @@ class InMemorySessionService(BaseSessionService):
         self, *, app_name: str, user_id: str, session_id: str, seq: int | None = None, new_session_id: str | None = None
     ) -> Session:
         parent = self._require(SessionKey(app_name, user_id, session_id))
-        key = SessionKey(app_name, user_id, clean_session_id(new_session_id))
+        key = self.key_or_new(app_name, user_id, new_session_id)
         seq = check_fork(seq, len(parent.events))
         self._check_new(key)
         fork = self._add(key, self._state_after(parent, seq))

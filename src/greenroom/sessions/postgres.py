@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from greenroom.postgres.database import Database, DatabaseStats, Transaction
 from greenroom.postgres.ownership import OwnedShards
+from greenroom.records.identifiers import new_session_id
 from greenroom.records.session import SessionKey
 from greenroom.records.state import ScopedDelta
 from greenroom.sessions.backend import Stored, is_trusted
@@ -24,6 +25,9 @@ from greenroom.sessions.stored_event import to_stored
 from greenroom.usage.postgres import PostgresUsageStore
 
 T = TypeVar("T")
+
+_MOST_IDS = 4096
+"""Ids that are tried for one of an owned shard. A server that owns a single shard finds one nearly always."""
 
 _append_batch = AppendBatch()
 
@@ -49,6 +53,14 @@ class PostgresSessionService(CachedSessionService):
     def uri(self) -> str:
         """The URI, with the password."""
         return self._postgres.uri
+
+    def new_key(self, key_of: Callable[[str], SessionKey]) -> SessionKey:
+        key = key_of(new_session_id())
+        for _ in range(_MOST_IDS):
+            if self._postgres.owned_shards.owns(key):
+                break
+            key = key_of(new_session_id())
+        return key
 
     @property
     def database_stats(self) -> DatabaseStats:
@@ -96,7 +108,8 @@ class PostgresSessionBackend(SqlSessionBackend):
 
     async def is_current(self, cached: CachedSession) -> bool:
         started = time.monotonic()
-        if is_trusted(cached, started):
+        # Clients of the server that runs the session expect to read at once, also here, what it has stored.
+        if is_trusted(cached, started) and self._database.owned_shards.owns(cached.key):
             return True
 
         row = await self._database.read(lambda connection: self._reading(Transaction(connection)).find(cached.key))
@@ -139,6 +152,7 @@ class PostgresSessionQueries(SessionQueries):
         self._epochs = epochs
 
     async def create(self, key: SessionKey, now: float, delta: ScopedDelta, *, fork_seq: int = 0) -> CachedSession:
+        self._shards.fence(key, self._epochs)
         created = await super().create(key, now, delta, fork_seq=fork_seq)
         found = await self.require(key)
         created.app.version = found.app_version or 0

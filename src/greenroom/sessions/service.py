@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from greenroom.errors import NotFound, NotOffered, SessionNotFound
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
+from greenroom.records.identifiers import new_session_id
 from greenroom.records.session import (
     GetSessionConfig,
     ListEventsResponse,
@@ -83,6 +84,20 @@ class BaseSessionService(ABC):
         for name, with_all_parameters in _ADK_METHODS.items():
             if name in vars(cls):
                 setattr(cls, name, with_all_parameters(vars(cls)[name]))
+
+    def new_key(self, key_of: Callable[[str], SessionKey]) -> SessionKey:
+        """The key of a session that is to be created with a new random id, of those that this process runs.
+
+        key_of: makes the key with an id.
+        """
+        return key_of(new_session_id())
+
+    def key_or_new(self, app_name: str, user_id: str, session_id: str | None) -> SessionKey:
+        """The key with the trimmed id; with a new one if it is blank."""
+        given = (session_id or "").strip()
+        if given:
+            return SessionKey(app_name, user_id, given)
+        return self.new_key(lambda new_id: SessionKey(app_name, user_id, new_id))
 
     @cached_property
     def usage(self) -> UsageStore:

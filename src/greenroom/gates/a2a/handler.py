@@ -52,7 +52,6 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.human_requests import REQUESTS
-from greenroom.records.identifiers import new_session_id
 from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.runs.engine import Attachment
@@ -423,10 +422,16 @@ async def _waiting_run(call: A2aCall, message: SentMessage) -> Run:
 
 def _session_key(call: A2aCall, message: SentMessage) -> SessionKey:
     """The session of a message without a task. Without authentication, each context has its own user."""
-    context_id = _context_id(message)
     identity = call.context.identity
-    user_id = f"A2A_USER_{context_id}" if identity is EVERYBODY else identity.subject
-    return SessionKey(call.app_name, user_id, context_id)
+
+    def key_of(context_id: str) -> SessionKey:
+        user_id = f"A2A_USER_{context_id}" if identity is EVERYBODY else identity.subject
+        return SessionKey(call.app_name, user_id, context_id)
+
+    given = message.context_id
+    if "\x00" in given or len(given.encode()) > MAX_ID_BYTES:
+        raise errors.InvalidParamsError(message=f"contextId must be at most {MAX_ID_BYTES} bytes long, without NUL")
+    return key_of(given) if given else call.context.new_session_key(key_of)
 
 
 async def _check_media_types(call: A2aCall, message: SentMessage) -> None:
@@ -449,13 +454,6 @@ def _push_config(configuration: SendConfiguration) -> a2a.TaskPushNotificationCo
         return ParseDict(config, a2a.TaskPushNotificationConfig(), ignore_unknown_fields=True)
     except ParseError as error:
         raise errors.InvalidParamsError(message=str(error)) from None
-
-
-def _context_id(message: SentMessage) -> str:
-    context_id = message.context_id
-    if "\x00" in context_id or len(context_id.encode()) > MAX_ID_BYTES:
-        raise errors.InvalidParamsError(message=f"contextId must be at most {MAX_ID_BYTES} bytes long, without NUL")
-    return context_id or new_session_id()
 
 
 def header_of(message: JsonObject) -> JsonObject:

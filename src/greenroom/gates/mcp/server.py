@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import msgspec
 from mcp import MCPError, types
@@ -195,7 +194,11 @@ class _AppCall:
             raise InvalidRequest("session_id is text")
 
         self._is_new = session_id is None
-        self._key = SessionKey(params.name, context.identity.subject, session_id or str(uuid4()))
+        user_id = context.identity.subject
+        if session_id:
+            self._key = SessionKey(params.name, user_id, session_id)
+        else:
+            self._key = context.new_session_key(lambda new_id: SessionKey(params.name, user_id, new_id))
         self._said = 0
 
     async def result(self) -> Any:

@@ -21,7 +21,6 @@ from greenroom.gates.steps import CallStep, MediaStep, Step, TextStep
 from greenroom.log.state import log_state_of
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content, Part
-from greenroom.records.identifiers import new_session_id
 from greenroom.records.run import AgentRunRequest, Run
 from greenroom.records.session import Session, SessionKey
 from greenroom.server.replies import AnyReply, Reply
@@ -222,7 +221,7 @@ async def _session_of(
         if session is not None:
             return key, session, True
 
-    key = SessionKey(body.model, user_id, new_session_id())
+    key = context.new_session_key(lambda new_id: SessionKey(body.model, user_id, new_id))
     return key, None, True
 
 

@@ -18,7 +18,6 @@ from greenroom.gates.run_start import NewSession, find_session, start
 from greenroom.gates.steps import CallStep, CorrectionStep, MediaStep, MessageEnd, Step, StepReader, TextStep
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content, Part
-from greenroom.records.identifiers import new_session_id
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.records.session import SessionKey
 from greenroom.server.replies import AnyReply, Reply, StreamReply
@@ -436,8 +435,10 @@ async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[Agen
             detail = f"That response is of the model {before.app_name!r}"
             raise InvalidRequest(detail, location=("body", "previous_response_id"))
         key = SessionKey(before.app_name, body.user or before.user_id, before.session_id)
+    elif conversation_id:
+        key = SessionKey(body.model, user_id, conversation_id)
     else:
-        key = SessionKey(body.model, user_id, conversation_id or new_session_id())
+        key = context.new_session_key(lambda new_id: SessionKey(body.model, user_id, new_id))
     session = await find_session(context, key)
     contents = contents_of(items, session)
     client_tools = declarations_of(body.tools)

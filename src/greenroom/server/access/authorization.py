@@ -8,7 +8,7 @@ alone, so another user's run is reported as not found.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast
@@ -17,7 +17,7 @@ from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import AppLoadError, AppNotFound, Forbidden, RunNotFound
+from greenroom.errors import AppLoadError, AppNotFound, Forbidden, OwnershipLost, RunNotFound
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.event import Event
@@ -53,6 +53,9 @@ class Permissions:
 
     identity: Identity
     access: Access
+    when_lost: Callable[[OwnershipLost], None] | None = None
+    """Called when a service has refused a call, without effect, since another server runs the session. None where
+    one server runs all sessions."""
 
     def check(self, operation: Operation, app_name: str, user_id: str | None) -> None:
         """Raises Forbidden."""
@@ -82,6 +85,28 @@ class Authorized(Generic[T]):
         if operation == "write" and not permissions.identity.is_unlimited and _writes_app_state(args, named):
             permissions.identity.check("manage")
 
+    def _watched(self, method: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
+        """Calls a method of the service, and reports to `when_lost` that it was refused."""
+        try:
+            result = method(*args, **named)
+        except OwnershipLost as error:
+            self._note_lost(error)
+            raise
+        if asyncio.iscoroutine(result):
+            return cast("R", self._watched_result(result))
+        return result
+
+    async def _watched_result(self, result: Awaitable[Any]) -> Any:
+        try:
+            return await result
+        except OwnershipLost as error:
+            self._note_lost(error)
+            raise
+
+    def _note_lost(self, error: OwnershipLost) -> None:
+        if self._permissions.when_lost is not None:
+            self._permissions.when_lost(error)
+
 
 def _reading(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Authorized[T], P], R]:
     """The method of a service, for callers that may read."""
@@ -101,7 +126,9 @@ def _checked(
     def authorized(self: Authorized[T], *args: P.args, **named: P.kwargs) -> R:
         self._check(operation, args, named)
         of_service: Callable[P, R] = getattr(self._service, name)
-        return of_service(*args, **named)
+        if self._permissions.when_lost is None:
+            return of_service(*args, **named)
+        return self._watched(of_service, *args, **named)
 
     return authorized
 
@@ -184,7 +211,15 @@ class AuthorizedRuns(Authorized[RunEngine]):
     attach_to_session = _reading(RunEngine.attach_to_session)
     append = _writing(RunEngine.append)
     delete_session = _writing(RunEngine.delete_session)
-    delete_user = _writing(RunEngine.delete_user)
+
+    async def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
+        self._permissions.check("write", app_name, user_id)
+        try:
+            async for key in self._service.delete_user(app_name=app_name, user_id=user_id):
+                yield key
+        except OwnershipLost as error:
+            self._note_lost(error)
+            raise
 
     async def start(
         self,
@@ -205,6 +240,9 @@ class AuthorizedRuns(Authorized[RunEngine]):
             )
         except AppNotFound as error:
             raise self._naming_own_apps(error) from None
+        except OwnershipLost as error:
+            self._note_lost(error)
+            raise
 
     async def start_live(
         self,
@@ -227,10 +265,13 @@ class AuthorizedRuns(Authorized[RunEngine]):
             )
         except AppNotFound as error:
             raise self._naming_own_apps(error) from None
+        except OwnershipLost as error:
+            self._note_lost(error)
+            raise
 
     async def get(self, run_id: str) -> Run:
         """Raises RunNotFound, also for another user's run."""
-        run = await self._service.get(run_id)
+        run = await self._watched_result(self._service.get(run_id))
         try:
             self._permissions.check("read", run.app_name, run.user_id)
         except Forbidden:
@@ -240,19 +281,19 @@ class AuthorizedRuns(Authorized[RunEngine]):
     async def attach(self, run_id: str, *, after: int | None = None) -> Attachment:
         """Raises RunNotFound, also for another user's run."""
         await self.get(run_id)
-        return await self._service.attach(run_id, after=after)
+        return await self._watched_result(self._service.attach(run_id, after=after))
 
     async def cancel(self, run_id: str, *, reason: str) -> Run:
         """Raises RunNotFound, also for another user's run."""
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
-        return await self._service.cancel(run_id, reason=reason)
+        return await self._watched_result(self._service.cancel(run_id, reason=reason))
 
     async def save_webhook(self, webhook: Webhook) -> None:
         """Raises RunNotFound, also for another user's run, and InvalidRequest."""
         run = await self.get(webhook.run_id)
         self._permissions.check("write", run.app_name, run.user_id)
-        await self._service.webhooks.save(run, webhook)
+        await self._watched_result(self._service.webhooks.save(run, webhook))
 
     async def list_webhooks(self, run_id: str) -> list[Webhook]:
         """Raises RunNotFound, also for another user's run."""
@@ -262,7 +303,7 @@ class AuthorizedRuns(Authorized[RunEngine]):
         """Raises RunNotFound, also for another user's run."""
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
-        await self._service.webhooks.delete(run.id, webhook_id)
+        await self._watched_result(self._service.webhooks.delete(run, webhook_id))
 
     async def list_runs(self, where: RunFilter, *, limit: int, page_token: str | None = None) -> ListRunsResponse:
         """Runs that the caller may see. Raises Forbidden."""

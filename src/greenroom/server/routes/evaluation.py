@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import uuid4
 
 import msgspec
 
@@ -403,9 +403,14 @@ async def rebuild_tests(context: RequestContext) -> AnyReply:
     return Reply(value=SessionTestReply(status="success"))
 
 
+def _eval_session_key(app_name: str, user_id: str, new_id: str) -> SessionKey:
+    from greenroom.evaluation.run import SESSION_PREFIX
+
+    return SessionKey(app_name, user_id, SESSION_PREFIX + new_id)
+
+
 async def _rebuild(context: RequestContext) -> None:
     from greenroom.evaluation.recorded_case import spec_of, with_open_calls  # with YAML, which takes 10 ms
-    from greenroom.evaluation.run import SESSION_PREFIX
 
     app_name = await _app(context)
     tests = await _wanted_tests(context)
@@ -413,12 +418,9 @@ async def _rebuild(context: RequestContext) -> None:
     for name, then in tests.items():
         spec = spec_of(then)
         delta = dict[str, Any]()
-        session = await context.sessions.create_session(
-            app_name=app_name,
-            user_id=DEFAULT_USER if context.identity.caller is None else context.identity.subject,
-            session_id=f"{SESSION_PREFIX}{uuid4()}",
-            state=spec.initial_state,
-        )
+        user_id = DEFAULT_USER if context.identity.caller is None else context.identity.subject
+        key = context.new_session_key(partial(_eval_session_key, app_name, user_id))
+        session = await context.sessions.create_session(**key._asdict(), state=spec.initial_state)
         for message in spec.user_messages:
             delta |= message.state_delta or {}
             if message.live_run is not None:

@@ -164,7 +164,7 @@ async def fork_session(context: RequestContext) -> AnyReply:
 
 async def delete_user(context: RequestContext) -> None:
     """Deletes all that the app has of the user."""
-    for key in await context.engine.delete_user(**context.user_names):
+    async for key in context.engine.delete_user(**context.user_names):
         await context.traces.forget(key)
 
 

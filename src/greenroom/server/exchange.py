@@ -1,0 +1,62 @@
+"""A request of a server that shares its store with others, until it is known which of them answers it."""
+
+from __future__ import annotations
+
+from starlette.types import Message, Receive, Send
+
+from greenroom.errors import OwnershipLost
+
+EXCHANGE = "greenroom.exchange"
+"""In the scope: the request's Exchange. Not there on a server that shares its store with no other."""
+
+IS_FORWARDED = "greenroom.is_forwarded"
+"""In the scope: True if another server of the store has forwarded the request, and counted it."""
+
+
+class Exchange:
+    """A request that this server handles itself, until its ownership refuses it: keeps the body, and sends nothing of
+    the response to a refused request."""
+
+    def __init__(self, receive: Receive, send: Send, *, keeps_body: bool) -> None:
+        self.lost: OwnershipLost | None = None
+        self.has_begun = False
+        """True when something of the response was sent."""
+
+        self.takes_key = False
+        """True for endpoints at which requests with one idempotency key have one effect."""
+
+        self.streams_log = False
+        """True for endpoints whose streams have the sequence numbers of events as ids."""
+
+        self._receive = receive
+        self._send = send
+        self.keeps_body = keeps_body
+        self._body: list[bytes] = []
+        self._is_complete = False
+
+    def note_lost(self, error: OwnershipLost) -> None:
+        """Called when a service has refused a call without effect."""
+        self.lost = error
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._is_complete = not message.get("more_body")
+            if self.keeps_body and not self.has_begun:
+                self._body.append(message.get("body", b""))
+        return message
+
+    async def send(self, message: Message) -> None:
+        if not self.has_begun:
+            if self.lost is not None:
+                return
+            self.has_begun = True
+            self._body = []
+        await self._send(message)
+
+    async def whole_body(self) -> bytes | None:
+        """The body, which the handler may not have read to its end; None if the client has left."""
+        while not self._is_complete:
+            if (await self.receive())["type"] == "http.disconnect":
+                return None
+        return b"".join(self._body)

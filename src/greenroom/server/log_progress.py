@@ -1,0 +1,88 @@
+"""How far the stream of a log was passed on, so that another server can continue it."""
+
+from __future__ import annotations
+
+_END = b"\n\n"
+_ID = b"id: "
+
+
+class LogProgress:
+    """Passes whole frames on, each once, of streams whose stored events have their sequence number as `id`.
+
+    The first stream ends after `id: 3`, `id: 4` and the first half of a frame. The second begins with `id: 4`, which is
+    left out. An event may be several frames with one id: as many of them are left out as were passed on.
+    """
+
+    def __init__(self) -> None:
+        self.seq: int | None = None
+        """The greatest id that was passed on."""
+
+        self._frames = 0
+        """Frames with this id that were passed on."""
+
+        self._rest = b""
+        """The begin of a frame."""
+
+        self._skipped_to: int | None = None
+        self._skipped_frames = 0
+        """Of a stream that continues another one, the id and the number of its frames that are left out."""
+
+    def begin(self) -> None:
+        """A new stream begins, perhaps after another one that was cut."""
+        self._rest = b""
+        self._skipped_to = self.seq
+        self._skipped_frames = self._frames
+
+    def new_frames(self, piece: bytes) -> bytes:
+        """The frames that are complete with this piece, and weren't passed on."""
+        data = self._rest + piece if self._rest else piece
+        end = data.rfind(_END) + len(_END)
+        if end < len(_END):
+            self._rest = data
+            return b""
+        self._rest = data[end:]
+        frames = data[:end]
+        if self._skipped_to is not None:
+            frames = self._without_known(frames)
+        if frames:
+            self._note(frames)
+        return frames
+
+    def rest(self) -> bytes:
+        """What follows the last whole frame of a stream that has ended."""
+        return self._rest
+
+    def _without_known(self, frames: bytes) -> bytes:
+        kept: list[bytes] = []
+        for frame in frames.removesuffix(_END).split(_END):
+            seq = _seq_of(frame)
+            if self._skipped_to is not None and seq is not None:
+                if seq < self._skipped_to:
+                    continue
+                if seq == self._skipped_to and self._skipped_frames:
+                    self._skipped_frames -= 1
+                    continue
+                if seq > self._skipped_to:
+                    self._skipped_to = None
+            kept.append(frame + _END)
+        return b"".join(kept)
+
+    def _note(self, frames: bytes) -> None:
+        # JSON has no line breaks, so an `id` at the start of a line is the frame's.
+        begin = frames.rfind(b"\n" + _ID)
+        if begin < 0 and not frames.startswith(_ID):
+            return
+        seq = _seq_of(frames[begin + 1 :])
+        if seq is None:
+            return
+        line = b"%b%d\n" % (_ID, seq)
+        count = frames.count(b"\n" + line) + frames.startswith(line)
+        self._frames = count + (self._frames if seq == self.seq else 0)
+        self.seq = seq
+
+
+def _seq_of(frame: bytes) -> int | None:
+    if not frame.startswith(_ID):
+        return None
+    text = frame[len(_ID) : frame.find(b"\n")]
+    return int(text) if text.isdigit() else None

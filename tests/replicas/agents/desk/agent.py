@@ -1,0 +1,52 @@
+"""Answers by the user's newest message: `slow N` streams N words, `pay` calls a tool that a person approves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from greenroom import BaseLlm, LlmAgent, LlmRequest, LlmResponse, types
+from greenroom.tools.functions.function_tool import FunctionTool
+
+WORD_SECONDS = 0.05
+
+
+def pay(amount: int) -> dict[str, int]:
+    """Pays.
+
+    Args:
+        amount: How much.
+    """
+    return {"paid": amount}
+
+
+def _reply(*parts: types.Part, partial: bool = False) -> LlmResponse:
+    return LlmResponse(content=types.Content(role="model", parts=list(parts)), partial=partial)
+
+
+class Desk(BaseLlm):
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+        part = (llm_request.contents[-1].parts or [types.Part()])[-1]
+        if part.function_response is not None:
+            yield _reply(types.Part(text=f"done: {part.function_response.response}"))
+            return
+
+        text = part.text or ""
+        if text == "pay":
+            yield _reply(types.Part(function_call=types.FunctionCall(name="pay", args={"amount": 7})))
+            return
+
+        said = f"You said {text}"
+        if text.startswith("slow "):
+            words = [f"word{number} " for number in range(int(text.removeprefix("slow ")))]
+            said = "".join(words)
+            for word in words:
+                await asyncio.sleep(WORD_SECONDS)
+                if stream:
+                    yield _reply(types.Part(text=word), partial=True)
+        yield _reply(types.Part(text=said))
+
+
+root_agent = LlmAgent(
+    name="desk", model=Desk(model="desk"), instruction="Answer.", tools=[FunctionTool(pay, require_confirmation=True)]
+)

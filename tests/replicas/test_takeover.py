@@ -1,0 +1,156 @@
+"""Servers that end while others forward requests to them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+
+import httpx
+import pytest
+
+from greenroom.postgres.connection import LEASE_SECONDS
+from greenroom.records.session import SessionKey
+from tests.replicas.requests import Json, frames, log_of, message, path_of, run_of, text_of, texts
+from tests.replicas.servers import Server, Servers
+
+WORDS = 60  # which take three seconds
+
+
+async def two(servers: Servers) -> tuple[Server, Server]:
+    first = await servers.start()
+    second = await servers.start()
+    await servers.wait_until_shared(first, second)
+    return first, second
+
+
+def whole_text() -> str:
+    return "".join(f"word{number} " for number in range(WORDS))
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
+async def test_a_stream_continues_after_its_owner_has_ended(servers: Servers, end: signal.Signals) -> None:
+    owner, other = await two(servers)
+    key = await servers.key_of(owner)
+    await other.http.post(path_of(key))
+    body = run_of(key, f"slow {WORDS}", streaming=True)
+    seqs: list[int] = []
+    got: list[Json] = []
+    longest = 0.0
+    async with other.http.stream("POST", "/run_sse", json=body) as response:
+        run_id = response.headers["x-run-id"]
+        at = asyncio.get_running_loop().time()
+        async for frame in frames(response):
+            now = asyncio.get_running_loop().time()
+            longest = max(longest, now - at)
+            at = now
+            got.append(frame.data)
+            if len(got) == 5:
+                owner.signal(end)
+            if frame.seq is not None:
+                seqs.append(frame.seq)
+
+    assert seqs == [2], got[-1]
+    assert text_of(got[-1]) == whole_text()
+    assert got[-1] == (await log_of(other.http, key))[-1]
+    assert len(await log_of(other.http, key)) == 2
+    assert (await other.http.get(f"/runs/{run_id}")).json()["status"] == "succeeded"
+    assert longest < LEASE_SECONDS + 3  # with the start of the resumed run on a busy machine
+
+
+@pytest.mark.parametrize("path", ["/runs/{run_id}/events", "{session}/events"])
+async def test_the_events_of_a_background_run_continue(servers: Servers, path: str) -> None:
+    owner, other = await two(servers)
+    key = await servers.key_of(owner)
+    await other.http.post(path_of(key))
+    await other.http.post("/run", json=run_of(key, "hello"))
+    started = await other.http.post(path_of(key) + "/runs", json={"newMessage": message(f"slow {WORDS}")})
+    url = path.format(run_id=started.json()["id"], session=path_of(key))
+    got: list[Any] = []
+    async with other.http.stream("GET", url, headers={"accept": "text/event-stream"}) as response:
+        async for frame in frames(response):
+            if frame.seq is not None or frame.kind == "end":
+                got.append(frame)
+            if frame.seq is not None and frame.seq == 3:
+                await owner.kill()
+            if frame.kind == "end" and frame.data["id"] == started.json()["id"]:
+                break
+    assert [frame.seq for frame in got if frame.seq is not None] == list(range(got[0].seq, 5))
+    assert text_of(got[-2].data) == whole_text()
+
+
+async def test_a_run_that_is_waited_for_is_answered_by_the_next_owner(servers: Servers) -> None:
+    owner, other = await two(servers)
+    key = await servers.key_of(owner)
+    await other.http.post(path_of(key))
+    running = asyncio.create_task(other.http.post("/run", json=run_of(key, f"slow {WORDS}")))
+    async with asyncio.timeout(20):
+        while not await log_of(other.http, key):
+            await asyncio.sleep(0.05)
+    await owner.kill()
+    answer = await running
+    assert answer.status_code == 200, answer.text
+    assert texts(answer.json()) == [whole_text()]
+    assert texts(await log_of(other.http, key)) == [f"slow {WORDS}", whole_text()]
+
+
+async def test_a_new_request_waits_for_the_next_owner(servers: Servers) -> None:
+    owner, other = await two(servers)
+    keys = [await servers.key_of(owner) for _ in range(5)]
+    for key in keys:
+        await owner.http.post(path_of(key))
+    await owner.kill()
+    answers = await asyncio.gather(*(other.http.post("/run", json=run_of(key, "hello")) for key in keys))
+    assert [answer.status_code for answer in answers] == [200] * 5
+    for key in keys:
+        assert texts(await log_of(other.http, key)) == ["hello", "You said hello"]
+
+
+async def test_a_stream_of_a_gate_ends_with_its_owner(servers: Servers) -> None:
+    gates = ("--gates", "openai")
+    owner = await servers.start(*gates)
+    other = await servers.start(*gates)
+    await servers.wait_until_shared(owner, other)
+    key = await servers.key_of(owner)
+    await owner.http.post(path_of(key))
+    chat = {
+        "model": "desk",
+        "user": key.user_id,
+        "metadata": {"session_id": key.session_id},
+        "messages": [{"role": "user", "content": f"slow {WORDS}"}],
+        "stream": True,
+    }
+    with pytest.raises(httpx.RemoteProtocolError):
+        async with other.http.stream("POST", "/v1/chat/completions", json=chat) as response:
+            assert response.status_code == 200
+            async for _ in response.aiter_lines():
+                await owner.kill()
+    async with asyncio.timeout(20):
+        while len(await log_of(other.http, key)) < 2:
+            await asyncio.sleep(0.05)
+    assert texts(await log_of(other.http, key))[-1] == whole_text()
+
+
+async def test_three_servers_delete_a_user_and_balance_their_shares(servers: Servers) -> None:
+    started = [await servers.start() for _ in range(3)]
+    await servers.wait_until_shared(*started)
+    for server in started * 2:
+        created = await server.http.post("/apps/desk/users/ben/sessions")
+        assert created.status_code == 200, created.text
+        key = SessionKey("desk", "ben", created.json()["id"])
+        background = {"newMessage": message("slow 2000")}
+        assert (await server.http.post(path_of(key) + "/runs", json=background)).status_code == 202
+    deleted = await started[0].http.delete("/apps/desk/users/ben")
+    assert deleted.status_code == 200, deleted.text
+    for server in started:
+        assert (await server.http.get("/apps/desk/users/ben/sessions")).json() == []
+        assert (await server.http.get("/runs?user_id=ben")).json()["runs"] == []
+
+
+async def test_a_server_without_other_servers_owns_everything(servers: Servers) -> None:
+    only = await servers.start()
+    await servers.wait_until_shared(only)
+    for number in range(3):
+        session = (await only.http.post("/apps/desk/users/ann/sessions")).json()
+        body = run_of(await servers.key_of(only), "hello") | {"sessionId": session["id"]}
+        assert texts((await only.http.post("/run", json=body)).json()) == ["You said hello"], number
