@@ -1,4 +1,4 @@
-"""Which servers run on a database, and which of them owns a session."""
+"""Reads which servers run on a PostgreSQL database, and which of them owns a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the stream of a log was passed on, so that another server can continue it."""
+"""Tracks how far the stream of a log was passed on, so that another server can continue it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LogProgress:
         return frames
 
     def rest(self) -> bytes:
-        """What follows the last whole frame of a stream that has ended."""
+        """Returns what follows the last whole frame of a stream that has ended."""
         return self._rest
 
     def _without_known(self, frames: bytes) -> bytes:
