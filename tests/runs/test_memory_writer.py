@@ -109,7 +109,8 @@ async def test_a_run_of_a_deleted_session_is_not_added() -> None:
     async with asyncio.timeout(5):
         await start(engine)
         await memory.asked.wait()
-        await engine.delete_user(**OWNER)
+        async for _ in engine.delete_user(**OWNER):
+            pass
     memory.may_add.set()
     await engine.close()
     assert await memory.texts() == []
