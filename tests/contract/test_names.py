@@ -58,7 +58,7 @@ def test_every_name_is_found(section: str) -> None:
         "StreamingMode.NO_SUCH_MEMBER", "State.NO_PREFIX", "errors.NoSuchError", "errors.annotations",
         "wire Session.noSuchField", "wire NoSuchSchema.id", "endpoint PATCH /run", "endpoint POST /no_such_path",
         "query POST /run no_such_parameter", "yaml LlmAgentConfig.noSuchKey", "setting no.such.setting",
-        "module greenroom.version.no_such_name", "module greenroom.no_such_module.Name", "SpannerToolset",
+        "module greenroom.version.no_such_name", "module greenroom.no_such_module.Name", "ManagedAgent",
     ],
 )  # fmt: skip
 def test_a_name_that_is_not_there_is_not_found(place: str) -> None:

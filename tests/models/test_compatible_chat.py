@@ -435,17 +435,20 @@ def numbered(draw: Draw, wanted: Calls) -> list[JsonObject]:
 
 
 def interleaved(draw: Draw, wanted: Calls) -> list[JsonObject]:
-    """The same, with the deltas of several calls mixed and some in one chunk."""
+    """The same, with the deltas of several calls mixed and some in one chunk. The calls begin in their order."""
     per_call = [
         [{"index": index, "id": f"c{index}", "name": name}]
         + [{"index": index, "arguments": piece} for piece in cut(draw, json.dumps(args))]
         for index, (name, args) in enumerate(wanted)
     ]
     deltas: list[JsonObject] = []
+    begun = 0
     while any(per_call):
-        waiting = [entries for entries in per_call if entries]
+        waiting = [entries for entries in per_call[: begun + 1] if entries]
         chosen = draw(st.lists(st.sampled_from(range(len(waiting))), min_size=1, unique=True))
         deltas.append(calling(*(waiting[at].pop(0) for at in sorted(chosen))))
+        if begun < len(per_call) and len(waiting) - 1 in chosen:
+            begun += 1
     return deltas
 
 
