@@ -44,7 +44,7 @@ def fields_of(record: type[Any]) -> Mapping[str, TypedField]:
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, TypedField]:
-    """Returns the parameters that can be passed by name; `**` stands for all others, if they can."""
+    """Returns the parameters that can be passed by name; `**` means all others, if they can."""
     called: Any
     if isinstance(function, type):
         called = function.__init__

@@ -100,7 +100,8 @@ def _imported_text(source: PythonFile, bound_as: str, attribute: str, files: App
             )
             name = attribute
         else:
-            module, name = statement, statement.name
+            module = statement
+            name = statement.name
         home = files.source_of(source.path, module)
         constant = home.constant(name) if home is not None else None
         if home is not None and constant is not None:
