@@ -89,6 +89,10 @@ screenshots: ui browser  ## Write screenshots of the dev UI to ui/screenshots.
 run: model ui  ## Serve the examples on http://127.0.0.1:8000.
 	$(RUN) greenroom serve examples
 
+.PHONY: replicas
+replicas: model ui  ## Serve the examples by three replicas on one PostgreSQL, behind a load balancer on http://127.0.0.1:8000.
+	$(RUN) python -m scripts.replicas
+
 .PHONY: node-servers
 node-servers: tests/node/node_modules/.installed  ## Install servers and clients of npm for the tests: of MCP, A2A, AG-UI, OpenAI's interfaces and Firestore.
 

@@ -25,7 +25,7 @@ def test_docstrings_begin_with_a_term_or_a_verb() -> None:
     question = re.compile(r"\s*(What|Who|How|Where|When|Which|Why)\b")
     wrong = {
         f"{path.relative_to(REPOSITORY)}:{one.lineno}"
-        for folder in ("src/greenroom", "benchmarks", "tests")
+        for folder in ("src/greenroom", "benchmarks", "scripts", "tests")
         for path in sources(folder)
         for one in docstrings(path)
         if question.match(str(one.value))
