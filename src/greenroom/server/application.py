@@ -47,7 +47,7 @@ from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.run_metrics import RunMetrics
 
 if TYPE_CHECKING:
-    from greenroom.server.forwarding import Forwarder
+    from greenroom.server.forwarding.forwarder import Forwarder
     from greenroom.telemetry.otlp import OtlpExport
 
 ADK_DEFAULT_APP_NAME = "ADK_DEFAULT_APP_NAME"
@@ -207,7 +207,7 @@ class GreenroomApp:
         self._expiry = asyncio.create_task(self._delete_expired_sessions())
         resumed = await self.engine.recover()
         if self.engine.replicas is not None:
-            from greenroom.server.forwarding import Forwarder
+            from greenroom.server.forwarding.forwarder import Forwarder
 
             self._forwarder = Forwarder(self._handle, self.engine.replicas, grace_seconds=self.settings.grace_seconds)
         if resumed:

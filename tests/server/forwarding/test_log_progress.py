@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from greenroom.server.log_progress import LogProgress
+from greenroom.server.forwarding.log_progress import LogProgress
 
 PARTIAL = b'data: {"partial":true}\n\n'
 END = b'event: end\ndata: {"id":"r"}\n\n'
