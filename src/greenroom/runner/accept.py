@@ -1,4 +1,7 @@
-"""Accepts a user's message: checks it against the session's log, and finds the run that it starts or continues."""
+"""Accepts a user's message: checks it against the session's log, and finds the run that it starts or continues.
+
+The message of a request is replaced by the accepted one before anything is stored or executed.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
 from greenroom.records.human_requests import is_input_request, read_input, responses_in
+from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.session import GetSessionConfig
 
 SINCE_COMPACTION = GetSessionConfig(from_compaction=True)
@@ -36,20 +40,38 @@ def check_run(
         raise RunNotFound(invocation_id)
 
 
-class AcceptedMessage(NamedTuple):
-    """A message that was checked against its session. answered: the event with the calls that it answers, or of the
-    task that waits for it."""
+_PARTS = ("body", "newMessage", "parts")
+
+
+class Accepted(NamedTuple):
+    """What `accept_message` has found out about a message."""
 
     message: Content | None
+    """The message as a user's."""
     answered: Event | None
-    invocation_id: str
-
-    @property
-    def is_for_task(self) -> bool:
-        return self.answered is not None and not responses_in(self.message)
+    """The event with the calls that it answers, or of the task that waits for it."""
+    run_id: str
+    """The run that it starts or continues."""
 
 
-_PARTS = ("body", "newMessage", "parts")
+def accept_message(events: CopyOnWriteList[Event], new_message: Content | None, run_id: str | None = None) -> Accepted:
+    """Checks a message before anything is done. An answer continues the run that asked, as a task's message does.
+
+    Raises InvalidRequest, and ApprovalRefused.
+    """
+    message = checked_message(new_message)
+    answered = answered_call(events, message)
+    if answered is not None:
+        log_state = log_state_of(events)
+        log_state.decide(message)
+        log_state.credential_answers(message)
+        check_inputs(log_state, message)
+        return Accepted(message, answered, answered.invocation_id or new_invocation_id())
+
+    task = log_state_of(events).waiting_task() if message is not None else None
+    if task is not None and run_id in (None, task.invocation_id):
+        return Accepted(message, task, task.invocation_id)
+    return Accepted(message, None, run_id or new_invocation_id())
 
 
 def check_is_of_one_kind(message: Content | None) -> None:
@@ -107,12 +129,16 @@ def check_inputs(log_state: LogState, message: Content | None) -> None:
         read_input(request.call, response)
 
 
-def user_event(accepted: AcceptedMessage, message: Content | None, state_delta: JsonObject | None) -> Event | None:
-    """The user's event. A message to a task has the scope of the task."""
+def is_to_task(message: Content | None, answered: Event | None) -> bool:
+    """Whether the accepted message is the user's next message to a task that waits for it."""
+    return answered is not None and not responses_in(message)
+
+
+def user_event(
+    run_id: str, message: Content | None, state_delta: JsonObject | None, *, scope: str | None
+) -> Event | None:
+    """The user's event; None where there is nothing to store."""
     if message is None and not state_delta:
         return None
     actions = EventActions(state_delta=dict(state_delta or {}))
-    event = Event(invocation_id=accepted.invocation_id, author="user", content=message, actions=actions)
-    if accepted.answered is not None and accepted.is_for_task:
-        event.isolation_scope = accepted.answered.isolation_scope
-    return event
+    return Event(invocation_id=run_id, author="user", content=message, actions=actions, isolation_scope=scope)

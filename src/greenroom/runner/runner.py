@@ -35,12 +35,11 @@ from greenroom.records.session import Session
 from greenroom.records.state import apply_delta
 from greenroom.runner.accept import (
     SINCE_COMPACTION,
-    AcceptedMessage,
+    accept_message,
     answered_call,
-    check_inputs,
     check_is_of_one_kind,
     check_run,
-    checked_message,
+    is_to_task,
     needs_older_events,
     user_event,
 )
@@ -202,15 +201,14 @@ class Runner:
         if needs_older_events(session.events, new_message, invocation_id):
             session = await self._open_session(user_id, session_id, config, whole=True)
         check_run(session.events, new_message, state_delta, invocation_id)
-        accepted = self.accept_message(session, new_message, invocation_id)
-        if accepted.answered is not None:
-            accepted = accepted._replace(message=await self.exchange_credentials(session, accepted.message))
-        log = self.open_log(session, accepted.invocation_id, config)
+        message, answered, run_id = accept_message(session.events, new_message, invocation_id)
+        if answered is not None:
+            message = await self.exchange_credentials(session, message)
+        log = self.open_log(session, run_id, config)
         after = session.events.end
+        run = self.execute(log, message, answered=answered, state_delta=state_delta, run_config=config)
 
-        async with aclosing(
-            self._owned(log, self.execute(log, accepted, state_delta=state_delta, run_config=config))
-        ) as events:
+        async with aclosing(self._owned(log, run)) as events:
             async for event in events:
                 if self._is_shown(event):
                     yield event
@@ -274,27 +272,6 @@ class Runner:
             if log.trace is not None:
                 log.trace.end(status, self._trace_listeners)
 
-    def accept_message(
-        self, session: Session, new_message: Content | None, invocation_id: str | None = None
-    ) -> AcceptedMessage:
-        """Checks a message before anything is done. An answer continues the run that asked, as a task's message does.
-
-        Raises InvalidRequest, and ApprovalRefused.
-        """
-        message = checked_message(new_message)
-        answered = answered_call(session.events, message)
-        if answered is None and message is not None:
-            task = log_state_of(session.events).waiting_task()
-            if task is not None and invocation_id in (None, task.invocation_id):
-                return AcceptedMessage(message, task, task.invocation_id)
-        if answered is None:
-            return AcceptedMessage(message, None, invocation_id or new_invocation_id())
-        log_state = log_state_of(session.events)
-        log_state.decide(message)
-        log_state.credential_answers(message)
-        check_inputs(log_state, message)
-        return AcceptedMessage(message, answered, answered.invocation_id or new_invocation_id())
-
     async def exchange_credentials(self, session: Session, message: Content | None) -> Content | None:
         """Returns the message in the form in which it is stored: grants in it are exchanged for credentials, which are
         stored elsewhere.
@@ -332,13 +309,22 @@ class Runner:
         )
 
     def execute(
-        self, log: RunLog, accepted: AcceptedMessage, *, state_delta: JsonObject | None, run_config: RunConfig
+        self,
+        log: RunLog,
+        new_message: Content | None,
+        *,
+        answered: Event | None,
+        state_delta: JsonObject | None,
+        run_config: RunConfig,
     ) -> AsyncGenerator[Event]:
-        """A run from its message on. An error is stored as an event, yielded, and raised."""
-        ctx = self._context(log, self.agent, accepted.message, run_config)
+        """A run from its message on. An error is stored as an event, yielded, and raised.
+
+        new_message, answered: as `accept_message` returned them.
+        """
+        ctx = self._context(log, self.agent, new_message, run_config)
 
         async def enter() -> AsyncGenerator[Event]:
-            message = accepted.message
+            message = new_message
             artifact_delta = None
             if message is not None and "on_user_message_callback" in self.plugin_manager.listeners:
                 apply_delta(ctx.session.state, state_delta or {})
@@ -347,13 +333,16 @@ class Runner:
             if message is not None and run_config.save_input_blobs_as_artifacts:
                 message, artifact_delta = await save_blobs(message, ctx)
             ctx.user_content = message
-            event = user_event(accepted, message, state_delta)
+            scope = None
+            if answered is not None and is_to_task(new_message, answered):
+                scope = answered.isolation_scope
+            event = user_event(log.invocation_id, message, state_delta, scope=scope)
             if event is not None:
                 event.actions.artifact_delta.update(artifact_delta or {})
                 await log.commit(event)
-            agent = next_agent(self.agent, log.session.events, accepted.answered)
+            agent = next_agent(self.agent, log.session.events, answered)
             ctx.agent = agent
-            if accepted.answered is not None or message is None:
+            if answered is not None or message is None:
                 logged = log_state_of(log.session.events).find_run(log.invocation_id)
                 if logged is not None:
                     ctx.resumed_from = logged.indexes[0]

@@ -26,7 +26,7 @@ from greenroom.records.human_requests import request_digest, responses_in
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
-from greenroom.runner.accept import SINCE_COMPACTION, AcceptedMessage, needs_older_events
+from greenroom.runner.accept import SINCE_COMPACTION, accept_message, is_to_task, needs_older_events
 from greenroom.runner.runner import Runner
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.queues import SessionQueues, without_answered
@@ -98,42 +98,42 @@ class Admission:
             stored = await self._find(key, None)
         session = stored or Session(id=key.session_id, app_name=key.app_name, user_id=key.user_id)
         is_idle = not queues.of_session(key)
-        accepted = runner.accept_message(session, request.new_message, request.invocation_id)
+        message, answered, run_id = accept_message(session.events, request.new_message, request.invocation_id)
         earlier: Run | None = None
         pending: Mapping[str, str] = {}
-        if accepted.answered is not None or request.invocation_id is not None:
-            task = queues.tasks.get(accepted.invocation_id)
-            earlier = await self._run_to_continue(accepted, session, task)
+        if answered is not None or request.invocation_id is not None:
+            task = queues.tasks.get(run_id)
+            earlier = await self._run_to_continue(run_id, message, session, task)
             was_cancelled = earlier is not None and earlier.status is RunStatus.CANCELLED
-            if was_cancelled and accepted.is_for_task:
-                accepted = runner.accept_message(session, request.new_message, new_invocation_id())
+            if was_cancelled and is_to_task(message, answered):
+                answered = None
+                run_id = new_invocation_id()
                 earlier = None
             if earlier is not None:
                 check_version(earlier, runner)
                 pending = task.pending_requests(session) if task is not None else earlier.asked
-            check_asked(session, accepted.message, pending)
+            check_asked(session, message, pending)
 
         queue = queues.of_session(key)
         if queue and request.multitask_strategy == "reject":
             raise SessionBusy(session.id, queue[0].run.id)
         if earlier is None:
             self.limits.check_session(session)
-        if accepted.answered is not None:
-            message = await runner.exchange_credentials(session, accepted.message)
-            if message is not accepted.message:
-                accepted = accepted._replace(message=message)
-                request = msgspec.structs.replace(request, new_message=message)
+        if answered is not None:
+            message = await runner.exchange_credentials(session, message)
+        if message is not request.new_message:
+            request = msgspec.structs.replace(request, new_message=message)
 
         if stored is None:
             session = await self._create(key)
-        run = self._new_run(accepted.invocation_id, session, runner)
+        run = self._new_run(run_id, session, runner)
         run.request = request
-        run.asked = without_answered(pending, accepted.message)
+        run.asked = without_answered(pending, message)
         if earlier is not None:
             for name in ("created_at", "started_at", "usage", "after_seq", "app_version"):
                 setattr(run, name, getattr(earlier, name))
 
-        return RunTask(run, runner, accepted=accepted, session=session if is_idle else None)
+        return RunTask(run, runner, answered=answered, session=session if is_idle else None)
 
     async def admit_live(self, key: SessionKey, runner: Runner, queues: SessionQueues, live: LiveInput) -> RunTask:
         """A live run to enqueue. Raises SessionNotFound, SessionFull, TooManyRuns."""
@@ -188,16 +188,18 @@ class Admission:
             app_name=key.app_name, user_id=key.user_id, key=idempotency_key
         )
 
-    async def _run_to_continue(self, accepted: AcceptedMessage, session: Session, task: RunTask | None) -> Run | None:
+    async def _run_to_continue(
+        self, run_id: str, message: Content | None, session: Session, task: RunTask | None
+    ) -> Run | None:
         """The run's record; None for a run that is only in the session's log. Raises RunNotFound."""
-        run = task.run if task is not None else await self.run_store.get(accepted.invocation_id)
+        run = task.run if task is not None else await self.run_store.get(run_id)
         if run is None:
-            is_known = log_state_of(session.events).has_run(accepted.invocation_id)
+            is_known = log_state_of(session.events).has_run(run_id)
         else:
             is_known = session_of(run) == session.key
         if not is_known:
-            check_asked(session, accepted.message, {})
-            raise RunNotFound(accepted.invocation_id)
+            check_asked(session, message, {})
+            raise RunNotFound(run_id)
         return run
 
 

@@ -334,7 +334,7 @@ class InProcessRunEngine(RunEngine):
                 failed.append(self.run_store.save(run))
                 continue
             self._limiter.acquire(session_of(run), may_exceed=True)
-            resumed.append(RunTask(run, runner, is_stored=True, is_held=is_suspect(run)))
+            resumed.append(RunTask(run, runner, is_resumed=True, is_stored=True, is_held=is_suspect(run)))
 
         self._resume(resumed)
         for run in to_remember:

@@ -360,8 +360,8 @@ class SessionQueues:
         queue.remove(task)
         pending = run.asked
         for later in queue:
-            if later.run.id == run.id and later.accepted is not None:
-                pending = later.run.asked = without_answered(pending, later.accepted.message)
+            if later.run.id == run.id and later.run.request is not None:
+                pending = later.run.asked = without_answered(pending, later.run.request.new_message)
 
         if not queue:
             del self._queues[task.key]

@@ -37,7 +37,7 @@ from greenroom.records.run import (
     default_max_llm_calls,
 )
 from greenroom.records.session import Session, SessionKey
-from greenroom.runner.accept import AcceptedMessage
+from greenroom.runner.accept import accept_message
 from greenroom.runner.commit import RunLog
 from greenroom.runner.runner import Runner
 from greenroom.telemetry.span import current_run
@@ -71,8 +71,11 @@ class RunTask:
     run: Run
     runner: Runner
     _: KW_ONLY
-    accepted: AcceptedMessage | None = None
-    """None: the run is resumed from its record and its log, unless it is live."""
+    answered: Event | None = None
+    """The event with the calls that the message of `run.request` answers, or of the task that waits for it. Unknown
+    until the run begins, if it is resumed."""
+    is_resumed: bool = False
+    """An earlier process left it unfinished: it continues from its record and its log."""
     session: Session | None = None
     """As admission loaded it; None when it has to be loaded."""
     live: LiveInput | None = None
@@ -170,9 +173,11 @@ class RunTask:
 
     def pending_requests(self, session: Session) -> Mapping[str, str]:
         """The run's pending requests to people, see `Run.asked`."""
-        if self.has_ended or (self.log is None and self.accepted is not None):
+        if self.has_ended:
             return self.run.asked
-        if self.log is None:  # it is resumed, and has not read its log yet
+        if self.log is None and not self.is_resumed:
+            return self.run.asked
+        if self.log is None:  # it has not read its log yet
             events = session.events
             return _asked_in_log(self.run, log_state_of(events).find_run(self.run.id), events)
         return self._asked
@@ -274,8 +279,12 @@ class RunTask:
         if logged is not None and has_begun:
             executed = self.runner.resume(log, logged.progress, run_config=config)
         else:
-            accepted = self.accepted or self.runner.accept_message(session, request.new_message, run.id)
-            executed = self.runner.execute(log, accepted, state_delta=request.state_delta, run_config=config)
+            message = request.new_message
+            if self.is_resumed:
+                message, self.answered, _ = accept_message(events, message, run.id)
+            executed = self.runner.execute(
+                log, message, answered=self.answered, state_delta=request.state_delta, run_config=config
+            )
 
         await self._collect(executed, request.deadline_seconds or defaults.deadline_seconds, stop)
 
