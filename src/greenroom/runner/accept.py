@@ -44,7 +44,7 @@ _PARTS = ("body", "newMessage", "parts")
 
 
 class Accepted(NamedTuple):
-    """What `accept_message` has found out about a message."""
+    """The result of `accept_message`."""
 
     message: Content | None
     """The message as a user's."""
