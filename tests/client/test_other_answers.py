@@ -129,7 +129,14 @@ async def test_a_stream_is_taken_up_where_it_broke_off() -> None:
         return b'id: %d\ndata: {"id": "e-%d", "author": "a"}\n\n' % (seq, seq)
 
     end = b"event: end\ndata: %b\n\n" % OVER
-    answers = [streamed(frame(3)), streamed(), answer(503), streamed(frame(4), frame(5)[:20]), streamed(frame(5), end)]
+    stopping = b"retry: 1000\n: the stream ends here\n\n"
+    answers = [
+        streamed(frame(3)),
+        streamed(stopping),
+        answer(503),
+        streamed(frame(4), frame(5)[:20]),
+        streamed(frame(5), end),
+    ]
     async with answering(answer(200, RUN), *answers) as server, AsyncClient(server.url) as client:
         stream = await client.follow("r")
         assert [event.id async for event in stream] == ["e-3", "e-4", "e-5"]

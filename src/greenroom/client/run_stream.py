@@ -54,6 +54,8 @@ class RunStream:
                             self.run = self._connection.read(frame.data.encode(), Run)
                             self._raise_failure()
                             return
+                        if not frame.data:  # a stopping server only says when to reconnect
+                            continue
                         event = self._connection.read(frame.data.encode(), Event)
                         self._last_event_id = frame.id or self._last_event_id
                         breaks = 0
