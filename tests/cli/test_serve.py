@@ -216,7 +216,7 @@ def test_a_stopping_server_sends_waiting_clients_the_address_of_their_runs(cli: 
     assert (status, headers["content-type"], headers["retry-after"]) == (503, "application/problem+json", "1")
     assert f"/runs/{headers['x-run-id']}/events" in json.loads(body)["detail"]
     last = streamed.decode().strip().rpartition("\n\n")[2]
-    assert "The server is stopping; the run continues." in last
+    assert "The stream ends here; the run continues." in last
     assert "Traceback" not in (said or "")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from greenroom.postgres.connection import LEASE_SECONDS
 from greenroom.records.session import SessionKey
+from greenroom.records.shard import shard_of
 from tests.replicas.requests import Json, frames, log_of, message, path_of, run_of, text_of, texts
 from tests.replicas.servers import Server, Servers
 
@@ -56,6 +57,35 @@ async def test_a_stream_continues_after_its_owner_has_ended(servers: Servers, en
     assert len(await log_of(other.http, key)) == 2
     assert (await other.http.get(f"/runs/{run_id}")).json()["status"] == "succeeded"
     assert longest < LEASE_SECONDS + 3  # with the start of the resumed run on a busy machine
+
+
+async def test_streams_of_an_owner_that_has_lost_the_session_say_where_to_resume(servers: Servers) -> None:
+    owner, _ = await two(servers)
+    key = await servers.key_of(owner)
+    await owner.http.post(path_of(key))
+    body = run_of(key, "slow 20", streaming=True)
+    async with owner.http.stream("POST", "/run_sse", json=body) as response:
+        run_id = response.headers["x-run-id"]
+        events = asyncio.create_task(_ended_stream(owner, f"/runs/{run_id}/events"))
+        got: list[Json] = []
+        async for frame in frames(response):
+            got.append(frame.data)
+            if len(got) == 3:
+                await servers.database.fetch("UPDATE shards SET epoch = epoch + 1 WHERE shard = ?", shard_of(key))
+    resume = got[-1]["problem"]["resume"]
+    assert resume == {"path": f"/runs/{run_id}/events", "lastEventId": "0"}
+    assert "event: end" not in await events
+
+    async with owner.http.stream("GET", resume["path"], headers={"accept": "text/event-stream"}) as response:
+        rest = [frame async for frame in frames(response)]
+    assert rest[-1].kind == "end"
+    assert rest[-1].data["status"] == "succeeded"
+    assert [frame.seq for frame in rest if frame.seq is not None] == [1, 2]
+
+
+async def _ended_stream(server: Server, path: str) -> str:
+    """All of a stream that has a proper end."""
+    return (await server.http.get(path, headers={"accept": "text/event-stream"})).text
 
 
 @pytest.mark.parametrize("path", ["/runs/{run_id}/events", "{session}/events"])

@@ -54,5 +54,5 @@ async def test_a_stream_ends_with_a_frame_that_says_where_to_resume(
     assert last.data["error"].startswith("Unavailable: ")
     assert last.data["problem"]["status"] == 503
     assert last.data["problem"]["resume"] == {"path": f"{prefix}/runs/{run_id}/events", "lastEventId": "2"}
-    assert b": the server is stopping; resume with Last-Event-ID: 2\n\n" in b"".join(await watching.chunks())
+    assert b": the stream ends here; resume with Last-Event-ID: 2\n\n" in b"".join(await watching.chunks())
     assert "Traceback" not in caplog.text

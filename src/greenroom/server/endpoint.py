@@ -286,7 +286,8 @@ async def send_reply(reply: Reply, send: Send, *, with_body: bool = True, messag
 
 
 async def _send_stream(reply: StreamReply, receive: Receive, send: Send, *, is_continued: bool) -> None:
-    """is_continued: another server continues the stream when this one stops, so it ends without its end."""
+    """is_continued: the server that has forwarded the request continues the stream when this one stops or has lost the
+    session, so the body stays incomplete."""
     headers = [
         (b"content-type", reply.media_type.encode()),
         (b"cache-control", b"no-cache"),
@@ -320,8 +321,13 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send, *, is_c
             await send({"type": "http.response.body", "body": last})
         elif reply.when_client_leaves is not None:
             reply.when_client_leaves()
-    except (Unauthenticated, SessionNotFound, OwnershipLost) as error:
-        # The body stays incomplete; a reconnect gets the 401 or 404, or the server that runs the session.
+    except OwnershipLost as error:
+        _log.info("a stream was ended: %s", error.detail)
+        if not is_continued:
+            last = reply.when_server_stops() if reply.when_server_stops is not None else b""
+            await send({"type": "http.response.body", "body": last})
+    except (Unauthenticated, SessionNotFound) as error:
+        # The body stays incomplete; a reconnect gets the 401 or 404.
         _log.info("a stream was ended: %s", error.detail)
     except Exception:  # the status was sent already; the client sees an incomplete body
         _log.exception("a stream failed")

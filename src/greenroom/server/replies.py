@@ -43,7 +43,7 @@ class StreamReply:
     when_client_leaves: Callable[[], None] | None = None
     """Called if the client disconnects before the last piece."""
     when_server_stops: Callable[[], bytes] | None = None
-    """Returns the last piece if the server stops first."""
+    """Returns the last piece if the server stops first, or another one takes the session over."""
     media_type: str = "text/event-stream; charset=utf-8"
     headers: dict[str, str] = field(default_factory=dict[str, str])
 

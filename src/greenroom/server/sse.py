@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from greenroom.errors import RunNotFound, Unavailable
+from greenroom.errors import OwnershipLost, RunNotFound, Unavailable
 from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
@@ -100,7 +100,10 @@ class EventFrames:
     last_seq: int = field(default=0, init=False)
 
     async def pieces(self) -> AsyncGenerator[bytes]:
-        """The bytes of each write, until the run ends or for ever. Sends a comment when idle."""
+        """The bytes of each write, until the run ends or for ever. Sends a comment when idle.
+
+        Raises OwnershipLost when another server has taken the session over.
+        """
         while True:
             batch = await self.attachment.next_batch(idle_seconds=self.keep_alive_seconds)
             if not batch:
@@ -109,8 +112,12 @@ class EventFrames:
 
             frames: list[bytes] = []
             is_over = False
+            lost: OwnershipLost | None = None
             for item in batch:
                 if isinstance(item, RunEnded):
+                    if isinstance(item.error, OwnershipLost):  # the run continues on another server
+                        lost = item.error
+                        break
                     frames.append(adk_end(item) if self.for_adk else run_end(item))
                     is_over = self.run_id is not None
                     continue
@@ -124,15 +131,17 @@ class EventFrames:
             data = b"".join(frames)
             if data:
                 yield data
+            if lost is not None:
+                raise lost
             if is_over:
                 return
 
     def stopping(self) -> bytes:
-        """The last frame if the server stops before the run ends; it says where to resume."""
+        """The last frame of a stream that ends before the run does; it says where to resume."""
         if not self.for_adk:  # a comment: this stream has frames for stored events and ends only
-            return b"retry: 1000\n: the server is stopping; resume with Last-Event-ID: %d\n\n" % self.last_seq
+            return b"retry: 1000\n: the stream ends here; resume with Last-Event-ID: %d\n\n" % self.last_seq
         path = self.address.path(f"/runs/{self.run_id}/events")
-        detail = f"The server is stopping; the run continues. Read it from {path}, after {self.last_seq}"
+        detail = f"The stream ends here; the run continues. Read it from {path}, after {self.last_seq}"
         stopping = problem(Unavailable.__name__, Unavailable.status, detail)
         position = {"path": path, "lastEventId": str(self.last_seq)}
         return _error_frame(Unavailable.__name__, detail, {**stopping, "resume": position})
