@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import httpx
 import pytest
@@ -53,7 +53,7 @@ async def named() -> AsyncIterator[list[Named]]:
 
 
 @contextlib.asynccontextmanager
-async def balanced(*urls: str) -> AsyncIterator[LoadBalancer]:
+async def balanced(*urls: str) -> AsyncGenerator[LoadBalancer]:
     balancer = LoadBalancer(*urls, check_seconds=0.02)
     await balancer.start()
     try:
