@@ -106,14 +106,10 @@ class RunTask:
     usage: RunUsage = field(init=False)
     _end: asyncio.Event | None = field(init=False, default=None)
     """Set when it has ended; made by the first who waits for it."""
-    _asked: dict[str, str] = field(init=False)
-    """The requests to people that its agents made, see `Run.asked`. Events that others write into the log of a run that
-    is being executed are not among them."""
 
     def __post_init__(self) -> None:
         self.key = session_of(self.run)
         self.usage = RunUsage(self.run.usage)
-        self._asked = dict(self.run.asked)
 
     def end(self) -> None:
         """Marks the run as ended, and wakes the tasks that wait for it."""
@@ -168,19 +164,13 @@ class RunTask:
 
         if run.status is RunStatus.CANCELLED:
             run.asked = {}
-        elif self.log is not None:
-            run.asked = self._asked
 
     def pending_requests(self, session: Session) -> Mapping[str, str]:
         """The run's pending requests to people, see `Run.asked`."""
-        if self.has_ended:
-            return self.run.asked
-        if self.log is None and not self.is_resumed:
-            return self.run.asked
-        if self.log is None:  # it has not read its log yet
+        if self.is_resumed and self.log is None and not self.has_ended:  # it has not read its log yet
             events = session.events
             return _asked_in_log(self.run, log_state_of(events).find_run(self.run.id), events)
-        return self._asked
+        return self.run.asked
 
     def abandon(self, lost: GreenroomError) -> None:
         """Cancels it without storing anything: another server resumes it."""
@@ -254,7 +244,7 @@ class RunTask:
         run.message_after_seq = min(run.message_after_seq, session.events.end)
         events = session.events
         logged = log_state_of(events).find_run(run.id)
-        self._asked = _asked_in_log(run, logged, events)
+        run.asked = _asked_in_log(run, logged, events)
         has_begun = logged is not None and logged.has_events(since=run.message_after_seq - events.skipped)
         stored = events_of_run(events, run.id, since=run.after_seq - events.skipped) if logged is not None else []
 
@@ -316,7 +306,8 @@ class RunTask:
                     continue
                 self.usage.add(event)
                 for request in requests_in(event):
-                    self._asked[request.id or ""] = request_digest(event, request)
+                    # Events that others write into the log meanwhile ask nothing in the run's name.
+                    self.run.asked = {**self.run.asked, request.id or "": request_digest(event, request)}
                 if self.has_progressed is not None:
                     self.has_progressed.set()
         finally:
@@ -401,11 +392,13 @@ def described(error: Exception) -> RunError:
 
 def _asked_in_log(run: Run, logged: RunState | None, events: CopyOnWriteList[Event]) -> dict[str, str]:
     """Returns the requests in the run's record, and those in the log since its newest message."""
-    pending = dict(run.asked)
-    if logged is not None:
-        for request in logged.requests_since(run.message_after_seq - events.skipped):
-            pending[request.call.id or ""] = request_digest(request.event, request.call)
-    return pending
+    if logged is None:
+        return run.asked
+    asked = {
+        request.call.id or "": request_digest(request.event, request.call)
+        for request in logged.requests_since(run.message_after_seq - events.skipped)
+    }
+    return {**run.asked, **asked}
 
 
 def session_of(run: Run) -> SessionKey:
