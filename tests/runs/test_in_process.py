@@ -598,6 +598,27 @@ async def test_what_is_still_going_on_after_the_grace_is_left_for_the_next_proce
     assert [_text(event) for event in await harness.log()] == ["wait", "calls wait"]
 
 
+async def test_a_run_that_is_admitted_while_the_engine_closes_is_left_in_the_queue(make: Make) -> None:
+    harness: Harness = await make()
+    get_session = harness.sessions.get_session
+    admitting, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow_get_session(**options: Any) -> Any:
+        admitting.set()
+        await go_on.wait()
+        return await get_session(**options)
+
+    harness.sessions.get_session = slow_get_session
+    starting = asyncio.create_task(harness.start(asking("hi")))
+    await admitting.wait()
+    await harness.engine.close(grace_seconds=0)
+    go_on.set()
+    run, attachment = await starting
+    attachment.close()
+    (left,) = await harness.store.list_unfinished()
+    assert (left.id, left.status, left.attempts) == (run.id, RunStatus.QUEUED, 0)
+
+
 # going on later
 
 

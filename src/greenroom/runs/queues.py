@@ -149,13 +149,12 @@ class SessionQueues:
         self._tasks[run.id] = task
         if run.idempotency_key is not None:
             self._by_idempotency_key[run.app_name, run.user_id, run.idempotency_key] = task
-        return self._begin(task) if len(queue) == 1 and not task.is_held else self.save(task)
+        return self._begin(task) if self._may_begin(task) else self.save(task)
 
     def begin_held(self, task: RunTask) -> None:
         """Starts a held resumed run, now or after earlier runs in its session's queue."""
         task.is_held = False
-        queue = self._queues.get(task.key)
-        if queue and queue[0] is task:
+        if self._may_begin(task):
             self._begin(task)
 
     def stop(self, task: RunTask, reason: GreenroomError) -> RunTask:
@@ -236,6 +235,13 @@ class SessionQueues:
                 saving.append(self.save(task))
         if running:
             await asyncio.wait([*running, *saving], timeout=CANCEL_SECONDS)
+
+    def _may_begin(self, task: RunTask) -> bool:
+        """True if the run is the first one in its session's queue, and nothing else keeps it from starting."""
+        if task.has_begun or task.is_held or self.is_closing:
+            return False
+        queue = self._queues.get(task.key)
+        return bool(queue) and queue[0] is task
 
     def _begin(self, task: RunTask) -> asyncio.Future[None]:
         run = task.run
@@ -365,7 +371,7 @@ class SessionQueues:
 
         if not queue:
             del self._queues[task.key]
-        elif not queue[0].has_begun and not queue[0].is_held and not self.is_closing:
+        elif self._may_begin(queue[0]):
             self._begin(queue[0])
 
     def _save_end(self, task: RunTask) -> None:
