@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from greenroom.errors import (
 )
 from greenroom.invocation.context import ABANDONED
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.log.progress import RunProgress
 from greenroom.log.run_state import RunState
 from greenroom.log.state import events_of_run, log_state_of
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
@@ -168,8 +169,9 @@ class RunTask:
     def pending_requests(self, session: Session) -> Mapping[str, str]:
         """The run's pending requests to people, see `Run.asked`."""
         if self.is_resumed and self.log is None and not self.has_ended:  # it has not read its log yet
-            events = session.events
-            return _asked_in_log(self.run, log_state_of(events).find_run(self.run.id), events)
+            logged = log_state_of(session.events).find_run(self.run.id)
+            if logged is not None:
+                return _asked_in_log(self.run, logged, session.events)
         return self.run.asked
 
     def abandon(self, lost: GreenroomError) -> None:
@@ -236,50 +238,55 @@ class RunTask:
             raise RunFailed("The run's record holds no request")
         config = _run_config(request, self.runner.run_config, defaults.max_llm_calls)
         log = self._open_log(session, config)
-        run.after_seq = min(run.after_seq, session.events.end)
-        if run.attempts == 1 and run.message_after_seq < session.events.end:
-            run.message_after_seq = session.events.end  # events were stored while it was queued
-            save(self)
-
-        run.message_after_seq = min(run.message_after_seq, session.events.end)
         events = session.events
-        logged = log_state_of(events).find_run(run.id)
-        run.asked = _asked_in_log(run, logged, events)
-        has_begun = logged is not None and logged.has_events(since=run.message_after_seq - events.skipped)
-        stored = events_of_run(events, run.id, since=run.after_seq - events.skipped) if logged is not None else []
+        run.after_seq = min(run.after_seq, events.end)
+        if run.attempts == 1 and run.message_after_seq < events.end:
+            run.message_after_seq = events.end  # events were stored while it was queued
+            save(self)
+        run.message_after_seq = min(run.message_after_seq, events.end)
 
+        logged = log_state_of(events).find_run(run.id)
+        stored: Sequence[Event] = ()
+        if logged is not None:
+            run.asked = _asked_in_log(run, logged, events)
+            stored = events_of_run(events, run.id, since=run.after_seq - events.skipped)
         for event in stored:
             self.usage.add(event)
-        if logged is not None and has_begun and logged.progress.is_over:
-            return
+
+        begun: RunProgress | None = None
+        if logged is not None and logged.has_events(since=run.message_after_seq - events.skipped):
+            begun = logged.progress
+            if begun.is_over:
+                return
         if stored:
             check_version(run, self.runner)
         run.app_version = version_of(self.runner)
         if run.attempts > 1:
-            self._count_attempt(len(stored))
-            saving = save(self)
-            if run.stalled:
-                await saving  # this attempt may end the process at once
+            await self._count_attempt(len(stored), save)
 
-        if run.stalled >= MAX_ATTEMPTS and run.stalled_alone >= MAX_ATTEMPTS_ALONE:
-            too_often = RunFailed(f"The run was cut off {run.stalled} times without storing an event; it is given up")
-            await self.record_abort(too_often)
-            raise too_often
-
-        if logged is not None and has_begun:
-            executed = self.runner.resume(log, logged.progress, run_config=config)
-        else:
-            message = request.new_message
-            if self.is_resumed:
-                message, self.answered, _ = accept_message(events, message, run.id)
-            executed = self.runner.execute(
-                log, message, answered=self.answered, state_delta=request.state_delta, run_config=config
-            )
-
+        executed = self._remaining(request, log, begun, config)
         await self._collect(executed, request.deadline_seconds or defaults.deadline_seconds, stop)
 
-    def _count_attempt(self, stored_events: int) -> None:
-        """Counts the attempt before this one, if it was cut off without storing an event."""
+    def _remaining(
+        self, request: AgentRunRequest, log: RunLog, begun: RunProgress | None, config: RunConfig
+    ) -> AsyncGenerator[Event]:
+        """Executes what the run still has to do: all of it, or what is left after the events of earlier attempts.
+
+        begun: the progress, if events are stored since its message was admitted.
+        """
+        if begun is not None:
+            return self.runner.resume(log, begun, run_config=config)
+        message = request.new_message
+        if self.is_resumed:
+            message, self.answered, _ = accept_message(log.session.events, message, self.run.id)
+        return self.runner.execute(
+            log, message, answered=self.answered, state_delta=request.state_delta, run_config=config
+        )
+
+    async def _count_attempt(self, stored_events: int, save: Callable[[RunTask], Awaitable[None]]) -> None:
+        """Counts the attempt before this one, if it was cut off without storing an event. Raises RunFailed when it was
+        cut off too often.
+        """
         run = self.run
         if stored_events > run.progress:
             run.stalled = 0
@@ -289,6 +296,14 @@ class RunTask:
             run.stalled_alone += run.resumed_alone
         run.progress = stored_events
         run.resumed_alone = self.is_alone
+
+        saving = save(self)
+        if run.stalled:
+            await saving  # this attempt may end the process at once
+        if run.stalled >= MAX_ATTEMPTS and run.stalled_alone >= MAX_ATTEMPTS_ALONE:
+            too_often = RunFailed(f"The run was cut off {run.stalled} times without storing an event; it is given up")
+            await self.record_abort(too_often)
+            raise too_often
 
     async def _collect(
         self,
@@ -390,10 +405,8 @@ def described(error: Exception) -> RunError:
     return RunError(code=type(error).__name__, message=str(error), status=500)
 
 
-def _asked_in_log(run: Run, logged: RunState | None, events: CopyOnWriteList[Event]) -> dict[str, str]:
+def _asked_in_log(run: Run, logged: RunState, events: CopyOnWriteList[Event]) -> dict[str, str]:
     """Returns the requests in the run's record, and those in the log since its newest message."""
-    if logged is None:
-        return run.asked
     asked = {
         request.call.id or "": request_digest(request.event, request.call)
         for request in logged.requests_since(run.message_after_seq - events.skipped)
