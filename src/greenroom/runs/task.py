@@ -67,44 +67,53 @@ class RunDefaults(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RunTask:
-    """A run from admission to its end."""
+    """The work of this process on a run, from its admission or resumption to its end, beside the run's record."""
 
     run: Run
+    """The record, as it is written to the store next."""
     runner: Runner
     _: KW_ONLY
+
+    session: Session | None = None
+    """As admission loaded it; None when it has to be loaded."""
     answered: Event | None = None
     """The event with the calls that the message of `run.request` answers, or of the task that waits for it. Unknown
     until the run begins, if it is resumed."""
+    live: LiveInput | None = None
+    """The input of a live run that this process has admitted."""
     is_resumed: bool = False
     """An earlier process left it unfinished: it continues from its record and its log."""
-    session: Session | None = None
-    """As admission loaded it; None when it has to be loaded."""
-    live: LiveInput | None = None
+
+    is_stored: bool = False
+    """Its record, with the request, is in the store."""
     is_held: bool = False
     """It is resumed by SuspectRuns only."""
     is_alone: bool = False
     """No other resumed run is without progress."""
     has_progressed: asyncio.Event | None = None
     """Set when the run has stored an event or has ended; None where nobody waits for that."""
-    is_stored: bool = False
-    """Its record, with the request, is in the store."""
-    is_to_remember: bool = False
-    """It has ended, and its app's memory policy applies to it."""
+
     has_begun: bool = False
     """It is first in its queue, though its asyncio task may not have started yet."""
+    asyncio_task: asyncio.Task[None] | None = None
+    """Runs it; after a cancellation that its code ignores, another one that ends it."""
+    log: RunLog | None = None
+    """None until its session is open."""
+    usage: RunUsage = field(init=False)
+
+    error: Exception | None = None
+    """The error with which it failed."""
+    stopped_by: GreenroomError | None = None
+    """The reason for which the engine cancelled it."""
     is_abandoned: bool = False
     """The engine cancelled it because the process ends, or lost its session, and another process resumes it."""
     lost: GreenroomError | None = None
     """Set when another server has taken over its session."""
-    asyncio_task: asyncio.Task[None] | None = None
-    """Runs it; after a cancellation that its code ignores, another one that ends it."""
-    log: RunLog | None = None
-    error: Exception | None = None
-    stopped_by: GreenroomError | None = None
-    """The reason for which the engine cancelled it."""
     has_ended: bool = False
+    is_to_remember: bool = False
+    """It has ended, and its app's memory policy applies to it."""
+
     key: SessionKey = field(init=False)
-    usage: RunUsage = field(init=False)
     _end: asyncio.Event | None = field(init=False, default=None)
     """Set when it has ended; made by the first who waits for it."""
 
