@@ -14,7 +14,7 @@ from greenroom.errors import ConfigurationError
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Content
-from greenroom.records.session import GetSessionConfig
+from greenroom.records.session import GetSessionConfig, SessionKey
 from greenroom.records.tool_declaration import FunctionDeclaration
 
 MultitaskStrategy = Literal["enqueue", "reject", "interrupt"]
@@ -266,6 +266,10 @@ class Run(Record, kw_only=True):
     """Version of the app's code in the last attempt."""
     asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time
     """The digests of its pending approval and credential requests, by request id."""
+
+    @property
+    def session_key(self) -> SessionKey:
+        return SessionKey(self.app_name, self.user_id, self.session_id)
 
 
 class Webhook(Record, kw_only=True):

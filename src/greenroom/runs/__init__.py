@@ -1,7 +1,10 @@
 """Runs of many users: admitted, queued by session, executed as asyncio tasks, and resumed after a crash.
 
-A run passes `in_process` (the engine), `admission`, `queues` and `task`, in this order.
-`engine`: the interface of the engine. `limits`: how many runs may be active.
+A run passes `in_process` (the engine), `admission` (with `runner.accept`: the run that a request starts or continues),
+`queues` (which run may start now), `task` (an attempt: what the run still has to do), `runner.runner` and
+`runner.commit`, in this order.
+`engine`: the interface of the engine. `limits`: how many runs may be active. `run_config`, `runner_cache`: what an
+attempt runs with. `ownership`, `takeover`: which sessions are this process's, and the resumption of their runs.
 `suspects`: resumes runs that may have ended the process. `watch`: readers of run records.
 `webhooks`, `memory_writer`: tasks after the end of a run.
 `store`: the interface of run stores, which `memory_store`, `sqlite_store` and `postgres_store` implement, the last two

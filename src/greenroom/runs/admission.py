@@ -31,7 +31,7 @@ from greenroom.runner.runner import Runner
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.queues import SessionQueues, without_answered
 from greenroom.runs.store import RunStore
-from greenroom.runs.task import LiveInput, RunTask, check_version, session_of, version_of
+from greenroom.runs.task import LiveInput, RunTask, check_version, version_of
 from greenroom.sessions.service import BaseSessionService
 
 
@@ -196,7 +196,7 @@ class Admission:
         if run is None:
             is_known = log_state_of(session.events).has_run(run_id)
         else:
-            is_known = session_of(run) == session.key
+            is_known = run.session_key == session.key
         if not is_known:
             check_asked(session, message, {})
             raise RunNotFound(run_id)

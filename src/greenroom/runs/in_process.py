@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -41,10 +41,12 @@ from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf, Replicas, require
 from greenroom.runs.queues import SessionQueues
+from greenroom.runs.run_config import RunDefaults
+from greenroom.runs.runner_cache import RunnerCache
 from greenroom.runs.store import RunStore
 from greenroom.runs.suspects import SuspectRuns, is_suspect
 from greenroom.runs.takeover import Takeovers
-from greenroom.runs.task import LiveInput, RunDefaults, RunTask, session_of
+from greenroom.runs.task import LiveInput, RunTask
 from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import Webhooks
 from greenroom.sessions.service import BaseSessionService
@@ -185,14 +187,14 @@ class InProcessRunEngine(RunEngine):
         if task is None and self._takeovers is not None:
             run = await self.get(run_id)
             if not run.status.is_over:
-                await self._takeovers.wait_until_ready(session_of(run))
+                await self._takeovers.wait_until_ready(run.session_key)
                 task = self._queues.active(run_id)
         if task is None:
             run = await self.get(run_id)
             if self._takeovers is not None and not run.status.is_over:
-                raise OwnershipLost(*session_of(run))
+                raise OwnershipLost(*run.session_key)
             after = run.after_seq if after is None else after
-            read_log = self._log_reader(session_of(run))
+            read_log = self._log_reader(run.session_key)
             return EndedRunReader(run, read_log, after=after, with_user_events=with_user_events)
         after = task.run.after_seq if after is None else after
         return self._reader(task, after=after, with_user_events=with_user_events)
@@ -213,8 +215,8 @@ class InProcessRunEngine(RunEngine):
     async def cancel(self, run_id: str, *, reason: str) -> Run:
         run = await self.get(run_id)
         if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(session_of(run))
-        async with self._admission.lock(session_of(run)):
+            await self._takeovers.wait_until_ready(run.session_key)
+        async with self._admission.lock(run.session_key):
             task = self._queues.active(run_id)
             if task is None:
                 run = await self.get(run_id)
@@ -224,7 +226,7 @@ class InProcessRunEngine(RunEngine):
                     run.asked = {}
                     await self.run_store.save(run)
                     self._watches.publish(run)
-                    self._stream.publish(session_of(run), RunEnded(run))
+                    self._stream.publish(run.session_key, RunEnded(run))
                 return run
             task = self._queues.stop(task, RunCancelled(run_id, reason))
         await task.wait_for_end()
@@ -238,7 +240,7 @@ class InProcessRunEngine(RunEngine):
         if run is None:
             raise RunNotFound(run_id)
         if task is None and self._takeovers is not None and not run.status.is_over:
-            require(self._takeovers.ownership, session_of(run))  # the server that runs it has the newest record
+            require(self._takeovers.ownership, run.session_key)  # the server that runs it has the newest record
         return run
 
     async def list_runs(
@@ -270,7 +272,7 @@ class InProcessRunEngine(RunEngine):
     async def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
         listed = await self.session_service.list_sessions(app_name=app_name, user_id=user_id)
         runs = await self.run_store.list_runs(RunFilter(app_names=[app_name], user_id=user_id), limit=None)
-        keys = {session.key for session in listed.sessions} | {session_of(run) for run in runs.runs}
+        keys = {session.key for session in listed.sessions} | {run.session_key for run in runs.runs}
         for key in sorted(keys, key=self._is_elsewhere):
             await self.delete_session(key)
             yield key
@@ -319,8 +321,8 @@ class InProcessRunEngine(RunEngine):
         runs.
         """
         await self.webhooks.resume()
-        left_behind = [run for run in await self.run_store.list_unfinished() if is_taken(session_of(run))]
-        to_remember = [run for run in await self.run_store.list_to_remember() if is_taken(session_of(run))]
+        left_behind = [run for run in await self.run_store.list_unfinished() if is_taken(run.session_key)]
+        to_remember = [run for run in await self.run_store.list_to_remember() if is_taken(run.session_key)]
         resumed: list[RunTask] = []
         failed: list[asyncio.Future[None]] = []
         # A session's running run continues before the queued ones, one of which may be older: an answer to its call.
@@ -333,7 +335,7 @@ class InProcessRunEngine(RunEngine):
                 run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
                 failed.append(self.run_store.save(run))
                 continue
-            self._limiter.acquire(session_of(run), may_exceed=True)
+            self._limiter.acquire(run.session_key, may_exceed=True)
             resumed.append(RunTask(run, runner, is_resumed=True, is_stored=True, is_held=is_suspect(run)))
 
         self._resume(resumed)
@@ -429,70 +431,3 @@ async def _when_stored(stored: asyncio.Future[None], reader: AttachmentOrNone) -
             reader.close()
         raise
     return reader
-
-
-class RunnerCache:
-    """Caches one runner per app. A reloaded app gets a new runner; the old one is closed when its last run ends."""
-
-    def __init__(self, apps: AppLoader, make: Callable[[str, App], Runner]) -> None:
-        self._apps = apps
-        self._make = make
-        self._newest: dict[str, tuple[App, Runner]] = {}
-        self._replaced: dict[Runner, str] = {}
-        self._in_use: dict[Runner, int] = {}
-        self._closing: set[asyncio.Task[None]] = set()
-
-    async def acquire(self, app_name: str) -> Runner:
-        """The app's runner, kept open until it is released. Raises AppNotFound, AppLoadError."""
-        app = await self._apps.load_async(app_name)
-        cached = self._newest.get(app_name)
-        if cached is not None and cached[0] is app:
-            runner = cached[1]
-        else:
-            runner = self._make(app_name, app)
-            self._newest[app_name] = (app, runner)
-            if cached is not None:
-                self._replace(app_name, cached[1])
-        self.retain(runner)
-        return runner
-
-    def retain(self, runner: Runner) -> None:
-        """Keeps it open; each `acquire` and `retain` needs a `release`."""
-        self._in_use[runner] = self._in_use.get(runner, 0) + 1
-
-    def release(self, runner: Runner) -> None:
-        left = self._in_use[runner] - 1
-        if left:
-            self._in_use[runner] = left
-            return
-        del self._in_use[runner]
-        app_name = self._replaced.pop(runner, None)
-        if app_name is not None:
-            self._close_soon(app_name, runner)
-
-    async def close(self) -> None:
-        runners = [(name, runner) for name, (_, runner) in self._newest.items()]
-        runners += [(name, runner) for runner, name in self._replaced.items()]
-        self._newest.clear()
-        self._replaced.clear()
-        for app_name, runner in runners:
-            await _close(app_name, runner)
-        await asyncio.gather(*self._closing)
-
-    def _replace(self, app_name: str, runner: Runner) -> None:
-        if runner in self._in_use:
-            self._replaced[runner] = app_name
-        else:
-            self._close_soon(app_name, runner)
-
-    def _close_soon(self, app_name: str, runner: Runner) -> None:
-        task = asyncio.ensure_future(_close(app_name, runner))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
-
-
-async def _close(app_name: str, runner: Runner) -> None:
-    try:
-        await runner.close()
-    except Exception:  # toolsets and plugins may raise anything; the others must be closed all the same
-        _log.exception("toolsets or plugins of app %s could not be closed", app_name)

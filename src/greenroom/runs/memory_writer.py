@@ -17,7 +17,6 @@ from greenroom.records.session import SessionKey
 from greenroom.runner.remember import remember
 from greenroom.runner.runner import Runner
 from greenroom.runs.store import RunStore
-from greenroom.runs.task import session_of
 
 _log = logging.getLogger("greenroom.runs")
 
@@ -44,7 +43,7 @@ class MemoryWriter:
     def add(self, run: Run, runner: Runner) -> None:
         """Starts to add the run's events, unless that was started already."""
         if run.id not in self._tasks:
-            self._tasks[run.id] = session_of(run), asyncio.create_task(self._remember(run, runner))
+            self._tasks[run.id] = run.session_key, asyncio.create_task(self._remember(run, runner))
 
     async def cancel(self, key: SessionKey) -> None:
         """Returns when nothing of the session is being written any more."""
@@ -75,7 +74,7 @@ class MemoryWriter:
                 try:
                     async with self._slots:
                         if policy is not None:
-                            await remember(policy, runner.services, session_of(run), run.id, after=run.after_seq)
+                            await remember(policy, runner.services, run.session_key, run.id, after=run.after_seq)
                     break
                 except SessionNotFound:
                     break

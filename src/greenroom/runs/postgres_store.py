@@ -138,7 +138,7 @@ class PostgresRunStore(SqlRunStore):
 
     def _fenced(self, run: Run, row: RunRow) -> FencedRun:
         """Raises OwnershipLost."""
-        return FencedRun(row, self._fence(SessionKey(run.app_name, run.user_id, run.session_id)))
+        return FencedRun(row, self._fence(run.session_key))
 
     def _fence(self, key: SessionKey) -> Fence | None:
         """Raises OwnershipLost."""

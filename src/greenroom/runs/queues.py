@@ -25,8 +25,9 @@ from greenroom.runner.runner import Runner
 from greenroom.runs.engine import RunLoad
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf
+from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.store import RunStore
-from greenroom.runs.task import RunDefaults, RunTask, described
+from greenroom.runs.task import RunTask, described
 from greenroom.runs.watch import RunWatches
 from greenroom.telemetry.span import Trace, TraceListener
 from greenroom.usage.store import UsageStore

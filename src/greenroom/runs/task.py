@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -28,19 +27,12 @@ from greenroom.records.answer_metadata import GenerateContentResponseUsageMetada
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.human_requests import request_digest, requests_in
-from greenroom.records.run import (
-    AgentRunRequest,
-    Run,
-    RunConfig,
-    RunError,
-    RunStatus,
-    StreamingMode,
-    default_max_llm_calls,
-)
+from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.accept import accept_message
 from greenroom.runner.commit import RunLog
 from greenroom.runner.runner import Runner
+from greenroom.runs.run_config import RunDefaults, run_config_of, with_default_limit
 from greenroom.telemetry.span import current_run
 from greenroom.usage.store import SECONDS_PER_DAY, ModelDay, ModelUsage
 
@@ -56,13 +48,6 @@ class LiveInput(NamedTuple):
 
     requests: LiveRequestQueue
     run_config: RunConfig
-
-
-class RunDefaults(NamedTuple):
-    """Limits of runs whose request and app set none."""
-
-    deadline_seconds: float | None
-    max_llm_calls: int
 
 
 @dataclass(slots=True, eq=False)
@@ -118,7 +103,7 @@ class RunTask:
     """Set when it has ended; made by the first who waits for it."""
 
     def __post_init__(self) -> None:
-        self.key = session_of(self.run)
+        self.key = self.run.session_key
         self.usage = RunUsage(self.run.usage)
 
     def end(self) -> None:
@@ -245,7 +230,7 @@ class RunTask:
         request = self.run.request
         if request is None:
             raise RunFailed("The run's record holds no request")
-        config = _run_config(request, self.runner.run_config, defaults.max_llm_calls)
+        config = run_config_of(request, self.runner.run_config, defaults.max_llm_calls)
         log = self._open_log(session, config)
         events = session.events
         run.after_seq = min(run.after_seq, events.end)
@@ -342,7 +327,7 @@ class RunTask:
         self, session: Session, defaults: RunDefaults, stop: Callable[[RunTask, GreenroomError], None]
     ) -> None:
         live = self.live
-        config = _with_default_limit(live.run_config if live is not None else RunConfig(), defaults.max_llm_calls)
+        config = with_default_limit(live.run_config if live is not None else RunConfig(), defaults.max_llm_calls)
         log = self._open_log(session, config)
         if live is None:  # a crash cut it off
             cut_off = RunCancelled(self.run.id, "the server stopped while it was running")
@@ -423,10 +408,6 @@ def _asked_in_log(run: Run, logged: RunState, events: CopyOnWriteList[Event]) ->
     return {**run.asked, **asked}
 
 
-def session_of(run: Run) -> SessionKey:
-    return SessionKey(run.app_name, run.user_id, run.session_id)
-
-
 def version_of(runner: Runner) -> str | None:
     """The version of the app's code; None when it is unknown."""
     return (runner.app.version or None) if runner.app is not None else None
@@ -442,37 +423,3 @@ def check_version(run: Run, runner: Runner) -> None:
     _log.warning(
         "run %s began with version %s of app %s, continues with %s", run.id, run.app_version, run.app_name, now
     )
-
-
-@lru_cache
-def _plain_config(mode: StreamingMode, max_llm_calls: int) -> RunConfig:
-    """The configuration of runs whose app and request set nothing."""
-    return RunConfig(streaming_mode=mode, max_llm_calls=max_llm_calls)
-
-
-def _run_config(request: AgentRunRequest, base: RunConfig | None, max_llm_calls: int) -> RunConfig:
-    """Merges the configurations of the app, the server and the request.
-
-    base: the app's. max_llm_calls: the server's limit, where the app has none; a request may lower it.
-    """
-    mode = StreamingMode.SSE if request.streaming else StreamingMode.NONE
-    is_plain = base is None and request.max_llm_calls is None
-    if is_plain and not request.custom_metadata and not request.service_tier and not request.client_tools:
-        return _plain_config(mode, max_llm_calls)
-
-    config = RunConfig(
-        custom_metadata=request.custom_metadata,
-        service_tier=request.service_tier,
-        client_tools=request.client_tools or [],
-    ).over(base)
-    config = _with_default_limit(config, max_llm_calls)
-    limit = config.max_llm_calls
-    if request.max_llm_calls is not None and (limit <= 0 or request.max_llm_calls < limit):
-        limit = request.max_llm_calls
-    return msgspec.structs.replace(config, streaming_mode=mode, max_llm_calls=limit)
-
-
-def _with_default_limit(config: RunConfig, max_llm_calls: int) -> RunConfig:
-    if config.max_llm_calls != default_max_llm_calls():
-        return config
-    return msgspec.structs.replace(config, max_llm_calls=max_llm_calls)

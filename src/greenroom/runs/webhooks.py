@@ -20,7 +20,6 @@ from greenroom.errors import InvalidRequest, OwnershipLost, RunNotFound
 from greenroom.records.run import Run, RunFilter, RunStatus, Webhook
 from greenroom.runs.ownership import require
 from greenroom.runs.store import RunStore
-from greenroom.runs.task import session_of
 from greenroom.runs.watch import RunWatch, RunWatches
 
 _log = logging.getLogger("greenroom.runs")
@@ -61,7 +60,7 @@ class Webhooks:
         Raises InvalidRequest if the run has `MAX_PER_RUN` others.
         """
         if self.run_store.ownership is not None:
-            require(self.run_store.ownership, session_of(run))
+            require(self.run_store.ownership, run.session_key)
         ids = {one.id for one in await self.run_store.list_webhooks(run.id)}
         if len(ids | {webhook.id}) > MAX_PER_RUN:
             raise InvalidRequest(f"A run may have {MAX_PER_RUN} webhooks")
@@ -76,7 +75,7 @@ class Webhooks:
 
     async def delete(self, run: Run, webhook_id: str) -> None:
         if self.run_store.ownership is not None:
-            require(self.run_store.ownership, session_of(run))
+            require(self.run_store.ownership, run.session_key)
         await self._drop(run.id, webhook_id)
         await self.run_store.delete_webhook(run.id, webhook_id)
 
@@ -153,7 +152,7 @@ class Webhooks:
         """Sends the state unless it was reported. Returns the number of failures, which is 0. Raises OwnershipLost."""
         run = await self.get(webhook.run_id)
         if self.run_store.ownership is not None:
-            require(self.run_store.ownership, session_of(run))
+            require(self.run_store.ownership, run.session_key)
         state = state_of(run)
         if state == webhook.reported or run.status is RunStatus.QUEUED:
             return 0

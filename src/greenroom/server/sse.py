@@ -21,7 +21,6 @@ from greenroom.records.identifiers import is_state_patch_id
 from greenroom.records.run import Run, RunStatus
 from greenroom.records.session import Session
 from greenroom.runs.engine import Attachment
-from greenroom.runs.task import session_of
 from greenroom.server.access.authorization import AuthorizedRuns
 from greenroom.server.addresses import Address
 from greenroom.server.replies import problem, problem_of_run
@@ -199,7 +198,7 @@ class RunEndInserter:
         except RunNotFound:  # its events were imported
             return []
 
-        if session_of(run) != self._key:  # a fork's older events are of its origin's runs
+        if run.session_key != self._key:  # a fork's older events are of its origin's runs
             return []
         if not run.status.is_over:
             self._open = run_id

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from greenroom.event_streams.stream import LiveItem
 from greenroom.records.run import Run, RunStatus
-from greenroom.records.session import SessionKey
 from greenroom.runs.engine import Attachment
 from greenroom.server.access.authorization import AuthorizedRuns
 
@@ -24,7 +23,7 @@ class TaskSubscription:
         self._run_id = run.id
         self._after = after
         self._is_checked = False
-        key = SessionKey(run.app_name, run.user_id, run.session_id)
+        key = run.session_key
         self._attachment: Attachment = engine.attach_to_session(key, after=after)
 
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:

@@ -29,7 +29,6 @@ from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUEST_CREDENTIAL
 from greenroom.records.run import Run, RunStatus
-from greenroom.records.session import SessionKey
 from greenroom.server.routes.run import PAGE_LIMIT
 from greenroom.sessions.service import BaseSessionService
 
@@ -259,7 +258,7 @@ async def read_run(sessions: BaseSessionService, run: Run, *, keeps_artifacts: b
     """Returns the run's stored events, and the sequence number of the last event read."""
     events = TaskEvents(run, keeps_artifacts=keeps_artifacts)
     seq = run.after_seq
-    key = SessionKey(run.app_name, run.user_id, run.session_id)
+    key = run.session_key
 
     while True:
         page = await sessions.list_events(**key._asdict(), after=seq, limit=PAGE_LIMIT)

@@ -371,7 +371,7 @@ async def _stored(
     """
     reply = ResponseWriter(run, response_id=context.path["response_id"], after=after)
     reader = StepReader()
-    key = SessionKey(run.app_name, run.user_id, run.session_id)
+    key = run.session_key
     frames = list[bytes]()
     is_followed = False
     at = seq
