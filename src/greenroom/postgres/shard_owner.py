@@ -26,6 +26,7 @@ from typing import NamedTuple
 from greenroom.errors import StorageError, StoreInUse
 from greenroom.postgres.connection import LEASE_SECONDS, Connection, connect
 from greenroom.postgres.database import Database, connection_failures
+from greenroom.postgres.notifications import RUN_LISTENER_LOCKS, SHARDS_CHANNEL, RunListeners
 from greenroom.postgres.ownership import take
 from greenroom.records.identifiers import uuid4
 from greenroom.records.shard import SHARDS
@@ -41,8 +42,6 @@ _FORGET_SECONDS = 60.0
 """Rows of replicas that have been silent for this long are deleted by the next server that starts."""
 
 _RELEASE_SECONDS = 2.0
-_CHANNEL = "greenroom_shards"
-
 _SERVER_LOCK = 0x67726E73
 """Key of the advisory lock of a server that shares its database with no other. Those that share it lock it in shared
 mode."""
@@ -65,9 +64,11 @@ _BEAT = f"""
 _REMOVE_REPLICA = "DELETE FROM replicas WHERE id = $1"
 _SURVEY = f"""
     SELECT count(*) FILTER (WHERE classid = {_REPLICA_LOCKS}),
-        coalesce(array_agg(objid::int) FILTER (WHERE classid = {_SHARD_LOCKS}), '{{}}')
+        coalesce(array_agg(objid::int) FILTER (WHERE classid = {_SHARD_LOCKS}), '{{}}'),
+        coalesce(array_agg(objid::int) FILTER (WHERE classid = {RUN_LISTENER_LOCKS}), '{{}}')
     FROM pg_locks
-    WHERE locktype = 'advisory' AND objsubid = 2 AND granted AND classid IN ({_REPLICA_LOCKS}, {_SHARD_LOCKS})
+    WHERE locktype = 'advisory' AND objsubid = 2 AND granted
+        AND classid IN ({_REPLICA_LOCKS}, {_SHARD_LOCKS}, {RUN_LISTENER_LOCKS})
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 _LOCK_SHARDS = f"SELECT shard FROM unnest($1::int[]) AS shard WHERE pg_try_advisory_lock({_SHARD_LOCKS}, shard)"
@@ -81,6 +82,9 @@ class Survey(NamedTuple):
     replicas: int
     locked: Sequence[int]
     """Shards that somebody has locked."""
+
+    run_listeners: Sequence[int]
+    """The numbers of those that listen to changes of runs."""
 
     @property
     def share(self) -> int:
@@ -201,7 +205,7 @@ class ShardOwner:
             lease = f"{round(self._lease_seconds * 1000)}ms"
             if await connection.fetchval(_SET_LEASE, lease) is None:
                 _log.warning("PostgreSQL before 14 does not end the ownership of a paused server")
-            await connection.add_listener(_CHANNEL, self._notified)
+            await connection.add_listener(SHARDS_CHANNEL, self._notified)
             replica = random.getrandbits(31)
             await connection.execute(f"SELECT pg_advisory_lock({_REPLICA_LOCKS}, $1)", replica)
         except BaseException:
@@ -294,6 +298,7 @@ class ShardOwner:
         """Takes free shards up to this server's share, or gives back the shards above it."""
         await connection.execute(_BEAT, self.replica_id, __version__, self._address, self._token)
         survey = Survey(*await connection.fetchrow(_SURVEY))
+        self._database.companion(RunListeners, RunListeners).update(survey.run_listeners)
         owned = set(self._shards.epochs or ())
         for shard in self._locked - owned:  # a write was refused, after a change by hand or a restored backup
             await connection.fetch(_UNLOCK_SHARDS, [shard])
@@ -321,7 +326,7 @@ class ShardOwner:
 
     async def _notify(self, connection: Connection) -> None:
         """Wakes the other servers."""
-        await connection.execute(f"NOTIFY {_CHANNEL}")
+        await connection.execute(f"NOTIFY {SHARDS_CHANNEL}")
 
     async def _leave(self, connection: Connection) -> None:
         """Ends the connection, with its locks; the other servers take the shards at once."""

@@ -114,8 +114,8 @@ class RunEngine(ABC):
         """Runs, newest first. Raises InvalidRequest for a limit below 1 and a page token of another list."""
 
     @abstractmethod
-    def watch_runs(self, where: RunFilter) -> RunWatch:
-        """Changes of run records from now on. Close it in the end."""
+    async def watch_runs(self, where: RunFilter) -> RunWatch:
+        """Changes of run records from now on, of all servers on the store. Close it in the end."""
 
     @abstractmethod
     async def delete_session(self, key: SessionKey) -> None:

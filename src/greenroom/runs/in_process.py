@@ -248,8 +248,8 @@ class InProcessRunEngine(RunEngine):
     ) -> ListRunsResponse:
         return await self.run_store.list_runs(where, limit=limit, page_token=page_token)
 
-    def watch_runs(self, where: RunFilter) -> RunWatch:
-        return self._watches.open(where)
+    async def watch_runs(self, where: RunFilter) -> RunWatch:
+        return await self._watches.open_for_all(where, self.run_store, is_own=self._queues.tasks.__contains__)
 
     async def delete_session(self, key: SessionKey) -> None:
         key_fields = key._asdict()

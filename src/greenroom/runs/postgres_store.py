@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from greenroom.errors import IdempotencyConflict, OwnershipLost, StoreInUse
 from greenroom.postgres.connection import Connection
 from greenroom.postgres.database import Database, numbered
+from greenroom.postgres.notifications import Notifications
 from greenroom.postgres.ownership import (
     IS_OWNER,
     IS_OWNER_OF_ONE,
@@ -24,8 +25,10 @@ from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records import wire
 from greenroom.records.run import Run, Webhook
 from greenroom.records.session import SessionKey
+from greenroom.runs.postgres_changes import PostgresRunChanges
 from greenroom.runs.postgres_replicas import ReplicaTable
 from greenroom.runs.sql_store import KEY_HOLDER, SAVE_KEY, SAVE_WEBHOOK, RunRow, SqlRunStore, row_of, webhook_row
+from greenroom.runs.store import Changed
 
 _OVER_EARLIER = """
     ON CONFLICT (id) DO UPDATE
@@ -46,6 +49,7 @@ _SAVE_ONE = f"""
     {_OVER_EARLIER}
 """
 _NOTHING_SAVED = "INSERT 0 0"
+_GET_MANY = "SELECT data, request FROM runs WHERE id = ANY (?::text[])"
 _SESSION_OF_RUN = "SELECT app_name, user_id, session_id FROM runs WHERE id = $1"
 
 
@@ -95,6 +99,9 @@ class PostgresRunStore(SqlRunStore):
         self._address = address
         self._owner: ShardOwner | None = None
         self._replicas: ReplicaTable | None = None
+        self._notifications: Notifications | None = None
+        self._changes: PostgresRunChanges | None = None
+        """None, as the former, where no other server uses the database."""
 
     @property
     def replicas(self) -> ReplicaTable | None:
@@ -127,14 +134,24 @@ class PostgresRunStore(SqlRunStore):
                     raise refused
 
             future = self._postgres.submit(apply)
-        return self._queued(future)
+        return self._saving(run, future)
 
     def save_progress(self, run: Run) -> Future[None]:
         try:
             fenced = self._fenced(run, row_of(run, None))
         except OwnershipLost as error:
             return self._queued(_failed(error))
-        return self._queued(self._postgres.submit_row(_save_runs, fenced))
+        return self._saving(run, self._postgres.submit_row(_save_runs, fenced))
+
+    def _saving(self, run: Run, future: Future[None]) -> Future[None]:
+        if self._changes is not None and self._changes.is_watched:
+            self._changes.note(run.id, future)
+        return self._queued(future)
+
+    async def follow(self, changed: Changed) -> Callable[[], None]:
+        if self._changes is None:
+            return await super().follow(changed)
+        return await self._changes.follow(changed)
 
     def _fenced(self, run: Run, row: RunRow) -> FencedRun:
         """Raises OwnershipLost."""
@@ -170,8 +187,18 @@ class PostgresRunStore(SqlRunStore):
         self._owner = owner
         if self._address is not None:
             self._replicas = ReplicaTable(self._postgres, own_id=owner.replica_id)
+            self._notifications = Notifications(self._postgres)
+            self._changes = PostgresRunChanges(
+                self._postgres, self._notifications, lambda ids: self._select(_GET_MANY, ids)
+            )
 
     async def close(self) -> None:
+        if self._changes is not None:
+            await self._changes.close()
+            self._changes = None
+        if self._notifications is not None:
+            await self._notifications.close()
+            self._notifications = None
         if self._owner is not None:
             await self._owner.release()
             self._owner = None

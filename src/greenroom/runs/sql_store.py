@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -124,7 +125,7 @@ class SqlRunStore(RunStore):
     def remembered(self, run_id: str) -> None:
         self._queued(self._database.transact(lambda transaction: transaction.fetch(_REMEMBERED, run_id)))
 
-    async def _select(self, query: str, *arguments: str | float) -> list[Run]:
+    async def _select(self, query: str, *arguments: str | float | Sequence[str]) -> list[Run]:
         rows = await self._database.fetch(query, *arguments)
         return [_run(data, request) for data, request in rows]
 

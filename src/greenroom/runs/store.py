@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
 from greenroom.records.run import ListRunsResponse, Run, RunFilter, Webhook
 from greenroom.runs.ownership import Ownership, Replicas
+
+Changed: TypeAlias = Callable[[Sequence[Run] | None], None]
+"""Takes the records of runs that other servers have changed; None when some may have been missed."""
 
 
 class RunStore(ABC):
@@ -88,6 +92,14 @@ class RunStore(ABC):
     def remembered(self, run_id: str) -> None:
         """Removes the mark. Queued, as `save` is."""
 
+    async def follow(self, changed: Changed) -> Callable[[], None]:
+        """Calls `changed` with the changes by other servers, from now on, within half a second. Returns a function that
+        ends it.
+
+        One at a time. A store that one server has for itself never calls it.
+        """
+        return _nothing
+
     async def lock(self, *, wait_seconds: float) -> None:
         """Makes this process the only server on the store until it is closed, or the process ends.
 
@@ -97,6 +109,10 @@ class RunStore(ABC):
 
     async def close(self) -> None:
         """Releases the database."""
+
+
+def _nothing() -> None:
+    """Ends nothing."""
 
 
 def next_page(runs: Sequence[Run]) -> str:

@@ -309,9 +309,9 @@ class AuthorizedRuns(Authorized[RunEngine]):
         """Runs that the caller may see. Raises Forbidden."""
         return await self._service.list_runs(self._visible(where), limit=limit, page_token=page_token)
 
-    def watch_runs(self, where: RunFilter) -> RunWatch:
+    async def watch_runs(self, where: RunFilter) -> RunWatch:
         """Changes of the runs that the caller may see. Raises Forbidden."""
-        return self._service.watch_runs(self._visible(where))
+        return await self._service.watch_runs(self._visible(where))
 
     def _visible(self, run_filter: RunFilter) -> RunFilter:
         """Limits the filter to runs of the caller's own user, unless it acts for all users.

@@ -151,7 +151,7 @@ async def list_runs(context: RequestContext) -> AnyReply:
     if not wants_stream(context):
         return Reply(value=await list_page())
 
-    watch = context.engine.watch_runs(run_filter)  # before the list is read, so that no change is missed
+    watch = await context.engine.watch_runs(run_filter)  # before the list is read, so that no change is missed
     try:
         page = await list_page()
     except BaseException:
