@@ -16,7 +16,13 @@ _LOCK = 0x67726E72
 def migrations() -> tuple[str, ...]:
     """The numbered files, in order; the file of number n leads to schema version n.
 
-    Each must leave the tables usable by the release before it, which keeps running during a rolling upgrade.
+    Servers of the release before keep running during a rolling upgrade, so a file only adds what they ignore. What is
+    no longer used is removed one release later, by a file that also raises `greenroom_schema.oldest_server`:
+
+        release 1 uses the column `a`                                       schema 7
+        release 2 adds the column `b`, writes both, reads `b`               schema 8; servers of schema 7 stand it
+        release 3 uses `b` only                                             schema 8
+        release 4 removes `a`, and sets oldest_server to 8                  schema 9; servers of schema 7 are refused
     """
     folder = resources.files("greenroom.postgres") / "migrations"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
@@ -26,7 +32,7 @@ def migrations() -> tuple[str, ...]:
 async def prepare(connection: Connection) -> None:
     """Applies the migrations that the database lacks, all or none; any number of processes may do so at once.
 
-    Raises StorageError for a database that is newer than the next schema version.
+    Raises StorageError for a newer database that this release's servers don't stand.
     """
     if await _is_usable(connection):
         return
@@ -51,9 +57,12 @@ async def schema_version(connection: Connection) -> int:
 async def _is_usable(connection: Connection) -> bool:
     version = await schema_version(connection)
     latest = len(migrations())
-    if version > latest + 1:
-        raise StorageError(
-            "Opening the database",
-            f"it was written by a newer release of greenroom (schema {version}; this release knows {latest})",
-        )
+    if version > latest:
+        oldest = await connection.fetchval("SELECT oldest_server FROM greenroom_schema")
+        if latest < oldest:
+            raise StorageError(
+                "Opening the database",
+                f"it was changed by a newer release of greenroom (schema {version}), and needs one of schema {oldest} "
+                f"or later; this release has schema {latest}",
+            )
     return version >= latest
