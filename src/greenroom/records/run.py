@@ -251,7 +251,8 @@ class Run(Record, kw_only=True):
     """The session's last sequence number before the message of `request`, which may be a later
     message than the run's first."""
     request: AgentRunRequest | None = None
-    """The request's body, to start the run again; None for a live run, which can't be started again."""
+    """The request's body, to start the run again; None for a live run, which can't be started again. Its message and
+    its changes of the state are removed when the run has ended: the log has them."""
     idempotency_key: str | None = None
     """The idempotency key that the caller sent."""
     request_digest: str | None = None
