@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,46 +15,56 @@ from tests.replicas.earlier_source import source_of
 from tests.replicas.requests import Json, log_of, message, path_of, run_of, texts
 from tests.replicas.servers import Server, Servers
 
-EARLIER = "d5a2ad53"
-"""A commit on which servers shared a database."""
+FIRST_SHARED = "d5a2ad53"
+"""A commit whose servers share a database. They don't start on tables that are more than one migration newer."""
+
+FIRST_ANY_SCHEMA = "8dbbac4d"
+"""A commit whose servers start on any later tables that they suit."""
 
 WORDS = 40  # which take two seconds
 
 
 @pytest.fixture
-def earlier(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Environment of a server of the earlier version."""
-    assert request.config.cache is not None
-    return {"PYTHONPATH": str(source_of(EARLIER, request.config.cache.mkdir("earlier-commits")))}
+def earlier_sources(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Returns the PYTHONPATH of an earlier commit."""
+    cache = request.config.cache
+    assert cache is not None
+    return lambda commit: str(source_of(commit, cache.mkdir("earlier-commits")))
 
 
-async def test_the_earlier_version_is_what_runs(earlier: dict[str, str]) -> None:
+async def test_the_earlier_version_is_what_runs(earlier_sources: Callable[[str], str]) -> None:
+    path = earlier_sources(FIRST_SHARED)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "import greenroom; print(greenroom.__file__)", env=earlier, stdout=asyncio.subprocess.PIPE
-    )
+        sys.executable, "-c", "import greenroom; print(greenroom.__file__)",
+        env={"PYTHONPATH": path}, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
     output, _ = await process.communicate()
-    assert Path(output.decode()).is_relative_to(earlier["PYTHONPATH"])
+    assert Path(output.decode()).is_relative_to(path)
 
 
-@pytest.mark.parametrize("first", ["earlier", "this"])
+@pytest.mark.parametrize(("commit", "is_earlier_first"), [(FIRST_SHARED, True), (FIRST_ANY_SCHEMA, False)])
 async def test_servers_of_two_versions_serve_one_database(
-    servers: Servers, earlier: dict[str, str], first: str
+    servers: Servers, earlier_sources: Callable[[str], str], commit: str, is_earlier_first: bool
 ) -> None:
     """The first one makes the tables, or migrates them. Each of both is killed once, and the other takes over."""
-    environments: list[dict[str, str]] = [earlier, {}] if first == "earlier" else [{}, earlier]
-    one = await servers.start(**environments[0])
+    starts: list[Callable[[], Awaitable[Server]]] = [
+        partial(servers.start, PYTHONPATH=earlier_sources(commit)),
+        servers.start,
+    ]
+    start_one, start_other = starts if is_earlier_first else reversed(starts)
+    one = await start_one()
     before = await servers.key_of(one)
     await one.http.post(path_of(before))
     assert texts((await one.http.post("/run", json=run_of(before, "hello"))).json()) == ["You said hello"]
 
-    other = await servers.start(**environments[1])
+    other = await start_other()
     await servers.wait_until_shared(one, other)
     assert texts((await other.http.post("/run", json=run_of(before, "again"))).json()) == ["You said again"]
     for owner, forwarding in ((one, other), (other, one)):
         await _converse(servers, owner, forwarding)
 
     await _take_over(servers, other, one)
-    other = await servers.start(**environments[1])
+    other = await start_other()
     await servers.wait_until_shared(one, other)
     await _take_over(servers, one, other)
     assert texts(await log_of(other.http, before)) == ["hello", "You said hello", "again", "You said again"]
