@@ -925,7 +925,7 @@ export type Run = {
   readonly afterSeq?: number;
   /** The session's last sequence number before the message of `request`, which may be a later message than the run's first. */
   readonly messageAfterSeq?: number;
-  /** The request's body, to start the run again; None for a live run, which can't be started again. */
+  /** The request's body, to start the run again; None for a live run, which can't be started again. Its message and its changes of the state are removed when the run has ended: the log has them. */
   readonly request?: AgentRunRequest;
   /** The idempotency key that the caller sent. */
   readonly idempotencyKey?: string;
