@@ -107,7 +107,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 .PHONY: test
 test: setup  ## Everything: lint, then all tests with their servers.
 	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui browser proxies
-	$(RUN) pytest -n 2 --dist worksteal -m "not model and not vendor"
+	$(RUN) pytest -n 3 --dist worksteal -m "not model and not vendor"  # one more than CI has cores: many tests wait
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 
 .PHONY: models-live

@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 
-from greenroom.postgres.connection import LEASE_SECONDS
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import shard_of
 from tests.replicas.requests import Json, frames, log_of, message, path_of, run_of, text_of, texts
@@ -37,14 +36,9 @@ async def test_a_stream_continues_after_its_owner_has_ended(servers: Servers, en
     body = run_of(key, f"slow {WORDS}", streaming=True)
     seqs: list[int] = []
     got: list[Json] = []
-    longest = 0.0
     async with other.http.stream("POST", "/run_sse", json=body) as response:
         run_id = response.headers["x-run-id"]
-        at = asyncio.get_running_loop().time()
         async for frame in frames(response):
-            now = asyncio.get_running_loop().time()
-            longest = max(longest, now - at)
-            at = now
             got.append(frame.data)
             if len(got) == 5:
                 owner.signal(end)
@@ -56,7 +50,6 @@ async def test_a_stream_continues_after_its_owner_has_ended(servers: Servers, en
     assert got[-1] == (await log_of(other.http, key))[-1]
     assert len(await log_of(other.http, key)) == 2
     assert (await other.http.get(f"/runs/{run_id}")).json()["status"] == "succeeded"
-    assert longest < LEASE_SECONDS + 3  # with the start of the resumed run on a busy machine
 
 
 async def test_streams_of_an_owner_that_has_lost_the_session_say_where_to_resume(servers: Servers) -> None:
