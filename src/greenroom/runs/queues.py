@@ -22,7 +22,7 @@ from greenroom.records.human_requests import responses_in
 from greenroom.records.run import RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
-from greenroom.runs.engine import RunLoad
+from greenroom.runs.engine import OWN_KEY_PREFIX, RunLoad
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf
 from greenroom.runs.run_config import RunDefaults
@@ -251,7 +251,7 @@ class SessionQueues:
         run.attempts += 1
         task.has_begun = True
         stored = self.save(task)
-        if self._scheduler.is_saturated and not stored.done():
+        if (self._scheduler.is_saturated or _may_conflict(task)) and not stored.done():
             # In a burst, the client is answered before its run starts.
             stored.add_done_callback(lambda _: self._scheduler.start(run.user_id, lambda: self._start(task)))
         else:
@@ -432,6 +432,12 @@ class SessionQueues:
             del self._tasks[run.id]
         if run.idempotency_key is not None:
             self._by_idempotency_key.pop((run.app_name, run.user_id, run.idempotency_key), None)
+
+
+def _may_conflict(task: RunTask) -> bool:
+    """True if the store may refuse the record, since a run in another session has the idempotency key."""
+    key = task.run.idempotency_key
+    return key is not None and not task.is_stored and not key.startswith(OWN_KEY_PREFIX)
 
 
 def _when_done(saving: asyncio.Future[None], call: Callable[[], None]) -> None:

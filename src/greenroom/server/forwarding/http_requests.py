@@ -17,6 +17,7 @@ from starlette.types import Scope, Send
 
 from greenroom.errors import GreenroomError, MissingExtra, Unavailable
 from greenroom.records.session import SessionKey
+from greenroom.runs.engine import OWN_KEY_PREFIX
 from greenroom.runs.ownership import Replica, Replicas
 from greenroom.server.endpoint import send_reply
 from greenroom.server.exchange import Exchange
@@ -150,7 +151,7 @@ class HttpForwarder:
 
         has_key = any(name == _IDEMPOTENCY_KEY and value for name, value in headers)
         if exchange.takes_key and not has_key:
-            headers.append((_IDEMPOTENCY_KEY, b"forwarded-%b" % uuid4().hex.encode()))
+            headers.append((_IDEMPOTENCY_KEY, f"{OWN_KEY_PREFIX}{uuid4().hex}".encode()))
         is_repeatable = exchange.takes_key or scope["method"] in ("GET", "HEAD", "PUT", "DELETE")
         progress = LogProgress() if exchange.streams_log else None
         return _Call(scope, body, headers, is_repeatable, progress)
