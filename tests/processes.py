@@ -19,3 +19,15 @@ END_WITH_PARENT = _with_parent_death_signal()
 
 Processes that outlive killed tests would hold the pipe of `make`'s output open, and whatever reads it would not end.
 Empty where util-linux' setpriv is missing."""
+
+
+def children_of(pid: int) -> list[int]:
+    """Ids of the processes that a process has started and that run, the oldest first."""
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(child) for child in found.stdout.split()]
+
+
+def is_running(pid: int) -> bool:
+    """False for a zombie, too."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return state.stdout.strip()[:1] not in ("", "Z")

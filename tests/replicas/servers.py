@@ -69,12 +69,14 @@ class Servers:
         self._numbers = count()
         self._folders = count()
 
-    async def start(self, *options: str, grace_seconds: float = 0.2, **environment: str) -> Server:
+    async def start(
+        self, *options: str, agents: Path = AGENTS, grace_seconds: float = 0.2, **environment: str
+    ) -> Server:
         folder = self.folder / f"server-{next(self._folders)}"
         folder.mkdir()
         with (folder / "log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *END_WITH_PARENT, sys.executable, "-m", "greenroom", "serve", str(AGENTS), "--port", "0",
+                *END_WITH_PARENT, sys.executable, "-m", "greenroom", "serve", str(agents), "--port", "0",
                 "--session-service", self.uri, "--artifact-service", f"file://{self.folder}/artifacts",
                 "--grace-seconds", str(grace_seconds), *options,
                 cwd=REPOSITORY, env={**os.environ, **environment}, stdout=asyncio.subprocess.PIPE, stderr=log,

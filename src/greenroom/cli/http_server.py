@@ -14,21 +14,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from greenroom.cli.http_protocol import DEFAULT_LIMITS, ConnectionLimits, LimitedHttpProtocol, sweep
+from greenroom.cli.server_start import allow_many_files
 from greenroom.cli.terminal import is_debugging
 from greenroom.errors import Unavailable
 from greenroom.server.websocket import MAX_FRAME_BYTES
-
-try:
-    import resource
-except ImportError:  # Windows has no such limits
-    resource = None
-
 
 STOP_SECONDS = 5.0
 """Time limit of a stop after the grace time of the runs."""
@@ -44,8 +39,12 @@ def run_server(
     when_started: Callable[[], None],
     grace_seconds: int,
     limits: ConnectionLimits = DEFAULT_LIMITS,
+    connections: ConnectionSource | None = None,
 ) -> None:
-    """Serves until SIGINT or SIGTERM. Raises the application's exception if it fails to start."""
+    """Serves until SIGINT or SIGTERM. Raises the application's exception if it fails to start.
+
+    connections: where clients' connections come from besides the listener.
+    """
     failures: list[BaseException] = []
     collector = _Collector()
 
@@ -61,8 +60,8 @@ def run_server(
             collector.count(-1)
 
     config = server_config(watched, grace_seconds=grace_seconds, limits=limits)
-    server = _Server(config, when_started, limits)
-    _allow_many_files()
+    server = _Server(config, when_started, limits, connections)
+    allow_many_files()
 
     # Suppresses uvicorn's log messages of a start and of a failed start; the caller reports both.
     logger = logging.getLogger("uvicorn.error")
@@ -122,11 +121,31 @@ def _is_worth_logging(record: logging.LogRecord) -> bool:
     return record.msg not in _SUPPRESSED_MESSAGES
 
 
+class ConnectionSource(Protocol):
+    """Accepts connections of clients elsewhere."""
+
+    def open(self, serve: Callable[[socket.socket], None]) -> None:
+        """Calls `serve` with the socket of each connection, in the running event loop."""
+        ...
+
+    def close(self) -> None:
+        """Stops calling `serve`."""
+        ...
+
+
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, when_started: Callable[[], None], limits: ConnectionLimits) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        when_started: Callable[[], None],
+        limits: ConnectionLimits,
+        connections: ConnectionSource | None,
+    ) -> None:
         super().__init__(config)
         self._when_started = when_started
         self._limits = limits
+        self._connections = connections
+        self._beginning: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -144,11 +163,32 @@ class _Server(uvicorn.Server):
             if not is_debugging():
                 logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
             self._sweeping = asyncio.create_task(sweep(self.server_state.connections, self._limits))
+            if self._connections is not None:
+                self._connections.open(self._serve_connection)
             self._when_started()
+
+    def _serve_connection(self, connection: socket.socket) -> None:
+        beginning = asyncio.create_task(self._begin(connection))
+        self._beginning.add(beginning)
+        beginning.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, connection)
+        except OSError:  # the client has left
+            connection.close()
+
+    def _protocol(self) -> asyncio.Protocol:
+        """Like that of the listener's connections, which uvicorn makes."""
+        make = cast("Callable[..., asyncio.Protocol]", self.config.http_protocol_class)
+        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._sweeping is not None:
             self._sweeping.cancel()
+        if self._connections is not None:
+            self._connections.close()
         await super().shutdown(sockets)
         _exit_in(CANCEL_SECONDS)
 
@@ -190,11 +230,3 @@ class _Collector:
         self._open += opened
         if self._open % self.STEP == 0:
             gc.set_threshold(self.OBJECTS + self.OBJECTS_PER_REQUEST * self._open, 20, 100)
-
-
-def _allow_many_files() -> None:
-    """Raises the limit of open files to the maximum: each connection needs one."""
-    if resource is not None:
-        _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))

@@ -35,7 +35,7 @@ def mcp(agents_dir: AgentsDir, /, *, session_service: str | None = None) -> None
     settings = replace(settings, gates=("mcp",))
     set_up_log(settings)
     with contextlib.closing(app_loader(agents_dir, settings)) as loader:
-        app, _ = app_of_folder(agents_dir, loader, settings, settings)
+        app, _ = app_of_folder(agents_dir, loader, settings)
         asyncio.run(_serve(app))
 
 

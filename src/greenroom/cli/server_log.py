@@ -28,22 +28,27 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """Formats each message as one line with a JSON object.
 
-    Each has `time` (UTC), `level`, `logger` and `message`. Messages of a run have `appName`, `sessionId` and `runId`.
+    Each has `time` (UTC), `level`, `logger` and `message`, and with several workers the number of its `worker`.
+    Messages of a run have `appName`, `sessionId` and `runId`.
     Errors have `error`, the class, and `traceback`. The texts of errors may quote users, so they are only included with
     content.
     """
 
-    def __init__(self, *, with_content: bool) -> None:
+    def __init__(self, *, with_content: bool, worker: int | None = None) -> None:
         super().__init__()
         self._with_content = with_content
+        self._worker = worker
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, str | int] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": hide_secrets(record.getMessage()),
         }
+
+        if self._worker is not None:
+            line["worker"] = self._worker
 
         run = current_run.get()
         if run is not None:
@@ -71,13 +76,14 @@ class JsonFormatter(logging.Formatter):
                 yield from self._lines_of(each, seen)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def set_up_log(settings: ServeSettings) -> None:
-    """Sends log messages to standard error."""
+def set_up_log(settings: ServeSettings, *, worker: int | None = None) -> None:
+    """Sends log messages to standard error. worker: the number of this process among several."""
     if settings.log_format == "json":
         content = content_policy(settings.traced_content)
-        formatter = JsonFormatter(with_content=content.in_export)
+        formatter = JsonFormatter(with_content=content.in_export, worker=worker)
     else:
-        formatter = TextFormatter(_FORMAT)
+        source = "" if worker is None else f"worker {worker}, "
+        formatter = TextFormatter(_FORMAT.replace("%(name)s", source + "%(name)s"))
 
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)

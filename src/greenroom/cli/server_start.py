@@ -16,9 +16,17 @@ from greenroom.server.addresses import public_address
 from greenroom.server.cross_origin import LOOPBACK
 from greenroom.server.settings import ServeSettings
 
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None
 
-def bound(host: str, port: int) -> socket.socket:
-    """Returns a bound socket that doesn't listen yet. Raises CallerError."""
+
+def bound(host: str, port: int, *, flag: str = "--port {}") -> socket.socket:
+    """Returns a bound socket that doesn't listen yet. Raises CallerError.
+
+    flag: the option that sets the port, for error messages.
+    """
     try:
         candidates = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
@@ -33,9 +41,9 @@ def bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if isinstance(error, PermissionError):
-            raise CallerError(f"You may not listen on port {port}. Use one above 1023 (--port 8000)") from error
+            raise CallerError(f"You may not listen on port {port}. Use one above 1023 ({flag.format(8000)})") from error
         if error.errno == errno.EADDRINUSE:
-            raise CallerError(f"Port {port} on {host} is in use. Use another one (--port {port + 1})") from error
+            raise CallerError(f"Port {port} on {host} is in use. Use another one ({flag.format(port + 1)})") from error
         raise CallerError(f"Can't listen on {host}, port {port}: {error.strerror}") from error
     return listener
 
@@ -73,10 +81,23 @@ def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket
     return settings
 
 
+def allow_many_files() -> None:
+    """Raises the limit of open files to the maximum: each connection needs one."""
+    if resource is not None:
+        _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
+
+
+def is_shared_store(session_service: str | None) -> bool:
+    """True for a session store that several servers may use at once."""
+    kind = (session_service or "").partition(":")[0].partition("+")[0]
+    return kind in ("postgresql", "postgres")
+
+
 def with_replica_address(settings: ServeSettings, listener: socket.socket) -> ServeSettings:
-    """Completes `replica_address` for sessions in PostgreSQL, which several servers may share."""
-    kind = (settings.session_service or "").partition(":")[0].partition("+")[0]
-    if settings.replica_address is not None or kind not in ("postgresql", "postgres"):
+    """Completes `replica_address` for a session store that several servers may use."""
+    if settings.replica_address is not None or not is_shared_store(settings.session_service):
         return settings
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
@@ -92,7 +113,7 @@ StyledText = list[tuple[str, str]]
 
 def welcome(
     agents_dir: Path,
-    listener: socket.socket,
+    address: tuple[str, int],
     apps: list[str],
     failed: dict[str, AppLoadError],
     sessions_uri: str,
@@ -100,10 +121,12 @@ def welcome(
     asks_for_keys: bool,
     url_prefix: str | None = None,
 ) -> StyledText:
-    """Returns the text that a started server prints: its addresses, its stores and its apps."""
-    host, port = listener.getsockname()[:2]
-    address = ipaddress.ip_address(host)
-    url = public_address(url_prefix, scheme="http", host=f"{_host_name(address)}:{port}").url()
+    """Returns the text that a started server prints: its addresses, its stores and its apps.
+
+    address: the IP address and the port.
+    """
+    host = ipaddress.ip_address(address[0])
+    url = public_address(url_prefix, scheme="http", host=f"{_host_name(host)}:{address[1]}").url()
 
     text: StyledText = [
         ("\ngreenroom", "bold green"),
@@ -119,7 +142,7 @@ def welcome(
     if asks_for_keys:
         text.append(("  access     ", "dim"))
         text.append((f"with a key; for a browser: {url}/sign-in\n", ""))
-    elif not address.is_loopback:
+    elif not host.is_loopback:
         text.append(("  Anyone who can reach this port can use the agents and read all sessions.\n", "yellow"))
     text.append(("\n  Ctrl-C stops the server.\n", "dim"))
     return text

@@ -9,7 +9,8 @@ import contextlib
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,12 @@ from greenroom.server.configuration import (
     find_file,
     load_configuration,
 )
-from greenroom.server.settings import ServerSettings, ServeSettings
+from greenroom.server.settings import ServeSettings
 
 if TYPE_CHECKING:
     from greenroom.apps.loader import AppLoader
+    from greenroom.cli.http_server import ConnectionSource
+    from greenroom.cli.server_start import StyledText
     from greenroom.server.application import GreenroomApp
 
 _log = logging.getLogger("greenroom.cli")
@@ -36,12 +39,15 @@ _log = logging.getLogger("greenroom.cli")
 
 def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
     """Serves a folder until SIGINT or SIGTERM."""
-    from greenroom.cli.http_protocol import ConnectionLimits
-    from greenroom.cli.http_server import run_server
     from greenroom.cli.server_log import set_up_log
-    from greenroom.cli.server_start import bound, secured_settings, welcome, with_replica_address
+    from greenroom.cli.server_start import bound, secured_settings, with_replica_address
 
     settings = configuration.settings
+    workers = 1
+    if settings.workers != 1:
+        from greenroom.cli.workers import worker_count
+
+        workers = worker_count(settings)
     set_up_log(settings)
     for warning in configuration.warnings:
         if settings.log_format == "json":
@@ -49,32 +55,56 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
         else:
             note(warning, "yellow")
 
-    loader = app_loader(agents_dir, settings)
-    with bound(settings.host, settings.port) as listener, contextlib.closing(loader):
-        server_settings = with_replica_address(secured_settings(agents_dir, settings, listener), listener)
-        asgi, sessions_uri = app_of_folder(agents_dir, loader, settings, server_settings)
+    if workers > 1:
+        from greenroom.cli.workers import serve_with_workers
+
+        serve_with_workers(agents_dir, settings, workers)
+        return
+    with bound(settings.host, settings.port) as listener:
+        settings = with_replica_address(secured_settings(agents_dir, settings, listener), listener)
+        serve(agents_dir, settings, listener, address=listener.getsockname()[:2], when_started=print_pieces)
+
+
+def serve(
+    agents_dir: Path,
+    settings: ServeSettings,
+    listener: socket.socket,
+    *,
+    address: tuple[str, int],
+    when_started: Callable[[StyledText], None],
+    connections: ConnectionSource | None = None,
+) -> None:
+    """Serves a folder in this process until SIGINT or SIGTERM.
+
+    address: where clients reach it. when_started: called with the welcome text. connections: as for `run_server`.
+    """
+    from greenroom.cli.http_protocol import ConnectionLimits
+    from greenroom.cli.http_server import run_server
+    from greenroom.cli.server_start import welcome
+
+    with contextlib.closing(app_loader(agents_dir, settings)) as loader:
+        asgi, sessions_uri = app_of_folder(agents_dir, loader, settings)
         failed = loader.preload()
         message = welcome(
             agents_dir,
-            listener,
+            address,
             loader.list_apps(),
             failed,
             without_password(sessions_uri),
-            asks_for_keys=server_settings.auth.is_on,
+            asks_for_keys=settings.auth.is_on,
             url_prefix=settings.url_prefix,
         )
         run_server(
             asgi,
             listener,
-            when_started=lambda: print_pieces(message),
+            when_started=lambda: when_started(message),
             grace_seconds=math.ceil(settings.grace_seconds),
             limits=ConnectionLimits(idle_seconds=settings.idle_connection_seconds),
+            connections=connections,
         )
 
 
-def app_of_folder(
-    agents_dir: Path, loader: AppLoader, settings: ServeSettings, server_settings: ServerSettings
-) -> tuple[GreenroomApp, str]:
+def app_of_folder(agents_dir: Path, loader: AppLoader, settings: ServeSettings) -> tuple[GreenroomApp, str]:
     """Makes the application with the stores that the settings name. Returns it with the URI of its sessions."""
     from greenroom.artifacts.from_uri import artifact_service_from_uri
     from greenroom.memory.from_uri import embeddings_from_name, memory_service_from_uri
@@ -99,7 +129,7 @@ def app_of_folder(
         session_service=sessions,
         artifact_service=artifact_service_from_uri(artifacts_uri),
         memory_service=memory_service_from_uri(memory_uri, embeddings=embeddings),
-        settings=server_settings,
+        settings=settings,
     )
     return app, sessions_uri
 

@@ -22,6 +22,9 @@ from greenroom.records.service_uri import without_password
 T = TypeVar("T")
 
 Seconds = Annotated[float, Meta(gt=0)]
+Workers = Annotated[
+    Annotated[int, Meta(ge=1)] | Literal["auto"], Meta(description="a whole number, at least 1, or auto")
+]
 Rate = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 CountOrZero = Annotated[int, Meta(ge=0)]
@@ -303,7 +306,8 @@ class ServerSettings(_Checked):
     replica_address: str | None = setting(
         None,
         "The URL at which other servers on the same PostgreSQL database reach this one, as `http://10.0.0.5:8000`. "
-        "They forward requests to the server that runs the session.",
+        "They forward requests to the server that runs the session. With several workers, each listens on a port of "
+        "its own: on this one and those after it, or without a port on any free one.",
         default_words="`greenroom serve`: `host` and `port`; otherwise none, and the database has one server",
     )
 
@@ -325,6 +329,11 @@ class ServeSettings(ServerSettings):
 
     host: str = setting("127.0.0.1", "The address to listen on. `0.0.0.0` accepts connections from other machines.")
     port: Annotated[int, Meta(ge=0, le=65535)] = setting(8000, "The port to listen on; 0 means any free port.")
+    workers: Workers = setting(
+        1,
+        "The number of processes that serve the port, if sessions are stored in PostgreSQL. `auto` means the number of "
+        "CPUs that the server may use.",
+    )
     session_service: str | None = setting(
         None,
         "The session store: `sqlite:///file.db`, `postgresql://host/database`, `firestore://project/database`, "

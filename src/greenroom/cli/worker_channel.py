@@ -1,0 +1,199 @@
+"""Messages between a server and its workers, which carry the connections of clients.
+
+The parent process accepts the connections and gives them to the workers in turn, so that each gets its share, on Linux
+and on macOS. A connection that a worker has not acknowledged goes to another one when that worker ends:
+
+    parent → worker 2: Start                with the settings
+    parent ← worker 2: Ready
+    parent → worker 1: Announce             once, when all are ready
+    parent → worker 2: Connection           with a client's socket
+    parent ← worker 2: Received             from now on the connection is the worker's
+    parent ← worker 2: Stopping             the worker takes no more connections
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from greenroom.server.settings import ServeSettings
+
+_MAX_MESSAGE_BYTES = 64 * 1024
+_BUFFER_BYTES = 256 * 1024
+_RETRY_SECONDS = 0.005
+_AT_ONCE = 64
+"""Messages that are read before other callbacks have their turn."""
+
+_KIND = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_DGRAM
+"""A Unix socket that keeps the boundaries of messages. macOS has no SOCK_SEQPACKET."""
+
+_FULL = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS, errno.ETOOMANYREFS)
+"""Errors of a socket whose reader has to catch up first."""
+
+
+class Start(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """Tells a new worker what it serves."""
+
+    number: int
+    """The worker's number, from 1."""
+
+    agents_dir: str
+    settings: ServeSettings
+    address: tuple[str, int]
+    """The host and the port that all workers share."""
+
+    import_path: list[str]
+    """The parent's `sys.path`."""
+
+
+class Ready(msgspec.Struct, tag=True, frozen=True):
+    """The worker can serve connections."""
+
+
+class Failed(msgspec.Struct, tag=True, frozen=True):
+    """The worker can't start."""
+
+    detail: str
+
+
+class Announce(msgspec.Struct, tag=True, frozen=True):
+    """Asks a worker to print the welcome text."""
+
+
+class Connection(msgspec.Struct, tag=True, frozen=True):
+    """A client's connection. Its socket is sent with the message."""
+
+
+class Received(msgspec.Struct, tag=True, frozen=True):
+    """Acknowledges the oldest connection that was not acknowledged yet."""
+
+
+class Stopping(msgspec.Struct, tag=True, frozen=True):
+    """The worker takes no more connections."""
+
+
+Message: TypeAlias = Start | Ready | Failed | Announce | Connection | Received | Stopping
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Message).decode
+
+
+def channel_sockets(kind: int = _KIND) -> tuple[socket.socket, socket.socket]:
+    """Returns a new pair of connected sockets, one for each process."""
+    pair = socket.socketpair(socket.AF_UNIX, kind)
+    for one in pair:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+    return pair
+
+
+def receive_start(end: socket.socket) -> Start:
+    """Waits for the first message of the parent process."""
+    message = _decode(end.recv(_MAX_MESSAGE_BYTES))
+    assert isinstance(message, Start)
+    return message
+
+
+def send_failure(end: socket.socket, detail: str) -> None:
+    """Sends the last message of a worker that can't start."""
+    end.setblocking(True)
+    end.send(_encode(Failed(detail[: _MAX_MESSAGE_BYTES // 8])))
+
+
+class Channel:
+    """One process's end, used in an event loop. Messages arrive whole and in order."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        self._end = end
+        self._handle: Callable[[Message, socket.socket | None], None] | None = None
+        self._outgoing: deque[tuple[bytes, socket.socket | None]] = deque()
+        self._retry: asyncio.TimerHandle | None = None
+        self._unacknowledged: deque[tuple[Connection, socket.socket]] = deque()
+
+    @property
+    def unacknowledged(self) -> int:
+        """The number of connections that the other process has not received yet."""
+        return len(self._unacknowledged)
+
+    def open(self, handle: Callable[[Message, socket.socket | None], None]) -> None:
+        """Calls `handle` with each message that arrives, and with the socket of a connection."""
+        self._handle = handle
+        asyncio.get_running_loop().add_reader(self._end, self.read)
+
+    def send(self, message: Message) -> None:
+        self._send(message, None)
+
+    def send_connection(self, message: Connection, connection: socket.socket) -> None:
+        """Sends a connection, and keeps it open until the other process has acknowledged it."""
+        self._unacknowledged.append((message, connection))
+        self._send(message, connection)
+
+    def stop_reading(self) -> None:
+        """Leaves connections that arrive from now on to the other process."""
+        asyncio.get_running_loop().remove_reader(self._end)
+
+    def close(self) -> list[tuple[Connection, socket.socket]]:
+        """Returns the connections that the other process has not acknowledged."""
+        self.stop_reading()
+        if self._retry is not None:
+            self._retry.cancel()
+        self._end.close()
+        returned = list(self._unacknowledged)
+        self._unacknowledged.clear()
+        self._outgoing.clear()
+        return returned
+
+    def read(self) -> None:
+        """Handles the messages that have arrived."""
+        for _ in range(_AT_ONCE):
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self._end, _MAX_MESSAGE_BYTES, 1)
+            except BlockingIOError:
+                return
+            except OSError:  # the other process has ended
+                data, descriptors = b"", []
+            if not data:
+                self.stop_reading()
+                return
+
+            connection = None
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)
+                connection = socket.socket(fileno=descriptor)
+            self._received(_decode(data), connection)
+
+    def _received(self, message: Message, connection: socket.socket | None) -> None:
+        assert self._handle is not None
+        if isinstance(message, Received):
+            self._unacknowledged.popleft()[1].close()
+        elif isinstance(message, Connection):
+            self.send(Received())
+        self._handle(message, connection)
+
+    def _send(self, message: Message, connection: socket.socket | None) -> None:
+        self._outgoing.append((_encode(message), connection))
+        if self._retry is None:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._retry = None
+        while self._outgoing:
+            data, connection = self._outgoing[0]
+            try:
+                socket.send_fds(self._end, [data], [] if connection is None else [connection.fileno()])
+            except OSError as error:
+                if error.errno in _FULL:
+                    self._retry = asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._flush)
+                    return
+                self._outgoing.clear()  # the other process has ended
+                return
+            self._outgoing.popleft()
