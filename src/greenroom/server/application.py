@@ -237,7 +237,7 @@ class GreenroomApp:
         grace_seconds = max(self.settings.grace_seconds - used, 0.0)
         await asyncio.gather(self._gates.aclose(), self.engine.close(grace_seconds=grace_seconds))
         if self._forwarder is not None:
-            await self._forwarder.close()
+            self._forwarder.close()
         if self._export is not None:
             await asyncio.to_thread(self._export.close)
         server.apps.close()

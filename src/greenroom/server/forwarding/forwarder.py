@@ -29,15 +29,15 @@ from greenroom.server.forwarding.web_sockets import WebSocketForwarder
 
 class Forwarder:
     def __init__(self, app: ASGIApp, replicas: Replicas, *, grace_seconds: float) -> None:
-        """app: the server's own. grace_seconds: that a server that stops gives its runs. Raises MissingExtra."""
+        """app: the server's own. grace_seconds: that a server that stops gives its runs."""
         wait_seconds = replicas.takeover_seconds + grace_seconds
         self._app = app
         self._replicas = replicas
         self._http = HttpForwarder(replicas, wait_seconds=wait_seconds)
         self._web_sockets = WebSocketForwarder(replicas, wait_seconds=wait_seconds)
 
-    async def close(self) -> None:
-        await self._http.close()
+    def close(self) -> None:
+        self._http.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         original = await original_scope(scope, self._replicas)

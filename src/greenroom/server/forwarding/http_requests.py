@@ -8,19 +8,18 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 from http import HTTPStatus
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import NamedTuple
 from uuid import uuid4
 
 from starlette.types import Scope, Send
 
-from greenroom.errors import GreenroomError, MissingExtra, Unavailable
+from greenroom.errors import GreenroomError, Unavailable
 from greenroom.records.session import SessionKey
 from greenroom.runs.engine import OWN_KEY_PREFIX
 from greenroom.runs.ownership import Replica, Replicas
 from greenroom.server.endpoint import send_reply
 from greenroom.server.exchange import Exchange
+from greenroom.server.forwarding.http_client import ConnectError, HttpClient, Request, Response, ResponseError
 from greenroom.server.forwarding.log_progress import LogProgress
 from greenroom.server.forwarding.owners import (
     HOP_BY_HOP,
@@ -35,18 +34,12 @@ from greenroom.server.forwarding.stamp import FORWARDED, make_stamp
 from greenroom.server.replies import error_reply
 from greenroom.server.request_body import wait_for_disconnect
 
-if TYPE_CHECKING:
-    import httpx
-
 _log = logging.getLogger("greenroom.server")
 
 _IDEMPOTENCY_KEY = b"idempotency-key"
 
 _WORKING_SECONDS = 1.0
 """An owner that ends after this time has worked on the request: the time to find the next one begins again."""
-
-_CONNECT_SECONDS = 2.0
-_IDLE_CONNECTION_SECONDS = 30.0
 
 
 class _Call(NamedTuple):
@@ -78,36 +71,19 @@ class _Stopping(Exception):
 
 class HttpForwarder:
     def __init__(self, replicas: Replicas, *, wait_seconds: float) -> None:
-        """wait_seconds: time in which a session gets an owner. Raises MissingExtra."""
-        if find_spec("httpx") is None:
-            raise MissingExtra("postgres", "httpx")
-
+        """wait_seconds: time in which a session gets an owner."""
         self._replicas = replicas
         self._wait_seconds = wait_seconds
-        self._transport: httpx.AsyncHTTPTransport | None = None
+        self._client = HttpClient()
         self._waiting: dict[asyncio.Timeout, tuple[SessionKey, str]] = {}
         """Of each response that is read, the session and the id of the server that owned it."""
 
         self._watching: asyncio.Task[None] | None = None
 
-    async def close(self) -> None:
+    def close(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
-        if self._transport is not None:
-            await self._transport.aclose()
-
-    async def _opened_transport(self) -> httpx.AsyncHTTPTransport:
-        if self._transport is not None:
-            return self._transport
-
-        await asyncio.to_thread(import_module, "httpx")  # takes as long as some hundred requests
-        if self._transport is None:
-            import httpx
-
-            # The transport alone: a client would keep cookies of one caller, follow redirects, and decompress.
-            limits = httpx.Limits(max_keepalive_connections=100, keepalive_expiry=_IDLE_CONNECTION_SECONDS)
-            self._transport = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
-        return self._transport
+        self._client.close()
 
     async def forward(self, scope: Scope, exchange: Exchange, send: Send) -> None:
         """scope: as the ASGI server made it, before its path and its client were found."""
@@ -143,10 +119,8 @@ class HttpForwarder:
         headers = [
             (name, value)
             for name, value in scope["headers"]
-            if name not in HOP_BY_HOP and name not in (FORWARDED, b"content-length")
+            if name not in HOP_BY_HOP and name not in (FORWARDED, b"host", b"content-length")
         ]
-        if body:
-            headers.append((b"content-length", b"%d" % len(body)))
         headers.append(await make_stamp(scope, self._replicas))
 
         has_key = any(name == _IDEMPOTENCY_KEY and value for name, value in headers)
@@ -170,41 +144,35 @@ class HttpForwarder:
                 search.key = refused.key
             except _Stopping:
                 pass
-            except Exception as error:
+            except (ConnectError, ResponseError, TimeoutError) as error:
                 if not self._may_ask_again(error, call, relay):
                     raise Unavailable("The server that runs the session ended before it has answered") from error
             if time.monotonic() > asked_at + _WORKING_SECONDS:
                 search.is_progressing = True
 
     def _may_ask_again(self, error: Exception, call: _Call, relay: _Relay) -> bool:
-        import httpx
-
-        if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
+        if isinstance(error, ConnectError):
             return True
-        if not isinstance(error, (httpx.TransportError, TimeoutError)) or not call.is_repeatable:
-            return False
-        return not relay.has_begun or call.progress is not None
+        return call.is_repeatable and (not relay.has_begun or call.progress is not None)
 
     async def _ask(self, owner: Replica, key: SessionKey, call: _Call, relay: _Relay) -> None:
-        """Sends the request to a server, and passes its response on. Raises httpx's errors, TimeoutError when another
-        server takes the session over, _Refused and _Stopping."""
-        transport = await self._opened_transport()
-        async with self._while_owned(key, owner):
-            request = _request_to(owner, call)
-            response = await transport.handle_async_request(request)
-            try:
-                if REFUSED in response.headers:
-                    raise _Refused(refused_key(response.headers[REFUSED]))
-                if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE and call.is_repeatable:
-                    raise _Stopping
-                if relay.has_begun and response.status_code != HTTPStatus.OK:
-                    raise Unavailable("The stream can't be continued")
+        """Sends the request to a server, and passes its response on.
 
-                await relay.pass_on(
-                    response.status_code, response.headers.raw, cast("httpx.AsyncByteStream", response.stream), call
-                )
+        Raises the client's errors, TimeoutError when another server takes the session over, _Refused and _Stopping.
+        """
+        async with self._while_owned(key, owner):
+            response = await self._client.send(owner.address, _request_of(call))
+            try:
+                refused = response.header(REFUSED.encode())
+                if refused is not None:
+                    raise _Refused(refused_key(refused.decode()))
+                if response.status == HTTPStatus.SERVICE_UNAVAILABLE and call.is_repeatable:
+                    raise _Stopping
+                if relay.has_begun and response.status != HTTPStatus.OK:
+                    raise Unavailable("The stream can't be continued")
+                await relay.pass_on(response, call)
             finally:
-                await response.aclose()
+                response.close()
 
     @contextlib.asynccontextmanager
     async def _while_owned(self, key: SessionKey, owner: Replica) -> AsyncGenerator[None]:
@@ -237,31 +205,23 @@ class _Relay:
         self.has_begun = False
         self._send = send
 
-    async def pass_on(
-        self, status: int, headers: list[tuple[bytes, bytes]], stream: httpx.AsyncByteStream, call: _Call
-    ) -> None:
+    async def pass_on(self, response: Response, call: _Call) -> None:
         if not self.has_begun:
             self.has_begun = True
-            kept = [
-                (name.lower(), value)
-                for name, value in headers
-                if name.lower() not in HOP_BY_HOP and name.lower() != b"date"
-            ]
-            await self._send({"type": "http.response.start", "status": status, "headers": kept})
+            headers = [header for header in response.headers if header[0] not in HOP_BY_HOP and header[0] != b"date"]
+            await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
 
-        progress = call.progress if status == HTTPStatus.OK else None
+        progress = call.progress if response.status == HTTPStatus.OK else None
         if progress is not None:
             progress.begin()
-        async for piece in stream:
+        while piece := await response.read():
             data = piece if progress is None else progress.new_frames(piece)
             if data:
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
         await self._send({"type": "http.response.body", "body": b"" if progress is None else progress.rest()})
 
 
-def _request_to(owner: Replica, call: _Call) -> httpx.Request:
-    import httpx
-
+def _request_of(call: _Call) -> Request:
     headers = call.headers
     target = target_of(call.scope)
     if call.progress is not None and call.progress.seq is not None and call.scope["method"] == "GET":
@@ -270,7 +230,4 @@ def _request_to(owner: Replica, call: _Call) -> httpx.Request:
         path, _, query = target.partition(b"?")
         rest = [pair for pair in query.split(b"&") if pair and not pair.startswith(b"after=")]
         target = b"?".join((path, b"&".join(rest))) if rest else path
-
-    timeout = {"connect": _CONNECT_SECONDS, "read": None, "write": None, "pool": None}
-    extensions: dict[str, Any] = {"target": target, "timeout": timeout}
-    return httpx.Request(call.scope["method"], owner.address, headers=headers, content=call.body, extensions=extensions)
+    return Request(call.scope["method"].encode(), target, headers, call.body)
