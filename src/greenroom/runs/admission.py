@@ -81,7 +81,8 @@ class Admission:
                     raise IdempotencyConflict(idempotency_key)
                 return started
 
-        self.limiter.acquire(key, may_exceed=request.multitask_strategy == "interrupt" and bool(queues.of_session(key)))
+        replaces = request.multitask_strategy == "interrupt" and bool(queues.of_session(key))
+        await self.limiter.acquire(key, may_exceed=replaces)
         try:
             task = await self._admit(request, key, runner, queues)
         except BaseException:
@@ -137,7 +138,7 @@ class Admission:
 
     async def admit_live(self, key: SessionKey, runner: Runner, queues: SessionQueues, live: LiveInput) -> RunTask:
         """A live run to enqueue. Raises SessionNotFound, SessionFull, TooManyRuns."""
-        self.limiter.acquire(key)
+        await self.limiter.acquire(key)
         try:
             is_idle = not queues.of_session(key)
             session = await self.open_session(key)

@@ -310,6 +310,8 @@ class InProcessRunEngine(RunEngine):
 
     async def recover(self) -> int:
         await self.run_store.lock(wait_seconds=self.lock_wait_seconds)
+        if self.run_store.counts is not None:
+            self._limiter.share(self.run_store.counts)
         ownership = self.run_store.ownership
         if ownership is None:
             return await self._resume_runs(lambda key: True)
@@ -335,7 +337,7 @@ class InProcessRunEngine(RunEngine):
                 run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
                 failed.append(self.run_store.save(run))
                 continue
-            self._limiter.acquire(run.session_key, may_exceed=True)
+            self._limiter.add(run.session_key)
             resumed.append(RunTask(run, runner, is_resumed=True, is_stored=True, is_held=is_suspect(run)))
 
         self._resume(resumed)

@@ -26,6 +26,7 @@ from greenroom.records import wire
 from greenroom.records.run import Run, Webhook
 from greenroom.records.session import SessionKey
 from greenroom.runs.postgres_changes import PostgresRunChanges
+from greenroom.runs.postgres_counts import PostgresRunCounts
 from greenroom.runs.postgres_replicas import ReplicaTable
 from greenroom.runs.sql_store import KEY_HOLDER, SAVE_KEY, SAVE_WEBHOOK, RunRow, SqlRunStore, row_of, webhook_row
 from greenroom.runs.store import Changed
@@ -99,6 +100,7 @@ class PostgresRunStore(SqlRunStore):
         self._address = address
         self._owner: ShardOwner | None = None
         self._replicas: ReplicaTable | None = None
+        self._counts: PostgresRunCounts | None = None
         self._notifications: Notifications | None = None
         self._changes: PostgresRunChanges | None = None
         """None, as the former, where no other server uses the database."""
@@ -106,6 +108,10 @@ class PostgresRunStore(SqlRunStore):
     @property
     def replicas(self) -> ReplicaTable | None:
         return self._replicas
+
+    @property
+    def counts(self) -> PostgresRunCounts | None:
+        return self._counts
 
     @property
     def ownership(self) -> OwnedShards:
@@ -187,12 +193,16 @@ class PostgresRunStore(SqlRunStore):
         self._owner = owner
         if self._address is not None:
             self._replicas = ReplicaTable(self._postgres, own_id=owner.replica_id)
+            self._counts = PostgresRunCounts(self._postgres, replica_id=owner.replica_id)
             self._notifications = Notifications(self._postgres)
             self._changes = PostgresRunChanges(
                 self._postgres, self._notifications, lambda ids: self._select(_GET_MANY, ids)
             )
 
     async def close(self) -> None:
+        if self._counts is not None:
+            await self._counts.close()
+            self._counts = None
         if self._changes is not None:
             await self._changes.close()
             self._changes = None

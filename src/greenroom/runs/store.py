@@ -10,6 +10,7 @@ from typing import TypeAlias
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
 from greenroom.records.run import ListRunsResponse, Run, RunFilter, Webhook
+from greenroom.runs.limits import RunCounts
 from greenroom.runs.ownership import Ownership, Replicas
 
 Changed: TypeAlias = Callable[[Sequence[Run] | None], None]
@@ -33,6 +34,11 @@ class RunStore(ABC):
     @property
     def replicas(self) -> Replicas | None:
         """The servers that share the store, from `lock` to `close`; None in a store of which one process owns all."""
+        return None
+
+    @property
+    def counts(self) -> RunCounts | None:
+        """Counts of runs over all servers that share the store, from `lock` to `close`; None if there are no others."""
         return None
 
     @abstractmethod
