@@ -111,13 +111,17 @@ class RunProgress:
         if event.error_code is not None:
             self.error = _error_of(event)
             self.was_failed = is_outer and self._ends_run(event)
-        self._count_model_call(event)
+        if event.author != "user" and not self._is_reply_repeated and _is_reply(event):
+            self.model_calls += 1
+        # An answer through the tool for structured ones is followed by the same as text.
+        self._is_reply_repeated = event.actions.set_model_response is not None
         if not is_outer:
             return
 
         has_state = event.actions.agent_state is not None
         self._authors.setdefault(event.author, not self._has_checkpoint)
-        self._has_checkpoint = self._has_checkpoint or has_state
+        if has_state:
+            self._has_checkpoint = True
         if self._lenders and event.content is not None:
             self._lenders -= {event.author}
         if responses and asks_for_return(event):
@@ -153,12 +157,6 @@ class RunProgress:
         if event.node_path:  # of a workflow, in which a checkpoint follows what does not end the run
             return True
         return self._authors.get(event.author, False)
-
-    def _count_model_call(self, event: Event) -> None:
-        if _is_reply(event) and not self._is_reply_repeated:
-            self.model_calls += 1
-        # An answer through the tool for structured ones is followed by the same as text.
-        self._is_reply_repeated = event.actions.set_model_response is not None
 
 
 class _OutermostWorkflow:
@@ -237,7 +235,8 @@ def _ends_with_code(event: Event) -> bool:
 
 
 def _is_reply(event: Event) -> bool:
-    if event.author == "user" or requests_in(event):
+    """Whether an agent's event is a model's reply."""
+    if requests_in(event):
         return False
     if event.content is None:
         return event.error_code is not None

@@ -460,10 +460,11 @@ def log_state_of(events: CopyOnWriteList[Event]) -> LogState:
     if state is None or state.seen > end:
         state = LogState()
     new_events = events[state.seen :]
-    rewinds = [event for event in new_events if event.actions.rewind_before_invocation_id]
-    if rewinds:
-        state = LogState(rewound_indexes(events))
-        new_events = events
+    for event in new_events:
+        if event.actions.rewind_before_invocation_id:
+            state = LogState(rewound_indexes(events))
+            new_events = events
+            break
     state.read(new_events)
     if end:
         events.derived[key] = state

@@ -36,8 +36,9 @@ class InMemoryRunStore(RunStore):
                 return done
             self._keys.setdefault(run.id, set()).add(run.idempotency_key)
 
+        if run.id not in self._runs:
+            self._by_session.setdefault((run.app_name, run.user_id, run.session_id), {})[run.id] = None
         self._runs[run.id] = msgspec.structs.replace(run)
-        self._by_session.setdefault((run.app_name, run.user_id, run.session_id), {})[run.id] = None
 
         if run.status.is_over:
             self._unfinished.pop(run.id, None)

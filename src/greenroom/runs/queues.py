@@ -273,15 +273,18 @@ class SessionQueues:
 
     async def _execute(self, task: RunTask) -> None:
         await task.execute(defaults=self.defaults, open_session=self.open_session, save=self.save, stop=self._cancel)
-        if task.asyncio_task is not asyncio.current_task():
+        executing = asyncio.current_task()
+        if executing is None or task.asyncio_task is not executing:
             return
         self._finish(task)
-        if task.run.status is RunStatus.SUCCEEDED and task.log is not None and task.asyncio_task is not None:
-            self._compacting[task.asyncio_task] = task
+
+        compacts = task.runner.services.compaction is not None
+        if compacts and task.run.status is RunStatus.SUCCEEDED and task.log is not None:
+            self._compacting[executing] = task
             try:
                 await task.runner.compact(task.log)
             finally:
-                del self._compacting[task.asyncio_task]
+                del self._compacting[executing]
             if task.log.summaries:
                 task.count_usage()
                 task.is_to_remember = self.memory_writer.is_pending(task.run.id)

@@ -233,11 +233,12 @@ class RunTask:
         config = run_config_of(request, self.runner.run_config, defaults.max_llm_calls)
         log = self._open_log(session, config)
         events = session.events
-        run.after_seq = min(run.after_seq, events.end)
-        if run.attempts == 1 and run.message_after_seq < events.end:
-            run.message_after_seq = events.end  # events were stored while it was queued
+        end = events.end
+        run.after_seq = min(run.after_seq, end)
+        if run.attempts == 1 and run.message_after_seq < end:
+            run.message_after_seq = end  # events were stored while it was queued
             save(self)
-        run.message_after_seq = min(run.message_after_seq, events.end)
+        run.message_after_seq = min(run.message_after_seq, end)
 
         logged = log_state_of(events).find_run(run.id)
         stored: Sequence[Event] = ()

@@ -19,6 +19,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -34,6 +35,7 @@ _HOST = b"x-forwarded-host"
 _PREFIX = b"x-forwarded-prefix"
 _FORWARDED = b"forwarded"
 _HEADERS = frozenset({_FOR, _PROTO, _HOST, _PREFIX, _FORWARDED})
+_name_of = itemgetter(0)
 
 _PUBLIC_HOST = "greenroom.public_host"
 """In the scope: the host that clients use, if it isn't that of the header `Host`."""
@@ -159,7 +161,7 @@ class RequestLocator:
         client = scope.get("client")
         if not self._proxies.trusts(client[0] if client else ""):
             return None
-        if _HEADERS.isdisjoint([name for name, _ in scope["headers"]]):
+        if _HEADERS.isdisjoint(map(_name_of, scope["headers"])):
             return None
         headers: dict[bytes, str] = {}
         for name, value in scope["headers"]:
