@@ -50,17 +50,17 @@ class InProcessEventStream(EventStream):
         return subscription
 
     def end(self, key: SessionKey) -> None:
-        self._end(key, SessionNotFound(*key))
-
-    def end_lost(self, is_lost: Callable[[SessionKey], bool]) -> None:
-        """Ends the subscriptions to all runs of sessions that another server runs now, with OwnershipLost."""
-        for key in [key for key in self._subscriptions if is_lost(key)]:
-            self._end(key, OwnershipLost(*key))
-
-    def _end(self, key: SessionKey, reason: GreenroomError) -> None:
         self._being_written.pop(key, None)
         for subscription in self._subscriptions.get(key, ()):
-            subscription.end(reason)
+            if not subscription.is_of_run:  # readers of a run get its end
+                subscription.end(SessionNotFound(*key))
+
+    def end_lost(self, is_lost: Callable[[SessionKey], bool]) -> None:
+        """Ends all subscriptions to sessions that another server runs now, with OwnershipLost: their runs continue."""
+        for key in [key for key in self._subscriptions if is_lost(key)]:
+            self._being_written.pop(key, None)
+            for subscription in self._subscriptions[key]:
+                subscription.end(OwnershipLost(*key))
 
     def unsubscribe(self, key: SessionKey, subscription: _InProcessSubscription) -> None:
         readers = self._subscriptions.get(key)
@@ -113,6 +113,11 @@ class _InProcessSubscription(Subscription):
         self._delivered_at = 0.0
         self._waiter: asyncio.Future[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
+
+    @property
+    def is_of_run(self) -> bool:
+        """True for the items of one run."""
+        return self._run_id is not None
 
     def put(self, item: LiveItem) -> None:
         """Queues an item that the reader asked for, and wakes the reader."""
@@ -188,11 +193,10 @@ class _InProcessSubscription(Subscription):
             self._waiter.set_result(None)
 
     def end(self, reason: GreenroomError) -> None:
-        """Makes this the last of its items. Readers of one run get its end."""
-        if self._run_id is None:
-            self._end = reason
-            self._is_urgent = True
-            self._wake()
+        """Makes this the last of its items."""
+        self._end = reason
+        self._is_urgent = True
+        self._wake()
 
     def close(self) -> None:
         self._is_urgent = True

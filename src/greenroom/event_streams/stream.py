@@ -55,7 +55,8 @@ class Subscription(ABC):
     @abstractmethod
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem] | None:
         """Returns all items that are ready. Empty after `idle_seconds` without one; None if items were dropped because
-        this reader was too slow. Raises SessionNotFound, after the last item, if the session was deleted.
+        this reader was too slow. After the last item, raises SessionNotFound if the session was deleted, and
+        OwnershipLost if another server runs it now.
         """
 
     @abstractmethod

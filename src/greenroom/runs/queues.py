@@ -27,7 +27,7 @@ from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.store import RunStore
-from greenroom.runs.task import RunTask, described
+from greenroom.runs.task import RunTask
 from greenroom.runs.watch import RunWatches
 from greenroom.telemetry.span import Trace, TraceListener
 from greenroom.usage.store import UsageStore
@@ -187,7 +187,7 @@ class SessionQueues:
             await asyncio.wait(saving, timeout=CANCEL_SECONDS)
 
     def abandon(self, is_lost: IsOf) -> list[RunTask]:
-        """Drops the runs of sessions that another server runs now, as they are stored. Readers get OwnershipLost."""
+        """Drops the runs of sessions that another server runs now, as they are stored."""
         abandoned: list[RunTask] = []
         for key in [key for key in self._queues if is_lost(key)]:
             self.close_live_input(key)
@@ -197,8 +197,6 @@ class SessionQueues:
                 abandoned.append(task)
                 task.abandon(lost)
                 self._drop(task)
-                left = msgspec.structs.replace(task.run, error=described(lost))
-                self.stream.publish(key, RunEnded(left, lost))
 
         for compacting, task in self._compacting.items():
             if is_lost(task.key):

@@ -317,15 +317,13 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send, *, is_c
         if is_continued and not is_disconnected:
             return
         if not is_disconnected:
-            last = reply.when_server_stops() if reply.when_server_stops is not None else b""
-            await send({"type": "http.response.body", "body": last})
+            await _send_last(reply, send)
         elif reply.when_client_leaves is not None:
             reply.when_client_leaves()
     except OwnershipLost as error:
         _log.info("a stream was ended: %s", error.detail)
         if not is_continued:
-            last = reply.when_server_stops() if reply.when_server_stops is not None else b""
-            await send({"type": "http.response.body", "body": last})
+            await _send_last(reply, send)
     except (Unauthenticated, SessionNotFound) as error:
         # The body stays incomplete; a reconnect gets the 401 or 404.
         _log.info("a stream was ended: %s", error.detail)
@@ -335,3 +333,9 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send, *, is_c
         listener.remove_done_callback(on_disconnect)
         listener.cancel()
         reply.close()
+
+
+async def _send_last(reply: StreamReply, send: Send) -> None:
+    """Ends a stream before its run. One that has no words for that stays incomplete, as if the connection was lost."""
+    if reply.when_server_stops is not None:
+        await send({"type": "http.response.body", "body": reply.when_server_stops()})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from greenroom.errors import OwnershipLost, RunNotFound, Unavailable
+from greenroom.errors import RunNotFound, Unavailable
 from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
@@ -111,12 +111,8 @@ class EventFrames:
 
             frames: list[bytes] = []
             is_over = False
-            lost: OwnershipLost | None = None
             for item in batch:
                 if isinstance(item, RunEnded):
-                    if isinstance(item.error, OwnershipLost):  # the run continues on another server
-                        lost = item.error
-                        break
                     frames.append(adk_end(item) if self.for_adk else run_end(item))
                     is_over = self.run_id is not None
                     continue
@@ -130,8 +126,6 @@ class EventFrames:
             data = b"".join(frames)
             if data:
                 yield data
-            if lost is not None:
-                raise lost
             if is_over:
                 return
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from greenroom.errors import GreenroomError, InvalidRequest, RunCancelled
+from greenroom.errors import GreenroomError, InvalidRequest, OwnershipLost, RunCancelled
 from greenroom.event_streams.stream import RunEnded, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records import wire
@@ -31,6 +31,7 @@ from greenroom.server.websocket import Socket
 
 NORMAL = 1000
 FAILED = 1011
+RESTARTING = 1012
 
 Modality = Literal["TEXT", "AUDIO", "VIDEO"]
 
@@ -152,10 +153,17 @@ def decode_request(text: bytes) -> LiveRequest:
     return request
 
 
-async def _send_events(socket: Socket, attachment: Attachment, run_id: str, *, with_typed: bool) -> RunEnded:
-    """Sends events until the run ends. with_typed: also the messages that the client typed, which it may have lost."""
+async def _send_events(
+    socket: Socket, attachment: Attachment, run_id: str, *, with_typed: bool
+) -> RunEnded | OwnershipLost:
+    """Sends events until the run ends, or is lost. with_typed: also the messages that the client typed, which it may
+    have lost."""
     while True:
-        for item in await attachment.next_batch():
+        try:
+            batch = await attachment.next_batch()
+        except OwnershipLost as error:
+            return error
+        for item in batch:
             if isinstance(item, StreamItem):
                 if (with_typed or not _was_typed(item.event)) and not item.event.is_internal():
                     await socket.send(_frame(item))
@@ -176,7 +184,9 @@ def _was_typed(event: Event) -> bool:
     return not any(part.file_data is not None for part in (event.content.parts if event.content else None) or ())
 
 
-def _close_code(ended: RunEnded) -> tuple[int, str]:
+def _close_code(ended: RunEnded | OwnershipLost) -> tuple[int, str]:
+    if isinstance(ended, OwnershipLost):
+        return RESTARTING, ended.detail
     error = ended.run.error
     if error is None or error.code == RunCancelled.__name__:
         return NORMAL, error.message if error is not None else ""
