@@ -20,6 +20,7 @@ from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus, Webhook
 from greenroom.records.session import SessionKey
+from greenroom.records.shard import SHARDS, shard_of
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.postgres_store import PostgresRunStore
 from greenroom.sessions.postgres import PostgresSessionService
@@ -27,7 +28,18 @@ from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from tests.durability.engines import items_of
 
-KEYS = [SessionKey("desk", "ann", f"s-{number}") for number in range(20)]
+
+def _keys_of_shards(count: int) -> list[SessionKey]:
+    """Sessions of different shards."""
+    keys: dict[int, SessionKey] = {}
+    for number in range(10_000):
+        key = SessionKey("desk", "ann", f"s-{number}")
+        keys.setdefault(shard_of(key), key)
+    return list(keys.values())[:count]
+
+
+KEYS = _keys_of_shards(140)
+"""Of more shards than the share of a second server, so that it also gets some with runs."""
 
 
 class Ledger:
@@ -155,6 +167,56 @@ async def test_runs_continue_with_the_engine_that_takes_their_sessions(
         assert (await first.engine.get(run.id)).stalled == 0
         assert {event.invocation_id for event in events} == {run.id}
         assert len(events) == 4
+
+
+async def test_shards_without_runs_are_given_back_first(replicas: tuple[Replica, Replica], ledger: Ledger) -> None:
+    first, second = replicas
+    busy = KEYS[:120]
+    for key in busy:
+        await first.start(key, "wait")
+    await _until(lambda: ledger.entered["first"] == len(busy))
+    await _join(first, second)
+    assert first.owned()[: len(busy)] == busy
+    ledger.open.set()
+    await _until_finished(first, len(busy))
+    assert ledger.entered == {"first": len(busy)}
+
+
+async def test_an_engine_that_drains_leaves_a_shard_when_its_last_run_has_ended(
+    replicas: tuple[Replica, Replica], ledger: Ledger
+) -> None:
+    first, second = replicas
+    await _join(first, second)
+    busy, idle = first.owned()[:2]
+    await first.start(busy, "wait")
+    await _until(lambda: ledger.entered["first"] == 1)
+    draining = asyncio.create_task(first.engine.drain())
+    await _until(lambda: second.database.owned_shards.owns(idle))
+    await _until(lambda: len(second.database.owned_shards.epochs or ()) == SHARDS - 1)
+    with pytest.raises(OwnershipLost):
+        await first.start(idle, "wait")
+    await second.start(idle, "wait")
+    await first.start(busy, "wait")  # queued after the run, and executed here
+    assert not draining.done()
+
+    ledger.open.set()
+    async with asyncio.timeout(5):
+        assert await draining
+    await _until(lambda: second.database.owned_shards.owns(busy))
+    await _until_finished(second, 3)
+    assert ledger.entered == {"first": 2, "second": 1}
+
+
+async def test_an_engine_without_others_keeps_its_sessions_while_it_drains(
+    replicas: tuple[Replica, Replica], ledger: Ledger
+) -> None:
+    first, second = replicas
+    ledger.open.set()
+    assert not await first.engine.drain()
+    await first.start(KEYS[0], "wait")
+    await _until_finished(first, 1)
+    await second.engine.recover()
+    await _until(lambda: len(second.database.owned_shards.epochs or ()) == SHARDS)
 
 
 async def test_the_runs_of_an_engine_that_ends_continue_with_the_other_one(

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import FrameType
 from typing import Any, Protocol, cast
@@ -31,6 +32,8 @@ STOP_SECONDS = 5.0
 CANCEL_SECONDS = 1.0
 """Time limit of the tasks that remain when everything is closed."""
 
+_CLOSE = (b"connection", b"close")
+
 
 def run_server(
     application: ASGIApp,
@@ -40,10 +43,12 @@ def run_server(
     grace_seconds: int,
     limits: ConnectionLimits = DEFAULT_LIMITS,
     connections: ConnectionSource | None = None,
+    drain: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM. Raises the application's exception if it fails to start.
 
-    connections: where clients' connections come from besides the listener.
+    connections: where clients' connections come from besides the listener. drain: called at the signal; the server
+    answers requests until it returns.
     """
     failures: list[BaseException] = []
     collector = _Collector()
@@ -60,7 +65,7 @@ def run_server(
             collector.count(-1)
 
     config = server_config(watched, grace_seconds=grace_seconds, limits=limits)
-    server = _Server(config, when_started, limits, connections)
+    server = _Server(config, when_started, limits, connections, drain)
     allow_many_files()
 
     # Suppresses uvicorn's log messages of a start and of a failed start; the caller reports both.
@@ -103,7 +108,9 @@ def _web_socket_protocol(*args: Any, **options: Any) -> asyncio.Protocol:
     """Loaded with the first WebSocket."""
     from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-    return WebSocketsSansIOProtocol(*args, **options)
+    protocol = WebSocketsSansIOProtocol(*args, **options)
+    protocol.default_headers = [header for header in protocol.default_headers if header != _CLOSE]
+    return protocol
 
 
 _SUPPRESSED_MESSAGES = (
@@ -140,8 +147,10 @@ class _Server(uvicorn.Server):
         when_started: Callable[[], None],
         limits: ConnectionLimits,
         connections: ConnectionSource | None,
+        drain: Callable[[], Awaitable[None]] | None,
     ) -> None:
         super().__init__(config)
+        self._drain = drain
         self._when_started = when_started
         self._limits = limits
         self._connections = connections
@@ -185,6 +194,15 @@ class _Server(uvicorn.Server):
         return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._drain is not None:
+            # Clients open their next connection, perhaps to another server, while this one still answers.
+            self.server_state.default_headers = [*self.server_state.default_headers, _CLOSE]
+            started = time.monotonic()
+            await self._drain()
+            used = time.monotonic() - started
+            self.config.timeout_graceful_shutdown = max(
+                math.ceil((self.config.timeout_graceful_shutdown or 0) - used), 0
+            )
         if self._sweeping is not None:
             self._sweeping.cancel()
         if self._connections is not None:

@@ -101,6 +101,7 @@ def serve(
             grace_seconds=math.ceil(settings.grace_seconds),
             limits=ConnectionLimits(idle_seconds=settings.idle_connection_seconds),
             connections=connections,
+            drain=asgi.drain,
         )
 
 

@@ -16,15 +16,12 @@ Programs that aren't servers own nothing, and their writes carry no epoch: they 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from greenroom.errors import OwnershipLost
 from greenroom.postgres.connection import Connection
 from greenroom.records.session import SessionKey
-from greenroom.records.shard import shard_of
-
-IsOf: TypeAlias = Callable[[SessionKey], bool]
-"""True for the sessions that the process has lost, or taken."""
+from greenroom.records.shard import Shards, shard_of
 
 IS_OWNER = """(
     SELECT coalesce(array_agg(epoch ORDER BY shard), '{{}}') = {epochs}::bigint[] FROM (
@@ -73,9 +70,10 @@ class OwnedShards:
         self.epochs: Mapping[int, int] | None = None
         """By shard; None while this process is no server. It is replaced, never changed."""
 
-        self._on_lost: list[Callable[[IsOf], None]] = []
-        self._on_taken: list[Callable[[IsOf], None]] = []
-        self._on_leaving: list[Callable[[IsOf], Awaitable[None]]] = []
+        self._on_lost: list[Callable[[Shards], None]] = []
+        self._on_taken: list[Callable[[Shards], None]] = []
+        self._on_leaving: list[Callable[[Shards], Awaitable[None]]] = []
+        self._busy: list[Callable[[], Shards]] = []
 
     def owns(self, key: SessionKey) -> bool:
         """False for a session of which only another process may execute runs."""
@@ -98,18 +96,18 @@ class OwnedShards:
         """Records shards that this process has taken, with their epochs, and notifies the listeners."""
         self.epochs = {**(self.epochs or {}), **epochs}
         for call in list(self._on_taken) if epochs else ():
-            call(_of_shards(epochs))
+            call(Shards(epochs))
 
     def drop(self, shards: Collection[int]) -> None:
         """Records that shards are lost or given back, and notifies the listeners."""
         if self.epochs is None:
             return
-        dropped = self.epochs.keys() & set(shards)
+        dropped = Shards(self.epochs.keys() & set(shards))
         if not dropped:
             return
         self.epochs = {shard: epoch for shard, epoch in self.epochs.items() if shard not in dropped}
         for call in list(self._on_lost):
-            call(_of_shards(dropped))
+            call(dropped)
 
     def report_lost(self, fence: Fence) -> None:
         """Notes that a write was refused, unless the shard was taken again meanwhile."""
@@ -120,22 +118,29 @@ class OwnedShards:
         """Notes that this process is no server any more."""
         self.epochs = None
 
+    def busy(self) -> Shards:
+        """The owned shards with work that giving them back would interrupt."""
+        busy = frozenset[int]().union(*(shards() for shards in list(self._busy)))
+        return Shards(busy & (self.epochs or {}).keys())
+
     async def leave(self, shards: Collection[int]) -> None:
-        """Lets the listeners leave shards that are given back, and drops them."""
+        """Lets the listeners leave busy shards that are given back, and drops them."""
         for call in list(self._on_leaving):
-            await call(_of_shards(set(shards)))
+            await call(Shards(shards))
         self.drop(shards)
 
     def add_listener(
         self,
         *,
-        lost: Callable[[IsOf], None],
-        taken: Callable[[IsOf], None] | None = None,
-        leaving: Callable[[IsOf], Awaitable[None]] | None = None,
+        lost: Callable[[Shards], None],
+        taken: Callable[[Shards], None] | None = None,
+        leaving: Callable[[Shards], Awaitable[None]] | None = None,
+        busy: Callable[[], Shards] | None = None,
     ) -> Callable[[], None]:
         """Calls `lost` and `taken`, in any thread, when shards are lost or taken; `taken` also at once, with the shards
-        that are owned already. They must not wait. leaving: awaited before shards are given back, after which they are
-        lost. Returns a function that removes the listener.
+        that are owned already. They must not wait. leaving: awaited before busy shards are given back, after which they
+        are lost. busy: returns the shards with work that giving them back would interrupt. Returns a function that
+        removes the listener.
         """
         self._on_lost.append(lost)
         if leaving is not None:
@@ -143,7 +148,9 @@ class OwnedShards:
         if taken is not None:
             self._on_taken.append(taken)
             if self.epochs:
-                taken(_of_shards(self.epochs))
+                taken(Shards(self.epochs))
+        if busy is not None:
+            self._busy.append(busy)
 
         def remove() -> None:
             self._on_lost.remove(lost)
@@ -151,12 +158,10 @@ class OwnedShards:
                 self._on_leaving.remove(leaving)
             if taken is not None:
                 self._on_taken.remove(taken)
+            if busy is not None:
+                self._busy.remove(busy)
 
         return remove
-
-
-def _of_shards(shards: Collection[int]) -> IsOf:
-    return lambda key: shard_of(key) in shards
 
 
 def parameters_of(fence: Fence | None) -> tuple[int | None, int | None]:

@@ -7,6 +7,7 @@ asks for something every second, and takes its share of the shards that nobody h
     server 1 starts: it is the only one, takes the 256 shards, and raises their epochs to 1
     server 2 starts: a share is 128 shards now; server 1 gives 128 back, and server 2 takes them, in epoch 2
     server 2 is killed: its connection ends; server 1 takes the 128 shards within a second, in epoch 3
+    server 2 is stopped: it gives back the shards without runs at once, each other one when its last run has ended
     server 1 loses its connection: it connects, and locks its shards again; their epochs are its own, so it continues
     server 1 is paused for longer than the lease: others take its shards and raise the epochs; when it continues, its
     writes are refused, see `ownership`, and it drops its state
@@ -38,6 +39,9 @@ BEAT_SECONDS = 1.0
 """Interval in which a server shows that it is alive, and looks for shards to take."""
 
 _RETRY_SECONDS = 0.05
+_DRAIN_SECONDS = 0.05
+"""Interval in which a server that stops looks for shards whose last run has ended."""
+
 _FORGET_SECONDS = 60.0
 """Rows of replicas that have been silent for this long are deleted by the next server that starts."""
 
@@ -58,8 +62,9 @@ _SET_LEASE = "SELECT set_config(name, $1, false) FROM pg_settings WHERE name = '
 _NOW = "extract(epoch FROM clock_timestamp())"
 _FORGET_REPLICAS = f"DELETE FROM replicas WHERE heartbeat < {_NOW} - $1"
 _BEAT = f"""
-    INSERT INTO replicas (id, version, address, token, started, heartbeat) VALUES ($1, $2, $3, $4, {_NOW}, {_NOW})
-    ON CONFLICT (id) DO UPDATE SET heartbeat = excluded.heartbeat
+    INSERT INTO replicas (id, version, address, token, draining, started, heartbeat)
+    VALUES ($1, $2, $3, $4, $5, {_NOW}, {_NOW})
+    ON CONFLICT (id) DO UPDATE SET heartbeat = excluded.heartbeat, draining = excluded.draining
 """
 _REMOVE_REPLICA = "DELETE FROM replicas WHERE id = $1"
 _SURVEY = f"""
@@ -71,15 +76,19 @@ _SURVEY = f"""
         AND classid IN ({_REPLICA_LOCKS}, {_SHARD_LOCKS}, {RUN_LISTENER_LOCKS})
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
+_LOCK_REPLICA = f"SELECT pg_advisory_lock({_REPLICA_LOCKS}, $1)"
+_UNLOCK_REPLICA = f"SELECT pg_advisory_unlock({_REPLICA_LOCKS}, $1)"
 _LOCK_SHARDS = f"SELECT shard FROM unnest($1::int[]) AS shard WHERE pg_try_advisory_lock({_SHARD_LOCKS}, shard)"
 _UNLOCK_SHARDS = f"SELECT pg_advisory_unlock({_SHARD_LOCKS}, shard) FROM unnest($1::int[]) AS shard"
 _EPOCHS = "SELECT shard, epoch FROM shards WHERE shard = ANY ($1::smallint[])"
 
 
 class Survey(NamedTuple):
-    """The rows of the servers on a database."""
+    """The locks of the servers on a database."""
 
     replicas: int
+    """Servers that take shards: those that stop have released their lock."""
+
     locked: Sequence[int]
     """Shards that somebody has locked."""
 
@@ -121,9 +130,16 @@ class ShardOwner:
         self._has_locked = asyncio.Event()
         """Cleared while a new connection has yet to lock this process's shards."""
 
+        self._replica_lock: int | None = None
+        """The second key of this process's lock; None while it has none."""
+
+        self._drained = asyncio.Event()
+        """Set when draining has ended: no shard is left, or no other server runs."""
+
         self._users = 0
         self._server_epoch: int | None = None
         self._is_lost = False
+        self._is_draining = False
         self._is_stopping = False
         self._locked: set[int] = set()
         """The shards that the present connection has locked."""
@@ -146,6 +162,19 @@ class ShardOwner:
             self._users += 1
             return True
 
+    async def drain(self) -> bool:
+        """Gives the shards back to the other servers: those without work at once, the others when they have none any
+        more. From now on, this process takes none, and the others share them without it.
+
+        Returns True when none is left, and False when no other server runs: then it keeps them.
+        """
+        if self._is_exclusive or self._task is None:
+            return False
+        self._is_draining = True
+        self._wake.set()
+        await self._drained.wait()
+        return not self._shards.epochs
+
     async def release(self) -> None:
         """Gives all shards back when the last user releases it."""
         self._users -= 1
@@ -158,6 +187,8 @@ class ShardOwner:
             task.cancel()
         self._task = None
         self._is_stopping = False
+        self._is_draining = False
+        self._drained.clear()
         self._shards.close()
 
     async def _start(self) -> bool:
@@ -206,8 +237,11 @@ class ShardOwner:
             if await connection.fetchval(_SET_LEASE, lease) is None:
                 _log.warning("PostgreSQL before 14 does not end the ownership of a paused server")
             await connection.add_listener(SHARDS_CHANNEL, self._notified)
-            replica = random.getrandbits(31)
-            await connection.execute(f"SELECT pg_advisory_lock({_REPLICA_LOCKS}, $1)", replica)
+            self._replica_lock = None
+            if not self._is_draining:
+                number = random.getrandbits(31)
+                await connection.execute(_LOCK_REPLICA, number)
+                self._replica_lock = number
         except BaseException:
             connection.terminate()
             raise
@@ -254,7 +288,7 @@ class ShardOwner:
             self._has_locked.set()
             if not self._is_lost:
                 await self._balance(connection)
-        return self._beat_seconds
+        return _DRAIN_SECONDS if self._is_draining and self._shards.epochs else self._beat_seconds
 
     async def _lock_again(self, connection: Connection) -> bool:
         """Locks the owned shards that a new connection has not locked, and drops those that others have taken.
@@ -291,12 +325,16 @@ class ShardOwner:
 
     def _lose_all(self) -> None:
         self._is_lost = True
+        self._drained.set()
         self._shards.drop(range(SHARDS))
         _log.error("This server may not write any more: %s", StoreInUse(self._database.name, None).detail)
 
     async def _balance(self, connection: Connection) -> None:
-        """Takes free shards up to this server's share, or gives back the shards above it."""
-        await connection.execute(_BEAT, self.replica_id, __version__, self._address, self._token)
+        """Takes free shards up to this server's share, or gives back the shards above it, and all while it drains."""
+        await connection.execute(_BEAT, self.replica_id, __version__, self._address, self._token, self._is_draining)
+        if self._is_draining and self._replica_lock is not None:
+            await connection.fetchval(_UNLOCK_REPLICA, self._replica_lock)
+            self._replica_lock = None
         survey = Survey(*await connection.fetchrow(_SURVEY))
         self._database.companion(RunListeners, RunListeners).update(survey.run_listeners)
         owned = set(self._shards.epochs or ())
@@ -304,13 +342,24 @@ class ShardOwner:
             await connection.fetch(_UNLOCK_SHARDS, [shard])
             self._locked.discard(shard)
 
-        if len(owned) > survey.share:
-            await self._give_back(connection, random.sample(sorted(owned), len(owned) - survey.share))
+        if self._is_draining:
+            idle = owned - self._shards.busy()
+            if survey.replicas and idle:
+                await self._give_back(connection, idle)
+            if not survey.replicas or not self._shards.epochs:
+                self._drained.set()
+        elif len(owned) > survey.share:
+            await self._give_back(connection, self._surplus(owned, len(owned) - survey.share))
         elif len(owned) < survey.share:
             free = sorted(set(range(SHARDS)) - set(survey.locked))
             wanted = min(len(free), survey.share - len(owned))
             if wanted:
                 await self._take(connection, random.sample(free, wanted))
+
+    def _surplus(self, owned: Collection[int], count: int) -> Sequence[int]:
+        """Chooses shards to give back: those without work first."""
+        busy = self._shards.busy()
+        return sorted(owned, key=lambda shard: (shard in busy, random.random()))[:count]
 
     async def _take(self, connection: Connection, shards: Sequence[int]) -> None:
         locked = [shard for (shard,) in await connection.fetch(_LOCK_SHARDS, shards)]
@@ -319,7 +368,10 @@ class ShardOwner:
             self._shards.add(await take(connection, locked, self.replica_id))
 
     async def _give_back(self, connection: Connection, shards: Collection[int]) -> None:
-        await self._shards.leave(shards)
+        busy = self._shards.busy().intersection(shards)
+        self._shards.drop(set(shards) - busy)  # without an await in between, in which work could begin
+        if busy:
+            await self._shards.leave(busy)
         await connection.fetch(_UNLOCK_SHARDS, list(shards))
         self._locked -= set(shards)
         await self._notify(connection)

@@ -10,6 +10,14 @@ SHARDS = 256
 """Their number. Stored epochs belong to shards, so it stays."""
 
 
+class Shards(frozenset[int]):
+    """Some of the shards, with their sessions."""
+
+    def include(self, key: SessionKey) -> bool:
+        """True for a session that belongs to one of them."""
+        return shard_of(key) in self
+
+
 def shard_of(key: SessionKey) -> int:
     """The first byte of the SHA-256 digest of app, user and session id, in UTF-8, separated by NUL characters.
 

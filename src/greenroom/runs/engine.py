@@ -152,6 +152,14 @@ class RunEngine(ABC):
         Raises StoreInUse when another server owns the runs of this store.
         """
 
+    async def drain(self) -> bool:
+        """Hands the sessions over to the other servers on the store: those without a run at once, the others when their
+        runs have ended. This server takes no others.
+
+        Returns True when it has none left, and False when no other server runs: then it keeps them.
+        """
+        return False
+
     @abstractmethod
     async def close(self, *, grace_seconds: float = 5.0) -> None:
         """Waits up to `grace_seconds` for runs to end; the next process resumes the others."""

@@ -34,6 +34,7 @@ from greenroom.records.run import (
     default_max_llm_calls,
 )
 from greenroom.records.session import Session, SessionFilter, SessionKey
+from greenroom.records.shard import Shards
 from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission
 from greenroom.runs.engine import Attachment, RunEngine, RunLoad
@@ -314,17 +315,28 @@ class InProcessRunEngine(RunEngine):
             self._limiter.share(self.run_store.counts)
         ownership = self.run_store.ownership
         if ownership is None:
-            return await self._resume_runs(lambda key: True)
-        self._takeovers = Takeovers(ownership, self._resume_runs, self._abandon, self._queues.leave)
+            return await self._resume_runs()
+        self._takeovers = Takeovers(
+            ownership,
+            resume=self._resume_runs,
+            abandon=self._abandon,
+            leave=self._queues.leave,
+            busy_sessions=lambda: self._queues.busy_sessions() | self._memory_writer.busy_sessions(),
+        )
         return await self._takeovers.start()
 
-    async def _resume_runs(self, is_taken: IsOf) -> int:
-        """Resumes the runs that earlier processes left in sessions that this process has taken. Returns the number of
-        runs.
+    async def _resume_runs(self, shards: Shards | None = None) -> int:
+        """Resumes the runs that earlier processes left. Returns their number.
+
+        shards: those that this process has taken; None where it owns all sessions.
         """
         await self.webhooks.resume()
-        left_behind = [run for run in await self.run_store.list_unfinished() if is_taken(run.session_key)]
-        to_remember = [run for run in await self.run_store.list_to_remember() if is_taken(run.session_key)]
+        left_behind = [
+            run for run in await self.run_store.list_unfinished() if shards is None or shards.include(run.session_key)
+        ]
+        to_remember = [
+            run for run in await self.run_store.list_to_remember() if shards is None or shards.include(run.session_key)
+        ]
         resumed: list[RunTask] = []
         failed: list[asyncio.Future[None]] = []
         # A session's running run continues before the queued ones, one of which may be older: an answer to its call.
@@ -369,7 +381,11 @@ class InProcessRunEngine(RunEngine):
         self._memory_writer.abandon(is_lost)
         self._stream.end_lost(is_lost)
 
+    async def drain(self) -> bool:
+        return await self.run_store.drain()
+
     async def close(self, *, grace_seconds: float = 5.0) -> None:
+        draining = asyncio.create_task(self.run_store.drain())
         for resuming in self._resuming_suspects:
             resuming.cancel()
         until = time.monotonic() + grace_seconds
@@ -382,6 +398,7 @@ class InProcessRunEngine(RunEngine):
             _log.warning("toolsets and plugins of apps that did not close in time are abandoned")
         if self._takeovers is not None:
             self._takeovers.stop()
+        draining.cancel()
         await self.run_store.close()
 
     async def _runner_of(self, app_name: str) -> Runner:

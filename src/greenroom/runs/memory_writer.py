@@ -45,6 +45,10 @@ class MemoryWriter:
         if run.id not in self._tasks:
             self._tasks[run.id] = run.session_key, asyncio.create_task(self._remember(run, runner))
 
+    def busy_sessions(self) -> set[SessionKey]:
+        """The sessions whose runs are being added."""
+        return {key for key, _ in list(self._tasks.values())}
+
     async def cancel(self, key: SessionKey) -> None:
         """Returns when nothing of the session is being written any more."""
         tasks = [task for of, task in self._tasks.values() if of == key]

@@ -7,9 +7,10 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from greenroom.errors import OwnershipLost
 from greenroom.records.session import SessionKey
+from greenroom.records.shard import Shards
 
 IsOf: TypeAlias = Callable[[SessionKey], bool]
-"""True for the sessions that were lost, or taken."""
+"""True for the sessions that were lost, or are given back."""
 
 
 class Ownership(Protocol):
@@ -22,13 +23,15 @@ class Ownership(Protocol):
     def add_listener(
         self,
         *,
-        lost: Callable[[IsOf], None],
-        taken: Callable[[IsOf], None],
-        leaving: Callable[[IsOf], Awaitable[None]],
+        lost: Callable[[Shards], None],
+        taken: Callable[[Shards], None],
+        leaving: Callable[[Shards], Awaitable[None]],
+        busy: Callable[[], Shards],
     ) -> Callable[[], None]:
-        """Calls `lost` and `taken`, in any thread, when sessions are lost or taken; `taken` also at once, with the
-        sessions that are owned already. They must not wait. leaving: awaited before sessions are given back, after
-        which they are lost. Returns a function that removes the listener.
+        """Calls `lost` and `taken`, in any thread, when shards are lost or taken; `taken` also at once, with the
+        shards that are owned already. They must not wait. leaving: awaited before busy shards are given back, after
+        which they are lost. busy: returns the shards with work that giving them back would interrupt. Returns a
+        function that removes the listener.
         """
         ...
 

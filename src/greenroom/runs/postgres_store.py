@@ -199,6 +199,9 @@ class PostgresRunStore(SqlRunStore):
                 self._postgres, self._notifications, lambda ids: self._select(_GET_MANY, ids)
             )
 
+    async def drain(self) -> bool:
+        return self._owner is not None and await self._owner.drain()
+
     async def close(self) -> None:
         if self._counts is not None:
             await self._counts.close()

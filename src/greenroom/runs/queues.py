@@ -107,6 +107,7 @@ class SessionQueues:
 
     def __post_init__(self) -> None:
         self.is_closing = False
+        self._is_closed = False
         self._queues: dict[SessionKey, list[RunTask]] = {}
         self._tasks: dict[str, RunTask] = {}
         self._by_idempotency_key: dict[tuple[str, str, str], RunTask] = {}
@@ -124,6 +125,12 @@ class SessionQueues:
 
     def of_session(self, key: SessionKey) -> Sequence[RunTask]:
         return self._queues.get(key) or ()
+
+    def busy_sessions(self) -> set[SessionKey]:
+        """The sessions with runs that have not ended, or whose ends aren't stored yet. None after `close`."""
+        if self._is_closed:
+            return set()
+        return {task.key for task in [*self._tasks.values(), *self._compacting.values()]}
 
     def active(self, run_id: str) -> RunTask | None:
         """The run if it has not ended."""
@@ -221,8 +228,11 @@ class SessionQueues:
             self.close_live_input(key)
         each = (task for queue in self._queues.values() for task in queue)
         tasks = {task.asyncio_task: task for task in each if task.asyncio_task is not None} | self._compacting
-        if not tasks:
-            return
+        if tasks:
+            await self._end_attempts(tasks, grace_seconds)
+        self._is_closed = True
+
+    async def _end_attempts(self, tasks: Mapping[asyncio.Task[None], RunTask], grace_seconds: float) -> None:
         _, running = await asyncio.wait(tasks, timeout=grace_seconds)
         saving: list[asyncio.Future[None]] = []
         for attempt in running:

@@ -113,6 +113,14 @@ class RunStore(ABC):
         Raises StoreInUse when another process has held it for `wait_seconds`.
         """
 
+    async def drain(self) -> bool:
+        """Hands the sessions over to the other servers on the store: those without work at once, the others when they
+        have none any more. This process takes no others until it is closed.
+
+        Returns True when it has none left, and False when no other server runs: then it keeps them.
+        """
+        return False
+
     async def close(self) -> None:
         """Releases the database."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -54,6 +55,10 @@ ADK_DEFAULT_APP_NAME = "ADK_DEFAULT_APP_NAME"
 
 EXPIRY_CHECK_SECONDS = 600.0
 """Interval of the deletion of sessions that exceeded their app's `session_ttl_seconds`."""
+
+NOTICE_SECONDS = 2.0
+"""Time for which a server that has handed its sessions over still forwards requests, unless its grace period is
+shorter: load balancers have yet to notice that it isn't ready."""
 
 GATES: dict[GateName, str] = {
     "a2a": "greenroom.gates.a2a.endpoints",
@@ -171,6 +176,19 @@ class GreenroomApp:
         self._app = OriginGuard(router, cors=self.settings.cors, hosts=self.settings.allowed_hosts)
         self._forwarder: Forwarder | None = None
 
+    async def drain(self) -> None:
+        """Hands the sessions over to the other servers of the store, and answers requests meanwhile: for HTTP servers,
+        between their stop signal and the end of their listeners. Returns within the grace period.
+        """
+        self._server.readiness.is_draining = True
+        if self._forwarder is None:
+            return
+        started = time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.grace_seconds):
+                if await self.engine.drain():
+                    await asyncio.sleep(started + NOTICE_SECONDS - time.monotonic())
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(scope, receive, send)
@@ -230,6 +248,7 @@ class GreenroomApp:
 
     async def _stop(self, *, stopping_at: float) -> None:
         server = self._server
+        server.readiness.is_draining = True
         logging.getLogger().removeHandler(server.logs)
         if self._expiry is not None:
             self._expiry.cancel()

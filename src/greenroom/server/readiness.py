@@ -1,4 +1,4 @@
-"""Readiness of the server: whether its stores answer."""
+"""Readiness of the server: whether it takes requests, and its stores answer."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ class Readiness:
     _: KW_ONLY
     timeout_seconds: float = 2.0
     cache_seconds: float = 1.0
+    is_draining: bool = False
+    """True from the stop signal on: load balancers shall send no more requests."""
+
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _failing: list[str] = field(default_factory=list[str], init=False)
     _check_at: float = field(default=0.0, init=False)

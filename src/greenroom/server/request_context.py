@@ -148,6 +148,11 @@ class RequestContext:
     def usage(self) -> AuthorizedUsage:
         return AuthorizedUsage(self._server.sessions.usage, self._permissions)
 
+    @property
+    def is_draining(self) -> bool:
+        """True from the server's stop signal on."""
+        return self._server.readiness.is_draining
+
     async def failing_stores(self) -> list[str]:
         """Names of the stores that don't answer."""
         return await self._server.readiness.failing_stores()

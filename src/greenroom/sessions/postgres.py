@@ -74,7 +74,7 @@ class PostgresSessionService(CachedSessionService):
 def _make_cache(database: Database) -> SessionCache:
     """A cache that drops the sessions that another server takes over."""
     cache = SessionCache(PostgresSessionBackend(database))
-    database.owned_shards.add_listener(lost=cache.release_all)
+    database.owned_shards.add_listener(lost=lambda shards: cache.release_all(shards.include))
     return cache
 
 

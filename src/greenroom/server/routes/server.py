@@ -19,7 +19,12 @@ async def health(context: RequestContext) -> AnyReply:
 
 
 async def ready(context: RequestContext) -> AnyReply:
-    """Checks that the stores answer; one check a second serves all requests. Raises Unavailable."""
+    """Checks that the server isn't stopping, and that the stores answer; one check a second serves all requests.
+
+    Raises Unavailable.
+    """
+    if context.is_draining:
+        raise Unavailable("Not ready: the server is stopping")
     failing = await context.failing_stores()
     if failing:
         raise Unavailable(f"Not ready: no answer from the store of {' and '.join(failing)}")
