@@ -14,7 +14,7 @@ from greenroom.postgres.ownership import Fence, take
 from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
-from greenroom.records.run import Run, RunStatus, Webhook
+from greenroom.records.run import PushConfig, Run, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.shard import SHARDS, shard_of
 from greenroom.runs.postgres_store import FencedRun, PostgresRunStore, SaveRuns
@@ -181,12 +181,12 @@ async def test_the_record_of_a_run_is_not_changed_by_a_former_owner(server: Serv
 
 async def test_the_state_of_a_webhook_is_not_changed_by_a_former_owner(server: Server, program: Server) -> None:
     await server.runs.save(_run())
-    webhook = Webhook(run_id="e-1", id="w", config={}, reported="running 0")
-    await server.runs.save_webhook(webhook)
+    webhook = PushConfig(run_id="e-1", id="w", config={}, reported="running 0")
+    await server.runs.save_push_config(webhook)
     await _take_over(program)
     with pytest.raises(OwnershipLost):
-        await server.runs.save_webhook(Webhook(run_id="e-1", id="w", config={}, reported="failed 0"))
-    assert await program.runs.list_webhooks("e-1") == [webhook]
+        await server.runs.save_push_config(PushConfig(run_id="e-1", id="w", config={}, reported="failed 0"))
+    assert await program.runs.list_push_configs("e-1") == [webhook]
 
 
 async def test_a_write_that_was_asked_for_before_the_shard_was_taken_again_is_refused(

@@ -15,7 +15,7 @@ from greenroom.errors import IdempotencyConflict, InvalidRequest
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
-from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunError, RunFilter, RunStatus, Webhook
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunError, RunFilter, RunStatus
 from greenroom.runs.store import RunStore
 from greenroom.testing.contracts.paging import pages
 
@@ -207,21 +207,21 @@ async def test_the_runs_of_a_session_are_deleted_with_their_keys(run_store: RunS
     await run_store.save(_run("e-4", key="k-1"))
 
 
-async def test_webhooks_are_kept_until_they_or_their_session_are_deleted(run_store: RunStore) -> None:
+async def test_push_configs_are_kept_until_they_or_their_session_are_deleted(run_store: RunStore) -> None:
     for run_id in ("e-1", "e-2"):
         await run_store.save(_run(run_id))
-    first = Webhook(run_id="e-1", id="a", config={"url": "https://h"})
-    for webhook in (Webhook(run_id="e-1", id="b", config={}), first, Webhook(run_id="e-2", id="a", config={})):
-        await run_store.save_webhook(webhook)
-    await run_store.save_webhook(Webhook(run_id="e-1", id="b", config={}, reported="failed", is_over=True))
-    assert [(one.id, one.is_over) for one in await run_store.list_webhooks("e-1")] == [("a", False), ("b", True)]
-    assert (await run_store.list_webhooks("e-1"))[0] == first
-    assert {(one.run_id, one.id) for one in await run_store.list_webhooks(None)} == {("e-1", "a"), ("e-2", "a")}
-    await run_store.delete_webhook("e-1", "a")
-    await run_store.delete_webhook("e-1", "a")
-    assert [one.id for one in await run_store.list_webhooks("e-1")] == ["b"]
+    first = PushConfig(run_id="e-1", id="a", config={"url": "https://h"})
+    for webhook in (PushConfig(run_id="e-1", id="b", config={}), first, PushConfig(run_id="e-2", id="a", config={})):
+        await run_store.save_push_config(webhook)
+    await run_store.save_push_config(PushConfig(run_id="e-1", id="b", config={}, reported="failed", is_over=True))
+    assert [(one.id, one.is_over) for one in await run_store.list_push_configs("e-1")] == [("a", False), ("b", True)]
+    assert (await run_store.list_push_configs("e-1"))[0] == first
+    assert {(one.run_id, one.id) for one in await run_store.list_push_configs(None)} == {("e-1", "a"), ("e-2", "a")}
+    await run_store.delete_push_config("e-1", "a")
+    await run_store.delete_push_config("e-1", "a")
+    assert [one.id for one in await run_store.list_push_configs("e-1")] == ["b"]
     await run_store.delete_session(**_SESSION)
-    assert await run_store.list_webhooks("e-1") == await run_store.list_webhooks(None) == []
+    assert await run_store.list_push_configs("e-1") == await run_store.list_push_configs(None) == []
 
 
 async def test_unfinished_runs_are_listed_oldest_first(run_store: RunStore) -> None:

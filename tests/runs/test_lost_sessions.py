@@ -20,7 +20,7 @@ from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.records.run import Run, RunStatus, Webhook
+from greenroom.records.run import PushConfig, Run, RunStatus
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import shard_of
 from greenroom.runs.in_process import InProcessRunEngine
@@ -249,21 +249,21 @@ async def test_readers_of_a_lost_session_are_sent_to_the_other_server(server: Se
     reader.close()
 
 
-async def test_webhooks_of_a_lost_run_are_left_to_the_other_server(server: Server) -> None:
+async def test_push_notifications_of_a_lost_run_are_left_to_the_other_server(server: Server) -> None:
     sent: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
-    async def send(run: Run, webhook: Webhook) -> None:
+    async def send(run: Run, webhook: PushConfig) -> None:
         sent.put_nowait((webhook.id, run.status))
 
-    webhooks = server.engine.webhooks
+    webhooks = server.engine.push_notifications
     async with asyncio.timeout(10), webhooks.reporting(send):
         run, _ = await start(server.engine, asking("wait"))
         await server.tool.entered.wait()
-        await webhooks.save(run, Webhook(run_id=run.id, id="lost", config={}))
+        await webhooks.save(run, PushConfig(run_id=run.id, id="lost", config={}))
         assert await sent.get() == ("lost", RunStatus.RUNNING)
         await server.lose()
         with pytest.raises(OwnershipLost):
-            await webhooks.save(run, Webhook(run_id=run.id, id="late", config={}))
+            await webhooks.save(run, PushConfig(run_id=run.id, id="late", config={}))
 
         over = msgspec.structs.replace(run, status=RunStatus.SUCCEEDED)
         await server.stored.save(over)  # by the other server
@@ -272,7 +272,7 @@ async def test_webhooks_of_a_lost_run_are_left_to_the_other_server(server: Serve
         other.user_id = OTHER.user_id
         other.session_id = OTHER.session_id
         kept = await finish(server.engine, other)
-        await webhooks.save(kept, Webhook(run_id=kept.id, id="kept", config={}))
+        await webhooks.save(kept, PushConfig(run_id=kept.id, id="kept", config={}))
         assert await sent.get() == ("kept", RunStatus.SUCCEEDED)
 
 

@@ -18,7 +18,7 @@ from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus, Webhook
+from greenroom.records.run import AgentRunRequest, PushConfig, Run, RunFilter, RunStatus
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import SHARDS, shard_of
 from greenroom.runs.in_process import InProcessRunEngine
@@ -277,22 +277,25 @@ async def test_a_request_waits_until_the_runs_of_its_session_are_resumed(
     assert authors.index(queued.id) == 4
 
 
-async def test_webhooks_are_sent_by_the_engine_that_takes_the_session(
+async def test_push_notifications_are_sent_by_the_engine_that_takes_the_session(
     replicas: tuple[Replica, Replica], ledger: Ledger
 ) -> None:
     first, second = replicas
     sent: dict[str, list[str]] = {"first": [], "second": []}
 
-    async def send_first(run: Run, webhook: Webhook) -> None:
+    async def send_first(run: Run, webhook: PushConfig) -> None:
         sent["first"].append(f"{webhook.id} {run.status}")
 
-    async def send_second(run: Run, webhook: Webhook) -> None:
+    async def send_second(run: Run, webhook: PushConfig) -> None:
         sent["second"].append(f"{webhook.id} {run.status}")
 
-    async with first.engine.webhooks.reporting(send_first), second.engine.webhooks.reporting(send_second):
+    async with (
+        first.engine.push_notifications.reporting(send_first),
+        second.engine.push_notifications.reporting(send_second),
+    ):
         for key in KEYS:
             run = await first.start(key, "wait")
-            await first.engine.webhooks.save(run, Webhook(run_id=run.id, id=key.session_id, config={}))
+            await first.engine.push_notifications.save(run, PushConfig(run_id=run.id, id=key.session_id, config={}))
         await _until(lambda: len(sent["first"]) == len(KEYS))
         await _join(first, second)
         moved = [key.session_id for key in second.owned()]

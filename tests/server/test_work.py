@@ -26,7 +26,7 @@ from greenroom.records.auth import AuthConfig, AuthCredential, AuthCredentialTyp
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.listings import MemoryEntry
-from greenroom.records.run import Run, RunFilter, RunStatus, Webhook
+from greenroom.records.run import PushConfig, Run, RunFilter, RunStatus
 from greenroom.records.session import SessionKey
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.server.endpoint import Endpoint
@@ -185,7 +185,7 @@ class Filling:
             id=f"run-{number}", **key._asdict(), status=status, created_at=time.time(), idempotency_key=f"once-{number}"
         )
         await engine.run_store.save(run)
-        await engine.run_store.save_webhook(Webhook(run_id=run.id, id="w", config={}, is_over=True))
+        await engine.run_store.save_push_config(PushConfig(run_id=run.id, id="w", config={}, is_over=True))
         reported = GenerateContentResponseUsageMetadata(prompt_token_count=3, total_token_count=3)
         await engine.session_service.usage.record(run, {ModelDay("m", 20_000): ModelUsage(1, reported)})
 

@@ -273,14 +273,22 @@ class Run(Record, kw_only=True):
         return SessionKey(self.app_name, self.user_id, self.session_id)
 
 
-class Webhook(Record, kw_only=True):
-    """A receiver of a run's states."""
+_INTERNAL_FIELDS = frozenset({"request", "request_digest", "asked", "traceparent", "caller"})
+
+
+def public_record(run: Run) -> Run:
+    """The run's record without internal fields."""
+    return Run(**{field: getattr(run, field) for field in Run.__struct_fields__ if field not in _INTERNAL_FIELDS})
+
+
+class PushConfig(Record, kw_only=True):
+    """A receiver of push notifications about a run's states."""
 
     run_id: str
     id: str
     """Unique within its run."""
     config: JsonObject
-    """The destination and its options, in the form of the gate that made the webhook."""
+    """The destination and its options, in the form of the gate that made it."""
     reported: str = ""
     """The state that was reported last."""
     is_over: bool = False

@@ -14,9 +14,9 @@ from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Caller, ListRunsResponse, Run, RunConfig, RunFilter
 from greenroom.records.session import Session, SessionKey
 from greenroom.runs.ownership import Replicas
+from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.store import RunStore
 from greenroom.runs.watch import RunWatch
-from greenroom.runs.webhooks import Webhooks
 from greenroom.sessions.service import BaseSessionService
 
 OWN_KEY_PREFIX = "forwarded-"
@@ -43,8 +43,8 @@ class RunLoad(NamedTuple):
 
 
 class RunEngine(ABC):
-    webhooks: Webhooks
-    """Receivers of the states of runs."""
+    push_notifications: PushNotifications
+    """Reports the states of runs to clients of gates."""
 
     @property
     def replicas(self) -> Replicas | None:

@@ -41,6 +41,7 @@ from greenroom.runs.engine import Attachment, RunEngine, RunLoad
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf, Replicas, require
+from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.queues import SessionQueues
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
@@ -49,7 +50,6 @@ from greenroom.runs.suspects import SuspectRuns, is_suspect
 from greenroom.runs.takeover import Takeovers
 from greenroom.runs.task import LiveInput, RunTask
 from greenroom.runs.watch import RunWatch, RunWatches
-from greenroom.runs.webhooks import Webhooks
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import TraceListener
 
@@ -87,7 +87,7 @@ class InProcessRunEngine(RunEngine):
     def __post_init__(self) -> None:
         self._stream = InProcessEventStream()
         self._watches = RunWatches()
-        self.webhooks = Webhooks(self.run_store, self._watches, self.get)
+        self.push_notifications = PushNotifications(self.run_store, self._watches, self.get)
         self._runners = RunnerCache(self.apps, self._make_runner)
         self._limiter = ConcurrencyLimiter(self.limits)
         self._admission = Admission(
@@ -330,7 +330,7 @@ class InProcessRunEngine(RunEngine):
 
         shards: those that this process has taken; None where it owns all sessions.
         """
-        await self.webhooks.resume()
+        await self.push_notifications.resume()
         left_behind = [
             run for run in await self.run_store.list_unfinished() if shards is None or shards.include(run.session_key)
         ]

@@ -8,7 +8,7 @@ from collections import OrderedDict
 import msgspec
 
 from greenroom.errors import IdempotencyConflict
-from greenroom.records.run import ListRunsResponse, Run, RunFilter, Webhook
+from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 from greenroom.runs.watch import matches
 
@@ -23,7 +23,7 @@ class InMemoryRunStore(RunStore):
         self._by_session: dict[tuple[str, str, str], dict[str, None]] = {}
         self._by_idempotency_key: dict[tuple[str, str, str], tuple[str, str | None]] = {}
         self._keys: dict[str, set[str]] = {}
-        self._webhooks: dict[str, dict[str, Webhook]] = {}
+        self._push_configs: dict[str, dict[str, PushConfig]] = {}
 
     def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
         done: Future[None] = get_running_loop().create_future()
@@ -59,7 +59,7 @@ class InMemoryRunStore(RunStore):
         del of_session[run_id]
         if not of_session:
             del self._by_session[session]
-        self._webhooks.pop(run_id, None)
+        self._push_configs.pop(run_id, None)
         for key in self._keys.pop(run_id, ()):
             del self._by_idempotency_key[run.app_name, run.user_id, key]
 
@@ -98,22 +98,22 @@ class InMemoryRunStore(RunStore):
             self._unfinished.pop(run_id, None)
             self._forget(run_id)
 
-    async def save_webhook(self, webhook: Webhook) -> None:
-        if webhook.run_id in self._runs:
-            self._webhooks.setdefault(webhook.run_id, {})[webhook.id] = msgspec.structs.replace(webhook)
+    async def save_push_config(self, config: PushConfig) -> None:
+        if config.run_id in self._runs:
+            self._push_configs.setdefault(config.run_id, {})[config.id] = msgspec.structs.replace(config)
 
-    async def list_webhooks(self, run_id: str | None) -> list[Webhook]:
+    async def list_push_configs(self, run_id: str | None) -> list[PushConfig]:
         if run_id is not None:
-            return [msgspec.structs.replace(webhook) for _, webhook in sorted(self._webhooks.get(run_id, {}).items())]
+            return [msgspec.structs.replace(config) for _, config in sorted(self._push_configs.get(run_id, {}).items())]
         return [
-            msgspec.structs.replace(webhook)
-            for of_run in self._webhooks.values()
-            for webhook in of_run.values()
-            if not webhook.is_over
+            msgspec.structs.replace(config)
+            for of_run in self._push_configs.values()
+            for config in of_run.values()
+            if not config.is_over
         ]
 
-    async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
-        self._webhooks.get(run_id, {}).pop(webhook_id, None)
+    async def delete_push_config(self, run_id: str, config_id: str) -> None:
+        self._push_configs.get(run_id, {}).pop(config_id, None)
 
     async def list_unfinished(self) -> list[Run]:
         unfinished = [self._runs[run_id] for run_id in self._unfinished]

@@ -23,12 +23,20 @@ from greenroom.postgres.ownership import (
 )
 from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records import wire
-from greenroom.records.run import Run, Webhook
+from greenroom.records.run import PushConfig, Run
 from greenroom.records.session import SessionKey
 from greenroom.runs.postgres_changes import PostgresRunChanges
 from greenroom.runs.postgres_counts import PostgresRunCounts
 from greenroom.runs.postgres_replicas import ReplicaTable
-from greenroom.runs.sql_store import KEY_HOLDER, SAVE_KEY, SAVE_WEBHOOK, RunRow, SqlRunStore, row_of, webhook_row
+from greenroom.runs.sql_store import (
+    KEY_HOLDER,
+    SAVE_KEY,
+    SAVE_PUSH_CONFIG,
+    RunRow,
+    SqlRunStore,
+    push_config_row,
+    row_of,
+)
 from greenroom.runs.store import Changed
 
 _OVER_EARLIER = """
@@ -167,15 +175,15 @@ class PostgresRunStore(SqlRunStore):
         """Raises OwnershipLost."""
         return self.ownership.fence(key, self.ownership.epochs)
 
-    async def save_webhook(self, webhook: Webhook) -> None:
+    async def save_push_config(self, config: PushConfig) -> None:
         epochs = self.ownership.epochs
 
         async def apply(connection: Connection) -> None:
-            key = await connection.fetchrow(_SESSION_OF_RUN, webhook.run_id)
+            key = await connection.fetchrow(_SESSION_OF_RUN, config.run_id)
             fence = self.ownership.fence(SessionKey(*key), epochs) if key is not None else None
             if fence is not None and await fence.is_lost(connection):
                 raise fence.refuse()
-            await connection.execute(numbered(SAVE_WEBHOOK), *webhook_row(webhook))
+            await connection.execute(numbered(SAVE_PUSH_CONFIG), *push_config_row(config))
 
         await self._postgres.submit(apply)
 

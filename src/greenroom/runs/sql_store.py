@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from greenroom.records import wire
-from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter, RunStatus, Webhook
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunFilter, RunStatus
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ RunRow: TypeAlias = tuple[str, str, str, str, str, float, str, str | None]
 """id, app_name, user_id, session_id, status, created_at, data, request."""
 
 _decode_run = wire.decoder(Run)
-_decode_webhook = wire.decoder(Webhook)
+_decode_push_config = wire.decoder(PushConfig)
 _decode_request = wire.decoder(AgentRunRequest)
 
 SAVE_KEY = """
@@ -40,13 +40,13 @@ _DELETE_OF_RUNS = """
 _DELETE = "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?"
 _UNFINISHED = "SELECT data, request FROM runs WHERE status IN ('queued', 'running') ORDER BY created_at, number"
 
-SAVE_WEBHOOK = """
+SAVE_PUSH_CONFIG = """
     INSERT INTO webhooks (run_id, id, data, is_over) VALUES (?, ?, ?, ?)
     ON CONFLICT (run_id, id) DO UPDATE SET data = excluded.data, is_over = excluded.is_over
 """
-_WEBHOOKS = "SELECT data FROM webhooks WHERE run_id = ? ORDER BY id"
-_WEBHOOKS_TO_REPORT = "SELECT data FROM webhooks WHERE is_over = 0"
-_DELETE_WEBHOOK = "DELETE FROM webhooks WHERE run_id = ? AND id = ?"
+_PUSH_CONFIGS = "SELECT data FROM webhooks WHERE run_id = ? ORDER BY id"
+_PUSH_CONFIGS_TO_REPORT = "SELECT data FROM webhooks WHERE is_over = 0"
+_DELETE_PUSH_CONFIG = "DELETE FROM webhooks WHERE run_id = ? AND id = ?"
 
 _MARK = " unremembered"
 """Follows the status, in its column, of runs whose events have yet to be added to memory."""
@@ -106,15 +106,15 @@ class SqlRunStore(RunStore):
             await self._database.execute(_DELETE_OF_RUNS.format(table), app_name, user_id, session_id)
         await self._database.execute(_DELETE, app_name, user_id, session_id)
 
-    async def save_webhook(self, webhook: Webhook) -> None:
-        await self._database.execute(SAVE_WEBHOOK, *webhook_row(webhook))
+    async def save_push_config(self, config: PushConfig) -> None:
+        await self._database.execute(SAVE_PUSH_CONFIG, *push_config_row(config))
 
-    async def list_webhooks(self, run_id: str | None) -> list[Webhook]:
-        query = (_WEBHOOKS_TO_REPORT,) if run_id is None else (_WEBHOOKS, run_id)
-        return [_decode_webhook(data.encode()) for (data,) in await self._database.fetch(*query)]
+    async def list_push_configs(self, run_id: str | None) -> list[PushConfig]:
+        query = (_PUSH_CONFIGS_TO_REPORT,) if run_id is None else (_PUSH_CONFIGS, run_id)
+        return [_decode_push_config(data.encode()) for (data,) in await self._database.fetch(*query)]
 
-    async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
-        await self._database.execute(_DELETE_WEBHOOK, run_id, webhook_id)
+    async def delete_push_config(self, run_id: str, config_id: str) -> None:
+        await self._database.execute(_DELETE_PUSH_CONFIG, run_id, config_id)
 
     async def list_unfinished(self) -> list[Run]:
         return await self._select(_UNFINISHED)
@@ -141,8 +141,8 @@ def row_of(run: Run, request: str | None, is_to_remember: bool = False) -> RunRo
     return run.id, run.app_name, run.user_id, run.session_id, status, run.created_at, data, request
 
 
-def webhook_row(webhook: Webhook) -> tuple[str, str, str, int]:
-    return webhook.run_id, webhook.id, wire.encode(webhook).decode(), int(webhook.is_over)
+def push_config_row(config: PushConfig) -> tuple[str, str, str, int]:
+    return config.run_id, config.id, wire.encode(config).decode(), int(config.is_over)
 
 
 def _run(data: str, request: str | None) -> Run:

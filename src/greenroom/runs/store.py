@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
-from greenroom.records.run import ListRunsResponse, Run, RunFilter, Webhook
+from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter
 from greenroom.runs.limits import RunCounts
 from greenroom.runs.ownership import Ownership, Replicas
 
@@ -23,7 +23,7 @@ class RunStore(ABC):
     Records are written in the order of the calls, and in order with the session store's appends on the same database:
     a record saved before an event was appended is never missing when the event is there.
 
-    Where servers share a store, records and webhooks of sessions that another one owns are refused with OwnershipLost.
+    Where servers share a store, writes for sessions that another one owns are refused with OwnershipLost.
     """
 
     @property
@@ -73,19 +73,22 @@ class RunStore(ABC):
 
     @abstractmethod
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Deletes the records of a session's runs, with their idempotency keys and webhooks."""
+        """Deletes the records of a session's runs, with their idempotency keys and push notifications."""
 
     @abstractmethod
-    async def save_webhook(self, webhook: Webhook) -> None:
-        """Stores a webhook; replaces an earlier one of the run with this id. It is on disk when this returns."""
+    async def save_push_config(self, config: PushConfig) -> None:
+        """Stores a receiver of push notifications; replaces an earlier one of the run with this id.
+
+        It is on disk when this returns.
+        """
 
     @abstractmethod
-    async def list_webhooks(self, run_id: str | None) -> list[Webhook]:
-        """Returns the webhooks of a run by id; with None, those of all runs that are not over."""
+    async def list_push_configs(self, run_id: str | None) -> list[PushConfig]:
+        """Returns the receivers of a run by id; with None, those of all runs that are not over."""
 
     @abstractmethod
-    async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
-        """Deletes a webhook; does nothing when there is none."""
+    async def delete_push_config(self, run_id: str, config_id: str) -> None:
+        """Deletes a receiver; does nothing when there is none."""
 
     @abstractmethod
     async def list_unfinished(self) -> list[Run]:

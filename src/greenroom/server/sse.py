@@ -18,7 +18,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.identifiers import is_state_patch_id
-from greenroom.records.run import Run, RunStatus
+from greenroom.records.run import Run, RunStatus, public_record
 from greenroom.records.session import Session
 from greenroom.runs.engine import Attachment
 from greenroom.server.access.authorization import AuthorizedRuns
@@ -26,13 +26,6 @@ from greenroom.server.addresses import Address
 from greenroom.server.replies import problem, problem_of_run
 
 KEEP_ALIVE = b": keep-alive\n\n"
-
-_INTERNAL_FIELDS = frozenset({"request", "request_digest", "asked", "traceparent", "caller"})
-
-
-def public_record(run: Run) -> Run:
-    """The run's record without internal fields."""
-    return Run(**{field: getattr(run, field) for field in Run.__struct_fields__ if field not in _INTERNAL_FIELDS})
 
 
 def _frame(seq: int | None, json: bytes) -> bytes:

@@ -55,7 +55,7 @@ from greenroom.records.human_requests import REQUESTS
 from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.runs.engine import Attachment
-from greenroom.runs.webhooks import state_of
+from greenroom.runs.push_notifications import state_of
 from greenroom.server.access.identity import EVERYBODY
 from greenroom.server.endpoint import MAX_ID_BYTES
 from greenroom.server.request_context import RequestContext
@@ -341,7 +341,7 @@ class RunHandler(RequestHandler):
         call = _call(context)
         with call.translated_errors():
             run = await call.run(params.task_id)
-            await call.context.engine.delete_webhook(run.id, params.id)
+            await call.context.engine.delete_push_config(run.id, params.id)
 
 
 async def _ended(attachment: Attachment) -> Run:

@@ -31,7 +31,7 @@ from greenroom.errors import AgentConfigError, InvalidRequest, MissingExtra, Not
 from greenroom.gates.a2a.task_events import read_run, to_task
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
-from greenroom.records.run import Run, RunStatus, Webhook
+from greenroom.records.run import PushConfig, Run, RunStatus
 from greenroom.server.replies import AnyReply, Reply
 from greenroom.server.request_context import RequestContext
 from greenroom.server.server_state import ServerState
@@ -72,17 +72,17 @@ async def save(
     version = context.headers.get("a2a-version", "0.3")
     is_over = bool(reported) and run.status.is_over and run.status is not RunStatus.WAITING
     stored: JsonObject = {"version": version, "config": MessageToDict(config), "issuer": context.address.url()}
-    webhook = Webhook(run_id=run.id, id=config.id, config=stored, reported=reported, is_over=is_over)
-    await context.engine.save_webhook(webhook)
+    stored_config = PushConfig(run_id=run.id, id=config.id, config=stored, reported=reported, is_over=is_over)
+    await context.engine.save_push_config(stored_config)
     return config
 
 
 async def list_of(context: RequestContext, run: Run) -> list[a2a.TaskPushNotificationConfig]:
-    return [_config_of(webhook) for webhook in await context.engine.list_webhooks(run.id)]
+    return [_config_of(stored_config) for stored_config in await context.engine.list_push_configs(run.id)]
 
 
-def _config_of(webhook: Webhook) -> a2a.TaskPushNotificationConfig:
-    return ParseDict(cast("JsonObject", webhook.config["config"]), a2a.TaskPushNotificationConfig())
+def _config_of(stored_config: PushConfig) -> a2a.TaskPushNotificationConfig:
+    return ParseDict(cast("JsonObject", stored_config.config["config"]), a2a.TaskPushNotificationConfig())
 
 
 @asynccontextmanager
@@ -95,16 +95,16 @@ async def sending(server: ServerState) -> AsyncGenerator[None]:
         signer = Signer.of(server.settings.webhook_key)
     client = httpx.AsyncClient(verify=verify, transport=transport, timeout=TIMEOUT_SECONDS, trust_env=False)
 
-    async def send(run: Run, webhook: Webhook) -> None:
-        config = _config_of(webhook)
+    async def send(run: Run, stored_config: PushConfig) -> None:
+        config = _config_of(stored_config)
         headers = {"content-type": "application/json"}
         if config.token:
             headers["x-a2a-notification-token"] = config.token
-        body = wire.encode(await _payload(server, run, str(webhook.config["version"])))
+        body = wire.encode(await _payload(server, run, str(stored_config.config["version"])))
         if config.authentication.scheme and config.authentication.credentials:
             headers["authorization"] = f"{config.authentication.scheme} {config.authentication.credentials}"
         elif signer is not None:
-            issuer = str(webhook.config.get("issuer", ""))
+            issuer = str(stored_config.config.get("issuer", ""))
             headers["authorization"] = f"Bearer {signer.token(issuer, config.url, run.id, body)}"
 
         async with (
@@ -113,7 +113,7 @@ async def sending(server: ServerState) -> AsyncGenerator[None]:
         ):
             reply.raise_for_status()
 
-    async with client, server.engine.webhooks.reporting(send):
+    async with client, server.engine.push_notifications.reporting(send):
         yield
 
 

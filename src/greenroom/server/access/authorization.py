@@ -21,7 +21,7 @@ from greenroom.errors import AppLoadError, AppNotFound, Forbidden, OwnershipLost
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunConfig, RunFilter, Webhook
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunConfig, RunFilter
 from greenroom.records.session import SessionKey
 from greenroom.records.state import APP_PREFIX
 from greenroom.runs.engine import Attachment, RunEngine
@@ -289,21 +289,21 @@ class AuthorizedRuns(Authorized[RunEngine]):
         self._permissions.check("write", run.app_name, run.user_id)
         return await self._watched_result(self._service.cancel(run_id, reason=reason))
 
-    async def save_webhook(self, webhook: Webhook) -> None:
+    async def save_push_config(self, config: PushConfig) -> None:
         """Raises RunNotFound, also for another user's run, and InvalidRequest."""
-        run = await self.get(webhook.run_id)
+        run = await self.get(config.run_id)
         self._permissions.check("write", run.app_name, run.user_id)
-        await self._watched_result(self._service.webhooks.save(run, webhook))
+        await self._watched_result(self._service.push_notifications.save(run, config))
 
-    async def list_webhooks(self, run_id: str) -> list[Webhook]:
+    async def list_push_configs(self, run_id: str) -> list[PushConfig]:
         """Raises RunNotFound, also for another user's run."""
-        return await self._service.webhooks.list((await self.get(run_id)).id)
+        return await self._service.push_notifications.list((await self.get(run_id)).id)
 
-    async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
+    async def delete_push_config(self, run_id: str, config_id: str) -> None:
         """Raises RunNotFound, also for another user's run."""
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
-        await self._watched_result(self._service.webhooks.delete(run, webhook_id))
+        await self._watched_result(self._service.push_notifications.delete(run, config_id))
 
     async def list_runs(self, where: RunFilter, *, limit: int, page_token: str | None = None) -> ListRunsResponse:
         """Runs that the caller may see. Raises Forbidden."""

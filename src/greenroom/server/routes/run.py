@@ -25,6 +25,7 @@ from greenroom.records.run import (
     Run,
     RunFilter,
     SessionRunRequest,
+    public_record,
 )
 from greenroom.records.session import SessionKey
 from greenroom.runner.accept import check_is_of_one_kind
@@ -33,7 +34,7 @@ from greenroom.runs.watch import RunWatch
 from greenroom.server.replies import AnyReply, Reply, StreamReply, failure_reply
 from greenroom.server.request_body import wait_for_disconnect
 from greenroom.server.request_context import RequestContext
-from greenroom.server.sse import KEEP_ALIVE, EventFrames, RunEndInserter, public_record
+from greenroom.server.sse import KEEP_ALIVE, EventFrames, RunEndInserter
 
 _log = logging.getLogger("greenroom.server")
 

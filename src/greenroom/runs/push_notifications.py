@@ -1,7 +1,7 @@
-"""Reports the states of runs to webhooks in the background.
+"""Reports the states of runs to receivers of push notifications, in the background.
 
 Each state is reported at least once, in order; if several states follow each other while the receiver fails, only the
-newest is. Webhooks are stored with the runs, so that the next process sends unsent reports.
+newest is. Receivers are stored with the runs, so that the next process sends unsent reports.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from greenroom.errors import InvalidRequest, OwnershipLost, RunNotFound
-from greenroom.records.run import Run, RunFilter, RunStatus, Webhook
+from greenroom.records.run import PushConfig, Run, RunFilter, RunStatus
 from greenroom.runs.ownership import require
 from greenroom.runs.store import RunStore
 from greenroom.runs.watch import RunWatch, RunWatches
@@ -28,15 +28,15 @@ MAX_PER_RUN = 10
 _AT_ONCE = 16
 _IDLE_SECONDS = 3600.0
 
-Send: TypeAlias = Callable[[Run, Webhook], Awaitable[None]]
+Send: TypeAlias = Callable[[Run, PushConfig], Awaitable[None]]
 """Sends the state of a run. It may raise anything, and is called again then."""
 
 _Key: TypeAlias = tuple[str, str]
 
 
 @dataclass(eq=False)
-class Webhooks:
-    """Sends reports to webhooks.
+class PushNotifications:
+    """Sends push notifications.
 
     retry_seconds: the pauses after failures, shortened by up to a half at random; after the last of them, a state is
     given up, and the next one is tried.
@@ -48,36 +48,36 @@ class Webhooks:
     retry_seconds: tuple[float, ...] = (1.0, 5.0, 30.0, 120.0, 600.0)
 
     def __post_init__(self) -> None:
-        self._open: dict[str, dict[str, Webhook]] = {}
+        self._open: dict[str, dict[str, PushConfig]] = {}
         self._changed: set[_Key] = set()
         self._tasks: dict[_Key, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._send: Send | None = None
 
-    async def save(self, run: Run, webhook: Webhook) -> None:
-        """Adds or replaces a webhook, which receives the states that differ from its `reported`.
+    async def save(self, run: Run, config: PushConfig) -> None:
+        """Adds or replaces a receiver, which receives the states that differ from its `reported`.
 
         Raises InvalidRequest if the run has `MAX_PER_RUN` others.
         """
         if self.run_store.ownership is not None:
             require(self.run_store.ownership, run.session_key)
-        ids = {one.id for one in await self.run_store.list_webhooks(run.id)}
-        if len(ids | {webhook.id}) > MAX_PER_RUN:
+        ids = {one.id for one in await self.run_store.list_push_configs(run.id)}
+        if len(ids | {config.id}) > MAX_PER_RUN:
             raise InvalidRequest(f"A run may have {MAX_PER_RUN} webhooks")
-        await self._drop(webhook.run_id, webhook.id)
-        await self.run_store.save_webhook(webhook)
-        if not webhook.is_over:
-            self._open.setdefault(run.id, {})[webhook.id] = webhook
+        await self._drop(config.run_id, config.id)
+        await self.run_store.save_push_config(config)
+        if not config.is_over:
+            self._open.setdefault(run.id, {})[config.id] = config
             self.watches.publish(run)
 
-    async def list(self, run_id: str) -> list[Webhook]:
-        return await self.run_store.list_webhooks(run_id)
+    async def list(self, run_id: str) -> list[PushConfig]:
+        return await self.run_store.list_push_configs(run_id)
 
-    async def delete(self, run: Run, webhook_id: str) -> None:
+    async def delete(self, run: Run, config_id: str) -> None:
         if self.run_store.ownership is not None:
             require(self.run_store.ownership, run.session_key)
-        await self._drop(run.id, webhook_id)
-        await self.run_store.delete_webhook(run.id, webhook_id)
+        await self._drop(run.id, config_id)
+        await self.run_store.delete_push_config(run.id, config_id)
 
     @asynccontextmanager
     async def reporting(self, send: Send) -> AsyncGenerator[None]:
@@ -101,9 +101,9 @@ class Webhooks:
         send = self._send
         if send is None:
             return
-        for webhook in await self.run_store.list_webhooks(None):
-            if (webhook.run_id, webhook.id) not in self._tasks:
-                self._open.setdefault(webhook.run_id, {})[webhook.id] = webhook
+        for config in await self.run_store.list_push_configs(None):
+            if (config.run_id, config.id) not in self._tasks:
+                self._open.setdefault(config.run_id, {})[config.id] = config
         self._wake(self._open, send)
 
     async def _follow(self, watch: RunWatch, send: Send) -> None:
@@ -113,62 +113,64 @@ class Webhooks:
 
     def _wake(self, run_ids: Iterable[str], send: Send) -> None:
         for run_id in run_ids:
-            for webhook in self._open.get(run_id, {}).values():
-                key = run_id, webhook.id
+            for config in self._open.get(run_id, {}).values():
+                key = run_id, config.id
                 self._changed.add(key)
                 if key not in self._tasks:
-                    self._tasks[key] = asyncio.create_task(self._report(key, webhook, send))
+                    self._tasks[key] = asyncio.create_task(self._report(key, config, send))
 
-    async def _drop(self, run_id: str, webhook_id: str) -> None:
+    async def _drop(self, run_id: str, config_id: str) -> None:
         of_run = self._open.get(run_id, {})
-        of_run.pop(webhook_id, None)
+        of_run.pop(config_id, None)
         if not of_run:
             self._open.pop(run_id, None)
-        task = self._tasks.get((run_id, webhook_id))
+        task = self._tasks.get((run_id, config_id))
         if task is not None and task is not asyncio.current_task():
             task.cancel()
             await asyncio.wait([task])
 
-    async def _report(self, key: _Key, webhook: Webhook, send: Send) -> None:
+    async def _report(self, key: _Key, config: PushConfig, send: Send) -> None:
         failures = 0
         try:
             while key in self._changed:
                 self._changed.discard(key)
                 try:
-                    failures = await self._report_state(webhook, send, is_last_try=failures >= len(self.retry_seconds))
+                    failures = await self._report_state(config, send, is_last_try=failures >= len(self.retry_seconds))
                 except (RunNotFound, OwnershipLost):  # else the server that runs the session reports them
                     await self._drop(*key)
                 except Exception as error:  # receivers and stores fail in any way
                     pause = self.retry_seconds[min(failures, len(self.retry_seconds) - 1)]
                     failures += 1
-                    _log.warning("webhook %s of run %s failed: %s: %s", key[1], key[0], type(error).__name__, error)
+                    _log.warning(
+                        "push notification %s of run %s failed: %s: %s", key[1], key[0], type(error).__name__, error
+                    )
                     await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                     self._changed.add(key)
         finally:
             self._changed.discard(key)
             del self._tasks[key]
 
-    async def _report_state(self, webhook: Webhook, send: Send, *, is_last_try: bool) -> int:
+    async def _report_state(self, config: PushConfig, send: Send, *, is_last_try: bool) -> int:
         """Sends the state unless it was reported. Returns the number of failures, which is 0. Raises OwnershipLost."""
-        run = await self.get(webhook.run_id)
+        run = await self.get(config.run_id)
         if self.run_store.ownership is not None:
             require(self.run_store.ownership, run.session_key)
         state = state_of(run)
-        if state == webhook.reported or run.status is RunStatus.QUEUED:
+        if state == config.reported or run.status is RunStatus.QUEUED:
             return 0
         try:
             async with self._slots:
-                await send(run, webhook)
+                await send(run, config)
         except Exception as error:
             if not is_last_try:
                 raise
-            _log.warning("webhook %s of run %s is not sent %s: %s", webhook.id, run.id, run.status, error)
+            _log.warning("push notification %s of run %s is not sent %s: %s", config.id, run.id, run.status, error)
         is_over = run.status.is_over and run.status is not RunStatus.WAITING
-        await self.run_store.save_webhook(msgspec.structs.replace(webhook, reported=state, is_over=is_over))
-        webhook.reported = state
-        webhook.is_over = is_over
-        if webhook.is_over:
-            await self._drop(webhook.run_id, webhook.id)
+        await self.run_store.save_push_config(msgspec.structs.replace(config, reported=state, is_over=is_over))
+        config.reported = state
+        config.is_over = is_over
+        if config.is_over:
+            await self._drop(config.run_id, config.id)
         return 0
 
 
