@@ -194,6 +194,8 @@ class _Server(uvicorn.Server):
         return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._connections is not None:
+            self._connections.close()
         if self._drain is not None:
             # Clients open their next connection, perhaps to another server, while this one still answers.
             self.server_state.default_headers = [*self.server_state.default_headers, _CLOSE]
@@ -205,8 +207,6 @@ class _Server(uvicorn.Server):
             )
         if self._sweeping is not None:
             self._sweeping.cancel()
-        if self._connections is not None:
-            self._connections.close()
         await super().shutdown(sockets)
         _exit_in(CANCEL_SECONDS)
 
