@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from uuid import uuid4
 
 import httpx
@@ -94,6 +96,29 @@ async def test_an_interrupting_run_may_replace_one_at_the_limit(limited: Pair) -
     replaced = await limited.owner.http.post(path_of(key) + "/runs", json=body)
     assert replaced.status_code == 202, replaced.text
     await cancel(limited, started[1:])
+
+
+async def test_a_caller_has_one_rate_on_two_servers(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    """And all of it on one of them."""
+    rate = 20
+    seconds = 3
+    name = f"test_{uuid4().hex}"
+    async with servers_on(postgres_server.make_database(name), tmp_path) as started:
+        options = ("--limits-requests-per-second", str(rate), "--limits-requests-at-once", str(rate))
+        servers = [await started.start(*options) for _ in range(2)]
+        accepted: list[int] = []
+        for used, address in ((servers[:1], "127.0.0.2"), (servers, "127.0.0.3")):
+            until = time.monotonic() + seconds
+            count = 0
+            async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(local_address=address)) as http:
+                while time.monotonic() < until:
+                    answers = await asyncio.gather(*(http.get(f"{server.url}/list-apps") for server in used))
+                    count += [answer.status_code for answer in answers].count(200)
+            accepted.append(count)
+    postgres_server.drop_database(name)
+    allowed = rate + seconds * rate
+    assert 0.9 * allowed <= accepted[0] <= 1.1 * allowed
+    assert 0.9 * allowed <= accepted[1] <= allowed + 2 * rate  # twice the burst and the rate until the first exchange
 
 
 async def test_runs_count_once_after_their_server_was_killed(limited: Pair) -> None:

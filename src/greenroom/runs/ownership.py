@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from greenroom.errors import OwnershipLost
@@ -53,8 +53,25 @@ class Replica(NamedTuple):
     """A secret that only the servers of the store can read: it proves that a request comes from this one."""
 
 
+class Messages(Protocol):
+    """Messages between the servers that share a store. A server doesn't receive its own."""
+
+    async def listen(self, channel: str, received: Callable[[Sequence[str] | None], None]) -> Callable[[], None]:
+        """Calls `received` for what is sent after this has returned; with None when messages may have been missed.
+        Returns a function that ends it.
+        """
+        ...
+
+    async def notify(self, channel: str, messages: Sequence[str]) -> None:
+        """Sends messages without line breaks, of at most 7,000 bytes each. Raises StorageError."""
+        ...
+
+
 class Replicas(Protocol):
     """The servers that share a store."""
+
+    @property
+    def messages(self) -> Messages: ...
 
     @property
     def takeover_seconds(self) -> float:

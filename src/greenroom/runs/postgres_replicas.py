@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from greenroom.postgres.connection import LEASE_SECONDS
 from greenroom.postgres.database import Database
+from greenroom.postgres.notifications import Notifications
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import shard_of
 from greenroom.runs.ownership import Replica
@@ -23,8 +24,9 @@ _UNKNOWN_SECONDS = 1.0
 class ReplicaTable:
     """The table of replicas, as it was read last."""
 
-    def __init__(self, database: Database, *, own_id: str) -> None:
+    def __init__(self, database: Database, *, own_id: str, messages: Notifications) -> None:
         self.own_id = own_id
+        self.messages = messages
         self.takeover_seconds = LEASE_SECONDS + 1.0
         self._database = database
         self._by_id: Mapping[str, Replica] = {}

@@ -200,9 +200,9 @@ class PostgresRunStore(SqlRunStore):
             await asyncio.sleep(0.05)
         self._owner = owner
         if self._address is not None:
-            self._replicas = ReplicaTable(self._postgres, own_id=owner.replica_id)
             self._counts = PostgresRunCounts(self._postgres, replica_id=owner.replica_id)
             self._notifications = Notifications(self._postgres)
+            self._replicas = ReplicaTable(self._postgres, own_id=owner.replica_id, messages=self._notifications)
             self._changes = PostgresRunChanges(
                 self._postgres, self._notifications, lambda ids: self._select(_GET_MANY, ids)
             )

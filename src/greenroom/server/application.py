@@ -32,7 +32,7 @@ from greenroom.records import wire
 from greenroom.runs.engine import credential_service_beside, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.limits import RunLimits
-from greenroom.server.access.rate_limit import RequestRate
+from greenroom.server.access.rate_limit import RequestRate, SharedRate
 from greenroom.server.addresses import RequestLocator
 from greenroom.server.app_logs import AppLogs
 from greenroom.server.cross_origin import OriginGuard
@@ -175,6 +175,7 @@ class GreenroomApp:
         self._locator = RequestLocator(self.settings, knows=router.knows)
         self._app = OriginGuard(router, cors=self.settings.cors, hosts=self.settings.allowed_hosts)
         self._forwarder: Forwarder | None = None
+        self._shared_rate: SharedRate | None = None
 
     async def drain(self) -> None:
         """Hands the sessions over to the other servers of the store, and answers requests meanwhile: for HTTP servers,
@@ -228,6 +229,9 @@ class GreenroomApp:
             from greenroom.server.forwarding.forwarder import Forwarder
 
             self._forwarder = Forwarder(self._handle, self.engine.replicas, grace_seconds=self.settings.grace_seconds)
+            if self._server.rate is not None:
+                self._shared_rate = SharedRate(self._server.rate, self.engine.replicas.messages)
+                await self._shared_rate.start()
         if resumed:
             _log.info("resumed %d interrupted runs", resumed)
         for name in self.settings.gates:
@@ -252,6 +256,8 @@ class GreenroomApp:
         logging.getLogger().removeHandler(server.logs)
         if self._expiry is not None:
             self._expiry.cancel()
+        if self._shared_rate is not None:
+            await self._shared_rate.close()
         used = time.monotonic() - stopping_at
         grace_seconds = max(self.settings.grace_seconds - used, 0.0)
         await asyncio.gather(self._gates.aclose(), self.engine.close(grace_seconds=grace_seconds))
