@@ -107,6 +107,22 @@ async def test_a_run_cancelled_in_a_tool_has_its_calls_answered_as_interrupted(f
         assert len(log) == 3
 
 
+async def test_a_resumed_run_cancelled_before_it_has_read_its_log_has_its_calls_answered(folder: Path | None) -> None:
+    gate = Gate()
+    agent = LlmAgent(name="desk", model=model_of(call("gate", "c-1"), "Well."), tools=[FunctionTool(gate.gate)])
+    async with stores_in(folder) as stores:
+        async with engine_over(stores, agent) as engine:
+            run, _ = await start(engine, asking("go"))
+            await gate.begun.wait()
+        async with engine_over(stores, agent) as engine:
+            assert await engine.recover() == 1
+            assert (await engine.cancel(run.id, reason="asked by a test")).status is RunStatus.CANCELLED
+            _, calling, last = await stores.log()
+            assert [one.id for one in calling.get_function_calls()] == ["c-1"]
+            assert [one.response for one in last.get_function_responses()] == [INTERRUPTED]
+            assert last.error_code == "INVOCATION_ABORTED"
+
+
 async def test_the_message_after_a_cancelled_run_is_answered(folder: Path | None) -> None:
     gate = Gate()
     model = model_of(lambda message: call("gate", "c-1") if message == "go" else "Good day.")

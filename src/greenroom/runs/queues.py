@@ -320,11 +320,17 @@ class SessionQueues:
         if task.stopped_by is not None or task.has_ended:
             return
         task.stopped_by = reason
-        if task.asyncio_task is not None:
+        is_unread = task.is_resumed and task.log is None and self._queues[task.key][0] is task
+        if is_unread and isinstance(reason, RunCancelled):
+            if task.is_held:
+                self.begin_held(task)
+            # It ends by itself when it has read its log, in which earlier attempts may have left calls open.
+        elif task.asyncio_task is not None:
             task.asyncio_task.cancel()
-            asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._end_without_waiting, task)
         else:
             self._finish(task)
+            return
+        asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._end_without_waiting, task)
 
     def _end_without_waiting(self, task: RunTask) -> None:
         """Ends a run that was cancelled, and whose tool, model or callback ignores the cancellation."""

@@ -253,6 +253,10 @@ class RunTask:
             begun = logged.progress
             if begun.is_over:
                 return
+        if self.stopped_by is not None:  # before it had read its log
+            if stored:
+                await self.record_abort(self.stopped_by)
+            return
         if stored:
             check_version(run, self.runner)
         run.app_version = version_of(self.runner)
