@@ -174,7 +174,7 @@ class SessionQueues:
             queue.remove(queued)
             self._drop(queued)
         self._tasks[first.run.id] = first
-        self._cancel(first, reason)
+        self.cancel(first, reason)
         return first
 
     def preempt(self, key: SessionKey, run_id: str) -> None:
@@ -280,7 +280,7 @@ class SessionQueues:
             self._finish(task)
 
     async def _execute(self, task: RunTask) -> None:
-        await task.execute(defaults=self.defaults, open_session=self.open_session, save=self.save, stop=self._cancel)
+        await task.execute(self)
         executing = asyncio.current_task()
         if executing is None or task.asyncio_task is not executing:
             return
@@ -314,9 +314,10 @@ class SessionQueues:
         if isinstance(error, StorageError) and not self._is_refusing:
             self._is_refusing = True
             _log.error("runs are refused, because their records can't be stored: %s", error)
-        self._cancel(task, error)
+        self.cancel(task, error)
 
-    def _cancel(self, task: RunTask, reason: GreenroomError) -> None:
+    def cancel(self, task: RunTask, reason: GreenroomError) -> None:
+        """Ends the execution of a run, or its wait in the queue. The first reason counts."""
         if task.stopped_by is not None or task.has_ended:
             return
         task.stopped_by = reason

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -48,6 +48,19 @@ class LiveInput(NamedTuple):
 
     requests: LiveRequestQueue
     run_config: RunConfig
+
+
+class TaskQueues(Protocol):
+    """The queues of sessions, as a run that is being executed needs them."""
+
+    defaults: RunDefaults
+    open_session: Callable[[SessionKey], Awaitable[Session]]
+
+    def save(self, task: RunTask) -> Awaitable[None]:
+        """Stores the record, or stops the run when that fails."""
+        ...
+
+    def cancel(self, task: RunTask, reason: GreenroomError) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -178,28 +191,20 @@ class RunTask:
             self.asyncio_task.cancel(ABANDONED)
         self.end()
 
-    async def execute(
-        self,
-        *,
-        defaults: RunDefaults,
-        open_session: Callable[[SessionKey], Awaitable[Session]],
-        save: Callable[[RunTask], Awaitable[None]],
-        stop: Callable[[RunTask, GreenroomError], None],
-    ) -> None:
+    async def execute(self, queues: TaskQueues) -> None:
         """Runs to the end. Raises CancelledError only when the engine has abandoned the run.
 
         A cancellation that the engine did not ask for, KeyboardInterrupt, SystemExit and GeneratorExit were raised by
-        the app's own code, and fail this run only. save: stores the record, and stops the run when that fails.
-        stop: cancels the run at its deadline.
+        the app's own code, and fail this run only.
         """
         current_run.set(self.run)
         try:
-            session = self.session or await open_session(self.key)
+            session = self.session or await queues.open_session(self.key)
             self.session = None
             if self.run.is_live:
-                await self._run_live(session, defaults, stop)
+                await self._run_live(session, queues)
             else:
-                await self._run(session, defaults, save, stop)
+                await self._run(session, queues)
         except (
             Exception
         ) as error:  # any exception is the run's outcome, and is in its log already if it could be stored
@@ -219,25 +224,19 @@ class RunTask:
                 self.error.__cause__ = error
                 await self.record_abort(self.error)
 
-    async def _run(
-        self,
-        session: Session,
-        defaults: RunDefaults,
-        save: Callable[[RunTask], Awaitable[None]],
-        stop: Callable[[RunTask, GreenroomError], None],
-    ) -> None:
+    async def _run(self, session: Session, queues: TaskQueues) -> None:
         run = self.run
         request = self.run.request
         if request is None:
             raise RunFailed("The run's record holds no request")
-        config = run_config_of(request, self.runner.run_config, defaults.max_llm_calls)
+        config = run_config_of(request, self.runner.run_config, queues.defaults.max_llm_calls)
         log = self._open_log(session, config)
         events = session.events
         end = events.end
         run.after_seq = min(run.after_seq, end)
         if run.attempts == 1 and run.message_after_seq < end:
             run.message_after_seq = end  # events were stored while it was queued
-            save(self)
+            queues.save(self)
         run.message_after_seq = min(run.message_after_seq, end)
 
         logged = log_state_of(events).find_run(run.id)
@@ -261,10 +260,10 @@ class RunTask:
             check_version(run, self.runner)
         run.app_version = version_of(self.runner)
         if run.attempts > 1:
-            await self._count_attempt(len(stored), save)
+            await self._count_attempt(len(stored), queues)
 
         executed = self._remaining(request, log, begun, config)
-        await self._collect(executed, request.deadline_seconds or defaults.deadline_seconds, stop)
+        await self._collect(executed, request.deadline_seconds or queues.defaults.deadline_seconds, queues)
 
     def _remaining(
         self, request: AgentRunRequest, log: RunLog, begun: RunProgress | None, config: RunConfig
@@ -282,7 +281,7 @@ class RunTask:
             log, message, answered=self.answered, state_delta=request.state_delta, run_config=config
         )
 
-    async def _count_attempt(self, stored_events: int, save: Callable[[RunTask], Awaitable[None]]) -> None:
+    async def _count_attempt(self, stored_events: int, queues: TaskQueues) -> None:
         """Counts the attempt before this one, if it was cut off without storing an event. Raises RunFailed when it was
         cut off too often.
         """
@@ -296,7 +295,7 @@ class RunTask:
         run.progress = stored_events
         run.resumed_alone = self.is_alone
 
-        saving = save(self)
+        saving = queues.save(self)
         if run.stalled:
             await saving  # this attempt may end the process at once
         if run.stalled >= MAX_ATTEMPTS and run.stalled_alone >= MAX_ATTEMPTS_ALONE:
@@ -304,16 +303,11 @@ class RunTask:
             await self.record_abort(too_often)
             raise too_often
 
-    async def _collect(
-        self,
-        events: AsyncIterator[Event],
-        deadline_seconds: float | None,
-        stop: Callable[[RunTask, GreenroomError], None],
-    ) -> None:
+    async def _collect(self, events: AsyncIterator[Event], deadline_seconds: float | None, queues: TaskQueues) -> None:
         timer: asyncio.TimerHandle | None = None
         if deadline_seconds is not None:
             late = DeadlineExceeded(deadline_seconds)
-            timer = asyncio.get_running_loop().call_later(deadline_seconds, stop, self, late)
+            timer = asyncio.get_running_loop().call_later(deadline_seconds, queues.cancel, self, late)
         try:
             async for event in events:
                 if event.partial:
@@ -328,18 +322,16 @@ class RunTask:
             if timer is not None:
                 timer.cancel()
 
-    async def _run_live(
-        self, session: Session, defaults: RunDefaults, stop: Callable[[RunTask, GreenroomError], None]
-    ) -> None:
+    async def _run_live(self, session: Session, queues: TaskQueues) -> None:
         live = self.live
-        config = with_default_limit(live.run_config if live is not None else RunConfig(), defaults.max_llm_calls)
+        config = with_default_limit(live.run_config if live is not None else RunConfig(), queues.defaults.max_llm_calls)
         log = self._open_log(session, config)
         if live is None:  # a crash cut it off
             cut_off = RunCancelled(self.run.id, "the server stopped while it was running")
             await self.record_abort(cut_off)
             raise cut_off
         events = self.runner.live(log, live.requests, run_config=config)
-        await self._collect(events, defaults.deadline_seconds, stop)
+        await self._collect(events, queues.defaults.deadline_seconds, queues)
 
     def _open_log(self, session: Session, config: RunConfig) -> RunLog:
         run = self.run
