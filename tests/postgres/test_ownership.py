@@ -189,6 +189,54 @@ async def test_the_state_of_a_webhook_is_not_changed_by_a_former_owner(server: S
     assert await program.runs.list_push_configs("e-1") == [webhook]
 
 
+async def _delete(server: Server) -> None:
+    await server.sessions.delete_session(**KEY._asdict())
+
+
+async def _delete_user(server: Server) -> None:
+    await server.sessions.delete_user(app_name=KEY.app_name, user_id=KEY.user_id)
+
+
+async def _delete_runs(server: Server) -> None:
+    await server.runs.delete_session(**KEY._asdict())
+
+
+async def _delete_push_config(server: Server) -> None:
+    await server.runs.delete_push_config("e-1", "w")
+
+
+@pytest.mark.parametrize("delete", [_delete, _delete_user, _delete_runs, _delete_push_config])
+async def test_a_former_owner_deletes_nothing(
+    server: Server, program: Server, delete: Callable[[Server], Awaitable[None]]
+) -> None:
+    await server.sessions.append(await server.session(), Event(author="owner"))
+    await server.runs.save(_run(idempotency_key="k"))
+    webhook = PushConfig(run_id="e-1", id="w", config={}, reported="running 0")
+    await server.runs.save_push_config(webhook)
+    await _take_over(program)
+    for _ in range(2):  # the second time, the server knows it
+        with pytest.raises(OwnershipLost):
+            await delete(server)
+    assert await _authors(program) == ["owner"]
+    assert await program.runs.find_by_idempotency_key(app_name="a", user_id="u", key="k") is not None
+    assert await program.runs.list_push_configs("e-1") == [webhook]
+    await delete(program)
+
+
+@pytest.mark.parametrize("is_fork", [False, True])
+async def test_a_former_owner_creates_no_session(server: Server, program: Server, is_fork: bool) -> None:
+    await server.session(OTHER)
+    await _take_over(program)
+    for _ in range(2):
+        with pytest.raises(OwnershipLost):
+            if is_fork:
+                await server.sessions.fork_session(**OTHER._asdict(), new_session_id=KEY.session_id)
+            else:
+                await server.sessions.create_session(**KEY._asdict(), state={"a": 1, "user:b": 2})
+    assert await program.sessions.get_session(**KEY._asdict()) is None
+    assert (await program.session(OTHER)).state == {}
+
+
 async def test_a_write_that_was_asked_for_before_the_shard_was_taken_again_is_refused(
     server: Server, program: Server
 ) -> None:

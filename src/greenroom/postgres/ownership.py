@@ -63,6 +63,15 @@ class Fence(NamedTuple):
         return not await connection.fetchval(_IS_OWNER, self.shard, self.epoch)
 
 
+async def check(fence: Fence | None, connection: Connection) -> None:
+    """Keeps the shard from being taken until the end of the transaction. Raises OwnershipLost if it was already.
+
+    fence: None for a program that owns no shards.
+    """
+    if fence is not None and await fence.is_lost(connection):
+        raise fence.refuse()
+
+
 class OwnedShards:
     """The shards of one database that this process owns."""
 

@@ -17,6 +17,7 @@ from greenroom.postgres.ownership import (
     IS_OWNER_OF_ONE,
     Fence,
     OwnedShards,
+    check,
     columns_of,
     lost_of,
     parameters_of,
@@ -29,6 +30,8 @@ from greenroom.runs.postgres_changes import PostgresRunChanges
 from greenroom.runs.postgres_counts import PostgresRunCounts
 from greenroom.runs.postgres_replicas import ReplicaTable
 from greenroom.runs.sql_store import (
+    DELETE_PUSH_CONFIG,
+    DELETE_SESSION,
     KEY_HOLDER,
     SAVE_KEY,
     SAVE_PUSH_CONFIG,
@@ -176,14 +179,31 @@ class PostgresRunStore(SqlRunStore):
         return self.ownership.fence(key, self.ownership.epochs)
 
     async def save_push_config(self, config: PushConfig) -> None:
+        await self._execute_of_run(config.run_id, SAVE_PUSH_CONFIG, *push_config_row(config))
+
+    async def delete_push_config(self, run_id: str, config_id: str) -> None:
+        await self._execute_of_run(run_id, DELETE_PUSH_CONFIG, run_id, config_id)
+
+    async def _execute_of_run(self, run_id: str, statement: str, *arguments: str | int) -> None:
+        """Raises OwnershipLost."""
         epochs = self.ownership.epochs
 
         async def apply(connection: Connection) -> None:
-            key = await connection.fetchrow(_SESSION_OF_RUN, config.run_id)
-            fence = self.ownership.fence(SessionKey(*key), epochs) if key is not None else None
-            if fence is not None and await fence.is_lost(connection):
-                raise fence.refuse()
-            await connection.execute(numbered(SAVE_PUSH_CONFIG), *push_config_row(config))
+            key = await connection.fetchrow(_SESSION_OF_RUN, run_id)
+            if key is not None:
+                await check(self.ownership.fence(SessionKey(*key), epochs), connection)
+            await connection.execute(numbered(statement), *arguments)
+
+        await self._postgres.submit(apply)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        key = SessionKey(app_name, user_id, session_id)
+        fence = self._fence(key)
+
+        async def apply(connection: Connection) -> None:
+            await check(fence, connection)
+            for statement in DELETE_SESSION:
+                await connection.execute(numbered(statement), *key)
 
         await self._postgres.submit(apply)
 

@@ -37,7 +37,11 @@ _FIND = """
 _DELETE_OF_RUNS = """
     DELETE FROM {} WHERE run_id IN (SELECT id FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?)
 """
-_DELETE = "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?"
+DELETE_SESSION = (
+    _DELETE_OF_RUNS.format("idempotency_keys"),
+    _DELETE_OF_RUNS.format("webhooks"),
+    "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?",
+)
 _UNFINISHED = "SELECT data, request FROM runs WHERE status IN ('queued', 'running') ORDER BY created_at, number"
 
 SAVE_PUSH_CONFIG = """
@@ -46,7 +50,7 @@ SAVE_PUSH_CONFIG = """
 """
 _PUSH_CONFIGS = "SELECT data FROM webhooks WHERE run_id = ? ORDER BY id"
 _PUSH_CONFIGS_TO_REPORT = "SELECT data FROM webhooks WHERE is_over = 0"
-_DELETE_PUSH_CONFIG = "DELETE FROM webhooks WHERE run_id = ? AND id = ?"
+DELETE_PUSH_CONFIG = "DELETE FROM webhooks WHERE run_id = ? AND id = ?"
 
 _MARK = " unremembered"
 """Follows the status, in its column, of runs whose events have yet to be added to memory."""
@@ -102,9 +106,8 @@ class SqlRunStore(RunStore):
         return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        for table in ("idempotency_keys", "webhooks"):
-            await self._database.execute(_DELETE_OF_RUNS.format(table), app_name, user_id, session_id)
-        await self._database.execute(_DELETE, app_name, user_id, session_id)
+        key = app_name, user_id, session_id
+        await self._database.execute_all([(statement, key) for statement in DELETE_SESSION])
 
     async def save_push_config(self, config: PushConfig) -> None:
         await self._database.execute(SAVE_PUSH_CONFIG, *push_config_row(config))
@@ -114,7 +117,7 @@ class SqlRunStore(RunStore):
         return [_decode_push_config(data.encode()) for (data,) in await self._database.fetch(*query)]
 
     async def delete_push_config(self, run_id: str, config_id: str) -> None:
-        await self._database.execute(_DELETE_PUSH_CONFIG, run_id, config_id)
+        await self._database.execute(DELETE_PUSH_CONFIG, run_id, config_id)
 
     async def list_unfinished(self) -> list[Run]:
         return await self._select(_UNFINISHED)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from greenroom.postgres.database import Database, DatabaseStats, Transaction
-from greenroom.postgres.ownership import OwnedShards
+from greenroom.postgres.ownership import IS_OWNER_OF_ONE, OwnedShards, check, parameters_of
 from greenroom.records.identifiers import new_session_id
 from greenroom.records.session import SessionKey
 from greenroom.records.state import ScopedDelta
@@ -130,9 +130,10 @@ class PostgresSessionQueries(SessionQueries):
     """
     find_locked_statement = f"{find_statement} FOR UPDATE"
     # After a lost connection this call may have made the session already, at the same time.
-    create_statement = """
+    create_statement = f"""
         INSERT INTO sessions (app_name, user_id, id, create_time, update_time, last_seq, fork_seq)
-        VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?5)
+        SELECT ?1, ?2, ?3, ?4::float8, ?4::float8, ?5::bigint, ?5::bigint
+        WHERE {IS_OWNER_OF_ONE.format(shard="?6", epoch="?7")}
         ON CONFLICT (app_name, user_id, id) DO UPDATE SET id = excluded.id
         WHERE sessions.create_time = excluded.create_time RETURNING number
     """
@@ -152,12 +153,22 @@ class PostgresSessionQueries(SessionQueries):
         self._epochs = epochs
 
     async def create(self, key: SessionKey, now: float, delta: ScopedDelta, *, fork_seq: int = 0) -> CachedSession:
-        self._shards.fence(key, self._epochs)
         created = await super().create(key, now, delta, fork_seq=fork_seq)
         found = await self.require(key)
         created.app.version = found.app_version or 0
         created.user.version = found.user_version or 0
         return created
+
+    async def create_row(self, key: SessionKey, now: float, fork_seq: int) -> list[Any]:
+        fence = self._shards.fence(key, self._epochs)
+        rows = await self.fetch(self.create_statement, *key, now, fork_seq, *parameters_of(fence))
+        if not rows:
+            await check(fence, self._connection)
+        return rows
+
+    async def _delete(self, key: SessionKey) -> None:
+        await check(self._shards.fence(key, self._epochs), self._connection)
+        await super()._delete(key)
 
     async def insert(self, key: SessionKey, prepared: Sequence[PreparedEvent], jsons: Sequence[bytes]) -> Stored:
         if not prepared:

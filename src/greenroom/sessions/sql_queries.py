@@ -193,11 +193,15 @@ class SessionQueries(ABC):
 
     async def create(self, key: SessionKey, now: float, delta: ScopedDelta, *, fork_seq: int = 0) -> CachedSession:
         """Raises SessionExists."""
-        rows = await self.fetch(self.create_statement, *key, now, fork_seq)
+        rows = await self.create_row(key, now, fork_seq)
         if not rows:
             raise SessionExists(*key)
         await self.save_state(key, rows[0][0], delta)
         return await self._with_state(key, SessionRow(rows[0][0], fork_seq, fork_seq, now, 0, 0))
+
+    async def create_row(self, key: SessionKey, now: float, fork_seq: int) -> list[Any]:
+        """Returns the number of the new session in a row; no row when another one is there."""
+        return await self.fetch(self.create_statement, *key, now, fork_seq)
 
     async def append(self, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
         """Raises SessionNotFound."""
