@@ -11,7 +11,6 @@ from contextlib import aclosing
 from decimal import Decimal
 from functools import partial
 from typing import NamedTuple
-from uuid import uuid4
 
 import msgspec
 
@@ -249,10 +248,11 @@ class Evaluation:
 
     async def _session(self, case: EvalCase) -> Session:
         session_input = case.session_input
+        user_id = (session_input.user_id if session_input is not None else "") or self._agent.user_id
         create = partial(
             self._agent.sessions.create_session,
             app_name=self._agent.app_name,
-            user_id=(session_input.user_id if session_input is not None else "") or self._agent.user_id,
+            user_id=user_id,
             state=session_input.state if session_input is not None else None,
         )
         if session_input is not None and session_input.session_id:
@@ -261,7 +261,10 @@ class Evaluation:
             except SessionExists:
                 pass  # of an earlier run; a session is never used twice
 
-        return await create(session_id=f"{SESSION_PREFIX}{uuid4()}")
+        new_key = self._agent.sessions.new_key(
+            lambda new_id: SessionKey(self._agent.app_name, user_id, SESSION_PREFIX + new_id)
+        )
+        return await create(session_id=new_key.session_id)
 
     async def _converse(self, case: EvalCase, session: Session) -> list[Invocation]:
         """Raises what fails the run."""

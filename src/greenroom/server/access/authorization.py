@@ -162,6 +162,10 @@ class AuthorizedSessions(Authorized[BaseSessionService]):
     delete_user = _writing(BaseSessionService.delete_user)
     append = _writing(BaseSessionService.append)
 
+    def new_key(self, key_of: Callable[[str], SessionKey]) -> SessionKey:
+        """The key of a session that is to be created with a new random id, of those that this server runs."""
+        return self._service.new_key(key_of)
+
     def as_service(self) -> BaseSessionService:
         """Returns this object as a `BaseSessionService` for lower layers, which know nothing of callers. They can only
         call the methods above.
