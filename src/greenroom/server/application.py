@@ -113,7 +113,8 @@ def create_app(
 
         sessions.usage.prices = PriceTable.load(settings.prices)
     content = content_policy(settings.traced_content)
-    traces = trace_store_beside(sessions, with_content=content.in_debug)
+    is_shared = settings.replica_address is not None
+    traces = trace_store_beside(sessions, with_content=content.in_debug, is_shared=is_shared)
     metrics = RunMetrics() if find_spec("prometheus_client") is not None else None
     export = trace_export(with_content=content.in_export)
     authenticator = rate = None

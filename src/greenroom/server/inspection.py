@@ -46,8 +46,11 @@ def content_policy(setting: TracedContent | None) -> ContentPolicy:
     return ContentPolicy(in_debug=setting != "nowhere", in_export=setting == "everywhere")
 
 
-def trace_store_beside(sessions: BaseSessionService, *, with_content: bool) -> TraceStore:
-    """A trace store in the database of the sessions, or in memory if they have none."""
+def trace_store_beside(sessions: BaseSessionService, *, with_content: bool, is_shared: bool = False) -> TraceStore:
+    """A trace store in the database of the sessions, or in memory if they have none.
+
+    is_shared: True if other servers may run on the database.
+    """
     if sessions.server_database is not None:
         from greenroom.traces.sql import SqliteTraceStore
 
@@ -55,7 +58,7 @@ def trace_store_beside(sessions: BaseSessionService, *, with_content: bool) -> T
     if (uri := postgres_uri_of(sessions)) is not None:
         from greenroom.traces.sql import PostgresTraceStore
 
-        return PostgresTraceStore(uri, with_content=with_content)
+        return PostgresTraceStore(uri, with_content=with_content, is_shared=is_shared)
     return InMemoryTraceStore(with_content=with_content)
 
 

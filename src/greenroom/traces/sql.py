@@ -34,6 +34,12 @@ MAX_ROWS = 50_000
 WRITE_AFTER_SECONDS = 1.0
 """Time for which traces are gathered, so that a run doesn't pay for a commit of its trace. A crash loses them."""
 
+SHARED_WRITE_AFTER_SECONDS = 0.2
+"""The same where other servers read the traces, too."""
+
+_OTHERS_WRITE_SECONDS = SHARED_WRITE_AFTER_SECONDS + 0.1
+"""Time in which other servers have written the traces of runs that ended before a query."""
+
 MAX_UNWRITTEN = 2_000
 """Traces that wait for a disk that doesn't keep up; more are dropped."""
 
@@ -66,6 +72,9 @@ class SqlTraceStore(TraceStore):
         self._database = database
         self._with_content = with_content
         self.max_rows = max_rows
+        self.is_shared = False
+        """True if other servers write traces, too."""
+
         self._unwritten: list[Trace] = []
         self._writing: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -80,15 +89,21 @@ class SqlTraceStore(TraceStore):
             return
         self._unwritten.append(trace)
         if self._timer is None and not self._closed:
-            self._timer = asyncio.get_running_loop().call_later(WRITE_AFTER_SECONDS, self._write)
+            seconds = SHARED_WRITE_AFTER_SECONDS if self.is_shared else WRITE_AFTER_SECONDS
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._write)
 
     async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
+        if self.is_shared:
+            await asyncio.sleep(_OTHERS_WRITE_SECONDS)
         groups = await self._select(_OF_SESSION, session_id, app_name, user_id)
         spans = [span for group in reversed(groups) for span in group]
         return spans_for_display(spans[-SPANS_SHOWN:])
 
     async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
         found = await self._select(_OF_EVENT, event_id, app_name, user_id)
+        if not found and self.is_shared:
+            await asyncio.sleep(_OTHERS_WRITE_SECONDS)
+            found = await self._select(_OF_EVENT, event_id, app_name, user_id)
         return found[0][-1] if found else None
 
     async def forget(self, key: SessionKey) -> None:
@@ -156,15 +171,19 @@ class SqliteTraceStore(SqlTraceStore):
 class PostgresTraceStore(SqlTraceStore):
     """Needs a database that a `PostgresSessionService` writes its sessions to."""
 
-    def __init__(self, uri: str, *, with_content: bool = True, max_rows: int = MAX_ROWS) -> None:
+    def __init__(
+        self, uri: str, *, with_content: bool = True, max_rows: int = MAX_ROWS, is_shared: bool = False
+    ) -> None:
         """Connects on the first call.
 
-        with_content: True to store requests, replies and results.
+        with_content: True to store requests, replies and results. is_shared: True if other servers write traces, too:
+        then all write sooner, and queries wait until they have.
         """
         from greenroom.postgres.database import Database
 
         self._postgres = Database.open(uri)
         super().__init__(self._postgres, with_content=with_content, max_rows=max_rows)
+        self.is_shared = is_shared
 
     def write(self, make_rows: Callable[[], Sequence[SpanRow]]) -> asyncio.Future[None]:
         return asyncio.ensure_future(self._insert(make_rows))
