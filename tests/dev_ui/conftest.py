@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import contextlib
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+from uuid import uuid4
 
+import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from greenroom.server.application import create_app
 from greenroom.server.routes import web_page
 from tests.dev_ui.apps import all_apps
+from tests.postgres.postgres_server import PostgresServer
 from tests.requirements import browser_flags, browser_path, skip_or_fail
+from tests.server.replicas import Replicas, serving_replicas
 from tests.server.serving import Serving, serving
 
 TIMEOUT_MS = 10_000.0
@@ -33,9 +39,25 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def server() -> AsyncIterator[Serving]:
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[Serving]:
+    """One server; with GREENROOM_REPLICAS=1, four behind a load balancer."""
+    if os.environ.get("GREENROOM_REPLICAS") == "1":
+        async with serving_by_replicas(request.getfixturevalue("postgres_server")) as serving_all:
+            yield serving_all
+        return
+
     async with serving(create_app(agents=all_apps())) as serving_all:
         yield serving_all
+
+
+@contextlib.asynccontextmanager
+async def serving_by_replicas(postgres_server: PostgresServer) -> AsyncGenerator[Serving]:
+    """Serves all apps by four servers behind a load balancer."""
+    name = f"test_{uuid4().hex}"
+    uri = postgres_server.make_database(name)
+    async with serving_replicas(uri, agents=all_apps()) as serving_all:
+        yield serving_all
+    postgres_server.drop_database(name)
 
 
 @dataclass
@@ -51,6 +73,13 @@ class World:
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(browser: Browser, server: Serving) -> AsyncIterator[World]:
     problems: list[str] = []
+
+    def note(path: str, said: ConsoleMessage) -> None:
+        # A server that stops cuts the streams that it forwards; the page reconnects.
+        is_cut = isinstance(server, Replicas) and "ERR_INCOMPLETE_CHUNKED_ENCODING" in said.text
+        if said.type == "error" and not is_cut:
+            problems.append(f"{path}: {said.text}")
+
     async with AsyncExitStack() as stack:
 
         async def open_page(path: str = "", *, width: int = 1280, height: int = 800, **options: Any) -> Page:
@@ -64,7 +93,7 @@ async def world(browser: Browser, server: Serving) -> AsyncIterator[World]:
             context.set_default_timeout(TIMEOUT_MS)
             page = await context.new_page()
             page.on("pageerror", lambda error: problems.append(f"{path}: {error}"))
-            page.on("console", lambda said: problems.append(f"{path}: {said.text}") if said.type == "error" else None)
+            page.on("console", lambda said: note(path, said))
             await page.goto(path)
             return page
 

@@ -18,9 +18,11 @@ from greenroom.sessions.postgres import PostgresSessionService
 from greenroom.sessions.service import BaseSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from tests.server.agents import echo
+from tests.server.replicas import serving_replicas
 from tests.server.serving import Serving, serving
 
-Store: TypeAlias = Literal["memory", "sqlite", "postgres"]
+Store: TypeAlias = Literal["memory", "sqlite", "postgres", "replicas"]
+"""With "replicas", four servers on one PostgreSQL are behind a load balancer."""
 Serve: TypeAlias = Callable[..., Awaitable[Serving]]
 
 
@@ -49,12 +51,18 @@ async def serve(
             connection_limits: ConnectionLimits = connection_limits,
             **settings: Any,
         ) -> Serving:
+            given: dict[str, Any]
+            if store == "replicas":
+                uri = request.getfixturevalue("empty_postgres_uri")
+                given = {"agents": agents or (echo(),), **(services or {})}
+                return await stack.enter_async_context(serving_replicas(uri, connection_limits, **given, **settings))
+
             sessions: BaseSessionService | None = None
             if store == "sqlite":
                 sessions = SqliteSessionService(str(tmp_path / "sessions.db"))
             elif store == "postgres":
                 sessions = PostgresSessionService(request.getfixturevalue("postgres_uri"))
-            given: dict[str, Any] = {"session_service": sessions, **(services or {})}
+            given = {"session_service": sessions, **(services or {})}
             if "app_loader" not in given:
                 given["agents"] = agents or (echo(),)
             app = create_app(settings=ServerSettings(**settings), **given)

@@ -196,11 +196,14 @@ async def until(condition: Callable[[], Any], *, seconds: float = TIMEOUT_SECOND
 
 
 @contextlib.asynccontextmanager
-async def serving(app: GreenroomApp, limits: ConnectionLimits = DEFAULT_LIMITS) -> AsyncGenerator[Serving]:
+async def serving(
+    app: GreenroomApp, limits: ConnectionLimits = DEFAULT_LIMITS, *, listener: socket.socket | None = None
+) -> AsyncGenerator[Serving]:
+    """listener: a bound socket; one on a free port by default."""
     config = server_config(app, grace_seconds=5, limits=limits)
     config.port = 0
     server = QuickServer(config)
-    task = asyncio.ensure_future(server.serve())
+    task = asyncio.ensure_future(server.serve(sockets=[listener] if listener is not None else None))
     await until(lambda: server.started or task.done())
     if task.done():
         task.result()
