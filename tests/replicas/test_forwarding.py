@@ -7,6 +7,7 @@ import json
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
@@ -15,6 +16,7 @@ from greenroom.records.session import SessionKey
 from greenroom.records.shard import shard_of
 from tests.replicas.conftest import Pair
 from tests.replicas.requests import Json, frames, log_of, message, path_of, run_of, sse, text_of, texts
+from tests.replicas.servers import Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -25,6 +27,21 @@ async def new_session(pair: Pair, *, app: str = "desk") -> SessionKey:
     created = await pair.other.http.post(path_of(key))
     assert created.status_code == 200, created.text
     return key
+
+
+def approval_of(events: list[Json]) -> Json:
+    """The message that approves the call that the events ask for."""
+    parts = [part for event in events for part in event["content"]["parts"]]
+    calls = [part["functionCall"] for part in parts if "functionCall" in part]
+    (call,) = [call for call in calls if call["name"] == "adk_request_confirmation"]
+    response = {"id": call["id"], "name": call["name"], "response": {"confirmed": True}}
+    return {"role": "user", "parts": [{"functionResponse": response}]}
+
+
+async def stamp_of(pair: Pair, server: Server) -> str:
+    """The begin of the header of requests that the server forwards."""
+    (row,) = await pair.servers.database.fetch("SELECT id, token FROM replicas WHERE address = ?", server.url)
+    return f"id={row[0]}&token={row[1]}&scheme=http"
 
 
 async def test_a_session_is_created_run_and_read_on_any_server(pair: Pair) -> None:
@@ -103,12 +120,7 @@ async def test_a_session_is_followed_on_the_other_server(pair: Pair) -> None:
 
 async def test_an_approval_is_answered_on_the_other_server(pair: Pair) -> None:
     key = await new_session(pair)
-    asked = (await pair.owner.http.post("/run", json=run_of(key, "pay"))).json()
-    parts = [part for event in asked for part in event["content"]["parts"]]
-    calls = [part["functionCall"] for part in parts if "functionCall" in part]
-    (call,) = [call for call in calls if call["name"] == "adk_request_confirmation"]
-    response = {"id": call["id"], "name": call["name"], "response": {"confirmed": True}}
-    answer = {"role": "user", "parts": [{"functionResponse": response}]}
+    answer = approval_of((await pair.owner.http.post("/run", json=run_of(key, "pay"))).json())
     answered = await pair.other.http.post("/run", json=run_of(key, "", newMessage=answer))
     assert texts(answered.json()) == ["done: {'paid': 7}"]
     again = await pair.other.http.post("/run", json=run_of(key, "", newMessage=answer))
@@ -275,9 +287,9 @@ async def test_a_client_that_leaves_cancels_its_run_at_the_owner(pair: Pair) -> 
 
 async def test_a_forwarded_request_is_not_forwarded_again(pair: Pair) -> None:
     key = await new_session(pair)
-    (row,) = await pair.servers.database.fetch("SELECT id, token FROM replicas WHERE address = ?", pair.owner.url)
-    stamp = {"greenroom-forwarded": f"id={row[0]}&token={row[1]}&scheme=http"}
-    refused = await pair.other.http.post("/run", json=run_of(key, "hello"), headers=stamp)
+    stamp = f"{await stamp_of(pair, pair.owner)}&run=e-{uuid4()}"
+    headers = {"greenroom-forwarded": stamp}
+    refused = await pair.other.http.post("/run", json=run_of(key, "hello"), headers=headers)
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "1"
     assert refused.json()["code"] == "OwnershipLost"
@@ -300,3 +312,44 @@ async def test_errors_of_the_owner_are_passed_on(pair: Pair) -> None:
     assert [answer.status_code for answer in answers] == [404, 404]
     assert answers[0].json() == answers[1].json()
     assert answers[0].headers["content-type"] == answers[1].headers["content-type"]
+
+
+async def test_a_request_that_is_sent_again_has_one_effect(pair: Pair) -> None:
+    key = await new_session(pair)
+    stamp = await stamp_of(pair, pair.other)
+    run_id = f"e-{uuid4()}"
+
+    async def send(*, again: str, **fields: Any) -> httpx.Response:
+        headers = {"greenroom-forwarded": f"{stamp}&run={run_id}{again}"}
+        return await pair.owner.http.post("/run", json=run_of(key, "slow 4", **fields), headers=headers)
+
+    first, second = await asyncio.gather(send(again=""), send(again="&again=1"))
+    third = await send(again="&again=1")
+    assert first.headers["x-run-id"] == second.headers["x-run-id"] == third.headers["x-run-id"] == run_id
+    assert first.json() == second.json() == third.json()
+    assert len(await log_of(pair.owner.http, key)) == 2
+
+
+async def test_an_approval_that_is_sent_again_has_one_effect(pair: Pair) -> None:
+    key = await new_session(pair)
+    answer = run_of(
+        key, "", newMessage=approval_of((await pair.owner.http.post("/run", json=run_of(key, "pay"))).json())
+    )
+    stamp = await stamp_of(pair, pair.other)
+    run_id = f"e-{uuid4()}"
+    answers = [
+        await pair.owner.http.post("/run", json=answer, headers={"greenroom-forwarded": f"{stamp}&run={run_id}{again}"})
+        for again in ("", "&again=1")
+    ]
+    assert answers[0].headers["x-run-id"] == answers[1].headers["x-run-id"] != run_id
+    assert texts(answers[0].json()) == ["done: {'paid': 7}"]
+    assert answers[0].json() == answers[1].json()
+    assert texts(await log_of(pair.owner.http, key)).count("done: {'paid': 7}") == 1
+
+
+async def test_a_client_cannot_name_a_run(pair: Pair) -> None:
+    key = await new_session(pair)
+    headers = {"greenroom-forwarded": f"id=x&token=y&run=e-{uuid4()}&again=1"}
+    runs = [await pair.owner.http.post("/run", json=run_of(key, "hi"), headers=headers) for _ in range(2)]
+    assert runs[0].headers["x-run-id"] != runs[1].headers["x-run-id"]
+    assert runs[0].headers["x-run-id"] not in headers["greenroom-forwarded"]

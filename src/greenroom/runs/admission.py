@@ -28,6 +28,7 @@ from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.runner.accept import SINCE_COMPACTION, accept_message, is_to_task, needs_older_events
 from greenroom.runner.runner import Runner
+from greenroom.runs.engine import ForwardedRequest
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.queues import SessionQueues, without_answered
 from greenroom.runs.store import RunStore
@@ -66,6 +67,7 @@ class Admission:
         queues: SessionQueues,
         *,
         idempotency_key: str | None,
+        forwarded: ForwardedRequest | None = None,
     ) -> RunTask | Run:
         """The run to enqueue, or the one that the same request started before.
 
@@ -80,20 +82,35 @@ class Admission:
                 if started.request_digest != digest:
                     raise IdempotencyConflict(idempotency_key)
                 return started
+        elif forwarded is not None:
+            started = await self._started_by(key, forwarded, queues)
+            if started is not None:
+                return started
 
         replaces = request.multitask_strategy == "interrupt" and bool(queues.of_session(key))
         await self.limiter.acquire(key, may_exceed=replaces)
         try:
-            task = await self._admit(request, key, runner, queues)
+            task = await self._admit(request, key, runner, queues, new_run_id=forwarded and forwarded.run_id)
         except BaseException:
             self.limiter.release(key)
             raise
 
+        if idempotency_key is None and forwarded is not None and task.run.id != forwarded.run_id:
+            idempotency_key = forwarded.run_id  # the request continues an earlier run
         task.run.idempotency_key = idempotency_key
         task.run.request_digest = digest
         return task
 
-    async def _admit(self, request: AgentRunRequest, key: SessionKey, runner: Runner, queues: SessionQueues) -> RunTask:
+    async def _admit(
+        self,
+        request: AgentRunRequest,
+        key: SessionKey,
+        runner: Runner,
+        queues: SessionQueues,
+        *,
+        new_run_id: str | None,
+    ) -> RunTask:
+        """new_run_id: of a run that isn't an earlier one's continuation; by default a random one."""
         stored = await self._find(key)
         if stored and needs_older_events(stored.events, request.new_message, request.invocation_id):
             stored = await self._find(key, None)
@@ -102,7 +119,8 @@ class Admission:
         message, answered, run_id = accept_message(session.events, request.new_message, request.invocation_id)
         earlier: Run | None = None
         pending: Mapping[str, str] = {}
-        if answered is not None or request.invocation_id is not None:
+        is_new = answered is None and request.invocation_id is None
+        if not is_new:
             task = queues.tasks.get(run_id)
             earlier = await self._run_to_continue(run_id, message, session, task)
             was_cancelled = earlier is not None and earlier.status is RunStatus.CANCELLED
@@ -110,11 +128,14 @@ class Admission:
                 answered = None
                 run_id = new_invocation_id()
                 earlier = None
+                is_new = True
             if earlier is not None:
                 check_version(earlier, runner)
                 pending = task.pending_requests(session) if task is not None else earlier.asked
             check_asked(session, message, pending)
 
+        if is_new and new_run_id is not None:
+            run_id = new_run_id
         queue = queues.of_session(key)
         if queue and request.multitask_strategy == "reject":
             raise SessionBusy(session.id, queue[0].run.id)
@@ -188,6 +209,15 @@ class Admission:
         return await self.run_store.find_by_idempotency_key(
             app_name=key.app_name, user_id=key.user_id, key=idempotency_key
         )
+
+    async def _started_by(self, key: SessionKey, forwarded: ForwardedRequest, queues: SessionQueues) -> Run | None:
+        """The run that an earlier copy of the request has started or continued."""
+        task = queues.tasks.get(forwarded.run_id)
+        if task is not None:
+            return task.run
+        if not forwarded.is_repeated:
+            return None
+        return await self.run_store.get(forwarded.run_id) or await self._started_with(key, forwarded.run_id, queues)
 
     async def _run_to_continue(
         self, run_id: str, message: Content | None, session: Session, task: RunTask | None

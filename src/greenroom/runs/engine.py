@@ -42,6 +42,15 @@ class RunLoad(NamedTuple):
     queued: int
 
 
+class ForwardedRequest(NamedTuple):
+    """A request that another server has forwarded, and that it may send again if it gets no response."""
+
+    run_id: str
+    """The id of the run that it starts, unless it continues an earlier run."""
+
+    is_repeated: bool
+
+
 class RunEngine(ABC):
     push_notifications: PushNotifications
     """Reports the states of runs to clients of gates."""
@@ -60,12 +69,14 @@ class RunEngine(ABC):
         attach: bool = True,
         traceparent: str | None = None,
         caller: Caller | None = None,
+        forwarded: ForwardedRequest | None = None,
     ) -> tuple[Run, Attachment | None]:
         """Starts a run, or queues it after the session's active run, depending on `multitask_strategy`.
 
         The record is stored when this returns, so the run survives a crash. The same idempotency key returns the same
         run. The attached reader doesn't get the user's own events. traceparent: the caller's trace, as W3C has it.
-        caller: as authenticated; None without authentication.
+        caller: as authenticated; None without authentication. A forwarded request that is repeated returns the run that
+        it has started or continued.
         Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, SessionFull,
         IdempotencyConflict, TooManyRuns, Unavailable, all without side effects.
         """

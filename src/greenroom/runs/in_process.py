@@ -37,7 +37,7 @@ from greenroom.records.session import Session, SessionFilter, SessionKey
 from greenroom.records.shard import Shards
 from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission
-from greenroom.runs.engine import Attachment, RunEngine, RunLoad
+from greenroom.runs.engine import Attachment, ForwardedRequest, RunEngine, RunLoad
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf, Replicas, require
@@ -125,6 +125,7 @@ class InProcessRunEngine(RunEngine):
         attach: bool = True,
         traceparent: str | None = None,
         caller: Caller | None = None,
+        forwarded: ForwardedRequest | None = None,
     ) -> tuple[Run, Attachment | None]:
         key = SessionKey(request.app_name, request.user_id, request.session_id)
         if self._takeovers is not None:
@@ -132,9 +133,13 @@ class InProcessRunEngine(RunEngine):
         runner = await self._runner_of(request.app_name)
         try:
             async with self._admission.lock(key):
-                task = await self._admission.admit(request, key, runner, self._queues, idempotency_key=idempotency_key)
+                task = await self._admission.admit(
+                    request, key, runner, self._queues, idempotency_key=idempotency_key, forwarded=forwarded
+                )
                 if isinstance(task, Run):
-                    return task, await self.attach(task.id, with_user_events=False) if attach else None
+                    has_continued = idempotency_key is None and forwarded is not None and forwarded.run_id != task.id
+                    after = task.message_after_seq if has_continued else task.after_seq
+                    return task, await self.attach(task.id, after=after, with_user_events=False) if attach else None
                 task.run.traceparent = traceparent
                 task.run.caller = caller
                 reader: Attachment | None = None

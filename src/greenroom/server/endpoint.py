@@ -33,7 +33,7 @@ from greenroom.records.event import Event
 from greenroom.server.access.identity import EVERYBODY, Access
 from greenroom.server.access.revocation import close_when_revoked
 from greenroom.server.addresses import address_of
-from greenroom.server.exchange import EXCHANGE, IS_FORWARDED, Exchange
+from greenroom.server.exchange import EXCHANGE, Exchange
 from greenroom.server.replies import AnyReply, Reply, StreamReply, error_reply, raw_headers, status_reply
 from greenroom.server.request_body import (
     ClientDisconnected,
@@ -183,7 +183,8 @@ class EndpointApp:
             reply.close()
             await send_reply(Reply(data=b"", media_type=reply.media_type, headers=reply.headers), send)
         else:
-            is_continued = self._endpoint.streams_log and IS_FORWARDED in scope
+            exchange: Exchange | None = scope.get(EXCHANGE)
+            is_continued = self._endpoint.streams_log and exchange is not None and exchange.is_forwarded
             await _send_stream(reply, receive, send, is_continued=is_continued)
 
     async def answer(self, scope: Scope, receive: Receive) -> AnyReply:
@@ -221,7 +222,7 @@ class EndpointApp:
             body=body,
             receive=receive,
             find_address=partial(address_of, scope),
-            when_lost=None if exchange is None else exchange.note_lost,
+            exchange=exchange,
         )
         reply = await endpoint.handler(context) or Reply()
         if authenticator is None:

@@ -5,29 +5,34 @@ from __future__ import annotations
 from starlette.types import Message, Receive, Send
 
 from greenroom.errors import OwnershipLost
+from greenroom.runs.engine import ForwardedRequest
 
 EXCHANGE = "greenroom.exchange"
 """In the scope: the request's Exchange. Not there on a server that shares its store with no other."""
-
-IS_FORWARDED = "greenroom.is_forwarded"
-"""In the scope: True if another server of the store has forwarded the request, and counted it."""
 
 
 class Exchange:
     """A request that this server handles itself, until its ownership refuses it: keeps the body, and sends nothing of
     the response to a refused request."""
 
-    def __init__(self, receive: Receive, send: Send, *, keeps_body: bool) -> None:
+    def __init__(
+        self, receive: Receive, send: Send, *, keeps_body: bool, forwarded: ForwardedRequest | None = None
+    ) -> None:
+        """forwarded: None for a request that came from a client."""
         self.lost: OwnershipLost | None = None
         self.has_begun = False
         """True when something of the response was sent."""
 
         self.takes_key = False
-        """True for endpoints at which requests with one idempotency key have one effect."""
+        """True for endpoints at which requests with one idempotency key have one effect; they start at most one run."""
 
         self.streams_log = False
         """True for endpoints whose streams have the sequence numbers of events as ids."""
 
+        self.is_forwarded = forwarded is not None
+        """True if another server of the store has forwarded the request, and counted it."""
+
+        self._forwarded = forwarded
         self._receive = receive
         self._send = send
         self.keeps_body = keeps_body
@@ -37,6 +42,12 @@ class Exchange:
     def note_lost(self, error: OwnershipLost) -> None:
         """Called when a service has refused a call without effect."""
         self.lost = error
+
+    def take_forwarded(self) -> ForwardedRequest | None:
+        """Names the first run that the request starts; None for the others, and for a client's own request."""
+        forwarded = self._forwarded
+        self._forwarded = None
+        return forwarded
 
     async def receive(self) -> Message:
         message = await self._receive()

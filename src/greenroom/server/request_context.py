@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope
 
-from greenroom.errors import MissingExtra, OwnershipLost, SessionNotFound
+from greenroom.errors import MissingExtra, SessionNotFound
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.server.access.authorization import (
     AuthorizedApps,
@@ -23,6 +23,7 @@ from greenroom.server.access.authorization import (
 from greenroom.server.access.identity import EVERYBODY, Access, Identity
 from greenroom.server.addresses import Address
 from greenroom.server.app_logs import LogLine
+from greenroom.server.exchange import Exchange
 from greenroom.server.server_state import ServerState
 from greenroom.server.settings import ServerSettings
 
@@ -57,11 +58,11 @@ class RequestContext:
         body: Any,
         receive: Receive,
         find_address: Callable[[], Address],
-        when_lost: Callable[[OwnershipLost], None] | None = None,
+        exchange: Exchange | None = None,
     ) -> None:
         """Holds the request. `find_address` is called on the first use of `address`, which few requests need."""
         self._server = server
-        self._permissions = Permissions(identity, access, when_lost)
+        self._permissions = Permissions(identity, access, exchange)
         self.path = path
         self.query = query
         self.headers = headers

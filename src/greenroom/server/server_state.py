@@ -17,7 +17,7 @@ from greenroom.runs.engine import RunEngine
 from greenroom.server.access.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.access.rate_limit import RequestRate
 from greenroom.server.app_logs import AppLogs
-from greenroom.server.exchange import IS_FORWARDED
+from greenroom.server.exchange import EXCHANGE, Exchange
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.run_metrics import RunMetrics
@@ -71,7 +71,8 @@ class ServerState:
     async def admit(self, scope: Scope, access: Access) -> Identity:
         """Authenticates the caller and applies the rate limit. Raises Unauthenticated, Forbidden,
         Unavailable, TooManyRequests."""
-        rate = None if IS_FORWARDED in scope else self.rate
+        exchange: Exchange | None = scope.get(EXCHANGE)
+        rate = None if exchange is not None and exchange.is_forwarded else self.rate
         if self.authenticator is None:
             if rate is not None and access != "open":
                 rate.take(scope["client"][0] if scope.get("client") else "")

@@ -27,6 +27,7 @@ from greenroom.records.state import APP_PREFIX
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.runs.watch import RunWatch
 from greenroom.server.access.identity import Access, Identity
+from greenroom.server.exchange import Exchange
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span_record import SpanRecord
 from greenroom.traces.store import TraceStore
@@ -53,8 +54,8 @@ class Permissions:
 
     identity: Identity
     access: Access
-    when_lost: Callable[[OwnershipLost], None] | None = None
-    """Called when a service has refused a call, without effect, since another server runs the session. None where
+    exchange: Exchange | None = None
+    """Learns that a service has refused a call, without effect, since another server runs the session. None where
     one server runs all sessions."""
 
     def check(self, operation: Operation, app_name: str, user_id: str | None) -> None:
@@ -86,7 +87,7 @@ class Authorized(Generic[T]):
             permissions.identity.check("manage")
 
     def _watched(self, method: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
-        """Calls a method of the service, and reports to `when_lost` that it was refused."""
+        """Calls a method of the service, and tells the exchange if it was refused."""
         try:
             result = method(*args, **named)
         except OwnershipLost as error:
@@ -104,8 +105,8 @@ class Authorized(Generic[T]):
             raise
 
     def _note_lost(self, error: OwnershipLost) -> None:
-        if self._permissions.when_lost is not None:
-            self._permissions.when_lost(error)
+        if self._permissions.exchange is not None:
+            self._permissions.exchange.note_lost(error)
 
 
 def _reading(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Authorized[T], P], R]:
@@ -126,7 +127,7 @@ def _checked(
     def authorized(self: Authorized[T], *args: P.args, **named: P.kwargs) -> R:
         self._check(operation, args, named)
         of_service: Callable[P, R] = getattr(self._service, name)
-        if self._permissions.when_lost is None:
+        if self._permissions.exchange is None:
             return of_service(*args, **named)
         return self._watched(of_service, *args, **named)
 
@@ -234,6 +235,7 @@ class AuthorizedRuns(Authorized[RunEngine]):
         traceparent: str | None = None,
     ) -> tuple[Run, Attachment | None]:
         self._check("write", (request,), {})
+        exchange = self._permissions.exchange
         try:
             return await self._service.start(
                 request,
@@ -241,6 +243,7 @@ class AuthorizedRuns(Authorized[RunEngine]):
                 attach=attach,
                 traceparent=traceparent,
                 caller=self._identity.caller,
+                forwarded=exchange and exchange.take_forwarded(),
             )
         except AppNotFound as error:
             raise self._naming_own_apps(error) from None

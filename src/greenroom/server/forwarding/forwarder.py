@@ -4,10 +4,10 @@ A request is first handled here, as on a server that is alone. If the store's ow
 response was sent, it is sent to the owner as it came, with the caller's credentials, and the response is streamed back:
 
     client → server 1: POST /run_sse                       server 1 doesn't own the session: nothing is stored or sent
-             server 1 → server 2: POST /run_sse            with `greenroom-forwarded: id=1&token=…&client=…`
+             server 1 → server 2: POST /run_sse            with `greenroom-forwarded: id=1&token=…&run=e-5`
              server 1 ← server 2: 200, id: 3, id: 4        passed on as it arrives
              server 2 is killed; server 3 takes its shards, and resumes the run
-             server 1 → server 3: POST /run_sse            with the same idempotency key: attaches to the run
+             server 1 → server 3: POST /run_sse            with `…&run=e-5&again=1`: attaches to the run
              server 1 ← server 3: id: 3, id: 4, id: 5      of which only 5 is passed on
     client ← server 1: 200, id: 3, id: 4, id: 5
 
@@ -20,10 +20,10 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from greenroom.runs.ownership import Replicas
-from greenroom.server.exchange import EXCHANGE, IS_FORWARDED, Exchange
+from greenroom.server.exchange import EXCHANGE, Exchange
 from greenroom.server.forwarding.http_requests import HttpForwarder
 from greenroom.server.forwarding.owners import refuse_forwarded
-from greenroom.server.forwarding.stamp import original_scope
+from greenroom.server.forwarding.stamp import read_stamp
 from greenroom.server.forwarding.web_sockets import WebSocketForwarder
 
 
@@ -40,17 +40,14 @@ class Forwarder:
         self._http.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        original = await original_scope(scope, self._replicas)
-        is_forwarded = original is not scope
-        exchange = Exchange(receive, send, keeps_body=not is_forwarded and scope.get("method") != "PUT")
-        handled = {**original, EXCHANGE: exchange}
-        if is_forwarded:
-            handled[IS_FORWARDED] = True
-        await self._app(handled, exchange.receive, exchange.send)
+        original, forwarded = await read_stamp(scope, self._replicas)
+        keeps_body = forwarded is None and scope.get("method") != "PUT"
+        exchange = Exchange(receive, send, keeps_body=keeps_body, forwarded=forwarded)
+        await self._app({**original, EXCHANGE: exchange}, exchange.receive, exchange.send)
 
         if exchange.lost is None or exchange.has_begun:
             return
-        if is_forwarded:
+        if forwarded is not None:
             await refuse_forwarded(exchange.lost, scope, send)
         elif scope["type"] == "websocket":
             await self._web_sockets.forward(scope, exchange, send)

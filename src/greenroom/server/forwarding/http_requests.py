@@ -9,13 +9,13 @@ import time
 from collections.abc import AsyncGenerator
 from http import HTTPStatus
 from typing import NamedTuple
-from uuid import uuid4
 
-from starlette.types import Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from greenroom.errors import GreenroomError, Unavailable
+from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.session import SessionKey
-from greenroom.runs.engine import OWN_KEY_PREFIX
+from greenroom.runs.engine import ForwardedRequest
 from greenroom.runs.ownership import Replica, Replicas
 from greenroom.server.endpoint import send_reply
 from greenroom.server.exchange import Exchange
@@ -30,13 +30,11 @@ from greenroom.server.forwarding.owners import (
     refused_key,
     target_of,
 )
-from greenroom.server.forwarding.stamp import FORWARDED, make_stamp
+from greenroom.server.forwarding.stamp import FORWARDED, make_stamp, with_run
 from greenroom.server.replies import error_reply
 from greenroom.server.request_body import wait_for_disconnect
 
 _log = logging.getLogger("greenroom.server")
-
-_IDEMPOTENCY_KEY = b"idempotency-key"
 
 _WORKING_SECONDS = 1.0
 """An owner that ends after this time has worked on the request: the time to find the next one begins again."""
@@ -50,11 +48,29 @@ class _Call(NamedTuple):
 
     body: bytes
     headers: list[tuple[bytes, bytes]]
+    stamp: bytes
+    run_id: str
+    """The id of the run that it starts, however often it is sent."""
+
     is_repeatable: bool
     """Whether it has one effect, however often it is sent."""
 
     progress: LogProgress | None
     """For a stream that can be continued, what was passed on of it."""
+
+    def request(self, *, is_repeated: bool) -> Request:
+        headers = self.headers
+        target = target_of(self.scope)
+        if self.progress is not None and self.progress.seq is not None and self.scope["method"] == "GET":
+            headers = [header for header in headers if header[0] != b"last-event-id"]
+            headers.append((b"last-event-id", b"%d" % self.progress.seq))
+            path, _, query = target.partition(b"?")
+            rest = [pair for pair in query.split(b"&") if pair and not pair.startswith(b"after=")]
+            target = b"?".join((path, b"&".join(rest))) if rest else path
+
+        forwarded = with_run(self.stamp, ForwardedRequest(self.run_id, is_repeated))
+        headers = [*headers, (FORWARDED, forwarded)]
+        return Request(self.scope["method"].encode(), target, headers, self.body)
 
 
 class _Refused(Exception):
@@ -97,12 +113,9 @@ class HttpForwarder:
 
         call = await self._call_of(scope, exchange, body)
         relay = _Relay(send)
-        answering = asyncio.create_task(self._answer(call, key_of(exchange.lost), relay))
-        leaving = asyncio.create_task(wait_for_disconnect(exchange.receive))
         try:
-            await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if answering.done():
-                await answering
+            async with _until_disconnect(exchange.receive):
+                await self._answer(call, key_of(exchange.lost), relay)
         except GreenroomError as error:
             _log.warning("%s %s: %s: %s", scope["method"], scope["path"], error.code, error.detail)
             if not relay.has_begun:
@@ -110,10 +123,6 @@ class HttpForwarder:
         except asyncio.CancelledError:  # requests are cancelled only when the server stops
             if not relay.has_begun:
                 await send_reply(error_reply(Unavailable("The server is stopping")), send)
-        finally:
-            answering.cancel()
-            leaving.cancel()
-            await asyncio.wait((answering, leaving))
 
     async def _call_of(self, scope: Scope, exchange: Exchange, body: bytes) -> _Call:
         headers = [
@@ -121,47 +130,47 @@ class HttpForwarder:
             for name, value in scope["headers"]
             if name not in HOP_BY_HOP and name not in (FORWARDED, b"host", b"content-length")
         ]
-        headers.append(await make_stamp(scope, self._replicas))
-
-        has_key = any(name == _IDEMPOTENCY_KEY and value for name, value in headers)
-        if exchange.takes_key and not has_key:
-            headers.append((_IDEMPOTENCY_KEY, f"{OWN_KEY_PREFIX}{uuid4().hex}".encode()))
-        is_repeatable = exchange.takes_key or scope["method"] in ("GET", "HEAD", "PUT", "DELETE")
-        progress = LogProgress() if exchange.streams_log else None
-        return _Call(scope, body, headers, is_repeatable, progress)
+        return _Call(
+            scope,
+            body,
+            headers,
+            stamp=await make_stamp(scope, self._replicas),
+            run_id=new_invocation_id(),
+            is_repeatable=exchange.takes_key or scope["method"] in ("GET", "HEAD", "PUT", "DELETE"),
+            progress=LogProgress() if exchange.streams_log else None,
+        )
 
     async def _answer(self, call: _Call, key: SessionKey, relay: _Relay) -> None:
         """Asks owners until one has answered. Raises OwnershipLost, Unavailable, StorageError."""
         search = OwnerSearch(self._replicas, key, wait_seconds=self._wait_seconds)
+        is_repeated = False
         while True:
             owner = await search.next_owner()
             asked_at = time.monotonic()
             try:
-                await self._ask(owner, search.key, call, relay)
+                await self._ask(owner, search.key, call.request(is_repeated=is_repeated), call, relay)
                 return
             except _Refused as refused:
                 search.is_progressing = refused.key != search.key
                 search.key = refused.key
+            except ConnectError:
+                continue
             except _Stopping:
                 pass
-            except (ConnectError, ResponseError, TimeoutError) as error:
-                if not self._may_ask_again(error, call, relay):
+            except (ResponseError, TimeoutError) as error:
+                if not call.is_repeatable or (relay.has_begun and call.progress is None):
                     raise Unavailable("The server that runs the session ended before it has answered") from error
+            is_repeated = True
             if time.monotonic() > asked_at + _WORKING_SECONDS:
                 search.is_progressing = True
 
-    def _may_ask_again(self, error: Exception, call: _Call, relay: _Relay) -> bool:
-        if isinstance(error, ConnectError):
-            return True
-        return call.is_repeatable and (not relay.has_begun or call.progress is not None)
-
-    async def _ask(self, owner: Replica, key: SessionKey, call: _Call, relay: _Relay) -> None:
+    async def _ask(self, owner: Replica, key: SessionKey, request: Request, call: _Call, relay: _Relay) -> None:
         """Sends the request to a server, and passes its response on.
 
         Raises the client's errors, TimeoutError when another server takes the session over, _Refused and _Stopping.
         """
         async with self._while_owned(key, owner):
-            response = await self._client.send(owner.address, _request_of(call))
+            response = await self._client.send(owner.address, request)
             try:
                 refused = response.header(REFUSED.encode())
                 if refused is not None:
@@ -221,13 +230,26 @@ class _Relay:
         await self._send({"type": "http.response.body", "body": b"" if progress is None else progress.rest()})
 
 
-def _request_of(call: _Call) -> Request:
-    headers = call.headers
-    target = target_of(call.scope)
-    if call.progress is not None and call.progress.seq is not None and call.scope["method"] == "GET":
-        headers = [header for header in headers if header[0] != b"last-event-id"]
-        headers.append((b"last-event-id", b"%d" % call.progress.seq))
-        path, _, query = target.partition(b"?")
-        rest = [pair for pair in query.split(b"&") if pair and not pair.startswith(b"after=")]
-        target = b"?".join((path, b"&".join(rest))) if rest else path
-    return Request(call.scope["method"].encode(), target, headers, call.body)
+@contextlib.asynccontextmanager
+async def _until_disconnect(receive: Receive) -> AsyncGenerator[None]:
+    """Cancels the block when the client disconnects, and leaves it then as if it were done."""
+    task = asyncio.current_task()
+    assert task is not None
+    has_left = False
+
+    def on_disconnect(_: object) -> None:
+        nonlocal has_left
+        has_left = True
+        task.cancel()
+
+    leaving = asyncio.create_task(wait_for_disconnect(receive))
+    leaving.add_done_callback(on_disconnect)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not has_left:
+            raise
+        task.uncancel()
+    finally:
+        leaving.remove_done_callback(on_disconnect)
+        leaving.cancel()

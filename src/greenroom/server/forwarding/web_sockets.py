@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from starlette.types import Receive, Scope, Send
 
 from greenroom.errors import GreenroomError
+from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.session import SessionKey
+from greenroom.runs.engine import ForwardedRequest
 from greenroom.runs.ownership import Replica, Replicas
 from greenroom.server.exchange import Exchange
 from greenroom.server.forwarding.owners import HOP_BY_HOP, REFUSED, OwnerSearch, key_of, target_of
-from greenroom.server.forwarding.stamp import FORWARDED, make_stamp
+from greenroom.server.forwarding.stamp import FORWARDED, make_stamp, with_run
 from greenroom.server.replies import Reply
 from greenroom.server.websocket import MAX_FRAME_BYTES
 from greenroom.server.websocket_endpoint import TRY_LATER, refuse
@@ -81,7 +83,8 @@ class WebSocketForwarder:
             for name, value in scope["headers"]
             if name not in HOP_BY_HOP and not name.startswith(_OF_HANDSHAKE) and name != FORWARDED
         ]
-        headers.append((stamp[0].decode(), stamp[1].decode()))
+        forwarded = ForwardedRequest(new_invocation_id(), is_repeated=False)
+        headers.append((FORWARDED.decode(), with_run(stamp, forwarded).decode()))
         search = OwnerSearch(self._replicas, key, wait_seconds=self._wait_seconds)
         while True:
             owner = await search.next_owner()
