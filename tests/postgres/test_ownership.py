@@ -28,11 +28,6 @@ KEY = SessionKey("a", "u", "s")
 OTHER = SessionKey("a", "u", "other")
 HOUR = 3600.0
 
-_SHARD = """
-    SELECT get_byte(sha256(convert_to($1, 'UTF8') || '\\x00' || convert_to($2, 'UTF8') || '\\x00'
-        || convert_to($3, 'UTF8')), 0)
-"""
-
 
 class Server:
     """The stores of one server, with the run that it executes."""
@@ -103,7 +98,7 @@ def test_the_shard_of_a_session_is_the_same_in_all_releases() -> None:
 
 async def test_postgresql_computes_the_same_shard(program: Server) -> None:
     for key in (KEY, OTHER, SessionKey("Ä", "", "日本語"), SessionKey("a\\", "'", "x" * 1000)):
-        assert await program.database.fetch(_SHARD.replace("$", "?"), *key) == [(shard_of(key),)]
+        assert await program.database.fetch("SELECT shard_of(?, ?, ?)", *key) == [(shard_of(key),)]
 
 
 async def test_the_owner_appends_and_programs_may_append_beside_it(server: Server, program: Server) -> None:

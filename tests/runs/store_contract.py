@@ -16,6 +16,8 @@ from greenroom.records.answer_metadata import GenerateContentResponseUsageMetada
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunError, RunFilter, RunStatus
+from greenroom.records.session import SessionKey
+from greenroom.records.shard import Shards, shard_of
 from greenroom.runs.store import RunStore
 from greenroom.testing.contracts.paging import pages
 
@@ -216,12 +218,12 @@ async def test_push_configs_are_kept_until_they_or_their_session_are_deleted(run
     await run_store.save_push_config(PushConfig(run_id="e-1", id="b", config={}, reported="failed", is_over=True))
     assert [(one.id, one.is_over) for one in await run_store.list_push_configs("e-1")] == [("a", False), ("b", True)]
     assert (await run_store.list_push_configs("e-1"))[0] == first
-    assert {(one.run_id, one.id) for one in await run_store.list_push_configs(None)} == {("e-1", "a"), ("e-2", "a")}
+    assert {(one.run_id, one.id) for one in await run_store.list_open_push_configs()} == {("e-1", "a"), ("e-2", "a")}
     await run_store.delete_push_config("e-1", "a")
     await run_store.delete_push_config("e-1", "a")
     assert [one.id for one in await run_store.list_push_configs("e-1")] == ["b"]
     await run_store.delete_session(**_SESSION)
-    assert await run_store.list_push_configs("e-1") == await run_store.list_push_configs(None) == []
+    assert await run_store.list_push_configs("e-1") == await run_store.list_open_push_configs() == []
 
 
 async def test_unfinished_runs_are_listed_oldest_first(run_store: RunStore) -> None:
@@ -232,6 +234,27 @@ async def test_unfinished_runs_are_listed_oldest_first(run_store: RunStore) -> N
     assert [run.id for run in await run_store.list_unfinished()] == ["e-queued"]
     await run_store.save(_run("e-waiting", at=8.0, status=RunStatus.RUNNING))
     assert [run.id for run in await run_store.list_unfinished()] == ["e-waiting", "e-queued"]
+
+
+async def test_what_a_crash_left_is_listed_by_shard(run_store: RunStore) -> None:
+    sessions = [SessionKey("concierge", "ann", f"s-{number}") for number in range(20)]
+    for key in sessions:
+        for status in RunStatus:
+            run = _run(f"{key.session_id}-{status}", session_id=key.session_id, status=status)
+            await run_store.save(run, is_to_remember=status is RunStatus.SUCCEEDED)
+        await run_store.save_push_config(PushConfig(run_id=f"{key.session_id}-waiting", id="a", config={}))
+
+    taken = Shards(shard_of(key) for key in sessions[:5])
+    ids = {key.session_id for key in sessions if shard_of(key) in taken}
+    unfinished = [run.id for run in await run_store.list_unfinished(taken)]
+    assert sorted(unfinished) == sorted(f"{one}-{status}" for one in ids for status in ("queued", "running"))
+    push_configs = await run_store.list_open_push_configs(taken)
+    assert {config.run_id for config in push_configs} == {f"{one}-waiting" for one in ids}
+    if await run_store.list_to_remember():  # none in memory
+        to_remember = [run.id for run in await run_store.list_to_remember(taken)]
+        assert sorted(to_remember) == sorted(f"{one}-succeeded" for one in ids)
+    assert await run_store.list_unfinished(Shards()) == []
+    assert await run_store.list_open_push_configs(Shards()) == []
 
 
 async def test_ids_may_hold_any_characters(run_store: RunStore) -> None:

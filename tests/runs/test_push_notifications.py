@@ -78,7 +78,7 @@ async def test_each_state_is_sent_to_each_receiver_until_the_run_is_over() -> No
     wanted = ["running", "waiting", "running", "waiting", "succeeded"]
     for name in ("a", "b"):
         assert [status for sent, status in receiver.states if sent == name] == wanted
-    assert await runs.store.list_push_configs(None) == []
+    assert await runs.store.list_open_push_configs() == []
 
 
 async def test_a_receiver_that_fails_gets_the_newest_state() -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from greenroom.errors import OwnershipLost, StoreInUse
@@ -16,12 +17,15 @@ from greenroom.postgres.connection import Connection
 from greenroom.postgres.database import Database
 from greenroom.records.event import Event
 from greenroom.records.run import Run, RunFilter, RunStatus
+from greenroom.records.session import SessionKey
+from greenroom.records.shard import Shards
 from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.runs.postgres_store import PostgresRunStore
 from greenroom.runs.sqlite_store import SqliteRunStore
 from greenroom.runs.store import RunStore
 from greenroom.sessions.postgres import PostgresSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
+from tests.postgres import work as postgres_work
 from tests.postgres.postgres_server import PostgresServer, started_server
 from tests.runs.store_contract import *  # noqa: F403
 
@@ -230,3 +234,36 @@ async def test_a_server_that_lost_its_lock_can_not_write(own_postgres: PostgresS
             await asyncio.sleep(0.01)
     for service in (other_sessions, sessions, runs, database):
         await service.close()
+
+
+_MANY_RUNS = """
+    INSERT INTO runs (id, app_name, user_id, session_id, status, created_at, data)
+    SELECT 'e-' || number, 'a', 'u', 's-' || number, CASE number % 2 WHEN 0 THEN 'running' ELSE 'succeeded' END, number,
+        '{"id":"e","appName":"a","userId":"u","sessionId":"s","status":"running","createdAt":' || number || '}'
+    FROM generate_series(1, 10000) AS number
+"""
+
+
+async def test_only_the_runs_of_a_shard_are_read_in_postgresql(
+    postgres_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards = Shards([7, 8])
+    with postgres_work.counting(monkeypatch) as work:
+        store = PostgresRunStore(postgres_uri)
+        await store.get("e-1")  # makes the tables
+        connection = await asyncpg.connect(postgres_uri)
+        await connection.execute(_MANY_RUNS)
+        await connection.execute("ANALYZE runs, webhooks")
+
+        work.reset()
+        await store.list_open_push_configs(shards)
+        unfinished = await store.list_unfinished(shards)
+        assert len(await store.list_to_remember(shards)) == 0
+        await store.close()
+
+    expected = [number for number in range(1, 10_001) if shards.include(SessionKey("a", "u", f"s-{number}"))]
+    assert sorted(run.created_at for run in unfinished) == [number for number in expected if number % 2 == 0]
+    read = await postgres_work.plans(connection, work.statements, ["runs"])
+    assert read.rows <= 3 * len(unfinished)
+    assert not read.scans
+    await connection.close()

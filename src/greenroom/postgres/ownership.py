@@ -88,6 +88,9 @@ class OwnedShards:
         """False for a session of which only another process may execute runs."""
         return self.epochs is None or shard_of(key) in self.epochs
 
+    def owned(self) -> Shards:
+        return Shards(self.epochs or ())
+
     def fence(self, key: SessionKey, epochs: Mapping[int, int] | None) -> Fence | None:
         """Returns the fence of a session's writes; None for a program that owns no shards.
 

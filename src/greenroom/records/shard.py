@@ -21,9 +21,6 @@ class Shards(frozenset[int]):
 def shard_of(key: SessionKey) -> int:
     """The first byte of the SHA-256 digest of app, user and session id, in UTF-8, separated by NUL characters.
 
-    The same for every process and release. In PostgreSQL:
-
-        get_byte(sha256(convert_to(app_name, 'UTF8') || '\\x00' || convert_to(user_id, 'UTF8') || '\\x00'
-            || convert_to(session_id, 'UTF8')), 0)
+    The same for every process and release, and that of the function `shard_of` in PostgreSQL.
     """
     return sha256("\0".join(key).encode("utf-8", "surrogatepass")).digest()[0]

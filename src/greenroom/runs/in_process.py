@@ -335,13 +335,9 @@ class InProcessRunEngine(RunEngine):
 
         shards: those that this process has taken; None where it owns all sessions.
         """
-        await self.push_notifications.resume()
-        left_behind = [
-            run for run in await self.run_store.list_unfinished() if shards is None or shards.include(run.session_key)
-        ]
-        to_remember = [
-            run for run in await self.run_store.list_to_remember() if shards is None or shards.include(run.session_key)
-        ]
+        await self.push_notifications.resume(shards)
+        left_behind = await self.run_store.list_unfinished(shards)
+        to_remember = await self.run_store.list_to_remember(shards)
         resumed: list[RunTask] = []
         failed: list[asyncio.Future[None]] = []
         # A session's running run continues before the queued ones, one of which may be older: an answer to its call.

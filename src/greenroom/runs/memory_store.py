@@ -9,6 +9,7 @@ import msgspec
 
 from greenroom.errors import IdempotencyConflict
 from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter
+from greenroom.records.shard import Shards
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 from greenroom.runs.watch import matches
 
@@ -102,12 +103,14 @@ class InMemoryRunStore(RunStore):
         if config.run_id in self._runs:
             self._push_configs.setdefault(config.run_id, {})[config.id] = msgspec.structs.replace(config)
 
-    async def list_push_configs(self, run_id: str | None) -> list[PushConfig]:
-        if run_id is not None:
-            return [msgspec.structs.replace(config) for _, config in sorted(self._push_configs.get(run_id, {}).items())]
+    async def list_push_configs(self, run_id: str) -> list[PushConfig]:
+        return [msgspec.structs.replace(config) for _, config in sorted(self._push_configs.get(run_id, {}).items())]
+
+    async def list_open_push_configs(self, shards: Shards | None = None) -> list[PushConfig]:
         return [
             msgspec.structs.replace(config)
-            for of_run in self._push_configs.values()
+            for run_id, of_run in self._push_configs.items()
+            if shards is None or shards.include(self._runs[run_id].session_key)
             for config in of_run.values()
             if not config.is_over
         ]
@@ -115,8 +118,10 @@ class InMemoryRunStore(RunStore):
     async def delete_push_config(self, run_id: str, config_id: str) -> None:
         self._push_configs.get(run_id, {}).pop(config_id, None)
 
-    async def list_unfinished(self) -> list[Run]:
+    async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
         unfinished = [self._runs[run_id] for run_id in self._unfinished]
+        if shards is not None:
+            unfinished = [run for run in unfinished if shards.include(run.session_key)]
         return [msgspec.structs.replace(run) for run in sorted(unfinished, key=_created_at)]
 
 

@@ -20,6 +20,10 @@ class Ownership(Protocol):
         """False for a session that another process owns, or that nobody owns for a moment."""
         ...
 
+    def owned(self) -> Shards:
+        """All shards that this process owns."""
+        ...
+
     def add_listener(
         self,
         *,

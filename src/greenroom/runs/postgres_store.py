@@ -6,7 +6,7 @@ import asyncio
 import time
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from greenroom.errors import IdempotencyConflict, OwnershipLost, StoreInUse
 from greenroom.postgres.connection import Connection
@@ -26,6 +26,7 @@ from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records import wire
 from greenroom.records.run import PushConfig, Run
 from greenroom.records.session import SessionKey
+from greenroom.records.shard import Shards
 from greenroom.runs.postgres_changes import PostgresRunChanges
 from greenroom.runs.postgres_counts import PostgresRunCounts
 from greenroom.runs.postgres_replicas import ReplicaTable
@@ -60,6 +61,7 @@ _SAVE_ONE = f"""
     WHERE {IS_OWNER_OF_ONE.format(shard="$9", epoch="$10")}
     {_OVER_EARLIER}
 """
+_AND_IN_SHARDS = "AND shard_of(app_name, user_id, session_id) = ANY (?::smallint[])"
 _NOTHING_SAVED = "INSERT 0 0"
 _GET_MANY = "SELECT data, request FROM runs WHERE id = ANY (?::text[])"
 _SESSION_OF_RUN = "SELECT app_name, user_id, session_id FROM runs WHERE id = $1"
@@ -127,6 +129,11 @@ class PostgresRunStore(SqlRunStore):
     @property
     def ownership(self) -> OwnedShards:
         return self._postgres.owned_shards
+
+    async def _rows_in(self, shards: Shards | None, query: str) -> list[tuple[Any, ...]]:
+        if shards is None:
+            return await super()._rows_in(None, query)
+        return await self._postgres.fetch(query.format(and_in_shards=_AND_IN_SHARDS), sorted(shards))
 
     def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
         row = row_of(run, wire.encode(run.request).decode() if run.request is not None else None, is_to_remember)

@@ -18,6 +18,7 @@ import msgspec
 
 from greenroom.errors import InvalidRequest, OwnershipLost, RunNotFound
 from greenroom.records.run import PushConfig, Run, RunFilter, RunStatus
+from greenroom.records.shard import Shards
 from greenroom.runs.ownership import require
 from greenroom.runs.store import RunStore
 from greenroom.runs.watch import RunWatch, RunWatches
@@ -84,7 +85,8 @@ class PushNotifications:
         """Reports with `send` inside the context."""
         watch = self.watches.open(RunFilter())
         self._send = send
-        await self.resume()
+        ownership = self.run_store.ownership
+        await self.resume(None if ownership is None else ownership.owned())
         following = asyncio.create_task(self._follow(watch, send))
         try:
             yield
@@ -96,12 +98,15 @@ class PushNotifications:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def resume(self) -> None:
-        """Sends the reports that an earlier process has not sent, for the sessions that this process owns."""
+    async def resume(self, shards: Shards | None) -> None:
+        """Sends the reports that an earlier process has not sent.
+
+        shards: those that this process has taken; None where it owns all sessions.
+        """
         send = self._send
         if send is None:
             return
-        for config in await self.run_store.list_push_configs(None):
+        for config in await self.run_store.list_open_push_configs(shards):
             if (config.run_id, config.id) not in self._tasks:
                 self._open.setdefault(config.run_id, {})[config.id] = config
         self._wake(self._open, send)

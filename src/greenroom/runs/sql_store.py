@@ -11,6 +11,8 @@ import msgspec
 
 from greenroom.records import wire
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunFilter, RunStatus
+from greenroom.records.session import SessionKey
+from greenroom.records.shard import Shards
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 
 if TYPE_CHECKING:
@@ -42,21 +44,28 @@ DELETE_SESSION = (
     _DELETE_OF_RUNS.format("webhooks"),
     "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?",
 )
-_UNFINISHED = "SELECT data, request FROM runs WHERE status IN ('queued', 'running') ORDER BY created_at, number"
+_UNFINISHED = """
+    SELECT app_name, user_id, session_id, data, request FROM runs
+    WHERE status IN ('queued', 'running') {and_in_shards} ORDER BY created_at, number
+"""
 
 SAVE_PUSH_CONFIG = """
     INSERT INTO webhooks (run_id, id, data, is_over) VALUES (?, ?, ?, ?)
     ON CONFLICT (run_id, id) DO UPDATE SET data = excluded.data, is_over = excluded.is_over
 """
 _PUSH_CONFIGS = "SELECT data FROM webhooks WHERE run_id = ? ORDER BY id"
-_PUSH_CONFIGS_TO_REPORT = "SELECT data FROM webhooks WHERE is_over = 0"
+_OPEN_PUSH_CONFIGS = """
+    SELECT app_name, user_id, session_id, webhooks.data FROM webhooks JOIN runs ON runs.id = run_id
+    WHERE is_over = 0 {and_in_shards}
+"""
 DELETE_PUSH_CONFIG = "DELETE FROM webhooks WHERE run_id = ? AND id = ?"
 
 _MARK = " unremembered"
 """Follows the status, in its column, of runs whose events have yet to be added to memory."""
 _TO_REMEMBER = """
-    SELECT data, request FROM runs
-    WHERE status IN ('succeeded unremembered', 'failed unremembered', 'cancelled unremembered') ORDER BY created_at
+    SELECT app_name, user_id, session_id, data, request FROM runs
+    WHERE status IN ('succeeded unremembered', 'failed unremembered', 'cancelled unremembered') {and_in_shards}
+    ORDER BY created_at
 """
 _IS_INDEXED = """
     status IN ('queued', 'running', 'waiting', 'failed', 'failed unremembered', 'cancelled', 'cancelled unremembered')
@@ -112,18 +121,25 @@ class SqlRunStore(RunStore):
     async def save_push_config(self, config: PushConfig) -> None:
         await self._database.execute(SAVE_PUSH_CONFIG, *push_config_row(config))
 
-    async def list_push_configs(self, run_id: str | None) -> list[PushConfig]:
-        query = (_PUSH_CONFIGS_TO_REPORT,) if run_id is None else (_PUSH_CONFIGS, run_id)
-        return [_decode_push_config(data.encode()) for (data,) in await self._database.fetch(*query)]
+    async def list_push_configs(self, run_id: str) -> list[PushConfig]:
+        return [_decode_push_config(data.encode()) for (data,) in await self._database.fetch(_PUSH_CONFIGS, run_id)]
+
+    async def list_open_push_configs(self, shards: Shards | None = None) -> list[PushConfig]:
+        return [_decode_push_config(data.encode()) for *_, data in await self._rows_in(shards, _OPEN_PUSH_CONFIGS)]
 
     async def delete_push_config(self, run_id: str, config_id: str) -> None:
         await self._database.execute(DELETE_PUSH_CONFIG, run_id, config_id)
 
-    async def list_unfinished(self) -> list[Run]:
-        return await self._select(_UNFINISHED)
+    async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
+        return [_run(data, request) for *_, data, request in await self._rows_in(shards, _UNFINISHED)]
 
-    async def list_to_remember(self) -> list[Run]:
-        return await self._select(_TO_REMEMBER)
+    async def list_to_remember(self, shards: Shards | None = None) -> list[Run]:
+        return [_run(data, request) for *_, data, request in await self._rows_in(shards, _TO_REMEMBER)]
+
+    async def _rows_in(self, shards: Shards | None, query: str) -> list[tuple[Any, ...]]:
+        """Rows of a query for the sessions of shards, or for all. They begin with app, user and session."""
+        rows = await self._database.fetch(query.format(and_in_shards=""))
+        return [row for row in rows if shards is None or shards.include(SessionKey(*row[:3]))]
 
     def remembered(self, run_id: str) -> None:
         self._queued(self._database.transact(lambda transaction: transaction.fetch(_REMEMBERED, run_id)))

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
 from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter
+from greenroom.records.shard import Shards
 from greenroom.runs.limits import RunCounts
 from greenroom.runs.ownership import Ownership, Replicas
 
@@ -83,19 +84,29 @@ class RunStore(ABC):
         """
 
     @abstractmethod
-    async def list_push_configs(self, run_id: str | None) -> list[PushConfig]:
-        """Returns the receivers of a run by id; with None, those of all runs that are not over."""
+    async def list_push_configs(self, run_id: str) -> list[PushConfig]:
+        """Returns the receivers of a run by id."""
+
+    @abstractmethod
+    async def list_open_push_configs(self, shards: Shards | None = None) -> list[PushConfig]:
+        """Returns the receivers of all runs that are not over. shards: only of their sessions."""
 
     @abstractmethod
     async def delete_push_config(self, run_id: str, config_id: str) -> None:
         """Deletes a receiver; does nothing when there is none."""
 
     @abstractmethod
-    async def list_unfinished(self) -> list[Run]:
-        """Returns all queued and running runs, oldest first. At start-up, these were interrupted by a crash."""
+    async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
+        """Returns all queued and running runs, oldest first. At start-up, these were interrupted by a crash.
 
-    async def list_to_remember(self) -> list[Run]:
-        """Ended runs that a crash left with the mark, oldest first. None in a store that no crash survives."""
+        shards: only of their sessions.
+        """
+
+    async def list_to_remember(self, shards: Shards | None = None) -> list[Run]:
+        """Ended runs that a crash left with the mark, oldest first. None in a store that no crash survives.
+
+        shards: only of their sessions.
+        """
         return []
 
     def remembered(self, run_id: str) -> None:
