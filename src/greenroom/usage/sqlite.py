@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from greenroom.sqlite.database import Database
-from greenroom.usage.store import Refusal, Statement, UsageStore, retrieve
+from greenroom.usage.store import Account, Refusal, Statement, UsageStore, retrieve
 
 T = TypeVar("T")
 
@@ -29,7 +29,11 @@ class SqliteUsageStore(UsageStore):
         return self._submit(apply)
 
     async def write_checked(
-        self, queries: Sequence[Statement], check: Callable[[list[Any]], Refusal | None], statement: Statement
+        self,
+        accounts: Sequence[Account],
+        queries: Sequence[Statement],
+        check: Callable[[list[Any]], Refusal | None],
+        statement: Statement,
     ) -> Refusal | None:
         def apply(cursor: sqlite3.Cursor) -> Refusal | None:
             refusal = check([cursor.execute(query, arguments).fetchone() for query, arguments in queries])

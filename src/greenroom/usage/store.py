@@ -191,10 +191,15 @@ class UsageStore(ABC):
 
     @abstractmethod
     async def write_checked(
-        self, queries: Sequence[Statement], check: Callable[[list[Any]], Refusal | None], statement: Statement
+        self,
+        accounts: Sequence[Account],
+        queries: Sequence[Statement],
+        check: Callable[[list[Any]], Refusal | None],
+        statement: Statement,
     ) -> Refusal | None:
-        """Runs the statement if `check` returns None for the first row of each query; concurrent calls, also of other
-        processes, wait for each other."""
+        """Runs the statement if `check` returns None for the first row of each query. Concurrent calls for one of the
+        accounts, also of other processes, wait for each other.
+        """
 
     @abstractmethod
     async def fetch(self, query: str, *arguments: Any) -> Sequence[Any]:
@@ -233,7 +238,8 @@ class UsageStore(ABC):
 
         queries = [_balance_query(ceiling.account, now) for ceiling in ceilings]
         amount = hold.amount.tokens, float(hold.amount.money), now + HOLD_SECONDS
-        refusal = await self.write_checked(queries, check, (_HOLD, (*hold[:-1], *amount, now, now)))
+        accounts = [ceiling.account for ceiling in ceilings]
+        refusal = await self.write_checked(accounts, queries, check, (_HOLD, (*hold[:-1], *amount, now, now)))
         if refusal is None:
             self._running_run(hold)
         return refusal
