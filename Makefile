@@ -176,6 +176,11 @@ soak: setup  ## Put mixed load on a server for MINUTES (20) on SQLite, then on P
 bench-ui: ui browser  ## Measure the dev UI in Chromium beside ADK's web page.
 	$(RUN) python -m benchmarks.dev_ui
 
+.PHONY: bench-sizing
+bench-sizing: setup  ## Measure what turns cost on PostgreSQL, and write the sizing tables of docs/scaling.md.
+	$(RUN) python -m benchmarks.turn_costs
+	$(MAKE) docs
+
 .PHONY: bench-instructions
 bench-instructions: setup  ## Count the server's instructions per turn, which other load on the machine hardly changes.
 	$(RUN) python -m benchmarks.instructions

@@ -37,7 +37,7 @@ STREAM = Workload(
 RATE, CPU, MEDIAN, SLOWEST, FIRST = "rate", "cpu", "p50", "p99", "first"
 
 
-async def _run_turns(server: Server, workload: Workload, turns: int, concurrency: int) -> Outcome:
+async def run_turns(server: Server, workload: Workload, turns: int, concurrency: int) -> Outcome:
     per_session = min(TURNS_PER_SESSION, max(1, turns // concurrency))
     sessions = [calls.new_session_id() for _ in range(math.ceil(turns / per_session))]
     await prepare(server.port, [calls.create_session(workload.app, session) for session in sessions])
@@ -50,9 +50,9 @@ async def _run_turns(server: Server, workload: Workload, turns: int, concurrency
 
 async def measure_turns(server: Server, workload: Workload, *, concurrency: int, seconds: float) -> Outcome:
     """As many turns as take about so many seconds, in new sessions of at most ten turns each, after a warm-up."""
-    warm_up = await _run_turns(server, workload, max(WARM_UP_TURNS, concurrency), concurrency)
+    warm_up = await run_turns(server, workload, max(WARM_UP_TURNS, concurrency), concurrency)
     turns = max(WARM_UP_TURNS, 2 * concurrency, round(warm_up.completed / warm_up.seconds * seconds))
-    return await _run_turns(server, workload, turns, concurrency)
+    return await run_turns(server, workload, turns, concurrency)
 
 
 async def compare_turns(
@@ -68,7 +68,7 @@ async def compare_turns(
     tally = Tally()
     async with bench.both(pair, store) as servers:
         for server in servers:
-            await _run_turns(server, workload, WARM_UP_TURNS, 1)
+            await run_turns(server, workload, WARM_UP_TURNS, 1)
         for concurrency in concurrencies:
             for _ in range(bench.scale.rounds):
                 for server in servers:

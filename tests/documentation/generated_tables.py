@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from benchmarks import sizing
 from greenroom.adk_names import adk_rows
 from greenroom.errors import GreenroomError, error_classes
 from greenroom.server.configuration import all_settings
@@ -64,12 +65,24 @@ def names_of_adk() -> str:
     return _table(("package of ADK", "names", "offered"), rows)
 
 
+def turn_costs() -> str:
+    head, *rows = sizing.cost_rows(sizing.read_costs())
+    return _table(head, rows)
+
+
+def needs() -> str:
+    head, *rows = sizing.need_rows(sizing.read_costs(), sizing.Habits())
+    return _table(head, rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "settings": settings,
     "other-variables": other_variables,
     "errors": errors,
     "metrics": metrics,
     "adk-names": names_of_adk,
+    "turn-costs": turn_costs,
+    "sizing": needs,
 }
 
 
