@@ -1,0 +1,180 @@
+"""Clients of all kinds on four replicas, of which some are always killed, paused, stopped, added or cut off.
+
+GREENROOM_CHAOS_RUNS is the number of runs, GREENROOM_SEED repeats the requests and the faults; their timing differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import httpx
+import pytest
+from openai import AsyncOpenAI
+
+from tests.postgres.postgres_server import PostgresServer, started_server
+from tests.replicas.chaos.agents import LEDGER
+from tests.replicas.chaos.balancer import BASE_URL, RandomReplica
+from tests.replicas.chaos.checks import Checks, Problem
+from tests.replicas.chaos.client import Client, World
+from tests.replicas.chaos.faults import Cluster, Fault, faults_of
+from tests.replicas.chaos.gate_clients import A2a, AgUi, ChatCompletions, Responses
+from tests.replicas.chaos.journal import Journal
+from tests.replicas.chaos.live_client import Live
+from tests.replicas.chaos.native_clients import (
+    Approves,
+    Cancels,
+    Chat,
+    Exports,
+    FlowChat,
+    LongStream,
+    TeamChat,
+    Waits,
+)
+from tests.replicas.chaos.report import report_of
+from tests.replicas.chaos.store import stored_sessions, wait_for_runs
+from tests.replicas.servers import Server, servers_on
+from tests.seed import SEED
+
+RUNS = int(os.environ.get("GREENROOM_CHAOS_RUNS", "150"))
+TEST_SECONDS = 0 if "GREENROOM_CHAOS_RUNS" in os.environ else 290
+"""Time limit of the test; 0 for none."""
+
+RUNS_PER_FAULT = 14
+CONCURRENT_CLIENTS = 24
+CONCURRENT_FAULTS = 2
+LONGEST_STREAM_SECONDS = 30.0 if RUNS >= 1000 else 8.0
+CLIENT_SECONDS = 150
+"""Time limit of one client, with all that happens to it. Its longest run alone takes a fifth."""
+
+SETTLE_SECONDS = 60
+"""Time after the last client for runs that nobody waits for."""
+
+_KINDS: list[type[Client]] = [
+    *[Chat] * 3, *[TeamChat] * 2, *[FlowChat] * 2, *[LongStream] * 2, Cancels, Waits, *[Approves] * 4, *[Exports] * 2,
+    *[ChatCompletions] * 2, *[Responses] * 2, *[AgUi] * 2, *[A2a] * 2, *[Live] * 3,
+]  # fmt: skip
+
+
+def plan_of(runs: int, seed: int) -> list[type[Client] | Fault]:
+    """Clients in the order in which they start, with the faults between them."""
+    chance = random.Random(seed)
+    plan: list[type[Client] | Fault] = []
+    faults = faults_of(runs // RUNS_PER_FAULT, chance)
+    planned = 0
+    while planned < runs:
+        deck = list(_KINDS)
+        chance.shuffle(deck)
+        for kind in deck:
+            plan.append(kind)
+            planned += kind.runs_of_each
+            if faults and planned > (runs // RUNS_PER_FAULT - len(faults) + 0.5) * RUNS_PER_FAULT:
+                plan.append(faults.pop())
+    return plan
+
+
+class Load:
+    """Starts clients and faults in the order of a plan, so many at a time."""
+
+    def __init__(self, world: World, cluster: Cluster) -> None:
+        self.clients: list[Client] = []
+        self.problems: list[Problem] = []
+        self._world = world
+        self._cluster = cluster
+        self._free_clients = asyncio.Semaphore(CONCURRENT_CLIENTS)
+        self._free_faults = asyncio.Semaphore(CONCURRENT_FAULTS)
+
+    async def carry_out(self, plan: Sequence[type[Client] | Fault]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number, item in enumerate(plan):
+                if isinstance(item, str):
+                    await self._free_faults.acquire()
+                    group.create_task(self._happen(item))
+                else:
+                    await self._free_clients.acquire()
+                    group.create_task(self._talk(item(number, self._world)))
+
+    async def _happen(self, fault: Fault) -> None:
+        try:
+            await self._cluster.happen(fault)
+            self._world.journal.count(f"fault: {fault}")
+        finally:
+            self._free_faults.release()
+
+    async def _talk(self, client: Client) -> None:
+        self.clients.append(client)
+        try:
+            async with asyncio.timeout(CLIENT_SECONDS):
+                await client.talk()
+        except TimeoutError:
+            self.problems.append(
+                Problem(f"has not ended in {CLIENT_SECONDS} s; it waits for {client.is_doing}", client.name, client.key)
+            )
+        except Exception as error:
+            self.problems.append(
+                Problem(f"{type(error).__name__}: {error}, while {client.is_doing}", client.name, client.key)
+            )
+        finally:
+            await client.close()
+            self._free_clients.release()
+
+
+def errors_in(server: Server) -> list[str]:
+    """Tracebacks in a server's log: each is an error that nobody has handled."""
+    return [match[0][-1500:] for match in re.finditer(r"Traceback.*(?:\n[ ].*)*\n.*", server.log())]
+
+
+@pytest.fixture
+def database() -> Iterator[PostgresServer]:
+    """A server of its own. It keeps what is committed when it crashes, but not when the machine does."""
+    server = started_server("fsync=off", "full_page_writes=off", "max_connections=200")
+    yield server
+    server.remove()
+
+
+@pytest.mark.kill
+@pytest.mark.slow
+@pytest.mark.timeout(TEST_SECONDS)
+async def test_replicas_lose_nothing_and_do_nothing_twice(database: PostgresServer, tmp_path: Path) -> None:
+    journal = Journal()
+    ledger = tmp_path / "ledger"
+    uri = database.make_database("chaos")
+    begun_at = time.monotonic()
+    print(f"\n{RUNS} runs, GREENROOM_SEED={SEED}, logs in {tmp_path}")
+    transport = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None), trust_env=False)
+    async with (
+        transport,
+        servers_on(uri, tmp_path) as servers,
+        AsyncOpenAI(api_key="none", max_retries=0) as openai,
+    ):
+        cluster = Cluster(servers, database, journal, f"{SEED} faults", **{LEDGER: str(ledger)})
+        await cluster.start()
+        print(f"the replicas have started after {time.monotonic() - begun_at:.0f} s")
+        world = World(lambda: cluster.rotation, transport, openai, journal, str(SEED), LONGEST_STREAM_SECONDS)
+        load = Load(world, cluster)
+        await load.carry_out(plan_of(RUNS, SEED))
+        print(f"all clients have ended after {time.monotonic() - begun_at:.0f} s")
+        unfinished = await wait_for_runs(servers.database, seconds=SETTLE_SECONDS)
+        async with httpx.AsyncClient(
+            transport=RandomReplica(world.rotation, transport, "checks"), base_url=BASE_URL, timeout=30
+        ) as http:
+            stored = await stored_sessions(servers.database, http, ledger)
+        await cluster.stop()
+
+    problems = load.problems
+    problems += [Problem(f"run {run_id} is still {status}") for run_id, status in unfinished.items()]
+    problems += Checks(stored, load.clients, journal).check_all()
+    problems += [Problem(f"{name} has ended with {code}") for name, code in cluster.exit_codes.items() if code]
+    problems += [Problem(f"{server.folder.name}: {text}") for server in servers.started for text in errors_in(server)]
+    print(f"checked after {time.monotonic() - begun_at:.0f} s")
+    for name, count in sorted(journal.counts.items()):
+        print(f"{count:6} {name}")
+    if problems:
+        pytest.fail(
+            f"GREENROOM_SEED={SEED} GREENROOM_CHAOS_RUNS={RUNS}\n" + report_of(problems, stored, journal, tmp_path)
+        )
