@@ -9,18 +9,17 @@ import re
 import shutil
 import signal
 import socket
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
-import websockets
 
 from greenroom.records.session import SessionKey
-from greenroom.records.shard import SHARDS, shard_of
+from greenroom.records.shard import shard_of
 from tests.processes import children_of, is_running
 from tests.replicas.requests import frames, log_of, message, path_of, run_of, text_of, texts
 from tests.replicas.servers import AGENTS, APP, USER, Server, Servers
+from tests.replicas.workers import started, wait_until_shared
 
 WORDS = 40  # which take two seconds
 WHOLE_TEXT = "".join(f"word{number} " for number in range(WORDS))
@@ -30,22 +29,6 @@ async def eventually(condition: Callable[[], bool], *, seconds: float = 20) -> N
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.02)
-
-
-async def started(servers: Servers, *options: str, grace_seconds: float = 0.2) -> tuple[Server, list[int]]:
-    """A server with two workers, which share the sessions, and the ids of their processes."""
-    server = await servers.start("--workers", "2", *options, grace_seconds=grace_seconds)
-    await wait_until_shared(servers, 2)
-    return server, children_of(server.process.pid)
-
-
-async def wait_until_shared(servers: Servers, count: int) -> None:
-    """Until so many workers own all shards, each its share."""
-    shares: list[int] = []
-    async with asyncio.timeout(20):
-        while len(shares) != count or sum(shares) != SHARDS or max(shares) - min(shares) > count:
-            await asyncio.sleep(0.05)
-            shares = list(Counter((await servers.owners()).values()).values())
 
 
 async def text_at_end(server: Server, run_id: str) -> str:
@@ -63,40 +46,6 @@ async def text_at_end(server: Server, run_id: str) -> str:
                                 text = text_of(frame.data)
                             elif frame.kind == "end":
                                 return text
-
-
-async def test_the_workers_share_connections_and_answer_for_all_sessions(servers: Servers) -> None:
-    server, workers = await started(servers)
-    assert len(workers) == 2
-    owners = await servers.owners()
-
-    created: list[str] = []
-    for _ in range(10):
-        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
-            response = await http.post(f"/apps/{APP}/users/{USER}/sessions")
-            created.append(response.json()["id"])
-    # A worker makes ids of sessions that it owns.
-    makers = Counter(owners[shard_of(SessionKey(APP, USER, session))] for session in created)
-    assert sorted(makers.values()) == [5, 5]
-
-    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
-        for session in created:
-            answer = await http.post("/run", json=run_of(SessionKey(APP, USER, session), "hello"))
-            assert texts(answer.json()) == ["You said hello"]
-    assert await server.stop() == 0
-    assert server.log() == ""
-
-
-async def test_a_live_conversation_runs_at_the_owner_of_its_session(servers: Servers) -> None:
-    server, _ = await started(servers)
-    for number in range(4):
-        await server.http.post(path_of(SessionKey("talk", USER, f"s-{number}")))
-        url = f"{server.url.replace('http', 'ws')}/run_live?app_name=talk&user_id={USER}&session_id=s-{number}"
-        async with websockets.connect(url) as conversation:
-            await conversation.send('{"content": {"role": "user", "parts": [{"text": "hello"}]}}')
-            async with asyncio.timeout(10):
-                while "hello" not in str(await conversation.recv()):
-                    pass
 
 
 async def test_a_killed_worker_is_replaced_and_its_runs_continue(servers: Servers) -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import FrameType
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,6 +25,9 @@ from greenroom.cli.server_start import allow_many_files
 from greenroom.cli.terminal import is_debugging
 from greenroom.errors import Unavailable
 from greenroom.server.websocket import MAX_FRAME_BYTES
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 STOP_SECONDS = 5.0
 """Time limit of a stop after the grace time of the runs."""
@@ -47,8 +50,8 @@ def run_server(
 ) -> None:
     """Serves until SIGINT or SIGTERM. Raises the application's exception if it fails to start.
 
-    connections: where clients' connections come from besides the listener. drain: called at the signal; the server
-    answers requests until it returns.
+    connections: where clients' connections come from besides the listener, and where they can go. drain: called at the
+    signal; the server answers requests until it returns.
     """
     failures: list[BaseException] = []
     collector = _Collector()
@@ -64,7 +67,7 @@ def run_server(
         finally:
             collector.count(-1)
 
-    config = server_config(watched, grace_seconds=grace_seconds, limits=limits)
+    config = server_config(watched, grace_seconds=grace_seconds, limits=limits, connections=connections)
     server = _Server(config, when_started, limits, connections, drain)
     allow_many_files()
 
@@ -83,12 +86,22 @@ def run_server(
 
 
 def server_config(
-    application: ASGIApp, *, grace_seconds: int, limits: ConnectionLimits = DEFAULT_LIMITS
+    application: ASGIApp,
+    *,
+    grace_seconds: int,
+    limits: ConnectionLimits = DEFAULT_LIMITS,
+    connections: ConnectionSource | None = None,
 ) -> uvicorn.Config:
+    http = partial(LimitedHttpProtocol, limits=limits)
+    if connections is not None:
+        from greenroom.cli.worker_http import WorkerHttpProtocol
+
+        web_socket = partial(_worker_web_socket_protocol, other_workers=connections)
+        http = partial(WorkerHttpProtocol, limits=limits, other_workers=connections, web_socket=web_socket)
     return uvicorn.Config(
         application,
         loop="auto",
-        http=cast("type[asyncio.Protocol]", partial(LimitedHttpProtocol, limits=limits)),
+        http=cast("type[asyncio.Protocol]", http),
         ws=cast("type[asyncio.Protocol]", _web_socket_protocol),
         ws_max_size=MAX_FRAME_BYTES,
         ws_ping_interval=limits.ping_seconds,
@@ -108,7 +121,18 @@ def _web_socket_protocol(*args: Any, **options: Any) -> asyncio.Protocol:
     """Loaded with the first WebSocket."""
     from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-    protocol = WebSocketsSansIOProtocol(*args, **options)
+    return _without_close(WebSocketsSansIOProtocol(*args, **options))
+
+
+def _worker_web_socket_protocol(*args: Any, **options: Any) -> asyncio.Protocol:
+    """Loaded with the first WebSocket of a worker."""
+    from greenroom.cli.worker_web_socket import WorkerWebSocketProtocol
+
+    return _without_close(WorkerWebSocketProtocol(*args, **options))
+
+
+def _without_close(protocol: WebSocketsSansIOProtocol) -> WebSocketsSansIOProtocol:
+    """Answers handshakes without the header that a server that stops adds to its responses."""
     protocol.default_headers = [header for header in protocol.default_headers if header != _CLOSE]
     return protocol
 
@@ -129,10 +153,14 @@ def _is_worth_logging(record: logging.LogRecord) -> bool:
 
 
 class ConnectionSource(Protocol):
-    """Accepts connections of clients elsewhere."""
+    """Exchanges connections of clients with other processes."""
 
-    def open(self, serve: Callable[[socket.socket], None]) -> None:
-        """Calls `serve` with the socket of each connection, in the running event loop."""
+    def open(self, serve: Callable[[socket.socket, bytes], None]) -> None:
+        """Calls `serve` with the socket of each connection, and what was read from it, in the running event loop."""
+        ...
+
+    def send(self, address: str, request: bytes, descriptor: int) -> bool:
+        """As that of `OtherWorkers`."""
         ...
 
     def close(self) -> None:
@@ -176,26 +204,27 @@ class _Server(uvicorn.Server):
                 self._connections.open(self._serve_connection)
             self._when_started()
 
-    def _serve_connection(self, connection: socket.socket) -> None:
-        beginning = asyncio.create_task(self._begin(connection))
+    def _serve_connection(self, connection: socket.socket, received: bytes) -> None:
+        beginning = asyncio.create_task(self._begin(connection, received))
         self._beginning.add(beginning)
         beginning.add_done_callback(self._beginning.discard)
 
-    async def _begin(self, connection: socket.socket) -> None:
+    async def _begin(self, connection: socket.socket, received: bytes) -> None:
+        # Like the protocols of the listener's connections, which uvicorn makes.
+        protocol = partial(
+            cast("Callable[..., asyncio.Protocol]", self.config.http_protocol_class),
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+            received=received,
+        )
         connection.setblocking(False)
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, connection)
+            await asyncio.get_running_loop().connect_accepted_socket(protocol, connection)
         except OSError:  # the client has left
             connection.close()
 
-    def _protocol(self) -> asyncio.Protocol:
-        """Like that of the listener's connections, which uvicorn makes."""
-        make = cast("Callable[..., asyncio.Protocol]", self.config.http_protocol_class)
-        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._connections is not None:
-            self._connections.close()
         if self._drain is not None:
             # Clients open their next connection, perhaps to another server, while this one still answers.
             self.server_state.default_headers = [*self.server_state.default_headers, _CLOSE]
@@ -207,6 +236,8 @@ class _Server(uvicorn.Server):
             )
         if self._sweeping is not None:
             self._sweeping.cancel()
+        if self._connections is not None:
+            self._connections.close()
         await super().shutdown(sockets)
         _exit_in(CANCEL_SECONDS)
 

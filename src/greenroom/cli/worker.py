@@ -23,13 +23,16 @@ from greenroom.cli.server_start import StyledText, bound, with_replica_address
 from greenroom.cli.serving import serve
 from greenroom.cli.terminal import console, is_debugging, print_pieces
 from greenroom.cli.worker_channel import (
+    MAX_RECEIVED_BYTES,
     Announce,
     Channel,
     Connection,
+    HandOff,
     Message,
     Ready,
     Start,
     Stopping,
+    Workers,
     receive_start,
     send_failure,
 )
@@ -63,7 +66,7 @@ def main() -> None:
 
 def _serve(start: Start, end: socket.socket) -> None:
     listener, settings = replica_listener(start.settings, start.number)
-    source = _ParentsConnections(Channel(end))
+    source = _ParentsConnections(Channel(end), settings.replica_address or "")
     with listener:
         serve(
             Path(start.agents_dir),
@@ -90,31 +93,44 @@ def replica_listener(settings: ServeSettings, number: int) -> tuple[socket.socke
 
 
 class _ParentsConnections:
-    """The connections that the parent process has accepted."""
+    """The connections that the parent process has accepted, and those that go through it to other workers."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, address: str) -> None:
         self._channel = channel
+        self._address = address
         self._welcome: StyledText = []
-        self._serve: Callable[[socket.socket], None] | None = None
+        self._serve: Callable[[socket.socket, bytes], None] | None = None
+        self._numbers: dict[str, int] = {}
+        """The other workers by their addresses."""
 
-    def open(self, serve: Callable[[socket.socket], None]) -> None:
+    def open(self, serve: Callable[[socket.socket, bytes], None]) -> None:
         self._serve = serve
         self._channel.open(self._handle)
 
+    def send(self, address: str, request: bytes, descriptor: int) -> bool:
+        number = self._numbers.get(address)
+        if number is None or len(request) > MAX_RECEIVED_BYTES:
+            return False
+        self._channel.send_connection(HandOff(number, request), socket.socket(fileno=os.dup(descriptor)))
+        return True
+
     def close(self) -> None:
+        self._numbers = {}
         self._channel.stop_reading()
         self._channel.send(Stopping())
 
     def ready(self, welcome: StyledText) -> None:
         self._welcome = welcome
-        self._channel.send(Ready())
+        self._channel.send(Ready(self._address))
 
     def _handle(self, message: Message, connection: socket.socket | None) -> None:
         match message:
             case Announce():
                 print_pieces(self._welcome)
-            case Connection() if connection is not None and self._serve is not None:
-                self._serve(connection)
+            case Workers(numbers):
+                self._numbers = {address: number for address, number in numbers.items() if address != self._address}
+            case Connection(received) if connection is not None and self._serve is not None:
+                self._serve(connection, received)
             case _:
                 pass
 

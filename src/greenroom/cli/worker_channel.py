@@ -6,8 +6,12 @@ and on macOS. A connection that a worker has not acknowledged goes to another on
     parent → worker 2: Start                with the settings
     parent ← worker 2: Ready
     parent → worker 1: Announce             once, when all are ready
+    parent → worker 2: Workers              the addresses of all, again whenever one changes
     parent → worker 2: Connection           with a client's socket
     parent ← worker 2: Received             from now on the connection is the worker's
+    parent ← worker 2: HandOff              with the socket, and a request for a session of worker 1
+    parent → worker 2: Received
+    parent → worker 1: Connection           with the socket and the request
     parent ← worker 2: Stopping             the worker takes no more connections
 """
 
@@ -19,7 +23,7 @@ import os
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import msgspec
@@ -27,6 +31,9 @@ import msgspec
 from greenroom.server.settings import ServeSettings
 
 _MAX_MESSAGE_BYTES = 64 * 1024
+MAX_RECEIVED_BYTES = 48 * 1024
+"""Size of a request that moves with its connection."""
+
 _BUFFER_BYTES = 256 * 1024
 _RETRY_SECONDS = 0.005
 _AT_ONCE = 64
@@ -57,6 +64,9 @@ class Start(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 class Ready(msgspec.Struct, tag=True, frozen=True):
     """The worker can serve connections."""
 
+    address: str
+    """The worker's own: its `replica_address`."""
+
 
 class Failed(msgspec.Struct, tag=True, frozen=True):
     """The worker can't start."""
@@ -68,19 +78,40 @@ class Announce(msgspec.Struct, tag=True, frozen=True):
     """Asks a worker to print the welcome text."""
 
 
+class Workers(msgspec.Struct, tag=True, frozen=True):
+    """The workers that take connections."""
+
+    numbers: dict[str, int]
+    """By their addresses."""
+
+
 class Connection(msgspec.Struct, tag=True, frozen=True):
     """A client's connection. Its socket is sent with the message."""
 
+    received: bytes = b""
+    """A request that another worker has read from it."""
+
+
+class HandOff(msgspec.Struct, tag=True, frozen=True):
+    """A client's connection for another worker. Its socket is sent with the message."""
+
+    number: int
+    """Of the other worker."""
+
+    received: bytes
+
 
 class Received(msgspec.Struct, tag=True, frozen=True):
-    """Acknowledges the oldest connection that was not acknowledged yet."""
+    """Acknowledges the oldest connections that were not acknowledged yet."""
+
+    count: int
 
 
 class Stopping(msgspec.Struct, tag=True, frozen=True):
     """The worker takes no more connections."""
 
 
-Message: TypeAlias = Start | Ready | Failed | Announce | Connection | Received | Stopping
+Message: TypeAlias = Start | Ready | Failed | Announce | Workers | Connection | HandOff | Received | Stopping
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode
@@ -117,7 +148,7 @@ class Channel:
         self._handle: Callable[[Message, socket.socket | None], None] | None = None
         self._outgoing: deque[tuple[bytes, socket.socket | None]] = deque()
         self._retry: asyncio.TimerHandle | None = None
-        self._unacknowledged: deque[tuple[Connection, socket.socket]] = deque()
+        self._unacknowledged: deque[tuple[Connection | HandOff, socket.socket]] = deque()
 
     @property
     def unacknowledged(self) -> int:
@@ -132,7 +163,7 @@ class Channel:
     def send(self, message: Message) -> None:
         self._send(message, None)
 
-    def send_connection(self, message: Connection, connection: socket.socket) -> None:
+    def send_connection(self, message: Connection | HandOff, connection: socket.socket) -> None:
         """Sends a connection, and keeps it open until the other process has acknowledged it."""
         self._unacknowledged.append((message, connection))
         self._send(message, connection)
@@ -141,7 +172,7 @@ class Channel:
         """Leaves connections that arrive from now on to the other process."""
         asyncio.get_running_loop().remove_reader(self._end)
 
-    def close(self) -> list[tuple[Connection, socket.socket]]:
+    def close(self) -> list[tuple[Connection | HandOff, socket.socket]]:
         """Returns the connections that the other process has not acknowledged."""
         self.stop_reading()
         if self._retry is not None:
@@ -154,6 +185,19 @@ class Channel:
 
     def read(self) -> None:
         """Handles the messages that have arrived."""
+        assert self._handle is not None
+        received = 0
+        for message, connection in self._arrived():
+            if isinstance(message, Received):
+                for _ in range(message.count):
+                    self._unacknowledged.popleft()[1].close()
+            elif isinstance(message, Connection | HandOff):
+                received += 1
+            self._handle(message, connection)
+        if received:
+            self.send(Received(received))
+
+    def _arrived(self) -> Iterator[tuple[Message, socket.socket | None]]:
         for _ in range(_AT_ONCE):
             try:
                 data, descriptors, _, _ = socket.recv_fds(self._end, _MAX_MESSAGE_BYTES, 1)
@@ -169,15 +213,7 @@ class Channel:
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, False)
                 connection = socket.socket(fileno=descriptor)
-            self._received(_decode(data), connection)
-
-    def _received(self, message: Message, connection: socket.socket | None) -> None:
-        assert self._handle is not None
-        if isinstance(message, Received):
-            self._unacknowledged.popleft()[1].close()
-        elif isinstance(message, Connection):
-            self.send(Received())
-        self._handle(message, connection)
+            yield _decode(data), connection
 
     def _send(self, message: Message, connection: socket.socket | None) -> None:
         self._outgoing.append((_encode(message), connection))

@@ -28,11 +28,13 @@ from greenroom.cli.worker_channel import (
     Channel,
     Connection,
     Failed,
+    HandOff,
     Message,
     Ready,
     Received,
     Start,
     Stopping,
+    Workers,
     channel_sockets,
 )
 from greenroom.errors import CallerError, Unavailable
@@ -124,6 +126,7 @@ class _Worker:
         self.number = number
         self.process = process
         self.channel = channel
+        self.address = ""
         self.failure: str | None = None
 
     def signal(self, number: signal.Signals) -> None:
@@ -142,7 +145,7 @@ class _Supervisor:
         self._receiving: deque[_Worker] = deque()
         """The workers that take connections; the one whose turn it is comes first."""
 
-        self._returned: deque[tuple[Connection, socket.socket]] = deque()
+        self._returned: deque[tuple[Connection | HandOff, socket.socket]] = deque()
         """Connections that a worker which has ended never received."""
 
         self._has_started = False
@@ -161,9 +164,8 @@ class _Supervisor:
             ended, _ = await asyncio.wait((*keeping, stopping), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._is_stopping.set()
-            self._stop_accepting()
-            self._listener.close()
             await self._end_all(keeping)
+            self._stop_accepting()
         for task in ended:
             await task
 
@@ -226,10 +228,13 @@ class _Supervisor:
 
     # Messages
 
-    def _handle(self, worker: _Worker, message: Message, _connection: socket.socket | None) -> None:
+    def _handle(self, worker: _Worker, message: Message, connection: socket.socket | None) -> None:
         match message:
-            case Ready():
+            case Ready(address):
+                worker.address = address
                 self._ready(worker)
+            case HandOff(number, received) if connection is not None:
+                self._give_to(number, Connection(received), connection)
             case Failed(detail):
                 worker.failure = detail
             case Received():
@@ -241,6 +246,7 @@ class _Supervisor:
 
     def _ready(self, worker: _Worker) -> None:
         self._receiving.append(worker)
+        self._tell_workers()
         if self._has_started:
             self._give_returned()
         elif len(self._receiving) == self._count:
@@ -250,6 +256,11 @@ class _Supervisor:
             self._accept_again()
             worker.channel.send(Announce())
 
+    def _tell_workers(self) -> None:
+        numbers = {worker.address: worker.number for worker in self._receiving}
+        for worker in self._receiving:
+            worker.channel.send(Workers(numbers))
+
     # Connections
 
     def _next_worker(self) -> _Worker | None:
@@ -257,10 +268,19 @@ class _Supervisor:
         free = [worker for worker in self._receiving if worker.channel.unacknowledged < _MAX_UNACKNOWLEDGED]
         return min(free, key=lambda one: one.channel.unacknowledged // _BUSIER, default=None)
 
-    def _give(self, worker: _Worker, message: Connection, connection: socket.socket) -> None:
+    def _give(self, worker: _Worker, message: Connection | HandOff, connection: socket.socket) -> None:
         self._receiving.remove(worker)
         self._receiving.append(worker)
         worker.channel.send_connection(message, connection)
+
+    def _give_to(self, number: int, message: Connection, connection: socket.socket) -> None:
+        """Gives a connection to one worker. If that one can't take it, any other forwards the request."""
+        worker = next((one for one in self._receiving if one.number == number), None)
+        if worker is not None and worker.channel.unacknowledged < _MAX_UNACKNOWLEDGED:
+            worker.channel.send_connection(message, connection)
+        else:
+            self._returned.append((message, connection))
+            self._give_returned()
 
     def _give_returned(self) -> None:
         while self._returned and (worker := self._next_worker()) is not None:
@@ -268,17 +288,22 @@ class _Supervisor:
         self._accept_again()
 
     def _stop_giving(self, worker: _Worker) -> None:
-        with contextlib.suppress(ValueError):  # it was not ready yet, or has stopped before
+        if worker in self._receiving:
             self._receiving.remove(worker)
+            self._tell_workers()
+        if self._is_stopping.is_set() and not self._receiving:
+            self._stop_accepting()
+            self._listener.close()  # so that clients try another server
 
     def _accept_again(self) -> None:
-        if self._has_started and not self._is_accepting and not self._is_stopping.is_set():
+        if self._has_started and not self._is_accepting and self._listener.fileno() != -1:
             self._is_accepting = True
             asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     def _stop_accepting(self) -> None:
-        self._is_accepting = False
-        asyncio.get_running_loop().remove_reader(self._listener)
+        if self._is_accepting:
+            self._is_accepting = False
+            asyncio.get_running_loop().remove_reader(self._listener)
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):

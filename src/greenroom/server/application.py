@@ -228,8 +228,10 @@ class GreenroomApp:
         resumed = await self.engine.recover()
         if self.engine.replicas is not None:
             from greenroom.server.forwarding.forwarder import Forwarder
+            from greenroom.server.handoff import HandoffApp
 
-            self._forwarder = Forwarder(self._handle, self.engine.replicas, grace_seconds=self.settings.grace_seconds)
+            handoff = HandoffApp(self._handle, self.engine.replicas)
+            self._forwarder = Forwarder(handoff, self.engine.replicas, grace_seconds=self.settings.grace_seconds)
             if self._server.rate is not None:
                 self._shared_rate = SharedRate(self._server.rate, self.engine.replicas.messages)
                 await self._shared_rate.start()

@@ -30,7 +30,10 @@ class Exchange:
         """True for endpoints whose streams have the sequence numbers of events as ids."""
 
         self.is_forwarded = forwarded is not None
-        """True if another server of the store has forwarded the request, and counted it."""
+        """True if another server of the store has forwarded the request."""
+
+        self.is_counted = forwarded is not None
+        """True if another server of the store has counted the request against the rate limit."""
 
         self._forwarded = forwarded
         self._receive = receive

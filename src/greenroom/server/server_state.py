@@ -72,7 +72,7 @@ class ServerState:
         """Authenticates the caller and applies the rate limit. Raises Unauthenticated, Forbidden,
         Unavailable, TooManyRequests."""
         exchange: Exchange | None = scope.get(EXCHANGE)
-        rate = None if exchange is not None and exchange.is_forwarded else self.rate
+        rate = None if exchange is not None and exchange.is_counted else self.rate
         if self.authenticator is None:
             if rate is not None and access != "open":
                 rate.take(scope["client"][0] if scope.get("client") else "")
