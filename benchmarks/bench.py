@@ -31,6 +31,7 @@ class Scale:
     lasting_runs: int = 100_000
     starts: int = 5
     requests: int = 200
+    forwarded_streams: int = 2_000
     big_sessions: int = 100_000
     big_apps: int = 500
 
@@ -49,6 +50,7 @@ QUICK = Scale(
     lasting_runs=5_000,
     starts=1,
     requests=40,
+    forwarded_streams=500,
     big_sessions=5_000,
     big_apps=50,
 )

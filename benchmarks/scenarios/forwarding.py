@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 from benchmarks import calls, servers
 from benchmarks.bench import Bench
+from benchmarks.connection import connect_many
 from benchmarks.load import Expected, RequestSeries, drive, prepare
 from benchmarks.report import Figure, Table, Target, median
 from benchmarks.scenarios.databases import postgres_server
@@ -19,6 +20,7 @@ from greenroom.records.shard import SHARDS, shard_of
 
 ECHO_STREAM = Workload("echo", "/run_sse, echo", calls.run_sse, Expected(calls.MESSAGE.encode()))
 CONCURRENCY = 16
+WAITING = "slow"
 SHARE_SECONDS = 20.0
 BLOCKS = 12
 """Interleaved parts of a round, so that other work on the machine disturbs both sides alike."""
@@ -62,13 +64,45 @@ async def forwarding(bench: Bench) -> list[Table]:
         contenders = (servers.greenroom_on(uri, "owner"), servers.greenroom_on(uri, "other"))
         async with AsyncExitStack() as running:
             owner, other = [
-                await running.enter_async_context(bench.server(contender, "memory")) for contender in contenders
+                await running.enter_async_context(bench.server(contender, "memory", {"BENCH_SLOW_SECONDS": "600"}))
+                for contender in contenders
             ]
             pair = _Pair(owner, other, await _shards_of(owner, uri))
             figures = [figure for workload in TARGETS for figure in await _compare(bench, pair, workload)]
+            figures += await _with_streams(bench, pair)
 
     notes = ["Two servers on PostgreSQL, without its CPU. The peer is the owner of the session, asked directly."]
     return [Table("A request that is forwarded", figures, notes, peer_name="direct", ours_name="forwarded")]
+
+
+async def _with_streams(bench: Bench, pair: _Pair) -> list[Figure]:
+    """A turn while many forwarded streams are open, which wait for their model, beside a turn without."""
+    ids = pair.session_ids(WAITING)
+    sessions = [next(ids) for _ in range(bench.scale.forwarded_streams)]
+    await prepare(pair.owner.port, [calls.create_session(WAITING, session) for session in sessions], concurrency=16)
+    turns = CONCURRENCY * TURNS_PER_SESSION
+    without = [await pair.cost(pair.other, ECHO, turns) for _ in range(BLOCKS)]
+    connections = await connect_many(pair.other.port, len(sessions))
+    streams = [
+        asyncio.create_task(connection.exchange(calls.run_sse(WAITING, session)))
+        for connection, session in zip(connections, sessions, strict=True)
+    ]
+    while pair.owner.open_files() < len(sessions):
+        await asyncio.sleep(0.2)
+    within = [await pair.cost(pair.other, ECHO, turns) for _ in range(BLOCKS)]
+    if any(stream.done() for stream in streams):
+        raise RuntimeError("some streams ended before the measurement")
+    for stream, connection in zip(streams, connections, strict=True):
+        stream.cancel()
+        connection.close()
+
+    label = f"/run, echo, with {len(sessions):,} open streams"
+    costs = [cost * 1e6 for cost in within]
+    ratio = median(within) / median(without)
+    return [
+        Figure(f"{label}: CPU of both servers per turn", "µs", ours=costs),
+        Figure(f"{label}: to none", "×", ours=[ratio], target=Target(at_most=1.2)),
+    ]
 
 
 async def _compare(bench: Bench, pair: _Pair, workload: Workload) -> list[Figure]:
