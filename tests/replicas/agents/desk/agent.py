@@ -1,4 +1,5 @@
-"""Answers by the user's newest message: `slow N` streams N words, `pay` calls a tool that a person approves."""
+"""Answers by the user's newest message: `slow N` streams N words, `flood N` N kilobytes at once, and `pay` calls a tool
+that a person approves."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from greenroom import BaseLlm, LlmAgent, LlmRequest, LlmResponse, types
 from greenroom.tools.functions.function_tool import FunctionTool
 
 WORD_SECONDS = 0.05
+KILOBYTE = "x" * 1000
 
 
 def pay(amount: int) -> dict[str, int]:
@@ -34,6 +36,13 @@ class Desk(BaseLlm):
         text = part.text or ""
         if text == "pay":
             yield _reply(types.Part(function_call=types.FunctionCall(name="pay", args={"amount": 7})))
+            return
+
+        if text.startswith("flood "):
+            for _ in range(int(text.removeprefix("flood "))):
+                await asyncio.sleep(0)
+                yield _reply(types.Part(text=KILOBYTE), partial=True)
+            yield _reply(types.Part(text="dry again"))
             return
 
         said = f"You said {text}"
