@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -14,8 +15,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
+from greenroom.agents.agent import BaseAgent
 from greenroom.server.application import create_app
 from greenroom.server.routes import web_page
+from greenroom.server.settings import ServerSettings
 from tests.dev_ui.apps import all_apps
 from tests.postgres.postgres_server import PostgresServer
 from tests.requirements import browser_flags, browser_path, skip_or_fail
@@ -25,6 +28,7 @@ from tests.server.serving import Serving, serving
 TIMEOUT_MS = 10_000.0
 
 Opens: TypeAlias = Callable[..., Awaitable[Page]]
+ServesAgents: TypeAlias = Callable[..., AbstractAsyncContextManager[Serving]]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -38,40 +42,49 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def server(request: pytest.FixtureRequest) -> AsyncIterator[Serving]:
-    """One server; with GREENROOM_REPLICAS=1, four behind a load balancer."""
+@pytest.fixture(scope="session")
+def serve_agents(request: pytest.FixtureRequest) -> ServesAgents:
+    """Starts one server of agents, with settings by name; with GREENROOM_REPLICAS=1, four behind a load balancer."""
     if os.environ.get("GREENROOM_REPLICAS") == "1":
-        async with serving_by_replicas(request.getfixturevalue("postgres_server")) as serving_all:
-            yield serving_all
-        return
+        return partial(serving_by_replicas, request.getfixturevalue("postgres_server"))
+    return serving_agents
 
-    async with serving(create_app(agents=all_apps())) as serving_all:
-        yield serving_all
+
+def serving_agents(*agents: BaseAgent, **settings: Any) -> AbstractAsyncContextManager[Serving]:
+    return serving(create_app(agents=agents, settings=ServerSettings(**settings)))
 
 
 @contextlib.asynccontextmanager
-async def serving_by_replicas(postgres_server: PostgresServer) -> AsyncGenerator[Serving]:
-    """Serves all apps by four servers behind a load balancer."""
+async def serving_by_replicas(
+    postgres_server: PostgresServer, *agents: BaseAgent, **settings: Any
+) -> AsyncGenerator[Serving]:
+    """Serves agents by four servers behind a load balancer."""
     name = f"test_{uuid4().hex}"
     uri = postgres_server.make_database(name)
-    async with serving_replicas(uri, agents=all_apps()) as serving_all:
-        yield serving_all
+    async with serving_replicas(uri, agents=agents, **settings) as replicas:
+        yield replicas
     postgres_server.drop_database(name)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def server(serve_agents: ServesAgents) -> AsyncIterator[Serving]:
+    async with serve_agents(*all_apps()) as serving_all:
+        yield serving_all
 
 
 @dataclass
 class World:
     """Pages on one server. open: a page with its own storage, at a path under `/dev-ui/`; what it logs as an error fails
-    the test. problems: those of the pages."""
+    the test. problems: those of the pages. serve: starts another server."""
 
     server: Serving
     open: Opens
     problems: list[str]
+    serve: ServesAgents
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def world(browser: Browser, server: Serving) -> AsyncIterator[World]:
+async def world(browser: Browser, server: Serving, serve_agents: ServesAgents) -> AsyncIterator[World]:
     problems: list[str] = []
 
     def note(path: str, said: ConsoleMessage) -> None:
@@ -97,5 +110,5 @@ async def world(browser: Browser, server: Serving) -> AsyncIterator[World]:
             await page.goto(path)
             return page
 
-        yield World(server, open_page, problems)
+        yield World(server, open_page, problems, serve_agents)
     assert problems == []

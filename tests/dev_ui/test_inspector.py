@@ -15,12 +15,11 @@ from playwright.async_api import Page, expect
 from greenroom.evaluation.invocations import invocations_of
 from greenroom.evaluation.records import EvalCase
 from greenroom.records.event import Event
-from greenroom.server.application import create_app
 from greenroom.server.settings import ServerSettings
 from tests.dev_ui.apps import desk
 from tests.dev_ui.conftest import World
 from tests.dev_ui.sessions import make_session
-from tests.server.serving import Json, serving
+from tests.server.serving import Json
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -73,8 +72,7 @@ async def test_the_request_of_a_failed_model_call_is_shown_at_its_error(world: W
 
 
 async def test_where_nothing_is_traced_the_setting_is_named(world: World) -> None:
-    settings = ServerSettings(traced_content="nowhere")
-    async with serving(create_app(agents=[desk()], settings=settings)) as server:
+    async with world.serve(desk(), traced_content="nowhere") as server:
         session = await make_session(server, "desk", "untraced", ["hello"])
         events = (await server.client.get(f"/apps/desk/users/user/sessions/{session}/events")).json()["events"]
         page = await world.open(f"{server.url}/dev-ui/apps/desk/sessions/{session}?event={events[1]['id']}&tab=request")
@@ -82,7 +80,7 @@ async def test_where_nothing_is_traced_the_setting_is_named(world: World) -> Non
         await page.goto("about:blank")
     assert shown is not None
     (flag,) = re.findall("--([a-z-]+)", shown)
-    assert hasattr(settings, flag.replace("-", "_"))
+    assert hasattr(ServerSettings(), flag.replace("-", "_"))
 
 
 async def test_a_message_leads_to_the_event_with_the_request(world: World) -> None:

@@ -21,7 +21,6 @@ from greenroom.records.answer_metadata import GenerateContentResponseUsageMetada
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.server.application import create_app
-from greenroom.server.settings import ServerSettings
 from greenroom.testing.scripted_model import Said, ScriptedModel
 from tests.dev_ui.apps import desk
 from tests.dev_ui.axe import serious_violations
@@ -64,7 +63,7 @@ async def _waits(request: LlmRequest) -> Said:
 
 async def test_runs_appear_by_themselves_and_are_cancelled_together(world: World) -> None:
     endless = LlmAgent(name="endless", model=ScriptedModel(_waits))
-    async with serving(create_app(agents=[endless])) as server:
+    async with world.serve(endless) as server:
         page = await world.open(f"{server.url}/dev-ui/runs")
         await expect(page.get_by_text("No runs yet")).to_be_visible()
         for number in (1, 2):
@@ -164,7 +163,7 @@ async def test_an_apps_agents_tools_and_graph_are_shown(world: World) -> None:
 
 async def test_a_server_with_keys_asks_for_one_and_returns(world: World, tmp_path: Path) -> None:
     keys = Keys(tmp_path / "keys.db")
-    async with serving(create_app(agents=[desk()], settings=ServerSettings(auth=keys.auth))) as server:
+    async with world.serve(desk(), auth=keys.auth) as server:
         page = await world.open(f"{server.url}/dev-ui/agents?app=desk")
         await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         await page.get_by_label("Key", exact=True).fill("wrong")
@@ -190,7 +189,7 @@ async def test_the_command_on_the_sign_in_page_makes_a_key(world: World, tmp_pat
 
 async def test_who_signs_in_sees_their_own_sessions(world: World, tmp_path: Path) -> None:
     keys = Keys(tmp_path / "keys.db")
-    async with serving(create_app(agents=[desk()], settings=ServerSettings(auth=keys.auth))) as server:
+    async with world.serve(desk(), auth=keys.auth) as server:
         page = await world.open(f"{server.url}/dev-ui/apps/desk")
         await page.get_by_label("Key", exact=True).fill(keys("ann lee", "run", "read"))
         await page.get_by_role("button", name="Sign in").click()
@@ -339,7 +338,7 @@ async def test_the_header_of_a_run_shows_its_tokens_and_cost(world: World) -> No
     )
     reply = LlmResponse(content=Content(role="model", parts=[Part(text="hi")]), usage_metadata=usage)
     priced = LlmAgent(name="priced", model=ScriptedModel([reply], model="gpt-5"))
-    async with serving(create_app(agents=[priced])) as server:
+    async with world.serve(priced) as server:
         session = await make_session(server, "priced", "s-1", ["hello"])
         [total] = (await server.client.get("/apps/priced/usage")).json()["usage"]
         page = await world.open(f"{server.url}/dev-ui/apps/priced/sessions/{session}")

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 import pytest_asyncio
 
 from tests.dev_ui import test_chat, test_inspector, test_pages
-from tests.dev_ui.conftest import serving_by_replicas
+from tests.dev_ui.apps import all_apps
+from tests.dev_ui.conftest import ServesAgents, serving_by_replicas
+from tests.postgres.postgres_server import PostgresServer
 from tests.server.serving import Serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
+@pytest.fixture(scope="session")
+def serve_agents(postgres_server: PostgresServer) -> ServesAgents:
+    return partial(serving_by_replicas, postgres_server)
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def server(request: pytest.FixtureRequest) -> AsyncIterator[Serving]:
-    async with serving_by_replicas(request.getfixturevalue("postgres_server")) as serving_all:
+async def server(serve_agents: ServesAgents) -> AsyncIterator[Serving]:
+    async with serve_agents(*all_apps()) as serving_all:
         yield serving_all
 
 
@@ -27,3 +35,4 @@ test_an_approval = test_chat.test_an_approval_is_answered_once_in_either_tab_and
 test_a_fork = test_chat.test_a_message_is_edited_and_sent_in_a_fork_and_a_failure_retried
 test_a_trace = test_inspector.test_a_tools_event_shows_its_arguments_and_result
 test_an_evaluation = test_pages.test_a_session_becomes_a_case_which_is_run_and_shown
+test_the_list_of_runs = test_pages.test_runs_appear_by_themselves_and_are_cancelled_together

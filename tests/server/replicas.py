@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import httpx
@@ -26,11 +27,27 @@ from tests.server.serving import TIMEOUT_SECONDS, Serving, serving
 REPLICAS = 4
 
 
+class _Held(Collection[Any]):
+    """The connections of all servers."""
+
+    def __init__(self, servers: list[Serving]) -> None:
+        self._servers = servers
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(server.held for server in self._servers)
+
+    def __len__(self) -> int:
+        return sum(len(server.held) for server in self._servers)
+
+    def __contains__(self, connection: object) -> bool:
+        return any(connection in server.held for server in self._servers)
+
+
 class Replicas(Serving):
     """The load balancer's address, as of one server."""
 
     def __init__(self, servers: list[Serving], port: int, client: httpx.AsyncClient) -> None:
-        super().__init__(servers[0].app, port, client, held=())
+        super().__init__(servers[0].app, port, client, held=_Held(servers))
         self.servers = servers
 
     def cancel_requests(self) -> None:
