@@ -259,11 +259,12 @@ class SessionQueues:
         run.attempts += 1
         task.has_begun = True
         stored = self.save(task)
+        start = partial(self._start, task)
         if (self._scheduler.is_saturated or _may_conflict(task)) and not stored.done():
             # In a burst, the client is answered before its run starts.
-            stored.add_done_callback(lambda _: self._scheduler.start(run.user_id, lambda: self._start(task)))
+            stored.add_done_callback(lambda _: self._scheduler.start(run.user_id, start))
         else:
-            self._scheduler.start(run.user_id, lambda: self._start(task))
+            self._scheduler.start(run.user_id, start)
         return stored
 
     def _start(self, task: RunTask) -> None:
@@ -301,7 +302,7 @@ class SessionQueues:
     def save(self, task: RunTask) -> asyncio.Future[None]:
         """Stores the record, or stops the run when that fails: no later process could resume it."""
         saving = self.run_store.save_progress(task.run) if task.is_stored else self.run_store.save(task.run)
-        _when_done(saving, lambda: self._saved(task, saving))
+        _when_done(saving, partial(self._saved, task))
         return saving
 
     def _saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
@@ -396,7 +397,7 @@ class SessionQueues:
     def _save_end(self, task: RunTask) -> None:
         """Stores the record of the end; until then, the task holds it."""
         saving = self._store_end(task)
-        _when_done(saving, lambda: self._end_saved(task, saving))
+        _when_done(saving, partial(self._end_saved, task))
 
     def _store_end(self, task: RunTask) -> asyncio.Future[None]:
         if task.usage.by_model:
@@ -458,12 +459,12 @@ def _may_conflict(task: RunTask) -> bool:
     return key is not None and not task.is_stored and not key.startswith(OWN_KEY_PREFIX)
 
 
-def _when_done(saving: asyncio.Future[None], call: Callable[[], None]) -> None:
+def _when_done(saving: asyncio.Future[None], call: Callable[[asyncio.Future[None]], None]) -> None:
     """Calls at once if the write is done already, as it always is in memory."""
     if saving.done():
-        call()
+        call(saving)
     else:
-        saving.add_done_callback(lambda _: call())
+        saving.add_done_callback(call)
 
 
 def without_answered(pending: Mapping[str, str], message: Content | None) -> dict[str, str]:
