@@ -366,14 +366,20 @@ class SessionQueues:
             run.request = msgspec.structs.replace(run.request, new_message=None, state_delta=None)
         self.release(task.key, task.runner)
         if self._tasks.get(run.id) is task:
+            ended = RunEnded(run, error)
             if task.is_stored or task.has_events:
                 app = task.runner.app
                 is_selected = app is not None and app.memory_policy is not None
                 task.is_to_remember = is_selected and run.status is not RunStatus.WAITING
-                self._save_end(task)
+                saving = self._save_end(task)
+                if run.is_live:
+                    # Its log has no end: until the record is stored, a crash would cancel the run.
+                    _when_done(saving, partial(self._publish_stored, task.key, ended))
+                else:
+                    self.stream.publish(task.key, ended)
             else:  # it was refused before anything was stored
                 self._forget(task)
-            self.stream.publish(task.key, RunEnded(run, error))
+                self.stream.publish(task.key, ended)
         else:  # a queued message continues this run, and holds its record
             self._forget(task)
 
@@ -394,10 +400,17 @@ class SessionQueues:
         elif self._may_begin(queue[0]):
             self._begin(queue[0])
 
-    def _save_end(self, task: RunTask) -> None:
+    def _publish_stored(self, key: SessionKey, ended: RunEnded, saving: asyncio.Future[None]) -> None:
+        """Notifies the readers of an end that is stored, or is retried; those of a lost session get OwnershipLost."""
+        error = None if saving.cancelled() else saving.exception()
+        if not isinstance(error, OwnershipLost):
+            self.stream.publish(key, ended)
+
+    def _save_end(self, task: RunTask) -> asyncio.Future[None]:
         """Stores the record of the end; until then, the task holds it."""
         saving = self._store_end(task)
         _when_done(saving, partial(self._end_saved, task))
+        return saving
 
     def _store_end(self, task: RunTask) -> asyncio.Future[None]:
         if task.usage.by_model:

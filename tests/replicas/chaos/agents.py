@@ -32,7 +32,7 @@ from greenroom.testing.scripted_live_model import Heard, LiveItem, ScriptedConne
 from greenroom.testing.scripted_model import Said, ScriptedModel
 from tests.durability.scripts import call, conversation
 
-LEDGER = "GREENROOM_CHAOS_LEDGER"
+LEDGER = "CHAOS_LEDGER"
 """Name of the environment variable with the path of the ledger."""
 
 CHUNK_SECONDS = 0.05
