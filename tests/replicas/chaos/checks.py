@@ -108,9 +108,12 @@ class Checks:
         if record["status"] != "succeeded" or session.key.app_name not in _SPEAKERS:
             return
         (message,) = [text_of(event) for event in events if event["author"] == "user" and text_of(event)]
-        _, number, amount = message.split()
+        kind, number, amount = message.split()
         said = [text_of(event) for event in events].count(last_words(number, int(amount)))
-        assert said == _SPEAKERS[session.key.app_name], f"run {run_id} said its last words {said} times"
+        wanted = _SPEAKERS[session.key.app_name]
+        if kind == LONG_RUNNING and INTERRUPTED in _responses(events):
+            wanted += 1  # about the call that was interrupted, and about its result
+        assert said == wanted, f"run {run_id} said its last words {said} times, not {wanted}"
         assert not calls_of(events[-1]), f"run {run_id} ends with calls"
 
     def _check_seen(self, client: Client, run: SeenRun) -> None:
@@ -174,6 +177,10 @@ def _was_cancelled(session: StoredSession, call_id: str) -> bool:
     return False
 
 
+def _responses(events: Iterable[Json]) -> list[Json]:
+    return [response["response"] for event in events for response in responses_of(event)]
+
+
 def _last_responses(session: StoredSession) -> dict[str, Json]:
     return {response["id"]: response["response"] for event in session.log for response in responses_of(event)}
 
@@ -193,6 +200,7 @@ def _check_calls(session: StoredSession) -> None:
     with a request for it."""
     made: dict[str, str] = {}
     answers: Counter[str] = Counter()
+    interrupted: set[str] = set()
     for event in session.log:
         for call in calls_of(event):
             assert call["id"] not in made, f"the call {call['id']} is there twice"
@@ -200,11 +208,15 @@ def _check_calls(session: StoredSession) -> None:
         for response in responses_of(event):
             assert response["id"] in made, f"the answer to {response['id']} is not after its call"
             answers[response["id"]] += 1
+            if response["response"] == INTERRUPTED:
+                interrupted.add(response["id"])
     is_waiting = any(record["status"] == "waiting" for record in session.runs.values())
     for call_id, name in made.items():
         wanted = 2 if name in _NEEDS_APPROVAL else 1
         if is_waiting:
             wanted -= 1
+        if name == LONG_RUNNING and call_id in interrupted:
+            wanted += 1  # then a client answers it, too
         assert answers[call_id] == wanted, f"{name} {call_id} has {answers[call_id]} answers, not {wanted}"
 
 
