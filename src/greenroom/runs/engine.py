@@ -19,10 +19,6 @@ from greenroom.runs.store import RunStore
 from greenroom.runs.watch import RunWatch
 from greenroom.sessions.service import BaseSessionService
 
-OWN_KEY_PREFIX = "forwarded-"
-"""Of the idempotency keys that servers add to requests: each of them is of one request, so that no run in another
-session can have it."""
-
 
 class Attachment(Protocol):
     """A reader of a run, or of a whole session. It yields the events stored after its

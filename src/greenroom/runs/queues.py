@@ -22,7 +22,7 @@ from greenroom.records.human_requests import responses_in
 from greenroom.records.run import RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
-from greenroom.runs.engine import OWN_KEY_PREFIX, RunLoad
+from greenroom.runs.engine import RunLoad
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf
 from greenroom.runs.run_config import RunDefaults
@@ -468,8 +468,7 @@ class SessionQueues:
 
 def _may_conflict(task: RunTask) -> bool:
     """True if the store may refuse the record, since a run in another session has the idempotency key."""
-    key = task.run.idempotency_key
-    return key is not None and not task.is_stored and not key.startswith(OWN_KEY_PREFIX)
+    return task.run.idempotency_key is not None and not task.is_stored
 
 
 def _when_done(saving: asyncio.Future[None], call: Callable[[asyncio.Future[None]], None]) -> None:
