@@ -21,6 +21,7 @@ import logging
 import math
 import random
 import secrets
+import time
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -41,6 +42,12 @@ BEAT_SECONDS = 1.0
 _RETRY_SECONDS = 0.05
 _DRAIN_SECONDS = 0.05
 """Interval in which a server that stops looks for shards whose last run has ended."""
+
+_PATIENCE_SECONDS = 30.0
+"""Time for which a server keeps shards that are above its share while they have work, which giving back interrupts."""
+
+_SURPLUS_SECONDS = 0.2
+"""Interval in which it looks for those whose last run has ended."""
 
 _FORGET_SECONDS = 60.0
 """Rows of replicas that have been silent for this long are deleted by the next server that starts."""
@@ -112,11 +119,13 @@ class ShardOwner:
         address: str | None = None,
         lease_seconds: float = LEASE_SECONDS,
         beat_seconds: float = BEAT_SECONDS,
+        patience_seconds: float = _PATIENCE_SECONDS,
     ) -> None:
         """Prepares the owner of a server's shards.
 
         is_exclusive: it owns all shards, or none. address: where other servers reach this one.
-        lease_seconds: at least two beats.
+        lease_seconds: at least two beats. patience_seconds: for which shards above its share are kept while they have
+        work.
         """
         self.replica_id = uuid4()
         self._address = address
@@ -126,6 +135,7 @@ class ShardOwner:
         self._is_exclusive = is_exclusive
         self._lease_seconds = lease_seconds
         self._beat_seconds = beat_seconds
+        self._patience_seconds = patience_seconds
         self._starting = asyncio.Lock()
         self._has_locked = asyncio.Event()
         """Cleared while a new connection has yet to lock this process's shards."""
@@ -141,6 +151,9 @@ class ShardOwner:
         self._is_lost = False
         self._is_draining = False
         self._is_stopping = False
+        self._surplus_since: float | None = None
+        """Monotonic time since which this process owns more than its share; None while it doesn't."""
+
         self._locked: set[int] = set()
         """The shards that the present connection has locked."""
 
@@ -288,7 +301,11 @@ class ShardOwner:
             self._has_locked.set()
             if not self._is_lost:
                 await self._balance(connection)
-        return _DRAIN_SECONDS if self._is_draining and self._shards.epochs else self._beat_seconds
+        if self._is_draining and self._shards.epochs:
+            return _DRAIN_SECONDS
+        if self._surplus_since is not None:
+            return min(_SURPLUS_SECONDS, self._beat_seconds)
+        return self._beat_seconds
 
     async def _lock_again(self, connection: Connection) -> bool:
         """Locks the owned shards that a new connection has not locked, and drops those that others have taken.
@@ -342,6 +359,8 @@ class ShardOwner:
             await connection.fetch(_UNLOCK_SHARDS, [shard])
             self._locked.discard(shard)
 
+        if len(owned) <= survey.share:
+            self._surplus_since = None
         if self._is_draining:
             idle = owned - self._shards.busy()
             if survey.replicas and idle:
@@ -349,17 +368,24 @@ class ShardOwner:
             if not survey.replicas or not self._shards.epochs:
                 self._drained.set()
         elif len(owned) > survey.share:
-            await self._give_back(connection, self._surplus(owned, len(owned) - survey.share))
+            await self._give_back_surplus(connection, owned, len(owned) - survey.share)
         elif len(owned) < survey.share:
             free = sorted(set(range(SHARDS)) - set(survey.locked))
             wanted = min(len(free), survey.share - len(owned))
             if wanted:
                 await self._take(connection, random.sample(free, wanted))
 
-    def _surplus(self, owned: Collection[int], count: int) -> Sequence[int]:
-        """Chooses shards to give back: those without work first."""
+    async def _give_back_surplus(self, connection: Connection, owned: Collection[int], count: int) -> None:
+        """Gives back shards without work, and others if there are too few of them for too long."""
+        now = time.monotonic()
+        if self._surplus_since is None:
+            self._surplus_since = now
         busy = self._shards.busy()
-        return sorted(owned, key=lambda shard: (shard in busy, random.random()))[:count]
+        chosen = sorted(owned, key=lambda shard: (shard in busy, random.random()))[:count]
+        if now < self._surplus_since + self._patience_seconds:
+            chosen = [shard for shard in chosen if shard not in busy]
+        if chosen:
+            await self._give_back(connection, chosen)
 
     async def _take(self, connection: Connection, shards: Sequence[int]) -> None:
         locked = [shard for (shard,) in await connection.fetch(_LOCK_SHARDS, shards)]

@@ -1,4 +1,4 @@
-"""Answers by the user's newest message: `slow N` streams N words, `flood N` N kilobytes at once, and `pay` calls a tool
+"""Answers by the user's newest message: `slow N` streams N words, `wait N` answers after N seconds, `flood N` N kilobytes at once, and `pay` calls a tool
 that a person approves."""
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class Desk(BaseLlm):
             return
 
         said = f"You said {text}"
+        if text.startswith("wait "):
+            await asyncio.sleep(float(text.removeprefix("wait ")))
         if text.startswith("slow "):
             words = [f"word{number} " for number in range(int(text.removeprefix("slow ")))]
             said = "".join(words)
