@@ -1,4 +1,4 @@
-"""What servers and databases so many users need: a model from the measured costs of turns.
+"""Computes the servers and databases that a number of users needs, from the measured costs of turns.
 
 `python -m benchmarks.turn_costs` measures, and writes `turn_costs.json`. `python -m benchmarks.sizing` prints the
 tables of docs/scaling.md, for other users and habits, too: `python -m benchmarks.sizing --users 50000 --turns 20`.
@@ -53,7 +53,7 @@ class TurnCosts(msgspec.Struct, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, kw_only=True)
 class Habits:
-    """How people use the service, and how its machines are used."""
+    """Assumptions on the use of the service and of its machines."""
 
     active_share: float = 0.2
     """Of the users, those who come on a day."""
@@ -79,7 +79,7 @@ class Habits:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """Of so many users, at the peak where it is a rate."""
+    """Needs of a number of users, at the peak where it is a rate."""
 
     users: int
     turns_per_day: float
@@ -170,7 +170,7 @@ def cost_rows(costs: TurnCosts) -> Rows:
 
 
 def need_rows(costs: TurnCosts, habits: Habits, users: Sequence[int] = USERS) -> Rows:
-    """What the users need, a column for each number of users."""
+    """The needs, a column for each number of users."""
     needs = [needs_of(count, costs, habits) for count in users]
     return [
         ("users", *(_count(need.users) for need in needs)),

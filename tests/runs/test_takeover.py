@@ -74,7 +74,9 @@ class Replica:
         tools = [FunctionTool(wait, on_interrupt="retry"), LongRunningFunctionTool(ask)]
         agent = LlmAgent(name="agent", model=ScriptedModel(_reply), tools=tools)
         self.database = Database.open(uri)
-        self.owner = self.database.companion(ShardOwner, lambda: ShardOwner(self.database, is_exclusive=False, patience_seconds=0))
+        self.owner = self.database.companion(
+            ShardOwner, lambda: ShardOwner(self.database, is_exclusive=False, patience_seconds=0)
+        )
         self.sessions = PostgresSessionService(uri)
         self.engine = InProcessRunEngine(
             apps=StaticAppLoader([App(name="desk", root_agent=agent)]),
