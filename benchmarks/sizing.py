@@ -70,7 +70,7 @@ class Habits:
     peak: float = 3
     """The busiest hour, relative to the mean of the day."""
     busy_share: float = 0.6
-    """How busy a core may be at the peak."""
+    """Utilization of a core at the peak."""
     connections_per_server: int = 13
     """To PostgreSQL, at most."""
     cores_per_database: int = 16
