@@ -82,7 +82,7 @@ class Reader:
 
 @dataclass
 class RunReader(Reader):
-    """Asks for one run, and reads it to its end, however often the connection or the server dies.
+    """Asks for one run, and reads it to its end, however often the connection or the server dies, or it is refused.
 
     way: `/run_sse`, or a background run that is then followed. end: the run's record. lost: how often the server had
     sent this client the id of a run that it lost in the crash, and of which the client had seen no event.
@@ -95,6 +95,7 @@ class RunReader(Reader):
     run_id: str | None = None
     end: Json | None = None
     lost: int = 0
+    on_refusal: Callable[[], None] = lambda: None
 
     async def read_to_the_end(self) -> None:
         while self.end is None:
@@ -121,6 +122,7 @@ class RunReader(Reader):
         headers = {"idempotency-key": self.key}
         async with self.http.stream("POST", "/run_sse", json=body, headers=headers) as response:
             if response.status_code == 503:
+                self.on_refusal()
                 return
             assert response.status_code == 200, await response.aread()
             self.run_id = response.headers["x-run-id"]

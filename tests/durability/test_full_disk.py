@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import resource
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
@@ -171,9 +172,11 @@ async def test_a_server_on_a_full_disk_works_again_when_there_is_space(tmp_path:
         wal = tmp_path / "greenroom.db-wal"
         failures = 0
         for number in range(12):
-            # A little more space each time, so that it ends at another event.
-            _limit_files(server, wal.stat().st_size + 4096 * 2 * number)
+            # A little more space each time, so that it ends at another event; some for each run that can't be stored.
+            limits = itertools.count(wal.stat().st_size + 4096 * 2 * number, 4096)
+            _limit_files(server, next(limits))
             reader = RunReader(http, where, message=str(number * 4 + 3), way="sse")
+            reader.on_refusal = lambda limits=limits: _limit_files(server, next(limits))
             async with asyncio.timeout(20):
                 await reader.read_to_the_end()
             assert reader.end is not None
