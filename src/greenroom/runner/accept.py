@@ -50,8 +50,8 @@ class Accepted(NamedTuple):
     """The message as a user's."""
     answered: Event | None
     """The event with the calls that it answers, or of the task that waits for it."""
-    run_id: str
-    """The run that it starts or continues."""
+    run_id: str | None
+    """The run that it continues; None if it starts one."""
 
 
 def accept_message(events: CopyOnWriteList[Event], new_message: Content | None, run_id: str | None = None) -> Accepted:
@@ -71,7 +71,7 @@ def accept_message(events: CopyOnWriteList[Event], new_message: Content | None, 
     task = log_state_of(events).waiting_task() if message is not None else None
     if task is not None and run_id in (None, task.invocation_id):
         return Accepted(message, task, task.invocation_id)
-    return Accepted(message, None, run_id or new_invocation_id())
+    return Accepted(message, None, run_id)
 
 
 def check_is_of_one_kind(message: Content | None) -> None:

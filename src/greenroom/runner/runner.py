@@ -204,7 +204,7 @@ class Runner:
         message, answered, run_id = accept_message(session.events, new_message, invocation_id)
         if answered is not None:
             message = await self.exchange_credentials(session, message)
-        log = self.open_log(session, run_id, config)
+        log = self.open_log(session, run_id or new_invocation_id(), config)
         after = session.events.end
         run = self.execute(log, message, answered=answered, state_delta=state_delta, run_config=config)
 

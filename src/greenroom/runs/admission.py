@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -26,7 +27,7 @@ from greenroom.records.human_requests import request_digest, responses_in
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
-from greenroom.runner.accept import SINCE_COMPACTION, accept_message, is_to_task, needs_older_events
+from greenroom.runner.accept import SINCE_COMPACTION, Accepted, accept_message, is_to_task, needs_older_events
 from greenroom.runner.runner import Runner
 from greenroom.runs.engine import ForwardedRequest
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
@@ -34,6 +35,15 @@ from greenroom.runs.queues import SessionQueues, without_answered
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import LiveInput, RunTask, check_version, version_of
 from greenroom.sessions.service import BaseSessionService
+
+
+class Continued(NamedTuple):
+    """The run that a request continues."""
+
+    record: Run | None
+    """None for a run that is only in the session's log."""
+    pending: Mapping[str, str]
+    """Its pending requests to people, see `Run.asked`."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -116,31 +126,24 @@ class Admission:
             stored = await self._find(key, None)
         session = stored or Session(id=key.session_id, app_name=key.app_name, user_id=key.user_id)
         is_idle = not queues.of_session(key)
-        message, answered, run_id = accept_message(session.events, request.new_message, request.invocation_id)
-        earlier: Run | None = None
-        pending: Mapping[str, str] = {}
-        is_new = answered is None and request.invocation_id is None
-        if not is_new:
-            task = queues.tasks.get(run_id)
-            earlier = await self._run_to_continue(run_id, message, session, task)
-            was_cancelled = earlier is not None and earlier.status is RunStatus.CANCELLED
-            if was_cancelled and is_to_task(message, answered):
-                answered = None
-                run_id = new_invocation_id()
-                earlier = None
-                is_new = True
-            if earlier is not None:
-                check_version(earlier, runner)
-                pending = task.pending_requests(session) if task is not None else earlier.asked
-            check_asked(session, message, pending)
+        accepted = accept_message(session.events, request.new_message, request.invocation_id)
+        message = accepted.message
+        answered = accepted.answered
+        run_id = accepted.run_id
+        continued: Continued | None = None
+        if run_id is not None:
+            continued = await self._run_to_continue(run_id, accepted, session, queues.tasks.get(run_id), runner)
 
-        if is_new and new_run_id is not None:
-            run_id = new_run_id
         queue = queues.of_session(key)
         if queue and request.multitask_strategy == "reject":
             raise SessionBusy(session.id, queue[0].run.id)
+        earlier = continued.record if continued is not None else None
         if earlier is None:
             self.limits.check_session(session)
+
+        if run_id is None or continued is None:
+            run_id = new_run_id or new_invocation_id()
+            answered = None
         if answered is not None:
             message = await runner.exchange_credentials(session, message)
         if message is not request.new_message:
@@ -150,7 +153,8 @@ class Admission:
             session = await self._create(key)
         run = self._new_run(run_id, session, runner)
         run.request = request
-        run.asked = without_answered(pending, message)
+        if continued is not None:
+            run.asked = without_answered(continued.pending, message)
         if earlier is not None:
             for name in ("created_at", "started_at", "usage", "after_seq", "app_version"):
                 setattr(run, name, getattr(earlier, name))
@@ -220,18 +224,29 @@ class Admission:
         return await self.run_store.get(forwarded.run_id) or await self._started_with(key, forwarded.run_id, queues)
 
     async def _run_to_continue(
-        self, run_id: str, message: Content | None, session: Session, task: RunTask | None
-    ) -> Run | None:
-        """The run's record; None for a run that is only in the session's log. Raises RunNotFound."""
+        self, run_id: str, accepted: Accepted, session: Session, task: RunTask | None, runner: Runner
+    ) -> Continued | None:
+        """The run that a message continues; None if that is a new one, since the task that it is for was cancelled.
+
+        Raises RunNotFound, AppVersionChanged, ApprovalRefused.
+        """
         run = task.run if task is not None else await self.run_store.get(run_id)
         if run is None:
             is_known = log_state_of(session.events).has_run(run_id)
         else:
             is_known = run.session_key == session.key
-        if not is_known:
-            check_asked(session, message, {})
-            raise RunNotFound(run_id)
-        return run
+        if run is None or not is_known:
+            check_asked(session, accepted.message, {})
+            if not is_known:
+                raise RunNotFound(run_id)
+            return Continued(None, {})
+
+        if run.status is RunStatus.CANCELLED and is_to_task(accepted.message, accepted.answered):
+            return None
+        check_version(run, runner)
+        pending = task.pending_requests(session) if task is not None else run.asked
+        check_asked(session, accepted.message, pending)
+        return Continued(run, pending)
 
 
 def check_asked(session: Session, message: Content | None, pending: Mapping[str, str]) -> None:
