@@ -16,7 +16,7 @@ _CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SE
 
 
 class Received:
-    """What a server has received; None where something may be missing."""
+    """Messages that a server has received; None where some may be missing."""
 
     def __init__(self) -> None:
         self.messages: list[str | None] = []
