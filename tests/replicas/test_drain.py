@@ -49,6 +49,11 @@ async def test_idle_sessions_are_taken_at_once_and_others_after_their_last_run(s
         assert ready.headers["connection"] == "close"
         assert (await owner.http.get("/livez")).status_code == 200
         assert (await other.http.get("/readyz")).status_code == 200
+        replicas = (await other.http.get("/replicas")).json()["replicas"]
+        assert {replica["address"]: replica["isDraining"] for replica in replicas} == {
+            owner.url: True,
+            other.url: False,
+        }
         forwarded = await owner.http.post("/run", json=run_of(idle, "again"))
         assert texts(forwarded.json()) == ["You said again"]
         created = await owner.http.post("/apps/desk/users/ann/sessions")

@@ -14,6 +14,7 @@ import pytest
 from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.errors import StorageError
 from greenroom.memory.in_memory import InMemoryMemoryService
+from greenroom.postgres.database import Database
 from greenroom.records.session import Session
 from greenroom.server.readiness import Readiness
 from greenroom.sessions.in_memory import InMemorySessionService
@@ -22,6 +23,11 @@ from greenroom.sessions.sqlite import SqliteSessionService
 from tests.postgres.postgres_server import PostgresServer, started_server
 from tests.server.conftest import Serve
 from tests.server.serving import until
+
+_CUT = """
+    SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'greenroom'
+"""
 
 
 async def test_a_server_with_its_stores_is_ready(serve: Serve, tmp_path: Path) -> None:
@@ -124,6 +130,27 @@ async def test_a_server_without_postgresql_is_not_ready_until_it_is_back(
     await asyncio.to_thread(own_postgres.start)
     await until(is_status(status, 200))
     await server.new_session("echo")
+
+
+async def test_a_server_that_has_lost_its_database_to_another_one_is_not_ready(serve: Serve, postgres_uri: str) -> None:
+    server = await serve(services={"session_service": PostgresSessionService(postgres_uri)})
+
+    async def status() -> int:
+        return (await server.client.get("/readyz")).status_code
+
+    assert await status() == 200
+    other = Database.open(postgres_uri.replace("postgres@", "postgres:other@"))  # connections of its own
+    await other.fetch("UPDATE greenroom_schema SET server_epoch = server_epoch + 1 RETURNING 1")
+    await other.fetch(_CUT)
+
+    async def has_noticed() -> bool:
+        reply = await server.client.post("/apps/echo/users/ann/sessions")
+        return reply.status_code == 503 and reply.json()["code"] == "OwnershipLost"
+
+    await until(has_noticed)
+    await until(is_status(status, 503))  # the last check is kept for a second
+    assert (await server.client.get("/livez")).status_code == 200
+    await other.close()
 
 
 def is_status(status: Callable[[], Awaitable[int]], wanted: int) -> Callable[[], Awaitable[bool]]:

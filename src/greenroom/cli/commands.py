@@ -22,6 +22,7 @@ from greenroom.cli import (
     models,
     optimize,
     recordings,
+    replicas,
     run,
     schema,
     server_commands,
@@ -77,6 +78,7 @@ app.command(optimize.optimize)
 app.command(server_commands.config_app)
 app.command(models.app)
 app.command(database.app)
+app.command(replicas.replicas)
 app.command(keys.app)
 app.command(logins.app)
 app.command(schema.schema)

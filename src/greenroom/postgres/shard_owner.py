@@ -49,7 +49,7 @@ _PATIENCE_SECONDS = 30.0
 _SURPLUS_SECONDS = 0.2
 """Interval in which it looks for those whose last run has ended."""
 
-_FORGET_SECONDS = 60.0
+FORGET_SECONDS = 60.0
 """Rows of replicas that have been silent for this long are deleted by the next server that starts."""
 
 _RELEASE_SECONDS = 2.0
@@ -77,7 +77,8 @@ _REMOVE_REPLICA = "DELETE FROM replicas WHERE id = $1"
 _SURVEY = f"""
     SELECT count(*) FILTER (WHERE classid = {_REPLICA_LOCKS}),
         coalesce(array_agg(objid::int) FILTER (WHERE classid = {_SHARD_LOCKS}), '{{}}'),
-        coalesce(array_agg(objid::int) FILTER (WHERE classid = {RUN_LISTENER_LOCKS}), '{{}}')
+        coalesce(array_agg(objid::int) FILTER (WHERE classid = {RUN_LISTENER_LOCKS}), '{{}}'),
+        ARRAY (SELECT DISTINCT version FROM replicas WHERE heartbeat > {_NOW} - {FORGET_SECONDS} ORDER BY version)
     FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 2 AND granted
         AND classid IN ({_REPLICA_LOCKS}, {_SHARD_LOCKS}, {RUN_LISTENER_LOCKS})
@@ -101,6 +102,9 @@ class Survey(NamedTuple):
 
     run_listeners: Sequence[int]
     """The numbers of those that listen to changes of runs."""
+
+    versions: Sequence[str]
+    """Of greenroom, of the servers that run."""
 
     @property
     def share(self) -> int:
@@ -137,6 +141,7 @@ class ShardOwner:
         self._beat_seconds = beat_seconds
         self._patience_seconds = patience_seconds
         self._starting = asyncio.Lock()
+        self._seen_versions = {__version__}
         self._has_locked = asyncio.Event()
         """Cleared while a new connection has yet to lock this process's shards."""
 
@@ -226,7 +231,7 @@ class ShardOwner:
     async def _take_first(self, connection: Connection) -> bool:
         if not await self._lock_server(connection):
             return False
-        await connection.execute(_FORGET_REPLICAS, _FORGET_SECONDS)
+        await connection.execute(_FORGET_REPLICAS, FORGET_SECONDS)
         self._shards.add({})
         await self._balance(connection)
         while self._is_exclusive and len(self._locked) < SHARDS:
@@ -354,6 +359,7 @@ class ShardOwner:
             self._replica_lock = None
         survey = Survey(*await connection.fetchrow(_SURVEY))
         self._database.companion(RunListeners, RunListeners).update(survey.run_listeners)
+        self._log_new_versions(survey.versions)
         owned = set(self._shards.epochs or ())
         for shard in self._locked - owned:  # a write was refused, after a change by hand or a restored backup
             await connection.fetch(_UNLOCK_SHARDS, [shard])
@@ -374,6 +380,12 @@ class ShardOwner:
             wanted = min(len(free), survey.share - len(owned))
             if wanted:
                 await self._take(connection, random.sample(free, wanted))
+
+    def _log_new_versions(self, versions: Collection[str]) -> None:
+        """Logs each other version once: in a rolling upgrade, all servers soon have one version again."""
+        for version in set(versions) - self._seen_versions:
+            self._seen_versions.add(version)
+            _log.warning("a server of version %s shares the database; this one has version %s", version, __version__)
 
     async def _give_back_surplus(self, connection: Connection, owned: Collection[int], count: int) -> None:
         """Gives back shards without work, and others if there are too few of them for too long."""

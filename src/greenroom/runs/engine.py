@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from typing import NamedTuple, Protocol
 
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.event_streams.stream import LiveItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.event import Event
+from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import AgentRunRequest, Caller, ListRunsResponse, Run, RunConfig, RunFilter
 from greenroom.records.session import Session, SessionKey
 from greenroom.runs.ownership import Replicas
 from greenroom.runs.push_notifications import PushNotifications
-from greenroom.runs.store import RunStore
+from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.watch import RunWatch
 from greenroom.sessions.service import BaseSessionService
 
@@ -29,13 +30,6 @@ class Attachment(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-class RunLoad(NamedTuple):
-    """The numbers of running runs, and of queued runs that wait for an earlier run of their session."""
-
-    running: int
-    queued: int
 
 
 class ForwardedRequest(NamedTuple):
@@ -151,6 +145,20 @@ class RunEngine(ABC):
     @abstractmethod
     def load(self) -> dict[str, RunLoad]:
         """Running and queued runs of this process by app; only apps that have some."""
+
+    @abstractmethod
+    async def store_load(self) -> StoreLoad | None:
+        """The unfinished runs of all servers on a database; None where this server has its store for itself.
+
+        Raises StorageError.
+        """
+
+    @abstractmethod
+    async def list_replicas(self, app_names: Collection[str] | None) -> list[ReplicaStatus]:
+        """The servers on the store, of which this is one. app_names: only runs of these apps count; None: of all.
+
+        Raises StorageError.
+        """
 
     @abstractmethod
     async def recover(self) -> int:

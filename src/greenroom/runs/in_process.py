@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -22,6 +22,8 @@ from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, Ru
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.event import Event
+from greenroom.records.identifiers import uuid4
+from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import (
     AgentRunRequest,
     Caller,
@@ -34,10 +36,10 @@ from greenroom.records.run import (
     default_max_llm_calls,
 )
 from greenroom.records.session import Session, SessionFilter, SessionKey
-from greenroom.records.shard import Shards
+from greenroom.records.shard import SHARDS, Shards
 from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission
-from greenroom.runs.engine import Attachment, ForwardedRequest, RunEngine, RunLoad
+from greenroom.runs.engine import Attachment, ForwardedRequest, RunEngine
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf, Replicas, require
@@ -45,13 +47,14 @@ from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.queues import SessionQueues
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
-from greenroom.runs.store import RunStore
+from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.suspects import SuspectRuns, is_suspect
 from greenroom.runs.takeover import Takeovers
 from greenroom.runs.task import LiveInput, RunTask
 from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import TraceListener
+from greenroom.version import __version__
 
 AttachmentOrNone = TypeVar("AttachmentOrNone", Attachment, Attachment | None)
 
@@ -85,6 +88,8 @@ class InProcessRunEngine(RunEngine):
     trace_listeners: Sequence[TraceListener] = ()
 
     def __post_init__(self) -> None:
+        self._id = uuid4()
+        self._started_at = time.time()
         self._stream = InProcessEventStream()
         self._watches = RunWatches()
         self.push_notifications = PushNotifications(self.run_store, self._watches, self.get)
@@ -313,6 +318,28 @@ class InProcessRunEngine(RunEngine):
 
     def load(self) -> dict[str, RunLoad]:
         return self._queues.load()
+
+    async def store_load(self) -> StoreLoad | None:
+        return await self.run_store.load()
+
+    async def list_replicas(self, app_names: Collection[str] | None) -> list[ReplicaStatus]:
+        listed = await self.run_store.list_replicas(app_names)
+        if listed is not None:
+            return listed
+        tasks = [task for task in self._queues.unfinished() if app_names is None or task.key.app_name in app_names]
+        running = sum(task.has_begun for task in tasks)
+        only = ReplicaStatus(
+            id=self._id,
+            version=__version__,
+            started_at=self._started_at,
+            heartbeat_age_seconds=0.0,
+            is_draining=self._queues.is_closing,
+            shards=SHARDS,
+            running=running,
+            queued=len(tasks) - running,
+            oldest_run_age_seconds=max((time.time() - task.run.created_at for task in tasks), default=None),
+        )
+        return [only]
 
     async def recover(self) -> int:
         await self.run_store.lock(wait_seconds=self.lock_wait_seconds)

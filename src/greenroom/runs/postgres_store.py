@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from greenroom.errors import IdempotencyConflict, OwnershipLost, StoreInUse
@@ -24,11 +24,13 @@ from greenroom.postgres.ownership import (
 )
 from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records import wire
+from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import PushConfig, Run
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import Shards
 from greenroom.runs.postgres_changes import PostgresRunChanges
 from greenroom.runs.postgres_counts import PostgresRunCounts
+from greenroom.runs.postgres_load import DatabaseLoad, list_replicas
 from greenroom.runs.postgres_replicas import ReplicaTable
 from greenroom.runs.sql_store import (
     DELETE_PUSH_CONFIG,
@@ -41,7 +43,7 @@ from greenroom.runs.sql_store import (
     push_config_row,
     row_of,
 )
-from greenroom.runs.store import Changed
+from greenroom.runs.store import Changed, StoreLoad
 
 _OVER_EARLIER = """
     ON CONFLICT (id) DO UPDATE
@@ -233,6 +235,15 @@ class PostgresRunStore(SqlRunStore):
             self._changes = PostgresRunChanges(
                 self._postgres, self._notifications, lambda ids: self._select(_GET_MANY, ids)
             )
+
+    async def load(self) -> StoreLoad | None:
+        if self._owner is None:
+            return None
+        load = self._postgres.companion(DatabaseLoad, lambda: DatabaseLoad(self._postgres))
+        return StoreLoad(self._owner.replica_id, len(self.ownership.owned()), await load.read())
+
+    async def list_replicas(self, app_names: Collection[str] | None) -> list[ReplicaStatus]:
+        return await list_replicas(self._postgres, app_names)
 
     async def drain(self) -> bool:
         return self._owner is not None and await self._owner.drain()

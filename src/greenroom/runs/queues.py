@@ -22,11 +22,10 @@ from greenroom.records.human_requests import responses_in
 from greenroom.records.run import RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
-from greenroom.runs.engine import RunLoad
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf
 from greenroom.runs.run_config import RunDefaults
-from greenroom.runs.store import RunStore
+from greenroom.runs.store import RunLoad, RunStore
 from greenroom.runs.task import RunTask
 from greenroom.runs.watch import RunWatches
 from greenroom.telemetry.span import Trace, TraceListener
@@ -125,6 +124,10 @@ class SessionQueues:
 
     def of_session(self, key: SessionKey) -> Sequence[RunTask]:
         return self._queues.get(key) or ()
+
+    def unfinished(self) -> list[RunTask]:
+        """All runs that have not ended."""
+        return [task for queue in self._queues.values() for task in queue]
 
     def busy_sessions(self) -> set[SessionKey]:
         """The sessions with runs that have not ended, or whose ends aren't stored yet. None after `close`."""

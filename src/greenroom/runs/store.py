@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
+from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter
 from greenroom.records.shard import Shards
 from greenroom.runs.limits import RunCounts
@@ -16,6 +17,24 @@ from greenroom.runs.ownership import Ownership, Replicas
 
 Changed: TypeAlias = Callable[[Sequence[Run] | None], None]
 """Takes the records of runs that other servers have changed; None when some may have been missed."""
+
+
+class RunLoad(NamedTuple):
+    """The numbers of running runs, and of queued runs that wait for an earlier run of their session."""
+
+    running: int
+    queued: int
+
+
+class StoreLoad(NamedTuple):
+    """The unfinished runs of all servers on a store, and this one's share of the sessions."""
+
+    replica_id: str
+    shards: int
+    """The number of shards that this server owns."""
+
+    runs: Mapping[str, RunLoad]
+    """Of all servers, by app; only apps that have some."""
 
 
 class RunStore(ABC):
@@ -119,6 +138,19 @@ class RunStore(ABC):
         One at a time. A store that one server has for itself never calls it.
         """
         return _nothing
+
+    async def load(self) -> StoreLoad | None:
+        """The unfinished runs of all servers, a second old at most; None before `lock`, and in a store that only one
+        server can use. Raises StorageError.
+        """
+        return None
+
+    async def list_replicas(self, app_names: Collection[str] | None) -> list[ReplicaStatus] | None:
+        """The servers that use the store; None for a store that doesn't know them. Works without `lock`.
+
+        app_names: only runs of these apps count; None: of all. Raises StorageError.
+        """
+        return None
 
     async def lock(self, *, wait_seconds: float) -> None:
         """Makes this process the only server on the store until it is closed, or the process ends.

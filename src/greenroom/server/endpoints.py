@@ -42,6 +42,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.records.event import Event
 from greenroom.records.listings import AppInfo, ArtifactVersion, ListAppsResponse
+from greenroom.records.replica import ListReplicasResponse
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunStatus, SessionRunRequest
 from greenroom.records.session import Session
 from greenroom.records.usage import ListUsageResponse, UsageGroup
@@ -312,9 +313,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/metrics", server.metrics, "server", "debug",
         "Get metrics of runs, models and tools since the start of the server, in Prometheus's text format",
         media_type="text/plain", errors=(MissingExtra,)),
+    Endpoint("GET", "/replicas", server.list_replicas, "server", "debug",
+        "List the servers that share the database, with their runs of apps that the caller may access; without a "
+        "shared database, this server", replies=ListReplicasResponse),
     Endpoint("GET", "/health", server.health, "server", "open", "Check that the server responds", aliases=("/livez",),
         replies=dict[str, str]),
-    Endpoint("GET", "/readyz", server.ready, "server", "open", "Check that the stores respond", replies=dict[str, str],
+    Endpoint("GET", "/readyz", server.ready, "server", "open",
+        "Check that the server takes requests: its stores respond, and it isn't stopping", replies=dict[str, str],
         errors=(Unavailable,)),
     Endpoint("GET", "/version", server.version, "server", "open", "Get the versions of the server and its language",
         replies=dict[str, str]),

@@ -13,19 +13,41 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.metrics_core import Metric as Family
 
-from greenroom.runs.engine import RunLoad
-from greenroom.telemetry.run_metrics import QUEUED, RUNNING, RunMetric, RunMetrics
+from greenroom.runs.store import RunLoad, StoreLoad
+from greenroom.telemetry.run_metrics import (
+    DATABASE_QUEUED,
+    DATABASE_RUNNING,
+    QUEUED,
+    RUNNING,
+    SHARDS,
+    Labels,
+    RunMetric,
+    RunMetrics,
+)
 
 
-def metrics_in_text(metrics: RunMetrics, load: Mapping[str, RunLoad], *, shows: Callable[[str], bool]) -> bytes:
-    """The metrics as Prometheus text. shows: True for an app whose metrics are included."""
-    return generate_latest(_MetricsCollector(metrics, load, shows))
+def metrics_in_text(
+    metrics: RunMetrics, load: Mapping[str, RunLoad], store: StoreLoad | None, *, shows: Callable[[str], bool]
+) -> bytes:
+    """The metrics as Prometheus text.
+
+    load: the runs of this server. store: those of all servers on its database, if it has one. shows: True for an app
+    whose metrics are included.
+    """
+    return generate_latest(_MetricsCollector(metrics, load, store, shows))
 
 
 class _MetricsCollector:
-    def __init__(self, metrics: RunMetrics, load: Mapping[str, RunLoad], shows: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        metrics: RunMetrics,
+        load: Mapping[str, RunLoad],
+        store: StoreLoad | None,
+        shows: Callable[[str], bool],
+    ) -> None:
         self._metrics = metrics
-        self._load = {app: load[app] for app in load if shows(app)}
+        self._load = load
+        self._store = store
         self._shows = shows
 
     def collect(self) -> Iterable[Family]:
@@ -42,11 +64,19 @@ class _MetricsCollector:
                     numbers.add_metric(labels, list(zip(bounds, accumulate(values[:-1]), strict=True)), values[-1])
             yield numbers
 
-        yield self._gauge(RUNNING, {app: load.running for app, load in self._load.items()})
-        yield self._gauge(QUEUED, {app: load.queued for app, load in self._load.items()})
+        yield from self._runs(RUNNING, QUEUED, self._load)
+        if self._store is not None:
+            yield _gauge(SHARDS, {(self._store.replica_id,): self._store.shards})
+            yield from self._runs(DATABASE_RUNNING, DATABASE_QUEUED, self._store.runs)
 
-    def _gauge(self, metric: RunMetric, values: Mapping[str, int]) -> Family:
-        gauge = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
-        for app, value in values.items():
-            gauge.add_metric((app,), value)
-        return gauge
+    def _runs(self, running: RunMetric, queued: RunMetric, load: Mapping[str, RunLoad]) -> Iterable[Family]:
+        shown = {(app,): runs for app, runs in load.items() if self._shows(app)}
+        yield _gauge(running, {labels: runs.running for labels, runs in shown.items()})
+        yield _gauge(queued, {labels: runs.queued for labels, runs in shown.items()})
+
+
+def _gauge(metric: RunMetric, values: Mapping[Labels, int]) -> Family:
+    gauge = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for labels, value in values.items():
+        gauge.add_metric(labels, value)
+    return gauge

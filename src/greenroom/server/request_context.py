@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.types import Receive, Scope
 
-from greenroom.errors import MissingExtra, SessionNotFound
+from greenroom.errors import MissingExtra, SessionNotFound, StorageError
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.server.access.authorization import (
     AuthorizedApps,
@@ -26,6 +28,9 @@ from greenroom.server.app_logs import LogLine
 from greenroom.server.exchange import Exchange
 from greenroom.server.server_state import ServerState
 from greenroom.server.settings import ServerSettings
+
+_STORE_LOAD_SECONDS = 1.0
+"""Time limit of the query for the metrics of a database, which may be away."""
 
 
 def is_path_without_app(path: str) -> bool:
@@ -170,13 +175,18 @@ class RequestContext:
         self._permissions.check("read", app_name, user_id)
         return self._server.logs.after(number, app_name=app_name, user_id=user_id, limit=limit)
 
-    def metrics_text(self) -> bytes:
+    async def metrics_text(self) -> bytes:
         """Metrics of the apps that the caller may access, in Prometheus's text format. Raises MissingExtra."""
         if self._server.metrics is None:
             raise MissingExtra("telemetry", "prometheus-client")
         from greenroom.server.prometheus import metrics_in_text
 
-        return metrics_in_text(self._server.metrics, self._server.engine.load(), shows=self.identity.reaches)
+        engine = self._server.engine
+        store = None
+        with contextlib.suppress(StorageError, TimeoutError):  # the other metrics are needed then, too
+            async with asyncio.timeout(_STORE_LOAD_SECONDS):
+                store = await engine.store_load()
+        return metrics_in_text(self._server.metrics, engine.load(), store, shows=self.identity.reaches)
 
     @property
     def settings(self) -> ServerSettings:

@@ -75,12 +75,27 @@ TOOL_ERRORS: Final = RunMetric(
 )  # fmt: skip
 RUNNING: Final = RunMetric("greenroom_runs_running", "gauge", ("app",), "Runs that are executing.")
 QUEUED: Final = RunMetric("greenroom_runs_queued", "gauge", ("app",), "Runs that wait in their session's queue.")
+SHARDS: Final = RunMetric(
+    "greenroom_shards", "gauge", ("replica",),
+    "Shards of sessions that the server owns, of 256, by its id in `GET /replicas`. Only on PostgreSQL.",
+)  # fmt: skip
+DATABASE_RUNNING: Final = RunMetric(
+    "greenroom_database_runs_running", "gauge", ("app",),
+    "Runs that are executing on any server of the PostgreSQL database. Each server reports the same number.",
+)  # fmt: skip
+DATABASE_QUEUED: Final = RunMetric(
+    "greenroom_database_runs_queued", "gauge", ("app",),
+    "Runs that wait in their session's queue on any server of the PostgreSQL database.",
+)  # fmt: skip
 
 COUNTED: Final = (
     RUNS, RUN_SECONDS, FIRST_REPLY_SECONDS, MODEL_CALLS, MODEL_ERRORS, INPUT_TOKENS, OUTPUT_TOKENS, TOOL_CALLS,
     TOOL_ERRORS,
 )  # fmt: skip
-METRICS: Final = (*COUNTED, RUNNING, QUEUED)
+OF_DATABASE: Final = (SHARDS, DATABASE_RUNNING, DATABASE_QUEUED)
+"""Only of servers on PostgreSQL."""
+
+METRICS: Final = (*COUNTED, RUNNING, QUEUED, *OF_DATABASE)
 
 
 class RunMetrics:

@@ -50,7 +50,7 @@ SCOPE_OF: dict[str, str] = {
         "debug": f"""
             GET {DEV}/debug/trace/session/{{session_id}}; GET {DEV}/debug/trace/{{event_id}}
             GET /apps/{{app_name}}/logs; GET {DEV}/build_graph; GET {DEV}/build_graph_image; GET {DEV}/graph
-            GET /dev{SESSION}/events/{{event_id}}/graph; GET /metrics
+            GET /dev{SESSION}/events/{{event_id}}/graph; GET /metrics; GET /replicas
         """,
     }.items()
     for line in re.split(r"[;\n]", lines)

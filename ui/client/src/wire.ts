@@ -671,6 +671,12 @@ export type ListMetricsInfoResponse = {
   readonly metricsInfo: readonly MetricInfo[];
 };
 
+/** The servers that share a store. */
+export type ListReplicasResponse = {
+  /** In the order of their starts. */
+  readonly replicas: readonly ReplicaStatus[];
+};
+
 /** A page of a list of runs. */
 export type ListRunsResponse = {
   /** Newest first. */
@@ -849,6 +855,30 @@ export type ProblemCause = {
   readonly loc: readonly (string | number)[];
   /** A description of the fault. */
   readonly msg: string;
+};
+
+/** A server, and the unfinished runs of the sessions that it owns. */
+export type ReplicaStatus = {
+  /** The id of the process. */
+  readonly id: string;
+  /** The URL at which other servers reach it; None for a server that shares its store with no other. */
+  readonly address?: string;
+  /** Its version of greenroom. */
+  readonly version: string;
+  /** The time of its start, in Unix seconds. */
+  readonly startedAt: number;
+  /** The time since it has shown that it is alive, which it does every second. */
+  readonly heartbeatAgeSeconds: number;
+  /** True from its stop signal on: it hands its sessions over to other servers. */
+  readonly isDraining: boolean;
+  /** The number of shards of sessions that it owns, of 256. */
+  readonly shards: number;
+  /** The number of runs that are executing. */
+  readonly running: number;
+  /** The number of runs that wait in their session's queue. */
+  readonly queued: number;
+  /** The time since the oldest of these runs was requested; None without one. */
+  readonly oldestRunAgeSeconds?: number;
 };
 
 /** A metric to compute. */

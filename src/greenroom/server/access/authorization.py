@@ -21,6 +21,7 @@ from greenroom.errors import AppLoadError, AppNotFound, Forbidden, OwnershipLost
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.event import Event
+from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunConfig, RunFilter
 from greenroom.records.session import SessionKey
 from greenroom.records.state import APP_PREFIX
@@ -315,6 +316,10 @@ class AuthorizedRuns(Authorized[RunEngine]):
     async def list_runs(self, where: RunFilter, *, limit: int, page_token: str | None = None) -> ListRunsResponse:
         """Runs that the caller may see. Raises Forbidden."""
         return await self._service.list_runs(self._visible(where), limit=limit, page_token=page_token)
+
+    async def list_replicas(self) -> list[ReplicaStatus]:
+        """The servers of the store, with the numbers of their runs of apps that the caller may access."""
+        return await self._service.list_replicas(self._identity.apps)
 
     async def watch_runs(self, where: RunFilter) -> RunWatch:
         """Changes of the runs that the caller may see. Raises Forbidden."""
