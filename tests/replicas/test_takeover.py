@@ -6,7 +6,6 @@ import asyncio
 import signal
 from typing import Any
 
-import httpx
 import pytest
 
 from greenroom.records.session import SessionKey
@@ -127,31 +126,6 @@ async def test_a_new_request_waits_for_the_next_owner(servers: Servers) -> None:
     assert [answer.status_code for answer in answers] == [200] * 5
     for key in keys:
         assert texts(await log_of(other.http, key)) == ["hello", "You said hello"]
-
-
-async def test_a_stream_of_a_gate_ends_with_its_owner(servers: Servers) -> None:
-    gates = ("--gates", "openai")
-    owner = await servers.start(*gates)
-    other = await servers.start(*gates)
-    await servers.wait_until_shared(owner, other)
-    key = await servers.key_of(owner)
-    await owner.http.post(path_of(key))
-    chat = {
-        "model": "desk",
-        "user": key.user_id,
-        "metadata": {"session_id": key.session_id},
-        "messages": [{"role": "user", "content": f"slow {WORDS}"}],
-        "stream": True,
-    }
-    with pytest.raises(httpx.RemoteProtocolError):
-        async with other.http.stream("POST", "/v1/chat/completions", json=chat) as response:
-            assert response.status_code == 200
-            async for _ in response.aiter_lines():
-                await owner.kill()
-    async with asyncio.timeout(20):
-        while len(await log_of(other.http, key)) < 2:
-            await asyncio.sleep(0.05)
-    assert texts(await log_of(other.http, key))[-1] == whole_text()
 
 
 async def test_three_servers_delete_a_user_and_balance_their_shares(servers: Servers) -> None:

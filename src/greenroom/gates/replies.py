@@ -34,8 +34,12 @@ def stream_reply(
     run: Run,
     *,
     on_disconnect: OnDisconnect | None = None,
+    continuation: str | None = None,
 ) -> StreamReply:
-    """A Server-Sent Events stream of the run until its end. on_disconnect: by default as the settings say."""
+    """A Server-Sent Events stream of the run until its end. on_disconnect: by default as the settings say.
+
+    continuation: see StreamReply.
+    """
 
     async def pieces() -> AsyncGenerator[bytes]:
         reader = StepReader()
@@ -49,6 +53,7 @@ def stream_reply(
         pieces=pieces(),
         close=attachment.close,
         when_server_stops=translator.stopping,
+        continuation=continuation,
         when_client_leaves=when_client_leaves(context, run.id, on_disconnect),
         headers={RUN_ID_HEADER: run.id},
     )

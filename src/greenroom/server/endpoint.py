@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from http import HTTPStatus
 from types import NoneType
 from typing import Any, TypeAlias, get_args, get_origin
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -33,7 +33,7 @@ from greenroom.records.event import Event
 from greenroom.server.access.identity import EVERYBODY, Access
 from greenroom.server.access.revocation import close_when_revoked
 from greenroom.server.addresses import address_of
-from greenroom.server.exchange import EXCHANGE, Exchange
+from greenroom.server.exchange import CONTINUATION, EXCHANGE, FINAL_FRAMES, Exchange
 from greenroom.server.replies import AnyReply, Reply, StreamReply, error_reply, raw_headers, status_reply
 from greenroom.server.request_body import (
     ClientDisconnected,
@@ -184,8 +184,13 @@ class EndpointApp:
             await send_reply(Reply(data=b"", media_type=reply.media_type, headers=reply.headers), send)
         else:
             exchange: Exchange | None = scope.get(EXCHANGE)
-            is_continued = self._endpoint.streams_log and exchange is not None and exchange.is_forwarded
-            await _send_stream(reply, receive, send, is_continued=is_continued)
+            if exchange is None or not exchange.is_forwarded:
+                await _send_stream(reply, receive, send)
+            elif self._endpoint.streams_log:
+                await _send_stream(reply, receive, send, is_continued=True)
+            else:
+                _name_end(reply)
+                await _send_stream(reply, receive, send, is_continued=reply.continuation is not None)
 
     async def answer(self, scope: Scope, receive: Receive) -> AnyReply:
         endpoint = self._endpoint
@@ -286,7 +291,15 @@ async def send_reply(reply: Reply, send: Send, *, with_body: bool = True, messag
     await send({"type": f"{message}.body", "body": data if with_body else b""})
 
 
-async def _send_stream(reply: StreamReply, receive: Receive, send: Send, *, is_continued: bool) -> None:
+def _name_end(reply: StreamReply) -> None:
+    """Tells the server that has forwarded the request how to continue or to end the stream if this server ends."""
+    if reply.continuation is not None:
+        reply.headers[CONTINUATION.decode()] = reply.continuation
+    if reply.when_server_stops is not None:
+        reply.headers[FINAL_FRAMES.decode()] = quote(reply.when_server_stops())
+
+
+async def _send_stream(reply: StreamReply, receive: Receive, send: Send, *, is_continued: bool = False) -> None:
     """is_continued: the server that has forwarded the request continues the stream when this one stops or has lost the
     session, so the body stays incomplete."""
     headers = [

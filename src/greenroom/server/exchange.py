@@ -7,6 +7,12 @@ from starlette.types import Message, Receive, Send
 from greenroom.errors import OwnershipLost
 from greenroom.runs.engine import ForwardedRequest
 
+CONTINUATION = b"greenroom-continuation"
+"""In a response to a forwarded request: see `StreamReply.continuation`."""
+
+FINAL_FRAMES = b"greenroom-final-frames"
+"""In a response to a forwarded request: the quoted end of the stream if its server ends before it."""
+
 EXCHANGE = "greenroom.exchange"
 """In the scope: the request's Exchange. Not there on a server that shares its store with no other."""
 
@@ -34,6 +40,9 @@ class Exchange:
 
         self.is_counted = forwarded is not None
         """True if another server of the store has counted the request against the rate limit."""
+
+        self.cross_origin_headers: dict[str, str] = {}
+        """Of the refused response, which also belong to an error that is sent in its place."""
 
         self._forwarded = forwarded
         self._receive = receive
@@ -63,10 +72,16 @@ class Exchange:
     async def send(self, message: Message) -> None:
         if not self.has_begun:
             if self.lost is not None:
+                self._note_headers(message)
                 return
             self.has_begun = True
             self._body = []
         await self._send(message)
+
+    def _note_headers(self, message: Message) -> None:
+        for name, value in message.get("headers", ()):
+            if name == b"vary" or name.startswith(b"access-control-"):
+                self.cross_origin_headers[name.decode()] = value.decode("latin-1")
 
     async def whole_body(self) -> bytes | None:
         """The body, which the handler may not have read to its end; None if the client has left."""

@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -39,13 +39,13 @@ from greenroom.server.sse import KEEP_ALIVE
 
 try:
     from a2a.server.context import ServerCallContext
-    from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+    from a2a.server.request_handlers.response_helpers import agent_card_to_dict, build_error_response
     from a2a.server.routes.common import DefaultServerCallContextBuilder
     from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
     from a2a.server.routes.rest_routes import create_rest_routes
     from a2a.utils.constants import A2A_JSON_MEDIA_TYPE, PROTOCOL_VERSION_1_0
     from a2a.utils.error_handlers import build_rest_error_payload
-    from a2a.utils.errors import A2AError, InvalidParamsError
+    from a2a.utils.errors import A2AError, InternalError, InvalidParamsError
     from sse_starlette.event import ensure_bytes  # pyright: ignore[reportUnknownVariableType]
     from starlette.requests import Request
     from starlette.responses import Response
@@ -170,7 +170,12 @@ async def _dispatch(context: RequestContext, method: str, path: str, endpoint: S
         return Reply(data=bytes(response.body), status=response.status_code, media_type=media_type)
 
     if wrap is not None:
-        return StreamReply(pieces=_frames(source, call, wrap), close=call.close, media_type="text/event-stream")
+        return StreamReply(
+            pieces=_frames(source, call, wrap),
+            close=call.close,
+            when_server_stops=partial(_stopping, path, decoded),
+            media_type="text/event-stream",
+        )
 
     try:
         first = await anext(source, None)
@@ -184,7 +189,21 @@ async def _dispatch(context: RequestContext, method: str, path: str, endpoint: S
         raise
 
     pieces = _pieces(first, source, idle_seconds=context.settings.keep_alive_seconds)
-    return StreamReply(pieces=pieces, close=call.close, media_type="text/event-stream")
+    return StreamReply(
+        pieces=pieces,
+        close=call.close,
+        when_server_stops=partial(_stopping, path, decoded),
+        media_type="text/event-stream",
+    )
+
+
+def _stopping(path: str, body: JsonValue) -> bytes:
+    """The last frame of a stream whose server stops, as the SDK's servers write errors."""
+    error = InternalError(message="The server is stopping; subscribe to the task again")
+    payload = build_rest_error_payload(error)
+    if path == "/":
+        payload = build_error_response(as_object(body).get("id"), error)
+    return b"event: error\n" + _frame(wire.encode(payload))
 
 
 def _check_numbers(query: Mapping[str, JsonValue]) -> None:
@@ -233,7 +252,12 @@ async def _send(call: A2aCall, path: str, body: JsonValue, wrap: Wrap) -> AnyRep
     result = wrap(wire.encode(sent))
     if is_stream:
         pieces = _frames(_frame(result), call, wrap)
-        return StreamReply(pieces=pieces, close=call.close, media_type="text/event-stream")
+        return StreamReply(
+            pieces=pieces,
+            close=call.close,
+            when_server_stops=partial(_stopping, path, body),
+            media_type="text/event-stream",
+        )
 
     call.close()
     return Reply(data=result, media_type="application/json" if is_json_rpc else A2A_JSON_MEDIA_TYPE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from urllib.parse import quote
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -208,7 +209,7 @@ class ResponseWriter:
         self._message_id = message_id
         self._open = {"id": self._item_id(prefix), "type": kind, "status": "in_progress", **content}
         item: JsonObject = {"output_index": len(self.output), "item": self._open}
-        added = self._frame("response.output_item.added", item, check=self._open["id"] + message_id)
+        added = self._frame("response.output_item.added", item, check=self._open["id"])
         return added + self._frame(name, {**self._item_position(), "part": _text_part(kind, "")})
 
     def _close(self, status: str = "completed") -> bytes:
@@ -322,7 +323,14 @@ async def create_response(context: RequestContext) -> AnyReply:
     if attachment is None:
         return Reply(value=reply.response(run))
     if body.stream:
-        return stream_reply(context, attachment, reply, run, on_disconnect="continue" if body.background else None)
+        return stream_reply(
+            context,
+            attachment,
+            reply,
+            run,
+            on_disconnect="continue" if body.background else None,
+            continuation=_continuation(id_of(run)),
+        )
 
     steps, ended = await all_steps(attachment)
     for step in steps:
@@ -344,9 +352,20 @@ async def get_response(context: RequestContext) -> AnyReply:
 
     attachment = await context.engine.attach(run.id, after=seq)
     translator = ResponseWriter(run, response_id=context.path["response_id"], after=after)
-    reply = stream_reply(context, attachment, translator, run, on_disconnect="continue")
+    reply = stream_reply(
+        context,
+        attachment,
+        translator,
+        run,
+        on_disconnect="continue",
+        continuation=_continuation(context.path["response_id"]),
+    )
     reply.pieces = _until_over(reply.pieces, translator)
     return reply
+
+
+def _continuation(response_id: str) -> str:
+    return f"/v1/responses/{quote(response_id, safe='')}?stream=true&starting_after="
 
 
 async def _pieces(frames: bytes) -> AsyncGenerator[bytes]:

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from starlette.types import Receive, Scope, Send
 
@@ -18,9 +19,8 @@ from greenroom.records.session import SessionKey
 from greenroom.runs.engine import ForwardedRequest
 from greenroom.runs.ownership import Replica, Replicas
 from greenroom.server.endpoint import send_reply
-from greenroom.server.exchange import Exchange
+from greenroom.server.exchange import CONTINUATION, FINAL_FRAMES, Exchange
 from greenroom.server.forwarding.http_client import ConnectError, HttpClient, Request, Response, ResponseError
-from greenroom.server.forwarding.log_progress import LogProgress
 from greenroom.server.forwarding.owners import (
     HOP_BY_HOP,
     OWNERS_SECONDS,
@@ -30,6 +30,7 @@ from greenroom.server.forwarding.owners import (
     refused_key,
     target_of,
 )
+from greenroom.server.forwarding.progress import LogProgress, NumberedProgress, WholeFrames
 from greenroom.server.forwarding.stamp import FORWARDED, make_stamp, with_run
 from greenroom.server.replies import error_reply
 from greenroom.server.request_body import wait_for_disconnect
@@ -55,22 +56,10 @@ class _Call(NamedTuple):
     is_repeatable: bool
     """Whether it has one effect, however often it is sent."""
 
-    progress: LogProgress | None
-    """For a stream that can be continued, what was passed on of it."""
-
     def request(self, *, is_repeated: bool) -> Request:
-        headers = self.headers
-        target = target_of(self.scope)
-        if self.progress is not None and self.progress.seq is not None and self.scope["method"] == "GET":
-            headers = [header for header in headers if header[0] != b"last-event-id"]
-            headers.append((b"last-event-id", b"%d" % self.progress.seq))
-            path, _, query = target.partition(b"?")
-            rest = [pair for pair in query.split(b"&") if pair and not pair.startswith(b"after=")]
-            target = b"?".join((path, b"&".join(rest))) if rest else path
-
         forwarded = with_run(self.stamp, ForwardedRequest(self.run_id, is_repeated))
-        headers = [*headers, (FORWARDED, forwarded)]
-        return Request(self.scope["method"].encode(), target, headers, self.body)
+        headers = [*self.headers, (FORWARDED, forwarded)]
+        return Request(self.scope["method"].encode(), target_of(self.scope), headers, self.body)
 
 
 class _Refused(Exception):
@@ -104,25 +93,23 @@ class HttpForwarder:
     async def forward(self, scope: Scope, exchange: Exchange, send: Send) -> None:
         """scope: as the ASGI server made it, before its path and its client were found."""
         assert exchange.lost is not None
+        relay = _Relay(send, LogProgress() if exchange.streams_log else None, exchange.cross_origin_headers)
         if not exchange.keeps_body:
-            await send_reply(error_reply(exchange.lost), send)
+            await relay.fail(exchange.lost)
             return
         body = await exchange.whole_body()
         if body is None:
             return
 
         call = await self._call_of(scope, exchange, body)
-        relay = _Relay(send)
         try:
             async with _until_disconnect(exchange.receive):
                 await self._answer(call, key_of(exchange.lost), relay)
         except GreenroomError as error:
             _log.warning("%s %s: %s: %s", scope["method"], scope["path"], error.code, error.detail)
-            if not relay.has_begun:
-                await send_reply(error_reply(error), send)
+            await relay.fail(error)
         except asyncio.CancelledError:  # requests are cancelled only when the server stops
-            if not relay.has_begun:
-                await send_reply(error_reply(Unavailable("The server is stopping")), send)
+            await relay.fail(Unavailable("The server is stopping"))
 
     async def _call_of(self, scope: Scope, exchange: Exchange, body: bytes) -> _Call:
         headers = [
@@ -137,7 +124,6 @@ class HttpForwarder:
             stamp=await make_stamp(scope, self._replicas),
             run_id=new_invocation_id(),
             is_repeatable=exchange.takes_key or scope["method"] in ("GET", "HEAD", "PUT", "DELETE"),
-            progress=LogProgress() if exchange.streams_log else None,
         )
 
     async def _answer(self, call: _Call, key: SessionKey, relay: _Relay) -> None:
@@ -148,7 +134,7 @@ class HttpForwarder:
             owner = await search.next_owner()
             asked_at = time.monotonic()
             try:
-                await self._ask(owner, search.key, call.request(is_repeated=is_repeated), call, relay)
+                await self._ask(owner, search.key, call, relay, is_repeated=is_repeated)
                 return
             except _Refused as refused:
                 search.is_progressing = refused.key != search.key
@@ -158,28 +144,32 @@ class HttpForwarder:
             except _Stopping:
                 pass
             except (ResponseError, TimeoutError) as error:
-                if not call.is_repeatable or (relay.has_begun and call.progress is None):
+                can_continue = relay.progress is not None if relay.has_begun else call.is_repeatable
+                if not can_continue:
                     raise Unavailable("The server that runs the session ended before it has answered") from error
             is_repeated = True
             if time.monotonic() > asked_at + _WORKING_SECONDS:
                 search.is_progressing = True
 
-    async def _ask(self, owner: Replica, key: SessionKey, request: Request, call: _Call, relay: _Relay) -> None:
+    async def _ask(self, owner: Replica, key: SessionKey, call: _Call, relay: _Relay, *, is_repeated: bool) -> None:
         """Sends the request to a server, and passes its response on.
 
         Raises the client's errors, TimeoutError when another server takes the session over, _Refused and _Stopping.
         """
+        request = call.request(is_repeated=is_repeated)
+        if relay.has_begun and relay.progress is not None:
+            request = relay.progress.next_request(request)
         async with self._while_owned(key, owner):
             response = await self._client.send(owner.address, request)
             try:
                 refused = response.header(REFUSED.encode())
                 if refused is not None:
                     raise _Refused(refused_key(refused.decode()))
-                if response.status == HTTPStatus.SERVICE_UNAVAILABLE and call.is_repeatable:
+                if response.status == HTTPStatus.SERVICE_UNAVAILABLE and (call.is_repeatable or relay.has_begun):
                     raise _Stopping
                 if relay.has_begun and response.status != HTTPStatus.OK:
                     raise Unavailable("The stream can't be continued")
-                await relay.pass_on(response, call)
+                await relay.pass_on(response)
             finally:
                 response.close()
 
@@ -210,24 +200,51 @@ class HttpForwarder:
 class _Relay:
     """Sends responses of other servers to the client."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, progress: LogProgress | None, error_headers: Mapping[str, str]) -> None:
         self.has_begun = False
+        self.progress: LogProgress | NumberedProgress | None = progress
+        """None for a response that can't be continued by another server."""
+
         self._send = send
+        self._error_headers = error_headers
+        self._final_frames: bytes | None = None
+        """The end of a stream that is cut, if its protocol has one."""
 
-    async def pass_on(self, response: Response, call: _Call) -> None:
+    async def pass_on(self, response: Response) -> None:
         if not self.has_begun:
-            self.has_begun = True
-            headers = [header for header in response.headers if header[0] not in HOP_BY_HOP and header[0] != b"date"]
-            await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
+            await self._begin(response)
 
-        progress = call.progress if response.status == HTTPStatus.OK else None
-        if progress is not None:
-            progress.begin()
+        frames = self.progress if response.status == HTTPStatus.OK else None
+        if frames is None and self._final_frames is not None:
+            frames = WholeFrames()
+        if frames is not None:
+            frames.begin()
         while piece := await response.read():
-            data = piece if progress is None else progress.new_frames(piece)
+            data = piece if frames is None else frames.new_frames(piece)
             if data:
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        await self._send({"type": "http.response.body", "body": b"" if progress is None else progress.rest()})
+        await self._send({"type": "http.response.body", "body": b"" if frames is None else frames.rest()})
+
+    async def fail(self, error: GreenroomError) -> None:
+        """Sends the error; at the end of a stream as its protocol has it, if it has errors."""
+        if not self.has_begun:
+            reply = error_reply(error)
+            reply.headers.update(self._error_headers)
+            await send_reply(reply, self._send)
+        elif self._final_frames is not None:
+            await self._send({"type": "http.response.body", "body": self._final_frames})
+
+    async def _begin(self, response: Response) -> None:
+        self.has_begun = True
+        headers: list[tuple[bytes, bytes]] = []
+        for name, value in response.headers:
+            if name == CONTINUATION:
+                self.progress = NumberedProgress(value)
+            elif name == FINAL_FRAMES:
+                self._final_frames = unquote_to_bytes(value)
+            elif name not in HOP_BY_HOP and name != b"date":
+                headers.append((name, value))
+        await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
 
 
 @contextlib.asynccontextmanager

@@ -1,8 +1,11 @@
-"""Tracks how far the stream of a log was passed on, so that another server can continue it."""
+"""Tracks how far a stream was passed on, so that another server can continue it."""
 
 from __future__ import annotations
 
+from greenroom.server.forwarding.http_client import Request
+
 _END = b"\n\n"
+_NUMBER = b'"sequence_number":'
 _ID = b"id: "
 
 
@@ -26,6 +29,17 @@ class LogProgress:
         self._skipped_to: int | None = None
         self._skipped_frames = 0
         """Of a stream that continues another one, the id and the number of its frames that are left out."""
+
+    def next_request(self, request: Request) -> Request:
+        """The request for the rest of the stream. request: the one that has begun it."""
+        if request.method != b"GET" or self.seq is None:
+            return request  # the stream begins again, and what is known of it is left out
+
+        headers = [header for header in request.headers if header[0] != b"last-event-id"]
+        headers.append((b"last-event-id", b"%d" % self.seq))
+        path, _, query = request.target.partition(b"?")
+        rest = [pair for pair in query.split(b"&") if pair and not pair.startswith(b"after=")]
+        return request._replace(target=b"?".join((path, b"&".join(rest))) if rest else path, headers=headers)
 
     def begin(self) -> None:
         """A new stream begins, perhaps after another one that was cut."""
@@ -79,6 +93,61 @@ class LogProgress:
         count = frames.count(b"\n" + line) + frames.startswith(line)
         self._frames = count + (self._frames if seq == self.seq else 0)
         self.seq = seq
+
+
+class WholeFrames:
+    """Passes whole frames on, so that others can follow when the stream is cut."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def begin(self) -> None:
+        """The stream, or the rest of it, begins."""
+        self._rest = b""
+
+    def new_frames(self, piece: bytes) -> bytes:
+        """The frames that are complete with this piece."""
+        data = self._rest + piece if self._rest else piece
+        end = data.rfind(_END) + len(_END)
+        if end < len(_END):
+            self._rest = data
+            return b""
+        self._rest = data[end:]
+        return data[:end]
+
+    def rest(self) -> bytes:
+        """Returns what follows the last whole frame of a stream that has ended."""
+        return self._rest
+
+
+class NumberedProgress(WholeFrames):
+    """Passes whole frames on of a stream that can be continued after a number:
+
+        event: response.output_text.delta
+        data: {"type": "response.output_text.delta", "delta": "Hel", "sequence_number": 7}
+
+    The frames of the continuation are those after 7.
+    """
+
+    def __init__(self, continuation: bytes) -> None:
+        """continuation: path and query of the rest of the stream, without the number at their end."""
+        super().__init__()
+        self._continuation = continuation
+        self._number = b"-1"
+
+    def next_request(self, request: Request) -> Request:
+        """The request for the rest of the stream. request: the one that has begun it."""
+        headers = [header for header in request.headers if header[0] != b"content-type"]
+        return Request(b"GET", self._continuation + self._number, headers)
+
+    def new_frames(self, piece: bytes) -> bytes:
+        """The frames that are complete with this piece."""
+        frames = super().new_frames(piece)
+        # Quotes within the JSON are escaped, and the number is at the end of each frame.
+        _, separator, last = frames.rpartition(_NUMBER)
+        if separator:
+            self._number = last[: last.find(b"}")]
+        return frames
 
 
 def _seq_of(frame: bytes) -> int | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from greenroom.server.forwarding.log_progress import LogProgress
+from greenroom.server.forwarding.http_client import Request
+from greenroom.server.forwarding.progress import LogProgress, NumberedProgress, WholeFrames
 
 PARTIAL = b'data: {"partial":true}\n\n'
 END = b'event: end\ndata: {"id":"r"}\n\n'
@@ -70,3 +71,48 @@ def test_what_follows_the_last_frame_is_passed_on_at_the_end() -> None:
     progress = LogProgress()
     assert passed(progress, frame(1) + b": ok", 1000) == frame(1)
     assert progress.rest() == b": ok"
+
+
+GET = Request(b"GET", b"/runs/1/events?after=2&x=1", [(b"last-event-id", b"2"), (b"accept", b"*/*")])
+
+
+def test_a_get_of_a_log_is_asked_for_the_rest() -> None:
+    progress = LogProgress()
+    assert progress.next_request(GET) == GET
+    progress.new_frames(b"id: 7\ndata: {}\n\n")
+    request = progress.next_request(GET)
+    assert request.target == b"/runs/1/events?x=1"
+    assert request.headers == [(b"accept", b"*/*"), (b"last-event-id", b"7")]
+    post = GET._replace(method=b"POST")
+    assert progress.next_request(post) == post
+
+
+def test_what_is_passed_on_ends_with_a_frame() -> None:
+    frames = WholeFrames()
+    frames.begin()
+    got = [frames.new_frames(piece) for piece in (b"data: 1\n", b"\ndata: 2\n\nda", b"ta: 3", b"")]
+    assert got == [b"", b"data: 1\n\ndata: 2\n\n", b"", b""]
+    assert frames.rest() == b"data: 3"
+    frames.begin()
+    assert frames.rest() == b""
+
+
+def numbered(*numbers: int) -> bytes:
+    data = b'{"metadata":{"sequence_number":5},"delta":"\\"sequence_number\\":9}","sequence_number":%d}'
+    return b"".join(b"event: x\ndata: " + data % number + b"\n\n" for number in numbers)
+
+
+def test_a_numbered_stream_is_continued_after_the_last_number() -> None:
+    post = Request(b"POST", b"/v1/responses", [(b"content-type", b"application/json"), (b"x", b"y")], b"{}")
+    progress = NumberedProgress(b"/v1/responses/r?starting_after=")
+    progress.begin()
+    assert progress.next_request(post) == Request(b"GET", b"/v1/responses/r?starting_after=-1", [(b"x", b"y")])
+    whole = numbered(7, 1 << 40, 3 << 50)
+    for cut in range(len(whole) + 1):
+        progress = NumberedProgress(b"")
+        progress.begin()
+        passed = progress.new_frames(whole[:cut])
+        assert whole.startswith(passed)
+        count = passed.count(b"event:")
+        assert progress.next_request(post).target == [b"-1", b"7", b"%d" % (1 << 40), b"%d" % (3 << 50)][count]
+        assert passed + progress.new_frames(whole[cut:]) == whole
