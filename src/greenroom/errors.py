@@ -545,6 +545,11 @@ class StoreInUse(Unavailable):
 class OwnershipLost(Unavailable, SessionError):
     """This server is no longer, or not yet, the one that runs a session, and has written nothing."""
 
+    app_name: str = ""
+    user_id: str = ""
+    session_id: str = ""
+    """The session; empty in an error that a client has received."""
+
     def __init__(self, app_name: str, user_id: str, session_id: str) -> None:
         super().__init__(f"Another server on the same store runs session {session_id!r} now. Send the request again")
         self.app_name = app_name

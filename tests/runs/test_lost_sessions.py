@@ -165,6 +165,19 @@ async def test_a_run_of_a_lost_session_stores_nothing_more_and_keeps_its_record(
             await server.engine.start(asked)
 
 
+async def test_a_run_whose_write_is_refused_before_its_loss_is_noticed_has_not_failed(server: Server) -> None:
+    run, attachment = await start(server.engine, asking("wait"))
+    await server.tool.entered.wait()
+    server.store.ownership.epochs = {}  # as in the moment before the listeners are called
+    server.tool.open.set()
+    with pytest.raises(OwnershipLost):
+        await items_of(attachment)
+    with pytest.raises(OwnershipLost):
+        await server.engine.get(run.id)
+    assert not (await server.stored_run(run.id)).status.is_over
+    assert server.engine.load() == {}
+
+
 async def test_the_result_of_a_tool_that_ignores_the_loss_of_its_session_is_not_stored(server: Server) -> None:
     """Not even when this server has taken the session again, and resumed the run."""
     server.tool.ignores_cancellation = True

@@ -315,6 +315,9 @@ class SessionQueues:
             self._is_refusing = False
             self.watches.publish(task.run)
             return
+        if isinstance(error, OwnershipLost):
+            self._lose(task.key)
+            return
         if isinstance(error, StorageError) and not self._is_refusing:
             self._is_refusing = True
             _log.error("runs are refused, because their records can't be stored: %s", error)
@@ -336,6 +339,14 @@ class SessionQueues:
             self._finish(task)
             return
         asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._end_without_waiting, task)
+
+    def _lose(self, key: SessionKey) -> None:
+        """Drops the runs of a session of which a write was refused, and ends its streams.
+
+        The listener of the ownership does the same a moment later, when a run that has failed would have been seen.
+        """
+        self.abandon(lambda one: one == key)
+        self.stream.end_lost(lambda one: one == key)
 
     def _end_without_waiting(self, task: RunTask) -> None:
         """Ends a run that was cancelled, and whose tool, model or callback ignores the cancellation."""
@@ -359,9 +370,13 @@ class SessionQueues:
             return
         if task.is_abandoned and task.asyncio_task is not None and task.asyncio_task.cancelled():
             return
+        error = task.error or task.stopped_by
+        if isinstance(error, OwnershipLost) and task.key == (error.app_name, error.user_id, error.session_id):
+            self._lose(task.key)
+            return
+
         task.end()
         run = task.run
-        error = task.error or task.stopped_by
         task.record_outcome()
         task.count_usage()
         run.ended_at = time.time()
