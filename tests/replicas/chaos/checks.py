@@ -12,7 +12,7 @@ from tests.replicas.chaos.agents import LONG_RUNNING, last_words
 from tests.replicas.chaos.client import Client, Json, SeenRun
 from tests.replicas.chaos.journal import Journal
 from tests.replicas.chaos.live_client import Live
-from tests.replicas.chaos.native_clients import Chat
+from tests.replicas.chaos.native_clients import NODE_INTERRUPTED, Chat
 from tests.replicas.chaos.store import StoredSession, is_internal
 
 APPROVAL = "adk_request_confirmation"
@@ -94,7 +94,7 @@ class Checks:
         for run_id, record in session.runs.items():
             assert record["status"] in allowed, f"run {run_id} is {record['status']}: {record.get('error')}"
             if record["status"] == "failed":
-                assert record["error"]["code"] == "NodeInterrupted", f"run {run_id}: {record['error']}"
+                assert record["error"]["code"] == NODE_INTERRUPTED, f"run {run_id}: {record['error']}"
                 self._journal.count("runs that failed with NodeInterrupted")
             self._check_end(session, run_id, record)
             self._journal.count(f"runs {record['status']}")
@@ -124,7 +124,7 @@ class Checks:
         assert run.id is not None, f"{run.message!r} has no run"
         of_run = session.events_of(run.id)
         of_agents = [(seq, event) for seq, event in of_run if event["author"] != "user"]
-        if run.seen or (run.record is not None and run.events is None):
+        if run.way in ("sse", "background"):
             _check_events(session, run.seen, of_agents, f"run {run.id} by {run.way}")
         if run.events is not None:
             served = [event for _, event in of_agents if not is_internal(event)]
