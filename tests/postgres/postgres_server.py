@@ -104,7 +104,8 @@ class PostgresServer:
         options = [word for option in self._options for word in ("-c", option)]
         with open(self.folder / "log", "ab") as log:
             command = [self._bin / "postgres", "-D", self._data, "-k", self.folder, *options]
-            process = subprocess.Popen(command, stdout=log, stderr=log, **self._as_user)
+            # Ctrl-C in the terminal would stop it before the servers that use it.
+            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **self._as_user)
         self._process = process
         deadline = time.monotonic() + 60
         while subprocess.run([self._bin / "pg_isready", "-q", "-h", self.folder], check=False).returncode:
