@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import time
 
+import httpx
+from websockets.asyncio.client import connect
+
 from greenroom.records.session import SessionKey
-from tests.replicas.requests import frames, log_of, message, path_of, run_of, text_of, texts
-from tests.replicas.servers import Server, Servers
+from tests.replicas.requests import Json, frames, log_of, message, path_of, run_of, text_of, texts
+from tests.replicas.servers import APP, Server, Servers
 
 TAKEOVER_SECONDS = 1.0
 """Limit of the time from SIGTERM to the answer to a message in an idle session, at another server."""
@@ -21,8 +25,8 @@ async def two(servers: Servers, *, grace_seconds: float) -> tuple[Server, Server
     return first, second
 
 
-async def new_session(servers: Servers, owner: Server) -> SessionKey:
-    key = await servers.key_of(owner)
+async def new_session(servers: Servers, owner: Server, *, app: str = APP) -> SessionKey:
+    key = await servers.key_of(owner, app=app)
     assert (await owner.http.post(path_of(key))).status_code == 200
     return key
 
@@ -30,6 +34,7 @@ async def new_session(servers: Servers, owner: Server) -> SessionKey:
 async def test_idle_sessions_are_taken_at_once_and_others_after_their_last_run(servers: Servers) -> None:
     owner, other = await two(servers, grace_seconds=20)
     idle = await new_session(servers, owner)
+    live = await new_session(servers, owner, app="talk")
     busy = await new_session(servers, owner)
     async with owner.http.stream("POST", "/run_sse", json=run_of(busy, "slow 40", streaming=True)) as response:
         partial = frames(response)
@@ -49,7 +54,7 @@ async def test_idle_sessions_are_taken_at_once_and_others_after_their_last_run(s
         assert ready.headers["connection"] == "close"
         assert (await owner.http.get("/livez")).status_code == 200
         assert (await other.http.get("/readyz")).status_code == 200
-        replicas = (await other.http.get("/replicas")).json()["replicas"]
+        replicas = await replicas_of(other)
         assert {replica["address"]: replica["isDraining"] for replica in replicas} == {
             owner.url: True,
             other.url: False,
@@ -58,6 +63,13 @@ async def test_idle_sessions_are_taken_at_once_and_others_after_their_last_run(s
         assert texts(forwarded.json()) == ["You said again"]
         created = await owner.http.post("/apps/desk/users/ann/sessions")
         assert created.status_code == 200, created.text
+
+        names = f"app_name=talk&user_id={live.user_id}&session_id={live.session_id}&modalities=TEXT"
+        async with connect(f"ws{owner.url.removeprefix('http')}/run_live?{names}") as socket:
+            assert socket.response is not None
+            assert socket.response.headers.get_all("connection") == ["Upgrade"]
+            await socket.send(json.dumps({"content": message("hello")}))
+            assert json.loads(await socket.recv())
 
         *_, last = [frame async for frame in partial]
     assert text_of(last.data) == "".join(f"word{number} " for number in range(40))
@@ -93,3 +105,23 @@ async def test_the_last_server_stops_without_waiting(servers: Servers) -> None:
     started = time.monotonic()
     assert await only.stop() == 0
     assert time.monotonic() - started < 2
+
+
+async def test_servers_that_stop_together_give_their_runs_the_grace_period(servers: Servers) -> None:
+    started = await two(servers, grace_seconds=20)
+    running: list[asyncio.Task[httpx.Response]] = []
+    for server in started:
+        key = await new_session(servers, server)
+        running.append(asyncio.create_task(server.http.post("/run", json=run_of(key, "slow 30"))))
+    async with asyncio.timeout(10):
+        while [replica["running"] for replica in await replicas_of(started[0])] != [1, 1]:
+            await asyncio.sleep(0.02)
+
+    ended = await asyncio.gather(*(server.stop() for server in started))
+    assert list(ended) == [0, 0]
+    assert [(await one).status_code for one in running] == [200, 200]
+    assert await servers.owners() == {}
+
+
+async def replicas_of(server: Server) -> list[Json]:
+    return (await server.http.get("/replicas")).json()["replicas"]

@@ -11,6 +11,7 @@ import math
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,8 @@ def serve(
             grace_seconds=math.ceil(settings.grace_seconds),
             limits=ConnectionLimits(idle_seconds=settings.idle_connection_seconds),
             connections=connections,
-            drain=asgi.drain,
+            # No load balancer knows a worker: its parent process gives it the connections.
+            drain=asgi.drain if connections is None else partial(asgi.drain, notice_seconds=0.0),
         )
 
 

@@ -178,9 +178,11 @@ class GreenroomApp:
         self._forwarder: Forwarder | None = None
         self._shared_rate: SharedRate | None = None
 
-    async def drain(self) -> None:
+    async def drain(self, *, notice_seconds: float = NOTICE_SECONDS) -> None:
         """Hands the sessions over to the other servers of the store, and answers requests meanwhile: for HTTP servers,
         between their stop signal and the end of their listeners. Returns within the grace period.
+
+        notice_seconds: after which it returns at the earliest, if other servers run.
         """
         self._server.readiness.is_draining = True
         if self._forwarder is None:
@@ -189,7 +191,7 @@ class GreenroomApp:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.grace_seconds):
                 if await self.engine.drain():
-                    await asyncio.sleep(started + NOTICE_SECONDS - time.monotonic())
+                    await asyncio.sleep(started + notice_seconds - time.monotonic())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
