@@ -132,7 +132,7 @@ _HOMES = {
     "LoadMemoryResponse MemoryEntry SearchMemoryResponse",
     "greenroom.records.model_exchange": "ContextCacheConfig LiveRequest LlmRequest LlmResponse",
     "greenroom.records.recording": "LlmRecording Recording Recordings ToolRecording",
-    "greenroom.records.run": "RunConfig StreamingMode ToolThreadPoolConfig",
+    "greenroom.records.run": "RunConfig StreamingMode ToolThreadPoolConfig Webhook",
     "greenroom.records.session": "GetSessionConfig ListEventsResponse ListSessionsResponse Session",
     "greenroom.records.state": "State",
     "greenroom.runner.in_memory": "InMemoryRunner",

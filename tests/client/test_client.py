@@ -16,7 +16,7 @@ from greenroom.client.async_client import AsyncClient
 from greenroom.client.client import Client
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
-from greenroom.records.run import RunStatus
+from greenroom.records.run import RunStatus, Webhook
 from greenroom.records.state import REMOVED
 from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
@@ -199,6 +199,24 @@ async def test_artifacts_and_memory(client: AsyncClient) -> None:
     await client.add_session_to_memory(**PLACE)
     with pytest.raises(errors.SessionNotFound):
         await client.add_session_to_memory(**OWNER, session_id="nope")
+
+
+async def test_webhooks_of_a_run(client: AsyncClient) -> None:
+    url = "https://receiver.invalid/"
+    session = await client.create_session(app_name="echo", user_id="ann")
+    given = Webhook(url=url, id="given", states=[RunStatus.FAILED])
+    stream = await client.run(app_name="echo", user_id="ann", session_id=session.id, message="hi", webhooks=[given])
+    run = await stream.wait()
+    added = await client.add_webhook(run.id, Webhook(url=url, states=[RunStatus.FAILED]))
+    assert [webhook.id for webhook in await client.list_webhooks(run.id)] == ["given", added.id]
+    tested = await client.test_webhook(run.id, added.id)
+    assert (tested.type, tested.status) == ("webhook.test", "failed")
+    again = await client.redeliver(run.id, added.id, tested.id)
+    assert len(again.attempts) == 2
+    assert await client.list_deliveries(run.id, added.id, limit=5) == [again]
+    await client.delete_webhook(run.id, added.id)
+    with pytest.raises(errors.NotFound):
+        await client.test_webhook(run.id, added.id)
 
 
 async def test_a_key_lets_in_until_it_is_revoked(serve: Serve, tmp_path: Path) -> None:

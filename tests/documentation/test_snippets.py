@@ -29,11 +29,11 @@ from greenroom import (
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
-from greenroom.server import create_app
+from greenroom.server import ServerSettings, create_app
 from greenroom.testing import Hears, Says, ScriptedLiveModel, ScriptedModel
 from tests.gates.test_a2a import message, sent
 from tests.gates.test_a2a_executor import connected
-from tests.server.serving import serving
+from tests.server.serving import serving, until
 from tests.server.test_trace_export import Collector
 
 ROOT = Path(__file__).parents[2]
@@ -498,6 +498,36 @@ class _Cut(httpx.AsyncByteStream):
     async def __aiter__(self):
         yield self._data + b"\n\n"
         raise httpx.ReadError("cut off")
+
+
+async def test_the_receiver_of_webhooks_takes_each_state_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = "whsec_YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh"
+    (tmp_path / "secrets.toml").write_text(f'weather = "{secret}"\n')
+    monkeypatch.setenv("WEBHOOK_SECRET", secret)
+    receiver: Any = run_snippet("webhook_receiver")["app"]
+    settings = ServerSettings(webhook_secrets=str(tmp_path / "secrets.toml"), allow_private_webhooks=True)
+    weather = LlmAgent(name="weather", model=ScriptedModel(["It is 18 degrees."]))
+    async with serving(receiver) as receiving, serving(create_app(agents=[weather], settings=settings)) as server:
+        await server.new_session("weather")
+        reply = await server.run("weather", webhooks=[{"url": f"{receiving.url}/hook", "id": "w"}])
+        run_id = reply.headers["x-run-id"]
+        path = f"/runs/{run_id}/webhooks/w/deliveries"
+
+        async def delivered() -> bool:
+            return [one["status"] for one in (await server.client.get(path)).json()["deliveries"]] == ["delivered"]
+
+        await until(delivered)
+        (delivery,) = (await server.client.get(path)).json()["deliveries"]
+        await server.client.post(f"{path}/{delivery['id']}/redeliver")
+        assert (await receiving.client.post("/hook", json={})).status_code == 401
+    assert capsys.readouterr().out == f"run.succeeded {run_id}\n"
+
+
+def test_the_weather_app_has_two_webhooks() -> None:
+    app: App = run_snippet("app_webhooks")["app"]
+    assert [len(webhook.states) for webhook in app.webhooks] == [4, 1]
 
 
 # the client

@@ -15,9 +15,19 @@ from greenroom.errors import IdempotencyConflict, InvalidRequest
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
-from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunError, RunFilter, RunStatus
+from greenroom.records.run import (
+    AgentRunRequest,
+    ListRunsResponse,
+    PushConfig,
+    Run,
+    RunError,
+    RunFilter,
+    RunStatus,
+    Webhook,
+)
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import Shards, shard_of
+from greenroom.records.webhook_delivery import DeliveryAttempt, WebhookDelivery, add_webhooks
 from greenroom.runs.store import RunStore
 from greenroom.testing.contracts.paging import pages
 
@@ -271,3 +281,56 @@ async def test_an_id_with_nul_is_stored_or_refused(run_store: RunStore) -> None:
         assert (await run_store.list_runs(RunFilter())).runs == []
     else:
         assert (await _found(run_store, "a\x00b")).id == "a\x00b"
+
+
+async def test_messages_to_webhooks_are_stored_with_the_status_that_they_report(run_store: RunStore) -> None:
+    told: list[str] = []
+    run_store.added = lambda deliveries: told.extend(delivery.type for delivery in deliveries)
+    run = _run("e-1", key="k", status=RunStatus.RUNNING)
+    add_webhooks(run, [Webhook(url="https://h", states=[RunStatus.WAITING, RunStatus.SUCCEEDED], id="w")])
+    for status in (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.WAITING, RunStatus.RUNNING, RunStatus.WAITING):
+        run.status = status
+        await run_store.save(run)
+    run = await _get(run_store)
+    run.status = RunStatus.SUCCEEDED
+    await run_store.save_progress(run)
+
+    assert told == ["run.waiting", "run.waiting", "run.succeeded"]
+    pending = await run_store.list_pending_deliveries()
+    assert [(one.type, one.number) for one in pending] == [
+        ("run.waiting", 2),
+        ("run.waiting", 4),
+        ("run.succeeded", 5),
+    ]
+    assert await run_store.list_deliveries(app_name="concierge", webhook_id="w", run_id="e-1") == pending[::-1]
+    assert await run_store.list_deliveries(app_name="concierge", webhook_id="w", limit=1) == pending[2:]
+    assert await run_store.list_deliveries(app_name="concierge", webhook_id="w", run_id="e-2") == []
+
+    pending[0].note(DeliveryAttempt(at=1.0, seconds=0.5, status_code=204))
+    await run_store.update_delivery(pending[0])
+    assert await run_store.get_delivery(pending[0].id) == pending[0]
+    assert await run_store.list_pending_deliveries() == pending[1:]
+    await run_store.delete_session(**_SESSION)
+    await run_store.update_delivery(pending[1])
+    assert await run_store.get_delivery(pending[1].id) is None
+    assert await run_store.list_pending_deliveries() == []
+
+
+async def test_old_messages_are_pruned_unless_they_are_pending(run_store: RunStore) -> None:
+    for number in range(6):
+        await run_store.add_delivery(
+            WebhookDelivery(
+                id=f"msg-{number}",
+                webhook_id="w",
+                app_name="a",
+                url="https://h",
+                type="webhook.test",
+                created_at=float(number),
+                body="{}",
+                status="pending" if number == 1 else "delivered",
+                next_try_at=1.0 if number == 1 else None,
+            )
+        )
+    await run_store.prune_deliveries(app_name="a", webhook_id="w", keep=3)
+    kept = await run_store.list_deliveries(app_name="a", webhook_id="w")
+    assert [one.id for one in kept] == ["msg-5", "msg-4", "msg-3", "msg-1"]

@@ -23,6 +23,7 @@ from tests.server.serving import Serving, serving
 
 Store: TypeAlias = Literal["memory", "sqlite", "postgres", "replicas"]
 """With "replicas", four servers on one PostgreSQL are behind a load balancer."""
+WEBHOOK_SECRET = "whsec_YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh"
 Serve: TypeAlias = Callable[..., Awaitable[Serving]]
 
 
@@ -38,9 +39,20 @@ def connection_limits() -> ConnectionLimits:
     return DEFAULT_LIMITS
 
 
+def write_webhook_secrets(folder: Path) -> Path:
+    """Writes the file with the secret of all apps' webhooks."""
+    file = folder / "webhook-secrets.toml"
+    file.write_text(f'"*" = ["{WEBHOOK_SECRET}"]\n')
+    return file
+
+
 @pytest.fixture
 async def serve(
-    request: pytest.FixtureRequest, store: Store, connection_limits: ConnectionLimits, tmp_path: Path
+    request: pytest.FixtureRequest,
+    store: Store,
+    connection_limits: ConnectionLimits,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Serve]:
     """Start a server of the given agents, or of an app loader; settings by name. It stops with the test."""
     async with contextlib.AsyncExitStack() as stack:
@@ -65,7 +77,10 @@ async def serve(
             given = {"session_service": sessions, **(services or {})}
             if "app_loader" not in given:
                 given["agents"] = agents or (echo(),)
-            app = create_app(settings=ServerSettings(**settings), **given)
+            secrets: dict[str, Any] = {
+                "webhook_secrets": str(write_webhook_secrets(tmp_path_factory.mktemp("secrets")))
+            }
+            app = create_app(settings=ServerSettings(**{**secrets, **settings}), **given)
             return await stack.enter_async_context(serving(app, connection_limits))
 
         yield start

@@ -28,6 +28,7 @@ from greenroom.server.readiness import Readiness
 from greenroom.server.request_context import RequestContext
 from greenroom.server.server_state import ServerState
 from greenroom.server.settings import ServerSettings
+from greenroom.server.webhook_sender import WebhookSender
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.telemetry.span_record import SpanRecord
 from greenroom.traces.store import InMemoryTraceStore
@@ -60,6 +61,7 @@ async def state() -> AsyncIterator[ServerState]:
         traces=traces,
         logs=AppLogs(with_content=True),
         metrics=None,
+        webhook_sender=WebhookSender(secrets=None, allows_private=False),
         settings=ServerSettings(),
         readiness=Readiness(sessions, artifacts, memory),
         interface=bytes,

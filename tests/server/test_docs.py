@@ -25,6 +25,7 @@ from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve
 from tests.server.json_schema import check
 from tests.server.serving import Serving
+from tests.server.test_endpoint_table import with_webhook
 
 DOCUMENT = build_openapi(ENDPOINTS, SOCKETS)
 _TRACE = "/dev/apps/{app_name}/debug/trace"
@@ -91,7 +92,8 @@ def test_an_operation_is_well_formed(path: str, method: str, operation: dict[str
             reply = DOCUMENT["components"]["responses"][reply["$ref"].rpartition("/")[2]]
         assert reply["description"]
     if path.startswith(("/run", "/apps/{app_name}/users")):
-        assert ("requestBody" in operation) == (method in ("post", "patch", "put") and not path.endswith("/cancel"))
+        without_body = ("/cancel", "/redeliver", "/test")
+        assert ("requestBody" in operation) == (method in ("post", "patch", "put") and not path.endswith(without_body))
 
 
 def test_every_property_is_described() -> None:
@@ -178,6 +180,24 @@ def test_answers_that_ask_for_patience_or_a_key_say_so_in_a_header() -> None:
 
 def schema_of(path: str, method: str, status: str = "200", kind: str = "application/json") -> Any:
     return DOCUMENT["paths"][path][method]["responses"][status]["content"][kind]["schema"]
+
+
+async def _webhook_calls(server: Serving, run_id: str) -> list[tuple[str, str, httpx.Response]]:
+    values = {"app_name": "echo", "run_id": run_id, "webhook_id": "w"}
+    values["delivery_id"] = await with_webhook(server, run_id)
+
+    async def call(method: str, path: str, body: Any = None) -> tuple[str, str, httpx.Response]:
+        return path, method, await server.client.request(method, path.format(**values), json=body)
+
+    calls = [await call("post", "/runs/{run_id}/webhooks", {"url": "https://receiver.invalid/", "id": "x"})]
+    for owner in ("/runs/{run_id}/webhooks", "/apps/{app_name}/webhooks"):
+        of_webhook = owner + "/{webhook_id}"
+        calls.append(await call("get", owner))
+        calls.append(await call("get", of_webhook + "/deliveries"))
+        calls.append(await call("post", of_webhook + "/deliveries/{delivery_id}/redeliver"))
+        calls.append(await call("post", of_webhook + "/test"))
+    calls.append(await call("delete", "/runs/{run_id}/webhooks/{webhook_id}"))
+    return calls
 
 
 async def _evaluation_calls(server: Serving) -> list[tuple[str, str, httpx.Response]]:
@@ -294,6 +314,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
          await post("/config/telemetry", json={"telemetry": True}, headers={"x-adk-telemetry-request": "true"})),
         ("/dev-ui/config", "get", await get("/dev-ui/config")),
         (runtime := "/dev-ui/assets/config/runtime-config.json", "get", await get(runtime)),
+        *(await _webhook_calls(server, run_id)),
         *(await _evaluation_calls(server)),
         ("/sign-in", "post", await post("/sign-in", json={"key": "x"})),
     ]  # fmt: skip

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from greenroom.records.run import RunStatus, Webhook
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS
 from greenroom.server.request_context import is_path_without_app
@@ -31,6 +32,8 @@ VALUES = {
     "eval_result_id": "echo_set_a_1",
     "run_id": "r",
     "event_id": "e",
+    "webhook_id": "w",
+    "delivery_id": "msg_1",
 }
 
 MESSAGE = {"parts": [{"text": "x"}]}
@@ -40,6 +43,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/run_sse"): RUN,
     ("POST", "runs"): {"newMessage": MESSAGE},
     ("PATCH", "{session_id}"): {"stateDelta": {"a": 1}},
+    ("POST", "webhooks"): {"url": "https://receiver.invalid/", "states": ["waiting"]},
     ("PATCH", "memory"): {"sessionId": "s-1"},
     ("POST", "/config/telemetry"): {"telemetry": True},
     ("POST", "/sign-in"): {"key": "x"},
@@ -106,7 +110,19 @@ async def prepared(server: Serving, endpoint: Endpoint) -> dict[str, str]:
     values = {**VALUES, "run_id": run.headers["x-run-id"], "event_id": run.json()[0]["id"]}
     if endpoint.handler.__name__ == "create_session_with_id":
         values["session_id"] = "s-2"
+    if endpoint.tag == "webhooks":
+        values["delivery_id"] = await with_webhook(server, values["run_id"])
     return await with_evaluations(server, endpoint, values)
+
+
+async def with_webhook(server: Serving, run_id: str) -> str:
+    """Gives the app and the run a webhook with one delivery. Returns the delivery's id."""
+    webhook = Webhook(url="https://receiver.invalid/", id="w", states=[RunStatus.WAITING])
+    app = await server.app._server.apps.load_async("echo")
+    app.webhooks = [webhook]
+    added = await server.app.engine.add_webhook(run_id, webhook)
+    run = await server.app.engine.get(run_id)
+    return (await server.app.engine.webhooks.test("echo", added, run)).id
 
 
 async def with_evaluations(server: Serving, endpoint: Endpoint, values: dict[str, str]) -> dict[str, str]:

@@ -9,13 +9,14 @@ from typing import Literal
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.errors import AgentConfigError
+from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.invocation.compaction import EventsCompactionConfig
 from greenroom.models.model import BaseLlm
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import ContextCacheConfig
-from greenroom.records.run import RunConfig
+from greenroom.records.run import RunConfig, Webhook
+from greenroom.records.webhook_delivery import check_webhook, with_default_id
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 
@@ -79,12 +80,24 @@ class App:
     memory_policy: MemoryPolicy | None = None
     """None: nothing is added to memory automatically."""
 
+    webhooks: Sequence[Webhook] = ()
+    """Receivers of the states of all runs of the app. A run keeps those that the app has when it begins."""
+
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name == "user":
             raise AgentConfigError(
                 f"App name {self.name!r} must hold only letters, digits, '_' and '-' (and '.' between such "
                 "names), with no '-' first, and not be 'user'"
             )
+
+        self.webhooks = [with_default_id(webhook) for webhook in self.webhooks]
+        try:
+            for webhook in self.webhooks:
+                check_webhook(webhook)
+        except InvalidRequest as error:
+            raise AgentConfigError(f"App {self.name!r}: {error.detail}") from None
+        if len({webhook.id for webhook in self.webhooks}) < len(self.webhooks):
+            raise AgentConfigError(f"App {self.name!r}: two webhooks have the same id or URL")
 
         compaction = self.events_compaction_config
         if compaction is not None and compaction.summarizer is None and not isinstance(self.root_agent, BaseLlmAgent):

@@ -56,6 +56,15 @@ def new_invocation_id() -> str:
     return f"e-{uuid4()}"
 
 
+def new_webhook_id() -> str:
+    return f"wh_{uuid4()}"
+
+
+def new_delivery_id() -> str:
+    """Returns the id of a message to a webhook, which all its tries have."""
+    return f"msg_{uuid4()}"
+
+
 def new_state_patch_id() -> str:
     """Invocation id of a state change that a client made outside a run."""
     return f"{_STATE_PATCH}{uuid4()}"

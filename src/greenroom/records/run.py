@@ -26,7 +26,10 @@ OnToolsetError = Literal["fail", "warn"]
 """Policy of a run when the tools of a toolset can't be loaded: fail, or log a warning and continue without them."""
 
 INVOCATION_ID = r"^[\x21-\x7e]{1,256}$"
+WEBHOOK_ID = r"^[A-Za-z0-9_-]{0,64}$"
 MAX_DEADLINE_SECONDS = 1e9
+MAX_WEBHOOKS = 10
+"""Of one run."""
 
 _DEADLINE = {"exclusiveMinimum": 0, "exclusiveMaximum": MAX_DEADLINE_SECONDS}
 
@@ -161,6 +164,8 @@ class SessionRunRequest(Record, kw_only=True):
     client_tools: list[FunctionDeclaration] | None = None
     """Functions that the client executes; a call stays open until a message brings its function
     response."""
+    webhooks: Annotated[list[Webhook], Meta(max_length=MAX_WEBHOOKS)] | None = None
+    """Receivers of the run's states, besides those of the app."""
 
 
 class AgentRunRequest(SessionRunRequest, kw_only=True):
@@ -208,6 +213,30 @@ class RunError(Record, kw_only=True):
     """The error's text."""
     status: int | None = None
     """The HTTP status of the error; None for an error that a model reported."""
+
+
+class Webhook(Record, kw_only=True):
+    """A URL that is told of the states of a run, or of all runs of an app, by signed HTTP requests."""
+
+    url: str
+    """`https://` or `http://`, without a user name and password."""
+    states: list[RunStatus] = msgspec.field(
+        default_factory=lambda: [RunStatus.WAITING, RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED]
+    )
+    """The states that are sent; by default all but `queued` and `running`."""
+    id: Annotated[str, Meta(extra_json_schema={"pattern": WEBHOOK_ID})] = ""
+    """Unique in its run or app; by default the server chooses one."""
+
+
+class RunWebhook(Webhook, kw_only=True):
+    """A webhook of a run."""
+
+    is_of_app: bool = False
+    """Whether the run has it from its app."""
+    status: RunStatus | None = None
+    """The status of the run that was noted last, whether it is one of `states` or not."""
+    changes: int = 0
+    """Number of changes of the status since the run has this webhook."""
 
 
 class Run(Record, kw_only=True):
@@ -267,13 +296,15 @@ class Run(Record, kw_only=True):
     """Version of the app's code in the last attempt."""
     asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time
     """The digests of its pending approval and credential requests, by request id."""
+    webhooks: list[RunWebhook] = []  # noqa: RUF012 - msgspec makes a new one each time
+    """Receivers of the run's states."""
 
     @property
     def session_key(self) -> SessionKey:
         return SessionKey(self.app_name, self.user_id, self.session_id)
 
 
-_INTERNAL_FIELDS = frozenset({"request", "request_digest", "asked", "traceparent", "caller"})
+_INTERNAL_FIELDS = frozenset({"request", "request_digest", "asked", "traceparent", "caller", "webhooks"})
 
 
 def public_record(run: Run) -> Run:

@@ -27,6 +27,7 @@ from greenroom.records.human_requests import request_digest, responses_in
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
+from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.accept import SINCE_COMPACTION, Accepted, accept_message, is_to_task, needs_older_events
 from greenroom.runner.runner import Runner
 from greenroom.runs.engine import ForwardedRequest
@@ -156,8 +157,12 @@ class Admission:
         if continued is not None:
             run.asked = without_answered(continued.pending, message)
         if earlier is not None:
-            for name in ("created_at", "started_at", "usage", "after_seq", "app_version"):
+            for name in ("created_at", "started_at", "usage", "after_seq", "app_version", "webhooks"):
                 setattr(run, name, getattr(earlier, name))
+        elif runner.app is not None and runner.app.webhooks:
+            add_webhooks(run, runner.app.webhooks, is_of_app=True)
+        if request.webhooks:
+            add_webhooks(run, request.webhooks)
 
         return RunTask(run, runner, answered=answered, session=session if is_idle else None)
 
@@ -173,6 +178,8 @@ class Admission:
             raise
         run = self._new_run(new_invocation_id(), session, runner)
         run.is_live = True
+        if runner.app is not None and runner.app.webhooks:
+            add_webhooks(run, runner.app.webhooks, is_of_app=True)
         return RunTask(run, runner, session=session if is_idle else None, live=live)
 
     def _new_run(self, run_id: str, session: Session, runner: Runner) -> Run:

@@ -12,12 +12,22 @@ from greenroom.event_streams.stream import LiveItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.event import Event
 from greenroom.records.replica import ReplicaStatus
-from greenroom.records.run import AgentRunRequest, Caller, ListRunsResponse, Run, RunConfig, RunFilter
+from greenroom.records.run import (
+    AgentRunRequest,
+    Caller,
+    ListRunsResponse,
+    Run,
+    RunConfig,
+    RunFilter,
+    RunWebhook,
+    Webhook,
+)
 from greenroom.records.session import Session, SessionKey
 from greenroom.runs.ownership import Replicas
 from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.watch import RunWatch
+from greenroom.runs.webhooks import Webhooks
 from greenroom.sessions.service import BaseSessionService
 
 
@@ -44,6 +54,9 @@ class ForwardedRequest(NamedTuple):
 class RunEngine(ABC):
     push_notifications: PushNotifications
     """Reports the states of runs to clients of gates."""
+
+    webhooks: Webhooks
+    """Sends messages about runs to webhooks."""
 
     @property
     def replicas(self) -> Replicas | None:
@@ -107,6 +120,17 @@ class RunEngine(ABC):
     @abstractmethod
     async def cancel(self, run_id: str, *, reason: str) -> Run:
         """Stops a run and waits for its end; does nothing to a run that is over. Raises RunNotFound."""
+
+    @abstractmethod
+    async def add_webhook(self, run_id: str, webhook: Webhook) -> RunWebhook:
+        """Adds a webhook to a run, in place of one with the same id. It receives the run's present status, too.
+
+        Raises RunNotFound, InvalidRequest.
+        """
+
+    @abstractmethod
+    async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
+        """Removes a webhook from a run, with its messages; does nothing when there is none. Raises RunNotFound."""
 
     @abstractmethod
     async def get(self, run_id: str) -> Run:

@@ -33,10 +33,13 @@ from greenroom.records.run import (
     RunError,
     RunFilter,
     RunStatus,
+    RunWebhook,
+    Webhook,
     default_max_llm_calls,
 )
 from greenroom.records.session import Session, SessionFilter, SessionKey
 from greenroom.records.shard import SHARDS, Shards
+from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission
 from greenroom.runs.engine import Attachment, ForwardedRequest, RunEngine
@@ -52,6 +55,7 @@ from greenroom.runs.suspects import SuspectRuns, is_suspect
 from greenroom.runs.takeover import Takeovers
 from greenroom.runs.task import LiveInput, RunTask
 from greenroom.runs.watch import RunWatch, RunWatches
+from greenroom.runs.webhooks import SendWebhook, Webhooks
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import TraceListener
 from greenroom.version import __version__
@@ -86,12 +90,15 @@ class InProcessRunEngine(RunEngine):
     lock_wait_seconds: float = 10.0
     """Time for which `recover` waits for another server on the same store to end, as in a rolling restart."""
     trace_listeners: Sequence[TraceListener] = ()
+    send_webhook: SendWebhook | None = None
+    """Sends a message to a webhook; None: messages stay in the store."""
 
     def __post_init__(self) -> None:
         self._id = uuid4()
         self._started_at = time.time()
         self._stream = InProcessEventStream()
         self._watches = RunWatches()
+        self.webhooks = Webhooks(self.run_store, self.send_webhook)
         self.push_notifications = PushNotifications(self.run_store, self._watches, self.get)
         self._runners = RunnerCache(self.apps, self._make_runner)
         self._limiter = ConcurrencyLimiter(self.limits)
@@ -245,6 +252,31 @@ class InProcessRunEngine(RunEngine):
             raise task.lost
         return task.run
 
+    async def add_webhook(self, run_id: str, webhook: Webhook) -> RunWebhook:
+        run = await self.get(run_id)
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(run.session_key)
+        async with self._admission.lock(run.session_key):
+            run = await self.get(run_id)
+            [added] = add_webhooks(run, [webhook])
+            await self._save_webhooks(run)
+        return added
+
+    async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
+        run = await self.get(run_id)
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(run.session_key)
+        async with self._admission.lock(run.session_key):
+            run = await self.get(run_id)
+            run.webhooks[:] = [webhook for webhook in run.webhooks if webhook.id != webhook_id]
+            await self._save_webhooks(run)
+            self.webhooks.drop(run_id, webhook_id)
+            await self.run_store.delete_deliveries(run_id=run_id, webhook_id=webhook_id)
+
+    async def _save_webhooks(self, run: Run) -> None:
+        """Stores a run's record, and nothing but its webhooks is different."""
+        await self.run_store.save(run, is_to_remember=self._memory_writer.is_pending(run.id))
+
     async def get(self, run_id: str) -> Run:
         task = self._queues.tasks.get(run_id)
         run = task.run if task is not None else await self.run_store.get(run_id)
@@ -363,6 +395,7 @@ class InProcessRunEngine(RunEngine):
         shards: those that this process has taken; None where it owns all sessions.
         """
         await self.push_notifications.resume(shards)
+        await self.webhooks.resume(shards)
         left_behind = await self.run_store.list_unfinished(shards)
         to_remember = await self.run_store.list_to_remember(shards)
         resumed: list[RunTask] = []
@@ -408,6 +441,7 @@ class InProcessRunEngine(RunEngine):
         self._queues.abandon(is_lost)
         self._memory_writer.abandon(is_lost)
         self._stream.end_lost(is_lost)
+        self.webhooks.abandon(is_lost)
 
     async def drain(self) -> bool:
         return await self.run_store.drain()
@@ -424,6 +458,7 @@ class InProcessRunEngine(RunEngine):
                 await self._runners.close()
         except TimeoutError:
             _log.warning("toolsets and plugins of apps that did not close in time are abandoned")
+        await self.webhooks.close()
         if self._takeovers is not None:
             self._takeovers.stop()
         draining.cancel()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from asyncio import Future, get_running_loop
 from collections import OrderedDict
+from collections.abc import Callable
 
 import msgspec
 
 from greenroom.errors import IdempotencyConflict
 from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter
 from greenroom.records.shard import Shards
+from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 from greenroom.runs.watch import matches
 
@@ -24,6 +26,7 @@ class InMemoryRunStore(RunStore):
         self._by_session: dict[tuple[str, str, str], dict[str, None]] = {}
         self._by_idempotency_key: dict[tuple[str, str, str], tuple[str, str | None]] = {}
         self._keys: dict[str, set[str]] = {}
+        self._deliveries: dict[str, WebhookDelivery] = {}
         self._push_configs: dict[str, dict[str, PushConfig]] = {}
 
     def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
@@ -51,6 +54,12 @@ class InMemoryRunStore(RunStore):
             self._unfinished[run.id] = None
         done.set_result(None)
 
+        if run.webhooks:
+            deliveries = new_deliveries(run)
+            for delivery in deliveries:
+                self._deliveries[delivery.id] = msgspec.structs.replace(delivery)
+            if deliveries and self.added is not None:
+                self.added(deliveries)
         return done
 
     def _forget(self, run_id: str) -> None:
@@ -61,6 +70,8 @@ class InMemoryRunStore(RunStore):
         if not of_session:
             del self._by_session[session]
         self._push_configs.pop(run_id, None)
+        if run.webhooks:
+            self._delete_deliveries(lambda delivery: delivery.run_id == run_id)
         for key in self._keys.pop(run_id, ()):
             del self._by_idempotency_key[run.app_name, run.user_id, key]
 
@@ -117,6 +128,48 @@ class InMemoryRunStore(RunStore):
 
     async def delete_push_config(self, run_id: str, config_id: str) -> None:
         self._push_configs.get(run_id, {}).pop(config_id, None)
+
+    async def add_delivery(self, delivery: WebhookDelivery) -> None:
+        self._deliveries[delivery.id] = msgspec.structs.replace(delivery)
+
+    async def update_delivery(self, delivery: WebhookDelivery) -> None:
+        if delivery.id in self._deliveries:
+            self._deliveries[delivery.id] = msgspec.structs.replace(delivery)
+
+    async def get_delivery(self, delivery_id: str) -> WebhookDelivery | None:
+        delivery = self._deliveries.get(delivery_id)
+        return None if delivery is None else msgspec.structs.replace(delivery)
+
+    async def list_deliveries(
+        self, *, app_name: str, webhook_id: str, run_id: str | None = None, limit: int = 100
+    ) -> list[WebhookDelivery]:
+        found = [
+            msgspec.structs.replace(delivery)
+            for delivery in self._deliveries.values()
+            if delivery.app_name == app_name and delivery.webhook_id == webhook_id and run_id in (None, delivery.run_id)
+        ]
+        found.sort(key=lambda delivery: (delivery.created_at, delivery.number, delivery.id), reverse=True)
+        return found[:limit]
+
+    async def list_pending_deliveries(self, shards: Shards | None = None) -> list[WebhookDelivery]:
+        pending = [
+            delivery
+            for delivery in self._deliveries.values()
+            if delivery.next_try_at is not None
+            and (shards is None or ((key := delivery.session_key) is not None and shards.include(key)))
+        ]
+        return [msgspec.structs.replace(delivery) for delivery in sorted(pending, key=lambda one: one.number)]
+
+    async def delete_deliveries(self, *, run_id: str, webhook_id: str) -> None:
+        self._delete_deliveries(lambda one: one.run_id == run_id and one.webhook_id == webhook_id)
+
+    async def prune_deliveries(self, *, app_name: str, webhook_id: str, keep: int) -> None:
+        listed = await self.list_deliveries(app_name=app_name, webhook_id=webhook_id, limit=len(self._deliveries))
+        old = {delivery.id for delivery in listed[keep:] if delivery.next_try_at is None}
+        self._delete_deliveries(lambda delivery: delivery.id in old)
+
+    def _delete_deliveries(self, selects: Callable[[WebhookDelivery], bool]) -> None:
+        self._deliveries = {key: delivery for key, delivery in self._deliveries.items() if not selects(delivery)}
 
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
         unfinished = [self._runs[run_id] for run_id in self._unfinished]

@@ -28,18 +28,23 @@ from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import PushConfig, Run
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import Shards
+from greenroom.records.webhook_delivery import WebhookDelivery
 from greenroom.runs.postgres_changes import PostgresRunChanges
 from greenroom.runs.postgres_counts import PostgresRunCounts
 from greenroom.runs.postgres_load import DatabaseLoad, list_replicas
 from greenroom.runs.postgres_replicas import ReplicaTable
 from greenroom.runs.sql_store import (
+    ADD_DELIVERY,
+    DELETE_DELIVERIES,
     DELETE_PUSH_CONFIG,
     DELETE_SESSION,
     KEY_HOLDER,
     SAVE_KEY,
     SAVE_PUSH_CONFIG,
+    UPDATE_DELIVERY,
     RunRow,
     SqlRunStore,
+    delivery_row,
     push_config_row,
     row_of,
 )
@@ -138,36 +143,61 @@ class PostgresRunStore(SqlRunStore):
         return await self._postgres.fetch(query.format(and_in_shards=_AND_IN_SHARDS), sorted(shards))
 
     def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
-        row = row_of(run, wire.encode(run.request).decode() if run.request is not None else None, is_to_remember)
-        key = run.idempotency_key
-        digest = run.request_digest
         try:
-            fenced = self._fenced(run, row)
+            fence = self._fence(run.session_key)
         except OwnershipLost as error:
             return self._queued(_failed(error))
 
-        if key is None:
-            future = self._postgres.submit_row(_save_runs, fenced)
-        else:
-            scoped_key = run.app_name, run.user_id, key
-
-            async def apply(connection: Connection) -> None:
-                await connection.execute(numbered(SAVE_KEY), *scoped_key, row[0], digest)
-                if await connection.fetchval(numbered(KEY_HOLDER), *scoped_key) != row[0]:
-                    raise IdempotencyConflict(key)
-                (refused,) = await _save_runs.write(connection, [fenced])
-                if refused is not None:
-                    raise refused
-
-            future = self._postgres.submit(apply)
-        return self._saving(run, future)
+        deliveries = self._new_deliveries(run) if run.webhooks else ()
+        request = wire.encode(run.request).decode() if run.request is not None else None
+        fenced = FencedRun(row_of(run, request, is_to_remember), fence)
+        if run.idempotency_key is None and not deliveries:
+            return self._saving(run, self._postgres.submit_row(_save_runs, fenced))
+        return self._saving(run, self._save_with(run, fenced, deliveries, has_new_key=run.idempotency_key is not None))
 
     def save_progress(self, run: Run) -> Future[None]:
         try:
-            fenced = self._fenced(run, row_of(run, None))
+            fence = self._fence(run.session_key)
         except OwnershipLost as error:
             return self._queued(_failed(error))
-        return self._saving(run, self._postgres.submit_row(_save_runs, fenced))
+
+        deliveries = self._new_deliveries(run) if run.webhooks else ()
+        fenced = FencedRun(row_of(run, None), fence)
+        if not deliveries:
+            return self._saving(run, self._postgres.submit_row(_save_runs, fenced))
+        return self._saving(run, self._save_with(run, fenced, deliveries, has_new_key=False))
+
+    def _save_with(
+        self, run: Run, fenced: FencedRun, deliveries: Sequence[WebhookDelivery], *, has_new_key: bool
+    ) -> Future[None]:
+        """Writes a record in one transaction with its idempotency key and with messages to webhooks."""
+        key = run.idempotency_key if has_new_key else None
+        scoped_key = run.app_name, run.user_id, key
+        run_id = run.id
+        digest = run.request_digest
+
+        async def apply(connection: Connection) -> None:
+            if key is not None:
+                await connection.execute(numbered(SAVE_KEY), *scoped_key, run_id, digest)
+                if await connection.fetchval(numbered(KEY_HOLDER), *scoped_key) != run_id:
+                    raise IdempotencyConflict(key)
+            (refused,) = await _save_runs.write(connection, [fenced])
+            if refused is not None:
+                raise refused
+            for delivery in deliveries:
+                await connection.execute(numbered(ADD_DELIVERY), *delivery_row(delivery))
+
+        return self._note_deliveries(deliveries, self._postgres.submit(apply))
+
+    async def update_delivery(self, delivery: WebhookDelivery) -> None:
+        key = delivery.session_key
+        fence = self._fence(key) if key is not None else None
+
+        async def apply(connection: Connection) -> None:
+            await check(fence, connection)
+            await connection.execute(numbered(UPDATE_DELIVERY), *delivery_row(delivery)[6:], delivery.id)
+
+        await self._postgres.submit(apply)
 
     def _saving(self, run: Run, future: Future[None]) -> Future[None]:
         if self._changes is not None and self._changes.is_watched:
@@ -179,10 +209,6 @@ class PostgresRunStore(SqlRunStore):
             return await super().follow(changed)
         return await self._changes.follow(changed)
 
-    def _fenced(self, run: Run, row: RunRow) -> FencedRun:
-        """Raises OwnershipLost."""
-        return FencedRun(row, self._fence(run.session_key))
-
     def _fence(self, key: SessionKey) -> Fence | None:
         """Raises OwnershipLost."""
         return self.ownership.fence(key, self.ownership.epochs)
@@ -192,6 +218,9 @@ class PostgresRunStore(SqlRunStore):
 
     async def delete_push_config(self, run_id: str, config_id: str) -> None:
         await self._execute_of_run(run_id, DELETE_PUSH_CONFIG, run_id, config_id)
+
+    async def delete_deliveries(self, *, run_id: str, webhook_id: str) -> None:
+        await self._execute_of_run(run_id, DELETE_DELIVERIES, run_id, webhook_id)
 
     async def _execute_of_run(self, run_id: str, statement: str, *arguments: str | int) -> None:
         """Raises OwnershipLost."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from greenroom.errors import StorageError
 from greenroom.records import wire
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunFilter, RunStatus
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import Shards
+from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ RunRow: TypeAlias = tuple[str, str, str, str, str, float, str, str | None]
 
 _decode_run = wire.decoder(Run)
 _decode_push_config = wire.decoder(PushConfig)
+_decode_delivery = wire.decoder(WebhookDelivery)
 _decode_request = wire.decoder(AgentRunRequest)
 
 SAVE_KEY = """
@@ -42,6 +46,7 @@ _DELETE_OF_RUNS = """
 DELETE_SESSION = (
     _DELETE_OF_RUNS.format("idempotency_keys"),
     _DELETE_OF_RUNS.format("webhooks"),
+    _DELETE_OF_RUNS.format("webhook_deliveries"),
     "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?",
 )
 _UNFINISHED = """
@@ -59,6 +64,30 @@ _OPEN_PUSH_CONFIGS = """
     WHERE is_over = 0 {and_in_shards}
 """
 DELETE_PUSH_CONFIG = "DELETE FROM webhooks WHERE run_id = ? AND id = ?"
+
+ADD_DELIVERY = """
+    INSERT INTO webhook_deliveries (id, run_id, app_name, webhook_id, created_at, number, next_try_at, data)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
+"""
+UPDATE_DELIVERY = "UPDATE webhook_deliveries SET next_try_at = ?, data = ? WHERE id = ?"
+_DELIVERY = "SELECT data FROM webhook_deliveries WHERE id = ?"
+_DELIVERIES = """
+    SELECT data FROM webhook_deliveries WHERE app_name = ? AND webhook_id = ?{}
+    ORDER BY created_at DESC, number DESC, id DESC LIMIT ?
+"""
+_PENDING_DELIVERIES = """
+    SELECT app_name, user_id, session_id, delivery
+    FROM (SELECT run_id, data AS delivery FROM webhook_deliveries WHERE next_try_at IS NOT NULL) AS pending
+    JOIN runs ON runs.id = run_id WHERE 1 = 1 {and_in_shards}
+"""
+DELETE_DELIVERIES = "DELETE FROM webhook_deliveries WHERE run_id = ? AND webhook_id = ?"
+_PRUNE_DELIVERIES = """
+    DELETE FROM webhook_deliveries
+    WHERE app_name = ? AND webhook_id = ? AND next_try_at IS NULL AND created_at <= (
+        SELECT created_at FROM webhook_deliveries WHERE app_name = ? AND webhook_id = ?
+        ORDER BY created_at DESC, number DESC, id DESC LIMIT 1 OFFSET ?
+    )
+"""
 
 _MARK = " unremembered"
 """Follows the status, in its column, of runs whose events have yet to be added to memory."""
@@ -82,6 +111,8 @@ class SqlRunStore(RunStore):
     def __init__(self, database: SqliteDatabase | PostgresDatabase) -> None:
         """Takes ownership of `database`, which is closed with the store."""
         self._database = database
+        self._unsaved_deliveries: dict[str, list[WebhookDelivery]] = {}
+        """By run: messages to webhooks that the next record of the run takes along, since the last one was refused."""
         self._newest: Future[Any] | None = None
         self._closed = False
 
@@ -90,6 +121,32 @@ class SqlRunStore(RunStore):
         self._newest = write
         write.add_done_callback(_retrieve)
         return write
+
+    def _new_deliveries(self, run: Run) -> list[WebhookDelivery]:
+        """Returns the messages to store with a run that has webhooks. Called before the record is encoded: it notes the
+        status in it."""
+        deliveries = [*self._unsaved_deliveries.pop(run.id, ()), *new_deliveries(run)]
+        if deliveries:
+            self._unsaved_deliveries[run.id] = deliveries
+        return deliveries
+
+    def _note_deliveries(self, deliveries: Sequence[WebhookDelivery], write: Future[Any]) -> Future[Any]:
+        """Returns the write of a run's record, after which the messages stored with it are known to be stored."""
+        if deliveries:
+            write.add_done_callback(partial(self._deliveries_written, deliveries))
+        return write
+
+    def _deliveries_written(self, deliveries: Sequence[WebhookDelivery], write: Future[Any]) -> None:
+        run_id = deliveries[0].run_id or ""
+        error = None if write.cancelled() else write.exception()
+        if isinstance(error, StorageError):
+            return  # the next write of the record has them
+        stored = {delivery.id for delivery in deliveries}
+        rest = [delivery for delivery in self._unsaved_deliveries.pop(run_id, ()) if delivery.id not in stored]
+        if rest and error is None:
+            self._unsaved_deliveries[run_id] = rest
+        if error is None and self.added is not None:
+            self.added(deliveries)
 
     async def get(self, run_id: str) -> Run | None:
         return _first(await self._select(_GET, run_id))
@@ -130,6 +187,36 @@ class SqlRunStore(RunStore):
     async def delete_push_config(self, run_id: str, config_id: str) -> None:
         await self._database.execute(DELETE_PUSH_CONFIG, run_id, config_id)
 
+    async def add_delivery(self, delivery: WebhookDelivery) -> None:
+        await self._database.execute(ADD_DELIVERY, *delivery_row(delivery))
+
+    async def update_delivery(self, delivery: WebhookDelivery) -> None:
+        await self._database.execute(UPDATE_DELIVERY, *delivery_row(delivery)[6:], delivery.id)
+
+    async def get_delivery(self, delivery_id: str) -> WebhookDelivery | None:
+        rows = await self._database.fetch(_DELIVERY, delivery_id)
+        return _decode_delivery(rows[0][0].encode()) if rows else None
+
+    async def list_deliveries(
+        self, *, app_name: str, webhook_id: str, run_id: str | None = None, limit: int = 100
+    ) -> list[WebhookDelivery]:
+        if run_id is None:
+            rows = await self._database.fetch(_DELIVERIES.format(""), app_name, webhook_id, limit)
+        else:
+            query = _DELIVERIES.format(" AND run_id = ?")
+            rows = await self._database.fetch(query, app_name, webhook_id, run_id, limit)
+        return [_decode_delivery(data.encode()) for (data,) in rows]
+
+    async def list_pending_deliveries(self, shards: Shards | None = None) -> list[WebhookDelivery]:
+        rows = await self._rows_in(shards, _PENDING_DELIVERIES)
+        return sorted((_decode_delivery(data.encode()) for *_, data in rows), key=lambda delivery: delivery.number)
+
+    async def delete_deliveries(self, *, run_id: str, webhook_id: str) -> None:
+        await self._database.execute(DELETE_DELIVERIES, run_id, webhook_id)
+
+    async def prune_deliveries(self, *, app_name: str, webhook_id: str, keep: int) -> None:
+        await self._database.execute(_PRUNE_DELIVERIES, app_name, webhook_id, app_name, webhook_id, keep)
+
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
         return [_run(data, request) for *_, data, request in await self._rows_in(shards, _UNFINISHED)]
 
@@ -162,6 +249,19 @@ def row_of(run: Run, request: str | None, is_to_remember: bool = False) -> RunRo
 
 def push_config_row(config: PushConfig) -> tuple[str, str, str, int]:
     return config.run_id, config.id, wire.encode(config).decode(), int(config.is_over)
+
+
+def delivery_row(delivery: WebhookDelivery) -> tuple[str, str, str, str, float, int, float | None, str]:
+    return (
+        delivery.id,
+        delivery.run_id or "",
+        delivery.app_name,
+        delivery.webhook_id,
+        delivery.created_at,
+        delivery.number,
+        delivery.next_try_at,
+        wire.encode(delivery).decode(),
+    )
 
 
 def _run(data: str, request: str | None) -> Run:

@@ -8,11 +8,13 @@ import os
 import sqlite3
 import time
 from asyncio import Future
+from collections.abc import Sequence
 
 from greenroom.errors import IdempotencyConflict, StoreInUse
 from greenroom.records import wire
 from greenroom.records.run import Run
-from greenroom.runs.sql_store import KEY_HOLDER, SAVE_KEY, SqlRunStore, row_of
+from greenroom.records.webhook_delivery import WebhookDelivery
+from greenroom.runs.sql_store import ADD_DELIVERY, KEY_HOLDER, SAVE_KEY, RunRow, SqlRunStore, delivery_row, row_of
 from greenroom.sqlite.database import Database
 from greenroom.sqlite.row_insert import RowInsert
 
@@ -39,25 +41,37 @@ class SqliteRunStore(SqlRunStore):
         self._lock: _ServerLock | None = None
 
     def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
+        deliveries = self._new_deliveries(run) if run.webhooks else ()
         row = row_of(run, wire.encode(run.request).decode() if run.request is not None else None, is_to_remember)
-        key = run.idempotency_key
-        digest = run.request_digest
-        if key is None:
-            future = self._file.submit_row(_SAVE, row)
-        else:
-            scoped_key = run.app_name, run.user_id, key
+        if run.idempotency_key is None and not deliveries:
+            return self._queued(self._file.submit_row(_SAVE, row))
+        return self._queued(self._save_with(run, row, deliveries, has_new_key=run.idempotency_key is not None))
 
-            def apply(cursor: sqlite3.Cursor) -> None:
+    def save_progress(self, run: Run) -> Future[None]:
+        deliveries = self._new_deliveries(run) if run.webhooks else ()
+        row = row_of(run, None)
+        if not deliveries:
+            return self._queued(self._file.submit_row(_SAVE, row))
+        return self._queued(self._save_with(run, row, deliveries, has_new_key=False))
+
+    def _save_with(
+        self, run: Run, row: RunRow, deliveries: Sequence[WebhookDelivery], *, has_new_key: bool
+    ) -> Future[None]:
+        """Writes a record in one transaction with its idempotency key and with messages to webhooks."""
+        key = run.idempotency_key if has_new_key else None
+        scoped_key = run.app_name, run.user_id, key
+        digest = run.request_digest
+
+        def apply(cursor: sqlite3.Cursor) -> None:
+            if key is not None:
                 cursor.execute(SAVE_KEY, (*scoped_key, row[0], digest))
                 if cursor.execute(KEY_HOLDER, scoped_key).fetchone() != (row[0],):
                     raise IdempotencyConflict(key)
-                _SAVE.write(cursor, [row])
+            _SAVE.write(cursor, [row])
+            for delivery in deliveries:
+                cursor.execute(ADD_DELIVERY, delivery_row(delivery))
 
-            future = self._file.submit(apply, after_rows=True)
-        return self._queued(future)
-
-    def save_progress(self, run: Run) -> Future[None]:
-        return self._queued(self._file.submit_row(_SAVE, row_of(run, None)))
+        return self._note_deliveries(deliveries, self._file.submit(apply, after_rows=True))
 
     async def lock(self, *, wait_seconds: float) -> None:
         lock = self._file.companion(_ServerLock, lambda: _ServerLock(self._file.path))

@@ -12,6 +12,7 @@ from greenroom.records import wire
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter
 from greenroom.records.shard import Shards
+from greenroom.records.webhook_delivery import WebhookDelivery
 from greenroom.runs.limits import RunCounts
 from greenroom.runs.ownership import Ownership, Replicas
 
@@ -61,10 +62,14 @@ class RunStore(ABC):
         """Counts of runs over all servers that share the store, from `lock` to `close`; None if there are no others."""
         return None
 
+    added: Callable[[Sequence[WebhookDelivery]], None] | None = None
+    """Called in the event loop when messages to webhooks are stored, which `save` and `save_progress` do."""
+
     @abstractmethod
     def save(self, run: Run, *, is_to_remember: bool = False) -> asyncio.Future[None]:
         """Writes the record as it is now, over an earlier one. Queued at once; the future is done when it is stored.
 
+        In the same transaction, it stores the messages about the run's status that its webhooks receive.
         The future may be dropped. is_to_remember: marks an ended run for `list_to_remember`, until `remembered`.
         """
 
@@ -93,7 +98,7 @@ class RunStore(ABC):
 
     @abstractmethod
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Deletes the records of a session's runs, with their idempotency keys and push notifications."""
+        """Deletes the records of a session's runs, with their idempotency keys and what is sent about them."""
 
     @abstractmethod
     async def save_push_config(self, config: PushConfig) -> None:
@@ -113,6 +118,38 @@ class RunStore(ABC):
     @abstractmethod
     async def delete_push_config(self, run_id: str, config_id: str) -> None:
         """Deletes a receiver; does nothing when there is none."""
+
+    @abstractmethod
+    async def add_delivery(self, delivery: WebhookDelivery) -> None:
+        """Stores a message that concerns no change of a run's status."""
+
+    @abstractmethod
+    async def update_delivery(self, delivery: WebhookDelivery) -> None:
+        """Stores the tries of a message; does nothing if it was deleted."""
+
+    @abstractmethod
+    async def get_delivery(self, delivery_id: str) -> WebhookDelivery | None: ...
+
+    @abstractmethod
+    async def list_deliveries(
+        self, *, app_name: str, webhook_id: str, run_id: str | None = None, limit: int = 100
+    ) -> list[WebhookDelivery]:
+        """Messages to a webhook of an app or, with `run_id`, of a run, newest first."""
+
+    @abstractmethod
+    async def list_pending_deliveries(self, shards: Shards | None = None) -> list[WebhookDelivery]:
+        """Messages to all webhooks that are to be sent, those of a run to a webhook in their order.
+
+        shards: only about runs of their sessions.
+        """
+
+    @abstractmethod
+    async def delete_deliveries(self, *, run_id: str, webhook_id: str) -> None:
+        """Deletes all messages of a run to a webhook."""
+
+    @abstractmethod
+    async def prune_deliveries(self, *, app_name: str, webhook_id: str, keep: int) -> None:
+        """Deletes the oldest messages to a webhook that aren't pending, but the newest `keep` of all messages."""
 
     @abstractmethod
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:

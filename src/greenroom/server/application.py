@@ -43,6 +43,7 @@ from greenroom.server.readiness import Readiness
 from greenroom.server.router import Router
 from greenroom.server.server_state import ServerState
 from greenroom.server.settings import GateName, ServerSettings
+from greenroom.server.webhook_sender import WebhookSender
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.run_metrics import RunMetrics
@@ -124,6 +125,7 @@ def create_app(
         authenticator = Authenticator(settings.auth)
     if limits.requests_per_second is not None:
         rate = RequestRate(per_second=limits.requests_per_second, at_once=limits.requests_at_once)
+    webhook_sender = WebhookSender(secrets=settings.webhook_secrets, allows_private=settings.allow_private_webhooks)
     engine = InProcessRunEngine(
         apps=app_loader,
         run_store=run_store_beside(sessions, address=settings.replica_address),
@@ -141,6 +143,7 @@ def create_app(
             events_per_session=limits.events_per_session,
         ),
         trace_listeners=[listener for listener in (traces, metrics, export) if listener is not None],
+        send_webhook=webhook_sender.send,
     )
     server = ServerState(
         apps=app_loader,
@@ -152,6 +155,7 @@ def create_app(
         traces=traces,
         logs=AppLogs(with_content=content.in_debug),
         metrics=metrics,
+        webhook_sender=webhook_sender,
         settings=settings,
         readiness=Readiness(sessions, artifacts, memory),
         interface=partial(_interface, settings.gates, with_auth=settings.auth.is_on),
@@ -266,6 +270,7 @@ class GreenroomApp:
         used = time.monotonic() - stopping_at
         grace_seconds = max(self.settings.grace_seconds - used, 0.0)
         await asyncio.gather(self._gates.aclose(), self.engine.close(grace_seconds=grace_seconds))
+        await server.webhook_sender.close()
         if self._forwarder is not None:
             self._forwarder.close()
         if self._export is not None:

@@ -43,9 +43,23 @@ from greenroom.records.content import Part
 from greenroom.records.event import Event
 from greenroom.records.listings import AppInfo, ArtifactVersion, ListAppsResponse
 from greenroom.records.replica import ListReplicasResponse
-from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunStatus, SessionRunRequest
+from greenroom.records.run import (
+    AgentRunRequest,
+    ListRunsResponse,
+    Run,
+    RunStatus,
+    RunWebhook,
+    SessionRunRequest,
+    Webhook,
+)
 from greenroom.records.session import Session
 from greenroom.records.usage import ListUsageResponse, UsageGroup
+from greenroom.records.webhook_delivery import (
+    ListAppWebhooksResponse,
+    ListDeliveriesResponse,
+    ListRunWebhooksResponse,
+    WebhookDelivery,
+)
 from greenroom.server.access.identity import Access
 from greenroom.server.app_logs import ListLogsResponse, LogLine
 from greenroom.server.endpoint import Endpoint, Handler, Header, Query
@@ -61,6 +75,7 @@ from greenroom.server.routes import (
     server,
     sessions,
     web_page,
+    webhooks,
 )
 from greenroom.telemetry.span_record import SpanRecord
 
@@ -72,6 +87,10 @@ _CREDENTIALS = "/apps/{app_name}/users/{user_id}/credentials"
 _ARTIFACTS = _SESSION + "/artifacts"
 _ARTIFACT = _ARTIFACTS + "/{artifact_name:path}"
 
+_RUN_WEBHOOKS = "/runs/{run_id}/webhooks"
+_APP_WEBHOOKS = _APP + "/webhooks"
+_DELIVERIES = "/{webhook_id}/deliveries"
+
 _MOST = 2**53 - 1  # exact in every JSON parser, and in every database's integers
 Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
@@ -80,6 +99,7 @@ _PAGE = (
     Query("after", Count, "Sequence number (`id`) of the event after which to begin."),
     Query("limit", Positive, "Maximum number of events; 1000 by default."),
 )
+_DELIVERY_LIMIT = (Query("limit", Positive, "Maximum number of deliveries; 100 by default, at most 1000."),)
 _LAST_EVENT_ID = Header(
     "Last-Event-ID", "The `id` of the last event seen; the stream resumes after it.", pattern="^[0-9]{0,18}$"
 )
@@ -198,6 +218,34 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         headers=(_LAST_EVENT_ID,), replies=run.EventPage, streams=Event, errors=(RunNotFound, InvalidRequest)),
     Endpoint("POST", "/runs/{run_id}/cancel", run.cancel_run, "runs", "run", "Cancel a run", replies=Run,
         errors=(RunNotFound,)),
+    Endpoint("GET", _RUN_WEBHOOKS, webhooks.list_run_webhooks, "webhooks", "read",
+        "List the webhooks of a run, with those of its app", replies=ListRunWebhooksResponse,
+        errors=(RunNotFound,)),
+    Endpoint("POST", _RUN_WEBHOOKS, webhooks.add_run_webhook, "webhooks", "run",
+        "Add a webhook to a run, or replace the one with its id; it also receives the present state", body=Webhook,
+        replies=RunWebhook, status=201, errors=(RunNotFound, InvalidRequest, NotOffered)),
+    Endpoint("DELETE", _RUN_WEBHOOKS + "/{webhook_id}", webhooks.delete_run_webhook, "webhooks", "run",
+        "Remove a webhook from a run, with its deliveries", errors=(RunNotFound, NotFound)),
+    Endpoint("GET", _RUN_WEBHOOKS + _DELIVERIES, webhooks.list_run_deliveries, "webhooks", "read",
+        "List the deliveries of a run's states to a webhook, newest first", query=_DELIVERY_LIMIT,
+        replies=ListDeliveriesResponse, errors=(RunNotFound, NotFound)),
+    Endpoint("POST", _RUN_WEBHOOKS + _DELIVERIES + "/{delivery_id}/redeliver", webhooks.redeliver_of_run, "webhooks",
+        "run", "Send a delivery once more, with the same id and body, and wait for the response",
+        replies=WebhookDelivery, errors=(RunNotFound, NotFound)),
+    Endpoint("POST", _RUN_WEBHOOKS + "/{webhook_id}/test", webhooks.test_run_webhook, "webhooks", "run",
+        "Send `webhook.test` to a webhook of a run, and wait for the response", replies=WebhookDelivery,
+        errors=(RunNotFound, NotFound)),
+    Endpoint("GET", _APP_WEBHOOKS, webhooks.list_app_webhooks, "webhooks", "manage", "List the webhooks of an app",
+        replies=ListAppWebhooksResponse, errors=(AppNotFound, AppLoadError)),
+    Endpoint("GET", _APP_WEBHOOKS + _DELIVERIES, webhooks.list_app_deliveries, "webhooks", "manage",
+        "List the deliveries of all runs' states to a webhook of an app, newest first", query=_DELIVERY_LIMIT,
+        replies=ListDeliveriesResponse, errors=(AppNotFound, AppLoadError, NotFound)),
+    Endpoint("POST", _APP_WEBHOOKS + _DELIVERIES + "/{delivery_id}/redeliver", webhooks.redeliver_of_app, "webhooks",
+        "manage", "Send a delivery once more, with the same id and body, and wait for the response",
+        replies=WebhookDelivery, errors=(AppNotFound, AppLoadError, NotFound)),
+    Endpoint("POST", _APP_WEBHOOKS + "/{webhook_id}/test", webhooks.test_app_webhook, "webhooks", "manage",
+        "Send `webhook.test` to a webhook of an app, and wait for the response", replies=WebhookDelivery,
+        errors=(AppNotFound, AppLoadError, NotFound)),
     Endpoint("GET", _SESSION, sessions.get_session, "sessions", "read", "Get a session with its state and its events",
         replies=Session, errors=(SessionNotFound, InvalidRequest),
         query=(

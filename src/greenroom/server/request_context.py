@@ -10,6 +10,7 @@ from typing import Any
 from starlette.types import Receive, Scope
 
 from greenroom.errors import MissingExtra, SessionNotFound, StorageError
+from greenroom.records.run import Webhook
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.server.access.authorization import (
     AuthorizedApps,
@@ -133,6 +134,10 @@ class RequestContext:
     @property
     def engine(self) -> AuthorizedRuns:
         return AuthorizedRuns(self._server.engine, self._permissions)
+
+    def check_webhook(self, app_name: str, webhook: Webhook) -> None:
+        """Raises InvalidRequest for a webhook that can't be called, NotOffered if none can."""
+        self._server.webhook_sender.check(app_name, webhook)
 
     @property
     def sessions(self) -> AuthorizedSessions:

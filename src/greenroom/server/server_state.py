@@ -19,6 +19,7 @@ from greenroom.server.access.rate_limit import RequestRate
 from greenroom.server.app_logs import AppLogs
 from greenroom.server.exchange import EXCHANGE, Exchange
 from greenroom.server.settings import ServerSettings
+from greenroom.server.webhook_sender import WebhookSender
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.traces.store import TraceStore
@@ -42,6 +43,7 @@ class ServerState:
     logs: AppLogs
     metrics: RunMetrics | None
     """None without prometheus_client."""
+    webhook_sender: WebhookSender
     settings: ServerSettings
     readiness: Readiness
     interface: Callable[[], bytes]

@@ -287,12 +287,18 @@ class ServerSettings(_Checked):
         None, "An address such as `127.0.0.1:50051`, at which the gate `a2a` also serves gRPC, without TLS."
     )
     allow_private_webhooks: bool = setting(
-        False, "Whether push notifications may be sent to private addresses, such as other machines in this network."
+        False,
+        "Whether webhooks and push notifications may be sent to private addresses, such as this machine and others in "
+        "its network.",
+    )
+    webhook_secrets: str | None = setting(
+        None,
+        "A TOML file with the secrets that sign messages to webhooks, by app. It is read again when it changes.",
     )
     webhook_key: str | None = setting(
         None,
-        "A file with a private key (PEM: EC on P-256, RSA or Ed25519) that signs push notifications. Receivers get the "
-        "public key from `/.well-known/jwks.json`.",
+        "A file with a private key (PEM: EC on P-256, RSA or Ed25519) that signs push notifications of A2A. Receivers "
+        "get the public key from `/.well-known/jwks.json`.",
     )
     edit: bool = setting(
         False, "Whether callers with the scope `manage` may edit the YAML files of agents and create new ones."

@@ -16,6 +16,9 @@ SESSION = USER + "/sessions/{session_id}"
 ARTIFACT = SESSION + "/artifacts/{artifact_name:path}"
 DEV = "/dev/apps/{app_name}"
 
+RUN_WEBHOOKS = "/runs/{run_id}/webhooks"
+APP_WEBHOOKS = "/apps/{app_name}/webhooks"
+
 SCOPE_OF: dict[str, str] = {
     f"{method} {path}": scope
     for scope, lines in {
@@ -29,6 +32,8 @@ SCOPE_OF: dict[str, str] = {
             POST {DEV}/tests/run
             POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
             POST /agent-identity/finalize
+            POST {RUN_WEBHOOKS}; DELETE {RUN_WEBHOOKS}/{{webhook_id}}; POST {RUN_WEBHOOKS}/{{webhook_id}}/test
+            POST {RUN_WEBHOOKS}/{{webhook_id}}/deliveries/{{delivery_id}}/redeliver
         """,
         "read": f"""
             GET /runs; GET {USER}/credentials; GET /runs/{{run_id}}; GET /runs/{{run_id}}/events; GET {SESSION}; GET {USER}/sessions; GET {SESSION}/events
@@ -40,11 +45,14 @@ SCOPE_OF: dict[str, str] = {
             GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
             GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval_sets/{{eval_set_id}}/evals
             GET {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}; GET {DEV}/eval_results/{{eval_result_id}}
+            GET {RUN_WEBHOOKS}; GET {RUN_WEBHOOKS}/{{webhook_id}}/deliveries
         """,
         "manage": f"""
             POST {DEV}/eval-sets; POST {DEV}/eval_sets/{{eval_set_id}}; DELETE {DEV}/eval-sets/{{eval_set_id}}
             POST {DEV}/eval_sets/{{eval_set_id}}/add_session; PUT DELETE {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}
             POST {DEV}/tests/rebuild; PUT DELETE {DEV}/tests/{{test_name}}
+            GET {APP_WEBHOOKS}; GET {APP_WEBHOOKS}/{{webhook_id}}/deliveries; POST {APP_WEBHOOKS}/{{webhook_id}}/test
+            POST {APP_WEBHOOKS}/{{webhook_id}}/deliveries/{{delivery_id}}/redeliver
             POST {DEV}/builder/save; POST {DEV}/builder/cancel; GET {DEV}/builder/files; GET /dev/builder/schema
         """,
         "debug": f"""
@@ -59,8 +67,8 @@ SCOPE_OF: dict[str, str] = {
     for method in methods
 }
 
-Reach: TypeAlias = Literal["user", "run", "trace", "app", "server"]
-"""Object of a request: a user of an app, a run or a trace by its id alone, an app, or none."""
+Reach: TypeAlias = Literal["user", "run", "trace", "all users", "app", "server"]
+"""Object of a request: a user of an app, a run or a trace by its id alone, all users of an app, an app, or none."""
 
 _OF_A_USER = {"user_id", "session_id", "artifact_name", "version", "event_id", "credential_key"}
 _OF_AN_APP = {"app_name", "eval_set_id", "eval_id", "eval_result_id", "test_name"}
@@ -73,8 +81,10 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
         names.add("app_name")
     if endpoint.body in (AgentRunRequest, AddSessionToEvalSetRequest):
         return "user"
-    if names == {"run_id"}:
+    if "run_id" in names and names <= {"run_id", "webhook_id", "delivery_id"}:
         return "run"
+    if path.startswith(APP_WEBHOOKS):
+        return "all users"
     if "/debug/trace/" in path and names <= {"app_name", "session_id", "event_id"}:
         return "trace"
     if "user_id" in names and names <= _OF_A_USER | {"app_name"}:

@@ -32,7 +32,7 @@ async def sent(server: Serving, endpoint: Endpoint, path: str, values: Any, head
 async def test_no_endpoint_answers_a_foreign_page(serve: Serve, keys: Keys, endpoint: Endpoint, path: str) -> None:
     """Not even with the cookie of somebody who is signed in, nor a method that no browser asks leave for."""
     server = await serve(auth=keys.auth, allowed_hosts=("localhost",))
-    cookie = {"cookie": f"greenroom_key={keys('ann', 'run', 'read', 'manage', 'debug')}"}
+    cookie = {"cookie": f"greenroom_key={keys('ann', 'run', 'read', 'manage', 'debug', 'app:echo')}"}
     server.client.headers.update(bearer(keys("root", "admin")))
     values = await prepared(server, endpoint)
     state = (await server.client.get("/apps/echo/users/ann/sessions/s-1")).json()

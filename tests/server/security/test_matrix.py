@@ -27,6 +27,7 @@ from tests.server.test_endpoint_table import (
     filled,
     paths_of,
     with_evaluations,
+    with_webhook,
 )
 
 SECRET = "a-word-that-only-ann-knows"
@@ -81,6 +82,8 @@ class World:
         values = {**VALUES, "run_id": run.headers["x-run-id"], "event_id": run.json()[0]["id"]}
         if endpoint.handler.__name__ == "create_session_with_id":
             values["session_id"] = "s-2"
+        if endpoint.tag == "webhooks":
+            values["delivery_id"] = await with_webhook(self.server, values["run_id"])
         return await with_evaluations(self.server, endpoint, values)
 
     async def ask(
@@ -168,7 +171,7 @@ async def test_other_users_get_nothing_of_anns(world: World, keys: Keys, endpoin
 
         if scope == "open":
             assert status not in (403, 500), name
-        elif not who.has(scope) or reach == "user" or (_is_of_echo(path) and not who.reaches("echo")):
+        elif not who.has(scope) or reach in ("user", "all users") or (_is_of_echo(path) and not who.reaches("echo")):
             assert (status, reply.json()["code"]) == (403, "Forbidden"), name
         elif reach in ("run", "trace"):
             absent = {**values, "run_id": "absent", "event_id": "absent", "session_id": "absent"}
@@ -199,6 +202,8 @@ async def test_callers_that_act_for_ann_are_admitted(world: World, keys: Keys, e
         values = await world.fill(endpoint)
         reply = await world.ask(endpoint, path, values, caller(keys, *given).headers)
         expected = 401 if endpoint.path == "/sign-in" and endpoint.method == "POST" else status_of(endpoint)
+        if reach_of(endpoint, path) == "all users" and given[0] == "ann":
+            expected = 403
         assert reply.status_code == expected, (given, reply.text)
         if reach_of(endpoint, path) == "trace":
             assert reply.json(), given

@@ -11,15 +11,20 @@ import type {
   FunctionCall,
   GraphResponse,
   JsonObject,
+  ListDeliveriesResponse,
+  ListRunWebhooksResponse,
   ListRunsResponse,
   ListUsageResponse,
   Part,
   PatchSessionRequest,
   Run,
   RunStatus,
+  RunWebhook,
   Session,
   SessionRunRequest,
   SpanRecord,
+  Webhook,
+  WebhookDelivery,
 } from "./wire.ts";
 
 /**
@@ -188,6 +193,38 @@ export class Client {
     return this.transport.json(`/runs/${encode(runId)}/cancel`, { method: "POST", headers: { "idempotency-key": runId } });
   }
 
+  /** The webhooks of a run, with those of its app. */
+  async listWebhooks(runId: string): Promise<readonly RunWebhook[]> {
+    return (await this.get<ListRunWebhooksResponse>(`/runs/${encode(runId)}/webhooks`)).webhooks;
+  }
+
+  /** Adds a webhook, or replaces the one with its id; it receives the present state too. */
+  addWebhook(runId: string, webhook: Webhook): Promise<RunWebhook> {
+    return this.post(`/runs/${encode(runId)}/webhooks`, webhook);
+  }
+
+  /** Removes a webhook, with its deliveries. */
+  async deleteWebhook(runId: string, webhookId: string): Promise<void> {
+    await this.transport.send(webhookPath(runId, webhookId), { method: "DELETE" }, true);
+  }
+
+  /** The messages to a webhook of a run, newest first. */
+  async listDeliveries(runId: string, webhookId: string, { limit }: { readonly limit?: number } = {}): Promise<readonly WebhookDelivery[]> {
+    const path = `${webhookPath(runId, webhookId)}/deliveries${search({ limit })}`;
+    return (await this.get<ListDeliveriesResponse>(path)).deliveries;
+  }
+
+  /** Sends a message once more, and returns it with that try. */
+  redeliver(runId: string, webhookId: string, deliveryId: string): Promise<WebhookDelivery> {
+    const path = `${webhookPath(runId, webhookId)}/deliveries/${encode(deliveryId)}/redeliver`;
+    return this.transport.json(path, { method: "POST" });
+  }
+
+  /** Sends `webhook.test` once, and returns it with that try. */
+  testWebhook(runId: string, webhookId: string): Promise<WebhookDelivery> {
+    return this.transport.json(`${webhookPath(runId, webhookId)}/test`, { method: "POST" });
+  }
+
   /** Answers a call of a run that waits, and returns the stream of the events that follow. */
   answer(run: Run, request: Pick<FunctionCall, "id" | "name">, response: JsonObject): Promise<RunStream> {
     const place = { app: run.appName, user: run.userId, session: run.sessionId };
@@ -269,6 +306,10 @@ function session(place: SessionPlace): string {
 
 function artifact(place: SessionPlace, name: string): string {
   return `${session(place)}/artifacts/${encode(name)}`;
+}
+
+function webhookPath(runId: string, webhookId: string): string {
+  return `/runs/${encode(runId)}/webhooks/${encode(webhookId)}`;
 }
 
 function requestOf({ message, ...rest }: RunMessage): SessionRunRequest {

@@ -75,6 +75,8 @@ export type AgentRunRequest = {
   readonly deadlineSeconds?: number;
   /** Functions that the client executes; a call stays open until a message brings its function response. */
   readonly clientTools?: readonly FunctionDeclaration[];
+  /** Receivers of the run's states, besides those of the app. */
+  readonly webhooks?: readonly Webhook[];
   /** Empty if the server is to take its default app. */
   readonly appName?: string;
   /** The owner of the session. */
@@ -191,6 +193,18 @@ export type CreateSessionRequest = {
   readonly events?: readonly Event[];
   /** Must be empty. */
   readonly options?: JsonObject;
+};
+
+/** A try to send a message. */
+export type DeliveryAttempt = {
+  /** Unix seconds. */
+  readonly at: number;
+  /** Duration. */
+  readonly seconds: number;
+  /** The HTTP status of the response; None without one. */
+  readonly statusCode?: number;
+  /** The reason of a failure; None if the receiver accepted the message. */
+  readonly error?: string;
 };
 
 /** A conversation with the expected responses, or a scenario for a simulated user: exactly one of both. */
@@ -653,10 +667,22 @@ export type KeptSession = {
   readonly lastUpdateTime?: number;
 };
 
+/** The webhooks of an app. */
+export type ListAppWebhooksResponse = {
+  /** As the app's code has them. */
+  readonly webhooks: readonly Webhook[];
+};
+
 /** The apps of the server. */
 export type ListAppsResponse = {
   /** The apps that the caller may use. */
   readonly apps: readonly AppInfo[];
+};
+
+/** The messages to a webhook. */
+export type ListDeliveriesResponse = {
+  /** Newest first. */
+  readonly deliveries: readonly WebhookDelivery[];
 };
 
 /** Lines of an app's log. */
@@ -675,6 +701,12 @@ export type ListMetricsInfoResponse = {
 export type ListReplicasResponse = {
   /** In the order of their starts. */
   readonly replicas: readonly ReplicaStatus[];
+};
+
+/** The webhooks of a run. */
+export type ListRunWebhooksResponse = {
+  /** Those of the app, which the run had when it began, and those of the run. */
+  readonly webhooks: readonly RunWebhook[];
 };
 
 /** A page of a list of runs. */
@@ -971,6 +1003,8 @@ export type Run = {
   readonly appVersion?: string;
   /** The digests of its pending approval and credential requests, by request id. */
   readonly asked?: { readonly [key: string]: string };
+  /** Receivers of the run's states. */
+  readonly webhooks?: readonly RunWebhook[];
 };
 
 /** The error that a run failed with. */
@@ -1032,6 +1066,22 @@ export type RunEvalResult = {
 };
 
 export type RunStatus = "cancelled" | "failed" | "queued" | "running" | "succeeded" | "waiting";
+
+/** A webhook of a run. */
+export type RunWebhook = {
+  /** `https://` or `http://`, without a user name and password. */
+  readonly url: string;
+  /** The states that are sent; by default all but `queued` and `running`. */
+  readonly states?: readonly RunStatus[];
+  /** Unique in its run or app; by default the server chooses one. */
+  readonly id?: string;
+  /** Whether the run has it from its app. */
+  readonly isOfApp?: boolean;
+  /** The status of the run that was noted last, whether it is one of `states` or not. */
+  readonly status?: RunStatus;
+  /** Number of changes of the status since the run has this webhook. */
+  readonly changes?: number;
+};
 
 /** The configuration of ADK's web page. */
 export type RuntimeConfig = {
@@ -1167,6 +1217,8 @@ export type SessionRunRequest = {
   readonly deadlineSeconds?: number;
   /** Functions that the client executes; a call stays open until a message brings its function response. */
   readonly clientTools?: readonly FunctionDeclaration[];
+  /** Receivers of the run's states, besides those of the app. */
+  readonly webhooks?: readonly Webhook[];
 };
 
 /** A test that was written. */
@@ -1333,4 +1385,48 @@ export type VideoMetadata = {
   readonly endOffset?: string;
   /** Frames per second that the model is given. */
   readonly fps?: number;
+};
+
+/** A URL that is told of the states of a run, or of all runs of an app, by signed HTTP requests. */
+export type Webhook = {
+  /** `https://` or `http://`, without a user name and password. */
+  readonly url: string;
+  /** The states that are sent; by default all but `queued` and `running`. */
+  readonly states?: readonly RunStatus[];
+  /** Unique in its run or app; by default the server chooses one. */
+  readonly id?: string;
+};
+
+/** A message to a webhook, with the tries to send it. Times are Unix seconds. */
+export type WebhookDelivery = {
+  /** The header `webhook-id` of all tries. */
+  readonly id: string;
+  /** The webhook of the run, or of the app. */
+  readonly webhookId: string;
+  /** The app of the run. */
+  readonly appName: string;
+  /** None for a test of an app's webhook, which concerns no run. */
+  readonly runId?: string;
+  /** The user of the run. */
+  readonly userId?: string;
+  /** The session of the run. */
+  readonly sessionId?: string;
+  /** The address that it is sent to. */
+  readonly url: string;
+  /** The type in the body. */
+  readonly type: string;
+  /** Position among the messages of the run to the webhook, which are sent in this order. */
+  readonly number?: number;
+  /** Unix seconds. */
+  readonly createdAt: number;
+  /** The JSON of the `WebhookEvent` that is sent. */
+  readonly body: string;
+  /** `failed`: it is not tried again, unless a client asks for it. */
+  readonly status: "delivered" | "failed" | "pending";
+  /** Number of failed tries. */
+  readonly failures?: number;
+  /** None unless it is pending. */
+  readonly nextTryAt?: number;
+  /** The newest tries, newest last. */
+  readonly attempts?: readonly DeliveryAttempt[];
 };

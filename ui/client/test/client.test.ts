@@ -164,6 +164,22 @@ test("artifacts, traces, usage and graphs", async () => {
   assert.match((await client.getGraph("echo")).dotSrc ?? "", /digraph/);
 });
 
+test("webhooks of a run, with their deliveries", async () => {
+  const url = "https://receiver.invalid/";
+  const stream = await client.run(await sessionOf("echo"), { message: "hi", webhooks: [{ url, id: "given", states: ["failed"] }] });
+  for await (const _ of stream);
+  const added = await client.addWebhook(stream.run.id, { url, states: ["failed"] });
+  assert.deepEqual((await client.listWebhooks(stream.run.id)).map(({ id }) => id), ["given", added.id]);
+  const tested = await client.testWebhook(stream.run.id, added.id);
+  assert.equal(tested.type, "webhook.test");
+  assert.equal(tested.status, "failed");
+  const again = await client.redeliver(stream.run.id, added.id, tested.id);
+  assert.equal(again.attempts?.length, 2);
+  assert.deepEqual(await client.listDeliveries(stream.run.id, added.id, { limit: 5 }), [again]);
+  await client.deleteWebhook(stream.run.id, added.id);
+  await assert.rejects(client.testWebhook(stream.run.id, added.id), isError("NotFound", 404));
+});
+
 test("frames in any line ends, cut anywhere", async () => {
   const source = new TextEncoder().encode("id: 1\r\ndata: a\r\ndata:b\u00e9\r\n\r\n: c\n\nevent: end\ndata: x\n\ndata: unfinished");
   for (let cut = 0; cut <= source.length; cut++) {

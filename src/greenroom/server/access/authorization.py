@@ -22,9 +22,19 @@ from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.event import Event
 from greenroom.records.replica import ReplicaStatus
-from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunConfig, RunFilter
+from greenroom.records.run import (
+    AgentRunRequest,
+    ListRunsResponse,
+    PushConfig,
+    Run,
+    RunConfig,
+    RunFilter,
+    RunWebhook,
+    Webhook,
+)
 from greenroom.records.session import SessionKey
 from greenroom.records.state import APP_PREFIX
+from greenroom.records.webhook_delivery import WebhookDelivery
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.runs.watch import RunWatch
 from greenroom.server.access.identity import Access, Identity
@@ -296,6 +306,48 @@ class AuthorizedRuns(Authorized[RunEngine]):
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
         return await self._watched_result(self._service.cancel(run_id, reason=reason))
+
+    async def add_webhook(self, run_id: str, webhook: Webhook) -> RunWebhook:
+        """Raises RunNotFound, also for another user's run, and InvalidRequest."""
+        run = await self.get(run_id)
+        self._permissions.check("write", run.app_name, run.user_id)
+        return await self._watched_result(self._service.add_webhook(run_id, webhook))
+
+    async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
+        """Raises RunNotFound, also for another user's run."""
+        run = await self.get(run_id)
+        self._permissions.check("write", run.app_name, run.user_id)
+        await self._watched_result(self._service.delete_webhook(run_id, webhook_id))
+
+    async def list_deliveries(
+        self, *, app_name: str, webhook_id: str, run_id: str | None, limit: int
+    ) -> list[WebhookDelivery]:
+        """Messages about one run, or about those of all users. Raises RunNotFound, Forbidden."""
+        if run_id is None:
+            self._permissions.check("read", app_name, None)
+        else:
+            await self.get(run_id)
+        return await self._service.webhooks.run_store.list_deliveries(
+            app_name=app_name, webhook_id=webhook_id, run_id=run_id, limit=limit
+        )
+
+    async def get_delivery(self, *, app_name: str, delivery_id: str) -> WebhookDelivery | None:
+        """None also for a message about another app's run. Raises Forbidden for another user's."""
+        delivery = await self._service.webhooks.run_store.get_delivery(delivery_id)
+        if delivery is None or delivery.app_name != app_name:
+            return None
+        self._permissions.check("read", app_name, delivery.user_id)
+        return delivery
+
+    async def redeliver(self, delivery: WebhookDelivery) -> WebhookDelivery:
+        """Raises Forbidden."""
+        self._permissions.check("write", delivery.app_name, delivery.user_id)
+        return await self._watched_result(self._service.webhooks.redeliver(delivery))
+
+    async def test_webhook(self, app_name: str, webhook: Webhook, run: Run | None = None) -> WebhookDelivery:
+        """Raises Forbidden."""
+        self._permissions.check("write", app_name, run.user_id if run is not None else None)
+        return await self._watched_result(self._service.webhooks.test(app_name, webhook, run))
 
     async def save_push_config(self, config: PushConfig) -> None:
         """Raises RunNotFound, also for another user's run, and InvalidRequest."""

@@ -103,7 +103,7 @@ async def _start_in_background(
 ) -> AnyReply:
     fields = {field: getattr(body, field) for field in SessionRunRequest.__struct_fields__}
     request = AgentRunRequest(**key._asdict(), **fields)
-    _check(request)
+    _check(context, request)
     started, _ = await context.engine.start(
         request,
         idempotency_key=idempotency_key,
@@ -230,15 +230,17 @@ async def _run_request(context: RequestContext) -> AgentRunRequest:
     if not request.app_name:
         request.app_name = await context.default_app()
     check_is_of_one_kind(request.new_message)
-    _check(request)
+    _check(context, request)
     return request
 
 
-def _check(request: AgentRunRequest) -> None:
+def _check(context: RequestContext, request: AgentRunRequest) -> None:
     if request.deadline_seconds is not None and not 0 < request.deadline_seconds < MAX_DEADLINE_SECONDS:
         raise InvalidRequest("deadlineSeconds must be more than 0", location=("body", "deadlineSeconds"))
     if request.invocation_id is not None and not _RUN_ID.fullmatch(request.invocation_id):
         raise InvalidRequest("invocationId must be up to 256 ASCII letters", location=("body", "invocationId"))
+    for webhook in request.webhooks or ():
+        context.check_webhook(request.app_name, webhook)
 
 
 def _idempotency_key(context: RequestContext) -> str | None:

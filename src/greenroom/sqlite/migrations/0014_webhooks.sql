@@ -1,4 +1,4 @@
--- Receivers of the states of runs; see runs/webhooks.py.
+-- Receivers of the states of runs; see runs/push_notifications.py.
 CREATE TABLE webhooks (
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,

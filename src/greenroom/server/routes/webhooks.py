@@ -1,0 +1,109 @@
+"""Handlers of webhooks: those of runs and of apps, and the messages to them."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from greenroom.apps.app import App
+from greenroom.errors import NotFound
+from greenroom.records.run import Run, RunWebhook, Webhook
+from greenroom.records.webhook_delivery import (
+    ListAppWebhooksResponse,
+    ListDeliveriesResponse,
+    ListRunWebhooksResponse,
+)
+from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.request_context import RequestContext
+
+DELIVERY_LIMIT = 1000
+
+
+async def add_run_webhook(context: RequestContext) -> AnyReply:
+    webhook: Webhook = context.body
+    run = await context.engine.get(context.path["run_id"])
+    context.check_webhook(run.app_name, webhook)
+    added = await context.engine.add_webhook(run.id, webhook)
+    return Reply(value=added, status=HTTPStatus.CREATED)
+
+
+async def list_run_webhooks(context: RequestContext) -> AnyReply:
+    run = await context.engine.get(context.path["run_id"])
+    return Reply(value=ListRunWebhooksResponse(webhooks=run.webhooks))
+
+
+async def delete_run_webhook(context: RequestContext) -> AnyReply | None:
+    run, webhook = await _of_run(context)
+    await context.engine.delete_webhook(run.id, webhook.id)
+    return None
+
+
+async def list_run_deliveries(context: RequestContext) -> AnyReply:
+    run, webhook = await _of_run(context)
+    return await _deliveries(context, run.app_name, webhook.id, run.id)
+
+
+async def test_run_webhook(context: RequestContext) -> AnyReply:
+    run, webhook = await _of_run(context)
+    return Reply(value=await context.engine.test_webhook(run.app_name, webhook, run))
+
+
+async def redeliver_of_run(context: RequestContext) -> AnyReply:
+    run, webhook = await _of_run(context)
+    return await _redeliver(context, run.app_name, webhook.id, run.id)
+
+
+async def list_app_webhooks(context: RequestContext) -> AnyReply:
+    app = await _app(context)
+    return Reply(value=ListAppWebhooksResponse(webhooks=list(app.webhooks)))
+
+
+async def list_app_deliveries(context: RequestContext) -> AnyReply:
+    app_name, webhook = await _of_app(context)
+    return await _deliveries(context, app_name, webhook.id)
+
+
+async def test_app_webhook(context: RequestContext) -> AnyReply:
+    app_name, webhook = await _of_app(context)
+    return Reply(value=await context.engine.test_webhook(app_name, webhook))
+
+
+async def redeliver_of_app(context: RequestContext) -> AnyReply:
+    app_name, webhook = await _of_app(context)
+    return await _redeliver(context, app_name, webhook.id)
+
+
+async def _of_run(context: RequestContext) -> tuple[Run, RunWebhook]:
+    """Raises RunNotFound, NotFound."""
+    run = await context.engine.get(context.path["run_id"])
+    for webhook in run.webhooks:
+        if webhook.id == context.path["webhook_id"]:
+            return run, webhook
+    raise NotFound(f"Run {run.id!r} has no webhook {context.path['webhook_id']!r}")
+
+
+async def _of_app(context: RequestContext) -> tuple[str, Webhook]:
+    """Raises Forbidden, AppNotFound, AppLoadError, NotFound."""
+    app = await _app(context)
+    for webhook in app.webhooks:
+        if webhook.id == context.path["webhook_id"]:
+            return context.path["app_name"], webhook
+    raise NotFound(f"App {context.path['app_name']!r} has no webhook {context.path['webhook_id']!r}")
+
+
+async def _app(context: RequestContext) -> App:
+    """Raises Forbidden unless the caller acts for all users of the app, AppNotFound, AppLoadError."""
+    context.identity.check_reach(context.path["app_name"], None)
+    return await context.apps.load(context.path["app_name"])
+
+
+async def _deliveries(context: RequestContext, app_name: str, webhook_id: str, run_id: str | None = None) -> Reply:
+    limit = min(context.query["limit"] or 100, DELIVERY_LIMIT)
+    listed = await context.engine.list_deliveries(app_name=app_name, webhook_id=webhook_id, run_id=run_id, limit=limit)
+    return Reply(value=ListDeliveriesResponse(deliveries=listed))
+
+
+async def _redeliver(context: RequestContext, app_name: str, webhook_id: str, run_id: str | None = None) -> Reply:
+    delivery = await context.engine.get_delivery(app_name=app_name, delivery_id=context.path["delivery_id"])
+    if delivery is None or delivery.webhook_id != webhook_id or run_id not in (None, delivery.run_id):
+        raise NotFound(f"Webhook {webhook_id!r} has no delivery {context.path['delivery_id']!r}")
+    return Reply(value=await context.engine.redeliver(delivery))
