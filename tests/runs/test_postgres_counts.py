@@ -41,7 +41,8 @@ async def acquire(server: PostgresRunCounts, counters: list[RunCounter] = ANN) -
 
 
 async def written(database: Database) -> dict[str, int]:
-    rows = await database.fetch("SELECT replica, count FROM run_counts WHERE owner LIKE 'user %'")
+    query = "SELECT replica, sum(count) FROM run_counts WHERE owner LIKE 'user %' GROUP BY replica"
+    rows = await database.fetch(query)
     return dict(rows)
 
 
