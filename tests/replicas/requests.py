@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from greenroom.records.session import SessionKey
+from greenroom.server.routes.run import PAGE_LIMIT
 
 Json = dict[str, Any]
 
@@ -66,6 +67,12 @@ async def sse(http: httpx.AsyncClient, method: str, path: str, body: Json | None
 
 
 async def log_of(http: httpx.AsyncClient, key: SessionKey) -> list[Json]:
-    response = await http.get(path_of(key) + "/events")
-    assert response.status_code == 200, response.text
-    return response.json()["events"]
+    """All events, page by page."""
+    events: list[Json] = []
+    while True:
+        response = await http.get(path_of(key) + "/events", params={"after": len(events)})
+        assert response.status_code == 200, response.text
+        page = response.json()["events"]
+        events += page
+        if len(page) < PAGE_LIMIT:
+            return events
