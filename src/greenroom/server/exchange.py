@@ -26,6 +26,9 @@ class Exchange:
     ) -> None:
         """forwarded: None for a request that came from a client."""
         self.lost: OwnershipLost | None = None
+        self.replica_id: str | None = None
+        """The only server that can answer the request, if it isn't this one."""
+
         self.has_begun = False
         """True when something of the response was sent."""
 
@@ -44,6 +47,7 @@ class Exchange:
         self.cross_origin_headers: dict[str, str] = {}
         """Of the refused response, which also belong to an error that is sent in its place."""
 
+        self._is_answered_here = False
         self._forwarded = forwarded
         self._receive = receive
         self._send = send
@@ -53,13 +57,23 @@ class Exchange:
 
     def note_lost(self, error: OwnershipLost) -> None:
         """Called when a service has refused a call without effect."""
-        self.lost = error
+        if not self._is_answered_here:
+            self.lost = error
 
     def take_forwarded(self) -> ForwardedRequest | None:
         """Names the first run that the request starts; None for the others, and for a client's own request."""
         forwarded = self._forwarded
         self._forwarded = None
         return forwarded
+
+    def forward_to(self, replica_id: str) -> None:
+        """Has the request forwarded to a server that isn't known by a session, unless it was forwarded here."""
+        if not self.is_forwarded:
+            self.replica_id = replica_id
+
+    def answer_here(self) -> None:
+        """Has the request answered by this server, also if it owns less than it needs."""
+        self._is_answered_here = True
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -71,7 +85,7 @@ class Exchange:
 
     async def send(self, message: Message) -> None:
         if not self.has_begun:
-            if self.lost is not None:
+            if self.lost is not None or self.replica_id is not None:
                 self._note_headers(message)
                 return
             self.has_begun = True

@@ -132,6 +132,22 @@ class RequestContext:
         return session
 
     @property
+    def replica_id(self) -> str | None:
+        """The id of this server among those that share its store; None where it is the only one."""
+        replicas = self._server.engine.replicas
+        return None if replicas is None else replicas.own_id
+
+    def forward_to(self, replica_id: str) -> None:
+        """Has another server of the store answer the request, in place of the handler's response."""
+        if self._permissions.exchange is not None:
+            self._permissions.exchange.forward_to(replica_id)
+
+    def answer_here(self) -> None:
+        """Has this server answer the request, since no other one can; what it doesn't own is an error."""
+        if self._permissions.exchange is not None:
+            self._permissions.exchange.answer_here()
+
+    @property
     def engine(self) -> AuthorizedRuns:
         return AuthorizedRuns(self._server.engine, self._permissions)
 

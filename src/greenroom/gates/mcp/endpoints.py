@@ -8,7 +8,7 @@ this server. A server that accepts an identity provider's tokens says so as RFC 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -40,6 +40,8 @@ from greenroom.gates.mcp.server import Context, mcp_server
 
 _CONTEXT = "greenroom.context"
 _METADATA = "/.well-known/oauth-protected-resource"
+
+_SESSION = "mcp-session-id"
 
 _open: dict[int, tuple[StreamableHTTPSessionManager, ServerState]] = {}
 """Running servers, by the identity of their settings."""
@@ -117,19 +119,40 @@ async def _answer(method: str, context: RequestContext) -> AnyReply:
         body = await read_body(context.receive, context.headers, limit_bytes=context.settings.max_body_bytes)
         check_size(body, max_items=limits.request_items, max_nesting=limits.request_nesting)
 
-    exchange = _HttpExchange(manager, method, context, body)
+    exchange = _HttpExchange(manager, method, context, body, _own_headers(context))
     leaving = asyncio.create_task(wait_for_disconnect(context.receive))
     leaving.add_done_callback(lambda _: leaving.cancelled() or exchange.close())
 
     try:
-        return await _reply(exchange)
+        return await _reply(exchange, context.replica_id)
     finally:
         leaving.cancel()  # the server watches a stream's connection
 
 
-async def _reply(exchange: _HttpExchange) -> AnyReply:
+def _own_headers(context: RequestContext) -> Mapping[str, str]:
+    """The headers of a request with the id of the session as the SDK knows it.
+
+    Where several servers share a store, a session's id ends with that of its server, which gets the session's requests.
+    Raises NotFound, whereupon clients begin a new session.
+    """
+    replica_id = context.replica_id
+    session_id = context.headers.get(_SESSION)
+    if replica_id is None or session_id is None:
+        return context.headers
+
+    own_id, _, holder = session_id.rpartition(".")
+    if holder != replica_id:
+        context.forward_to(holder)
+        raise NotFound("The server of this session has ended")
+    context.answer_here()
+    return {**context.headers, _SESSION: own_id}
+
+
+async def _reply(exchange: _HttpExchange, replica_id: str | None) -> AnyReply:
     start = await exchange.next()
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
+    if replica_id is not None and _SESSION in headers:
+        headers[_SESSION] += f".{replica_id}"
     media_type = headers.pop("content-type", "application/json")
     headers.pop("content-length", None)
     if media_type.startswith("text/event-stream"):
@@ -142,7 +165,12 @@ class _HttpExchange:
     """Passes one request to the SDK's application."""
 
     def __init__(
-        self, manager: StreamableHTTPSessionManager, method: str, context: RequestContext, body: bytes
+        self,
+        manager: StreamableHTTPSessionManager,
+        method: str,
+        context: RequestContext,
+        body: bytes,
+        headers: Mapping[str, str],
     ) -> None:
         self._messages = asyncio.Queue[Any]()
         self._left = asyncio.Event()
@@ -156,7 +184,7 @@ class _HttpExchange:
             "raw_path": b"/mcp",
             "root_path": "",
             "query_string": b"",
-            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in context.headers.items()],
+            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
             "server": None,
             "client": None,
             "user": _user(context),

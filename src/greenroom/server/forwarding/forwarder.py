@@ -45,9 +45,9 @@ class Forwarder:
         exchange = Exchange(receive, send, keeps_body=keeps_body, forwarded=forwarded)
         await self._app({**original, EXCHANGE: exchange}, exchange.receive, exchange.send)
 
-        if exchange.lost is None or exchange.has_begun:
+        if exchange.has_begun or (exchange.lost is None and exchange.replica_id is None):
             return
-        if forwarded is not None:
+        if exchange.lost is not None and forwarded is not None:
             await refuse_forwarded(exchange.lost, scope, send)
         elif scope["type"] == "websocket":
             await self._web_sockets.forward(scope, exchange, send)

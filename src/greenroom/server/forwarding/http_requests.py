@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import Receive, Scope, Send
 
-from greenroom.errors import GreenroomError, Unavailable
+from greenroom.errors import GreenroomError, NotFound, Unavailable
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.session import SessionKey
 from greenroom.runs.engine import ForwardedRequest
@@ -92,9 +92,8 @@ class HttpForwarder:
 
     async def forward(self, scope: Scope, exchange: Exchange, send: Send) -> None:
         """scope: as the ASGI server made it, before its path and its client were found."""
-        assert exchange.lost is not None
         relay = _Relay(send, LogProgress() if exchange.streams_log else None, exchange.cross_origin_headers)
-        if not exchange.keeps_body:
+        if exchange.lost is not None and not exchange.keeps_body:
             await relay.fail(exchange.lost)
             return
         body = await exchange.whole_body()
@@ -104,7 +103,10 @@ class HttpForwarder:
         call = await self._call_of(scope, exchange, body)
         try:
             async with _until_disconnect(exchange.receive):
-                await self._answer(call, key_of(exchange.lost), relay)
+                if exchange.lost is not None:
+                    await self._answer(call, key_of(exchange.lost), relay)
+                elif exchange.replica_id is not None:
+                    await self._answer_by(exchange.replica_id, call, relay)
         except GreenroomError as error:
             _log.warning("%s %s: %s: %s", scope["method"], scope["path"], error.code, error.detail)
             await relay.fail(error)
@@ -150,6 +152,24 @@ class HttpForwarder:
             is_repeated = True
             if time.monotonic() > asked_at + _WORKING_SECONDS:
                 search.is_progressing = True
+
+    async def _answer_by(self, replica_id: str, call: _Call, relay: _Relay) -> None:
+        """Asks one server, for what no other one has. Raises NotFound if it has ended, Unavailable, StorageError."""
+        replica = await self._replicas.find(replica_id)
+        if replica is None:
+            raise NotFound("The server of this session has ended")
+        try:
+            response = await self._client.send(replica.address, call.request(is_repeated=False))
+        except ConnectError as error:
+            raise NotFound("The server of this session has ended") from error
+        except ResponseError as error:
+            raise Unavailable("The server of this session ended before it has answered") from error
+        try:
+            await relay.pass_on(response)
+        except ResponseError as error:
+            raise Unavailable("The server of this session has ended") from error
+        finally:
+            response.close()
 
     async def _ask(self, owner: Replica, key: SessionKey, call: _Call, relay: _Relay, *, is_repeated: bool) -> None:
         """Sends the request to a server, and passes its response on.
