@@ -127,8 +127,13 @@ async def test_a_server_without_postgresql_is_not_ready_until_it_is_back(
     await asyncio.to_thread(own_postgres.stop, crash=True)
     await until(is_status(status, 503))
     assert (await server.client.get("/livez")).status_code == 200
+    metrics = await server.client.get("/metrics")
+    assert metrics.status_code == 200
+    assert "greenroom_runs_running" in metrics.text
+    assert "greenroom_shards" not in metrics.text
     await asyncio.to_thread(own_postgres.start)
     await until(is_status(status, 200))
+    assert "greenroom_shards" in (await server.client.get("/metrics")).text
     await server.new_session("echo")
 
 
