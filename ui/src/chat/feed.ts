@@ -89,7 +89,8 @@ export class SessionFeed {
   private imported({ invocationId, timestamp }: Event): Input {
     const { app, user, session } = this.place;
     const names = { appName: app, userId: user, sessionId: session };
-    return { kind: "run", run: { id: invocationId, ...names, status: "succeeded", createdAt: timestamp, endedAt: timestamp } };
+    const times = { createdAt: timestamp, endedAt: timestamp };
+    return { kind: "run", run: { id: invocationId, ...names, ...times, status: "succeeded", attempts: 0 } };
   }
 
   private lastSeq(): number {

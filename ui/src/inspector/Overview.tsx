@@ -5,6 +5,7 @@ import { count } from "./format";
 import type { InspectorProps } from "./props";
 import { Facts, Parts } from "./Parts";
 import { useSpans } from "./queries";
+import { Webhooks } from "./Webhooks";
 
 /** The event's fields in words, with what it says and what it changes. */
 export function Overview({ place, timeline, chosen }: InspectorProps) {
@@ -97,6 +98,7 @@ export function Overview({ place, timeline, chosen }: InspectorProps) {
           <JsonView value={event.customMetadata} />
         </section>
       )}
+      {run !== undefined && !run.isPatch && run.attempts > 0 && <Webhooks runId={run.id} status={run.status} />}
     </div>
   );
 }

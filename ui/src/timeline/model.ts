@@ -14,7 +14,8 @@ export type Timeline = {
 
 /** One run, or (isPatch) one change of the state from outside of runs. Times are Unix seconds.
 
-    key: of this group; a run that was continued after others has several groups. endedAt: null while active. */
+    key: of this group; a run that was continued after others has several groups. endedAt: null while active. attempts: 0
+    for an imported run, which has no record. */
 export type RunGroup = {
   readonly key: string;
   readonly id: string;
