@@ -24,7 +24,7 @@ from a2a.types import a2a_pb2_grpc
 from a2a.utils.errors import A2AError
 from google.protobuf.message import Message
 
-from greenroom.errors import ConfigurationError, GreenroomError, InvalidRequest, Unauthenticated
+from greenroom.errors import ConfigurationError, GreenroomError, InvalidRequest, OwnershipLost, Unauthenticated
 from greenroom.gates.a2a.card import card_of
 from greenroom.gates.a2a.handler import CALL, A2aCall, RunHandler
 from greenroom.server.access.revocation import CHECK_SECONDS
@@ -167,7 +167,10 @@ async def _receive() -> NoReturn:
 
 
 async def _abort(context: grpc.aio.ServicerContext[Any, Any], error: GreenroomError) -> NoReturn:
-    await context.abort(_CODES.get(int(error.status), grpc.StatusCode.INTERNAL), error.detail)
+    detail = error.detail
+    if isinstance(error, OwnershipLost):
+        detail = f"Another server runs session {error.session_id!r}, and gRPC is not forwarded. Use A2A over HTTP"
+    await context.abort(_CODES.get(int(error.status), grpc.StatusCode.INTERNAL), detail)
 
 
 def _check_items(message: Message, left: int) -> int:

@@ -22,15 +22,18 @@ from greenroom.runs.ownership import Replicas
 
 FORWARDED = b"greenroom-forwarded"
 
+_REMEMBERED_BYTES = 500
+"""Size up to which a value is kept for the next request: clients may send long ones."""
+
 
 async def make_stamp(scope: Scope, replicas: Replicas) -> bytes:
     """The value of the header for a request of a client. Raises StorageError."""
     own = await replicas.find(replicas.own_id)
     client = scope.get("client")
     host = next((value for name, value in scope["headers"] if name == b"host"), None)
-    return _encoded(
-        replicas.own_id, own.token if own is not None else "", scope["scheme"], client[0] if client else None, host
-    )
+    encode = _encoded if host is None or len(host) <= _REMEMBERED_BYTES else _encoded.__wrapped__
+    token = own.token if own is not None else ""
+    return encode(replicas.own_id, token, scope["scheme"], client[0] if client else None, host)
 
 
 def with_run(stamp: bytes, forwarded: ForwardedRequest) -> bytes:
@@ -45,7 +48,8 @@ async def read_stamp(scope: Scope, replicas: Replicas) -> tuple[Scope, Forwarded
         return scope, None
 
     stamp, _, of_run = value.partition(b"&run=")
-    given = _decoded(stamp)
+    decode = _decoded if len(stamp) <= _REMEMBERED_BYTES else _decoded.__wrapped__
+    given = decode(stamp)
     try:
         sender = await replicas.find(given.get("id", ""))
     except GreenroomError:
