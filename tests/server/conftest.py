@@ -64,6 +64,7 @@ async def serve(
             **settings: Any,
         ) -> Serving:
             given: dict[str, Any]
+            settings.setdefault("webhook_secrets", str(write_webhook_secrets(tmp_path_factory.mktemp("secrets"))))
             if store == "replicas":
                 uri = request.getfixturevalue("empty_postgres_uri")
                 given = {"agents": agents or (echo(),), **(services or {})}
@@ -77,10 +78,7 @@ async def serve(
             given = {"session_service": sessions, **(services or {})}
             if "app_loader" not in given:
                 given["agents"] = agents or (echo(),)
-            secrets: dict[str, Any] = {
-                "webhook_secrets": str(write_webhook_secrets(tmp_path_factory.mktemp("secrets")))
-            }
-            app = create_app(settings=ServerSettings(**{**secrets, **settings}), **given)
+            app = create_app(settings=ServerSettings(**settings), **given)
             return await stack.enter_async_context(serving(app, connection_limits))
 
         yield start
