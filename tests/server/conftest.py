@@ -63,6 +63,8 @@ async def serve(
             connection_limits: ConnectionLimits = connection_limits,
             **settings: Any,
         ) -> Serving:
+            if "webhook_secrets" not in settings:
+                settings["webhook_secrets"] = str(write_webhook_secrets(tmp_path_factory.mktemp("secrets")))
             given: dict[str, Any]
             settings.setdefault("webhook_secrets", str(write_webhook_secrets(tmp_path_factory.mktemp("secrets"))))
             if store == "replicas":

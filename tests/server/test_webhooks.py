@@ -16,10 +16,10 @@ from greenroom import App, FunctionTool, LlmAgent, Webhook
 from greenroom.errors import AgentConfigError, ConfigurationError
 from greenroom.records.content import FunctionCall
 from greenroom.records.run import RunStatus
-from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.server.webhook_sender import WebhookSender
 from tests.server.agents import HeldModel, echo, scripted
 from tests.server.conftest import WEBHOOK_SECRET, Serve, Store
+from tests.server.replicas import Replicas
 from tests.server.serving import Json, Serving, until
 from tests.server.webhook_receiver import receiving, status
 
@@ -27,7 +27,7 @@ OTHER_SECRET = "whsec_" + base64.b64encode(b"b" * 24).decode()
 TO_THE_END = ("run.running", "run.succeeded")
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "replicas"])
 def store(request: pytest.FixtureRequest) -> Store:
     return request.param
 
@@ -39,11 +39,15 @@ def start(serve: Serve) -> Callable[..., Any]:
     async def started(*agents: Any, retry_seconds: tuple[float, ...] = (0.0, 0.0), **settings: Any) -> Serving:
         given = {"allow_private_webhooks": True, **settings}
         server = await serve(*agents, **given)
-        assert isinstance(server.app.engine, InProcessRunEngine)
-        server.app.engine.webhooks.retry_seconds = retry_seconds
+        for one in servers_of(server):
+            one.app.engine.webhooks.retry_seconds = retry_seconds
         return server
 
     return started
+
+
+def servers_of(server: Serving) -> list[Serving]:
+    return server.servers if isinstance(server, Replicas) else [server]
 
 
 async def run_with(server: Serving, *webhooks: Json, app: str = "echo", text: str = "hi") -> Json:
@@ -237,8 +241,8 @@ async def test_redirects_are_refused_and_410_is_not_retried(start: Callable[...,
 
 async def test_a_receiver_that_hangs_or_answers_at_length_holds_up_no_other(start: Callable[..., Any]) -> None:
     server = await start(retry_seconds=(60.0,))
-    sender: WebhookSender = server.app._server.webhook_sender  # pyright: ignore[reportPrivateUsage]
-    sender.timeout_seconds = 0.3
+    for one in servers_of(server):
+        one.app._server.webhook_sender.timeout_seconds = 0.3
     async with receiving(None) as hanging, receiving(status(200, body=b"x" * 100_000)) as talkative:
         run = await run_with(server, {"url": hanging.url, "id": "w"}, {"url": talkative.url, "id": "long"})
         (delivered,) = await until_delivered(server, run, "delivered", webhook_id="long")
