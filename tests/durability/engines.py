@@ -20,6 +20,7 @@ from greenroom.records.run import AgentRunRequest, Run
 from greenroom.records.session import Session
 from greenroom.runs.engine import Attachment, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.runs.store import RunStore
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
@@ -40,6 +41,28 @@ class Stores:
         session = await self.sessions.get_session(**WHERE)
         assert session is not None
         return session
+
+
+class HeldStore(InMemoryRunStore):
+    """Stores the ends of runs when a test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: list[asyncio.Future[None]] = []
+
+    def save(self, run: Run, *, is_to_remember: bool = False) -> asyncio.Future[None]:
+        if not run.status.is_over:
+            return super().save(run, is_to_remember=is_to_remember)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._held.append(future)
+        return future
+
+    async def saving(self) -> asyncio.Future[None]:
+        """The first end that is held, when there is one."""
+        async with asyncio.timeout(5):
+            while not self._held:
+                await asyncio.sleep(0.01)
+        return self._held[0]
 
 
 @asynccontextmanager

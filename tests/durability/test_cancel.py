@@ -20,6 +20,7 @@ from greenroom.records.run import RunFilter, RunStatus
 from greenroom.runs.sqlite_store import SqliteRunStore
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.engines import (
+    HeldStore,
     Stores,
     asking,
     ended,
@@ -105,6 +106,23 @@ async def test_a_run_cancelled_in_a_tool_has_its_calls_answered_as_interrupted(f
         assert (await stores.session()).state == {}
         gate.opened.set()
         assert len(log) == 3
+
+
+async def test_a_cancellation_is_answered_when_it_is_stored() -> None:
+    """Until then, a crash would let a queued run begin."""
+    store = HeldStore()
+    gate = Gate()
+    agent = LlmAgent(name="desk", model=model_of(call("gate", "c-1"), "Well."), tools=[FunctionTool(gate.gate)])
+    async with stores_in(None) as stores, engine_over(Stores(stores.sessions, store), agent) as engine:
+        await start(engine, asking("go"))
+        await gate.begun.wait()
+        queued, _ = await start(engine, asking("later"))
+        cancelling = asyncio.create_task(engine.cancel(queued.id, reason="asked by a test"))
+        saving = await store.saving()
+        assert not cancelling.done()
+        saving.set_result(None)
+        assert (await cancelling).status is RunStatus.CANCELLED
+        gate.opened.set()
 
 
 async def test_a_resumed_run_cancelled_before_it_has_read_its_log_has_its_calls_answered(folder: Path | None) -> None:

@@ -14,11 +14,10 @@ from websockets.exceptions import ConnectionClosedError
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.content import UserContent
-from greenroom.records.run import Run, RunConfig
+from greenroom.records.run import RunConfig
 from greenroom.records.session import SessionKey
-from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.testing import ScriptedLiveModel
-from tests.durability.engines import WHERE, Stores, ended, engine_over, stores_in, wait_for
+from tests.durability.engines import WHERE, HeldStore, Stores, ended, engine_over, stores_in, wait_for
 from tests.durability.server_process import server_in
 from tests.server.live_client import talking
 
@@ -61,21 +60,6 @@ async def test_all_that_was_said_is_left_and_the_open_call_is_closed(tmp_path: P
     assert len({event["id"] for event in events}) == len(events)
 
 
-class HeldStore(InMemoryRunStore):
-    """Stores the ends of runs when a test lets it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: list[tuple[Run, asyncio.Future[None]]] = []
-
-    def save(self, run: Run, *, is_to_remember: bool = False) -> asyncio.Future[None]:
-        if not run.status.is_over:
-            return super().save(run, is_to_remember=is_to_remember)
-        future = asyncio.get_running_loop().create_future()
-        self.held.append((run, future))
-        return future
-
-
 async def test_a_live_run_has_ended_when_that_is_stored() -> None:
     """Until then, a crash would cancel it, since its log has no end."""
     store = HeldStore()
@@ -88,10 +72,7 @@ async def test_a_live_run_has_ended_when_that_is_stored() -> None:
             await wait_for(reader, lambda event: bool(event.turn_complete))
             queue.close()
             ending = asyncio.create_task(ended(reader))
-            async with asyncio.timeout(5):
-                while not store.held:
-                    await asyncio.sleep(0.01)
+            saving = await store.saving()
             assert not ending.done()
-            [(_, saved)] = store.held
-            saved.set_result(None)
+            saving.set_result(None)
             assert (await ending).id == run.id

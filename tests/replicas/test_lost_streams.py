@@ -6,7 +6,6 @@ import asyncio
 import json
 from uuid import uuid4
 
-import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
@@ -75,14 +74,14 @@ async def test_a_response_ends_with_an_error(pair: Pair) -> None:
     assert (events[-1]["type"], events[-1]["code"]) == ("error", "Unavailable")
 
 
-async def test_a_stream_of_a2a_is_cut(pair: Pair) -> None:
+async def test_a_stream_of_a2a_ends_with_an_error(pair: Pair) -> None:
     key = await pair.servers.key_of(pair.owner)
     while (await pair.servers.owners())[shard_of(_of_a2a(key))] != pair.owner.url:
         key = await pair.servers.key_of(pair.owner)
     sent = {"messageId": uuid4().hex, "role": "ROLE_USER", "contextId": key.session_id, "parts": [{"text": SLOW}]}
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": sent}}
-    with pytest.raises(httpx.RemoteProtocolError):
-        await frames_of_lost(pair, _of_a2a(key), "/a2a/desk", body, **{"a2a-version": "1.0"})
+    events = await frames_of_lost(pair, _of_a2a(key), "/a2a/desk", body, **{"a2a-version": "1.0"})
+    assert "subscribe to the task again" in events[-1]["error"]["message"]
 
 
 async def test_a_request_that_waits_is_unavailable(pair: Pair) -> None:

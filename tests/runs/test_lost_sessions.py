@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
@@ -42,12 +42,15 @@ class Tool:
         self.open = asyncio.Event()
         self.returned = asyncio.Event()
         self.ignores_cancellation = False
+        self.when_cancelled: Callable[[], None] | None = None
 
     async def wait(self) -> str:
         self.entered.set()
         try:
             await self.open.wait()
         except asyncio.CancelledError:
+            if self.when_cancelled is not None:
+                self.when_cancelled()
             if not self.ignores_cancellation:
                 raise
             await self.open.wait()
@@ -176,6 +179,21 @@ async def test_a_run_whose_write_is_refused_before_its_loss_is_noticed_has_not_f
         await server.engine.get(run.id)
     assert not (await server.stored_run(run.id)).status.is_over
     assert server.engine.load() == {}
+
+
+async def test_a_run_that_is_cancelled_as_its_session_is_lost_is_not_cancelled(server: Server) -> None:
+    run, attachment = await start(server.engine, asking("wait"))
+    await server.tool.entered.wait()
+
+    def lose() -> None:
+        server.store.ownership.epochs = {}  # as in the moment before the listeners are called
+
+    server.tool.when_cancelled = lose
+    with pytest.raises(OwnershipLost):
+        await server.engine.cancel(run.id, reason="asked by a test")
+    with pytest.raises(OwnershipLost):
+        await items_of(attachment)
+    assert not (await server.stored_run(run.id)).status.is_over
 
 
 async def test_the_result_of_a_tool_that_ignores_the_loss_of_its_session_is_not_stored(server: Server) -> None:

@@ -250,6 +250,8 @@ class InProcessRunEngine(RunEngine):
         await task.wait_for_end()
         if task.lost is not None:
             raise task.lost
+        if task.end_stored is not None:
+            await asyncio.shield(task.end_stored)
         return task.run
 
     async def add_webhook(self, run_id: str, webhook: Webhook) -> RunWebhook:

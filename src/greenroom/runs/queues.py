@@ -389,10 +389,10 @@ class SessionQueues:
                 app = task.runner.app
                 is_selected = app is not None and app.memory_policy is not None
                 task.is_to_remember = is_selected and run.status is not RunStatus.WAITING
-                saving = self._save_end(task)
+                task.end_stored = self._save_end(task)
                 if run.is_live:
                     # Its log has no end: until the record is stored, a crash would cancel the run.
-                    _when_done(saving, partial(self._publish_stored, task.key, ended))
+                    _when_done(task.end_stored, partial(self._publish_stored, task.key, ended))
                 else:
                     self.stream.publish(task.key, ended)
             else:  # it was refused before anything was stored

@@ -14,6 +14,7 @@ from greenroom.errors import (
     AppVersionChanged,
     DeadlineExceeded,
     GreenroomError,
+    OwnershipLost,
     RunCancelled,
     RunFailed,
     StorageError,
@@ -108,6 +109,8 @@ class RunTask:
     lost: GreenroomError | None = None
     """Set when another server has taken over its session."""
     has_ended: bool = False
+    end_stored: asyncio.Future[None] | None = None
+    """Done when the record of its end is stored or refused; None if there is none to store."""
     is_to_remember: bool = False
     """It has ended, and its app's memory policy applies to it."""
 
@@ -352,6 +355,8 @@ class RunTask:
             return  # the store fails, and holds no open event of the run
         try:
             await self.runner.record_abort(log, reason)
+        except OwnershipLost as lost:  # another server continues the run
+            self.error = lost
         except Exception:  # the run ends nevertheless; its history is repaired when it is read
             _log.exception("the end of run %s could not be stored", run.id)
 
