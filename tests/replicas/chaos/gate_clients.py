@@ -11,7 +11,7 @@ import httpx2
 import openai
 from a2a.client import A2ACardResolver, A2AClientError, ClientConfig, ClientFactory
 from a2a.client import Client as A2aSdkClient
-from a2a.utils.errors import UnsupportedOperationError
+from a2a.utils.errors import InternalError, UnsupportedOperationError
 from openai import AsyncOpenAI
 
 from greenroom.records.session import SessionKey
@@ -302,6 +302,11 @@ class A2a(GateClient):
                 return await self._ended(client, task_id)
             except UnsupportedOperationError:  # it ended before the subscription
                 return await self._ended(client, task_id)
+            except InternalError as error:
+                if "subscribe to the task again" not in str(error):
+                    raise
+                self.note_lost(error)
+                await self.pause()
             except A2AClientError as error:
                 self.note_lost(error)
                 await self.pause()
