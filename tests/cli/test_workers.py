@@ -109,8 +109,8 @@ class End:
 
     def __init__(self, end: socket.socket) -> None:
         self.channel = Channel(end)
-        self.arrived: asyncio.Queue[tuple[Message, socket.socket | None]] = asyncio.Queue()
-        self.channel.open(lambda message, connection: self.arrived.put_nowait((message, connection)))
+        self.arrived: asyncio.Queue[tuple[Message, list[socket.socket]]] = asyncio.Queue()
+        self.channel.open(lambda message, sockets: self.arrived.put_nowait((message, sockets)))
 
 
 KINDS = pytest.mark.parametrize(
@@ -123,18 +123,17 @@ async def test_a_channel_carries_more_connections_than_its_buffer_holds(kind: in
     parents, workers = (End(end) for end in channel_sockets(kind))
     pairs = [socket.socketpair() for _ in range(400)]
     for connection, _ in pairs:
-        parents.channel.send_connection(Connection(), connection)
+        parents.channel.send_connection(connection)
     parents.channel.send(Ready(""))
     async with asyncio.timeout(10):
         for _, client in pairs:
-            message, connection = await workers.arrived.get()
+            message, [connection] = await workers.arrived.get()
             assert message == Connection()
-            assert connection is not None
             assert not connection.get_inheritable()
             with connection, client:
                 connection.sendall(b"x")
                 assert client.recv(1) == b"x"
-        assert await workers.arrived.get() == (Ready(""), None)
+        assert await workers.arrived.get() == (Ready(""), [])
         acknowledged = 0
         while acknowledged < len(pairs):
             message, _ = await parents.arrived.get()
@@ -150,9 +149,9 @@ async def test_connections_that_were_not_received_are_returned(kind: int) -> Non
     workers.channel.stop_reading()
     connection, client = socket.socketpair()
     with connection, client:
-        parents.channel.send_connection(Connection(), connection)
+        parents.channel.send_connection(connection)
         workers.channel.close()
         parents.channel.send(Ready(""))  # nobody is there any more
-        assert parents.channel.close() == [(Connection(), connection)]
+        assert parents.channel.close() == [connection]
         connection.sendall(b"x")
         assert client.recv(1) == b"x"

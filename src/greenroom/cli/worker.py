@@ -5,6 +5,7 @@ DESCRIPTOR is the worker's end of the channel to its parent process. NUMBER only
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import io
 import os
@@ -33,6 +34,7 @@ from greenroom.cli.worker_channel import (
     Start,
     Stopping,
     Workers,
+    hand_off,
     receive_start,
     send_failure,
 )
@@ -40,6 +42,7 @@ from greenroom.errors import GreenroomError
 from greenroom.server.settings import ServeSettings
 
 _ASK_AGAIN_SECONDS = 1.0
+_KEEP_OPEN_SECONDS = 1.0
 
 
 def main() -> None:
@@ -93,29 +96,31 @@ def replica_listener(settings: ServeSettings, number: int) -> tuple[socket.socke
 
 
 class _ParentsConnections:
-    """The connections that the parent process has accepted, and those that go through it to other workers."""
+    """Connections from the parent process and from other workers, and the way to those."""
 
     def __init__(self, channel: Channel, address: str) -> None:
         self._channel = channel
         self._address = address
         self._welcome: StyledText = []
         self._serve: Callable[[socket.socket, bytes], None] | None = None
-        self._numbers: dict[str, int] = {}
-        """The other workers by their addresses."""
+        self._others: dict[str, socket.socket] = {}
+        """Sockets that lead to the other workers, by the addresses of those."""
 
     def open(self, serve: Callable[[socket.socket, bytes], None]) -> None:
         self._serve = serve
         self._channel.open(self._handle)
 
     def send(self, address: str, request: bytes, descriptor: int) -> bool:
-        number = self._numbers.get(address)
-        if number is None or len(request) > MAX_RECEIVED_BYTES:
+        other = self._others.get(address)
+        if other is None or len(request) > MAX_RECEIVED_BYTES:
             return False
-        self._channel.send_connection(HandOff(number, request), socket.socket(fileno=os.dup(descriptor)))
-        return True
+        if sys.platform == "darwin":
+            # A socket on its way must be open at one end on macOS. Source: multiprocessing.reduction, ACKNOWLEDGE.
+            asyncio.get_running_loop().call_later(_KEEP_OPEN_SECONDS, os.close, os.dup(descriptor))
+        return hand_off(other, request, descriptor)
 
     def close(self) -> None:
-        self._numbers = {}
+        self._know([], [])
         self._channel.stop_reading()
         self._channel.send(Stopping())
 
@@ -123,16 +128,26 @@ class _ParentsConnections:
         self._welcome = welcome
         self._channel.send(Ready(self._address))
 
-    def _handle(self, message: Message, connection: socket.socket | None) -> None:
+    def _handle(self, message: Message, sockets: list[socket.socket]) -> None:
+        assert self._serve is not None
         match message:
             case Announce():
                 print_pieces(self._welcome)
-            case Workers(numbers):
-                self._numbers = {address: number for address, number in numbers.items() if address != self._address}
-            case Connection(received) if connection is not None and self._serve is not None:
-                self._serve(connection, received)
+            case Workers(addresses):
+                self._know(addresses, sockets)
+            case Connection():
+                for connection in sockets:
+                    self._serve(connection, b"")
+            case HandOff(received):
+                for connection in sockets:
+                    self._serve(connection, received)
             case _:
                 pass
+
+    def _know(self, addresses: list[str], sockets: list[socket.socket]) -> None:
+        for other in self._others.values():
+            other.close()
+        self._others = dict(zip(addresses, sockets, strict=False))  # there are fewer when no more files may be open
 
 
 def _stop_with_parent() -> None:

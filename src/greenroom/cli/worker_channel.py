@@ -6,12 +6,10 @@ and on macOS. A connection that a worker has not acknowledged goes to another on
     parent → worker 2: Start                with the settings
     parent ← worker 2: Ready
     parent → worker 1: Announce             once, when all are ready
-    parent → worker 2: Workers              the addresses of all, again whenever one changes
+    parent → worker 2: Workers              with sockets that lead to the others, again whenever one changes
     parent → worker 2: Connection           with a client's socket
     parent ← worker 2: Received             from now on the connection is the worker's
-    parent ← worker 2: HandOff              with the socket, and a request for a session of worker 1
-    parent → worker 2: Received
-    parent → worker 1: Connection           with the socket and the request
+    worker 1 ← worker 2: HandOff            with the socket, and a request for a session of worker 1
     parent ← worker 2: Stopping             the worker takes no more connections
 """
 
@@ -23,7 +21,7 @@ import os
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -35,6 +33,9 @@ MAX_RECEIVED_BYTES = 48 * 1024
 """Size of a request that moves with its connection."""
 
 _BUFFER_BYTES = 256 * 1024
+_MAX_SOCKETS = 200
+"""With one message: the other workers. Linux allows 253."""
+
 _RETRY_SECONDS = 0.005
 _AT_ONCE = 64
 """Messages that are read before other callbacks have their turn."""
@@ -79,30 +80,25 @@ class Announce(msgspec.Struct, tag=True, frozen=True):
 
 
 class Workers(msgspec.Struct, tag=True, frozen=True):
-    """The workers that take connections."""
+    """The other workers that take connections. The parent's ends of their channels are sent with the message."""
 
-    numbers: dict[str, int]
-    """By their addresses."""
+    addresses: list[str]
+    """In the order of the sockets."""
 
 
 class Connection(msgspec.Struct, tag=True, frozen=True):
     """A client's connection. Its socket is sent with the message."""
 
-    received: bytes = b""
-    """A request that another worker has read from it."""
-
 
 class HandOff(msgspec.Struct, tag=True, frozen=True):
-    """A client's connection for another worker. Its socket is sent with the message."""
-
-    number: int
-    """Of the other worker."""
+    """A client's connection that another worker gives away. Its socket is sent with the message. Not acknowledged."""
 
     received: bytes
+    """The request that was read from it."""
 
 
 class Received(msgspec.Struct, tag=True, frozen=True):
-    """Acknowledges the oldest connections that were not acknowledged yet."""
+    """Acknowledges the oldest `Connection`s that were not acknowledged yet."""
 
     count: int
 
@@ -139,45 +135,56 @@ def send_failure(end: socket.socket, detail: str) -> None:
     end.send(_encode(Failed(detail[: _MAX_MESSAGE_BYTES // 8])))
 
 
+def hand_off(end: socket.socket, received: bytes, descriptor: int) -> bool:
+    """Sends a client's connection to a worker, by the parent's end of its channel. False if it can't take any."""
+    try:
+        socket.send_fds(end, [_encode(HandOff(received))], [descriptor])
+    except OSError:
+        return False
+    return True
+
+
 class Channel:
     """One process's end, used in an event loop. Messages arrive whole and in order."""
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
-        self._end = end
-        self._handle: Callable[[Message, socket.socket | None], None] | None = None
-        self._outgoing: deque[tuple[bytes, socket.socket | None]] = deque()
+        self.end = end
+        self._handle: Callable[[Message, list[socket.socket]], None] | None = None
+        self._outgoing: deque[tuple[bytes, Sequence[socket.socket]]] = deque()
         self._retry: asyncio.TimerHandle | None = None
-        self._unacknowledged: deque[tuple[Connection | HandOff, socket.socket]] = deque()
+        self._unacknowledged: deque[socket.socket] = deque()
 
     @property
     def unacknowledged(self) -> int:
         """The number of connections that the other process has not received yet."""
         return len(self._unacknowledged)
 
-    def open(self, handle: Callable[[Message, socket.socket | None], None]) -> None:
-        """Calls `handle` with each message that arrives, and with the socket of a connection."""
+    def open(self, handle: Callable[[Message, list[socket.socket]], None]) -> None:
+        """Calls `handle` with each message that arrives, and with the sockets that were sent with it."""
         self._handle = handle
-        asyncio.get_running_loop().add_reader(self._end, self.read)
+        asyncio.get_running_loop().add_reader(self.end, self.read)
 
-    def send(self, message: Message) -> None:
-        self._send(message, None)
+    def send(self, message: Message, sockets: Sequence[socket.socket] = ()) -> None:
+        self._outgoing.append((_encode(message), sockets))
+        if self._retry is None:
+            self._flush()
 
-    def send_connection(self, message: Connection | HandOff, connection: socket.socket) -> None:
+    def send_connection(self, connection: socket.socket) -> None:
         """Sends a connection, and keeps it open until the other process has acknowledged it."""
-        self._unacknowledged.append((message, connection))
-        self._send(message, connection)
+        self._unacknowledged.append(connection)
+        self.send(Connection(), [connection])
 
     def stop_reading(self) -> None:
         """Leaves connections that arrive from now on to the other process."""
-        asyncio.get_running_loop().remove_reader(self._end)
+        asyncio.get_running_loop().remove_reader(self.end)
 
-    def close(self) -> list[tuple[Connection | HandOff, socket.socket]]:
+    def close(self) -> list[socket.socket]:
         """Returns the connections that the other process has not acknowledged."""
         self.stop_reading()
         if self._retry is not None:
             self._retry.cancel()
-        self._end.close()
+        self.end.close()
         returned = list(self._unacknowledged)
         self._unacknowledged.clear()
         self._outgoing.clear()
@@ -187,20 +194,20 @@ class Channel:
         """Handles the messages that have arrived."""
         assert self._handle is not None
         received = 0
-        for message, connection in self._arrived():
+        for message, sockets in self._arrived():
             if isinstance(message, Received):
                 for _ in range(message.count):
-                    self._unacknowledged.popleft()[1].close()
-            elif isinstance(message, Connection | HandOff):
+                    self._unacknowledged.popleft().close()
+            elif isinstance(message, Connection):
                 received += 1
-            self._handle(message, connection)
+            self._handle(message, sockets)
         if received:
             self.send(Received(received))
 
-    def _arrived(self) -> Iterator[tuple[Message, socket.socket | None]]:
+    def _arrived(self) -> Iterator[tuple[Message, list[socket.socket]]]:
         for _ in range(_AT_ONCE):
             try:
-                data, descriptors, _, _ = socket.recv_fds(self._end, _MAX_MESSAGE_BYTES, 1)
+                data, descriptors, _, _ = socket.recv_fds(self.end, _MAX_MESSAGE_BYTES, _MAX_SOCKETS)
             except BlockingIOError:
                 return
             except OSError:  # the other process has ended
@@ -209,23 +216,20 @@ class Channel:
                 self.stop_reading()
                 return
 
-            connection = None
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, False)
-                connection = socket.socket(fileno=descriptor)
-            yield _decode(data), connection
-
-    def _send(self, message: Message, connection: socket.socket | None) -> None:
-        self._outgoing.append((_encode(message), connection))
-        if self._retry is None:
-            self._flush()
+            yield _decode(data), [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
     def _flush(self) -> None:
         self._retry = None
         while self._outgoing:
-            data, connection = self._outgoing[0]
+            data, sockets = self._outgoing[0]
+            descriptors = [one.fileno() for one in sockets]
+            if -1 in descriptors:  # another worker has ended meanwhile; a newer list of them follows
+                self._outgoing.popleft()
+                continue
             try:
-                socket.send_fds(self._end, [data], [] if connection is None else [connection.fileno()])
+                socket.send_fds(self.end, [data], descriptors)
             except OSError as error:
                 if error.errno in _FULL:
                     self._retry = asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._flush)

@@ -26,9 +26,7 @@ from greenroom.cli.server_start import allow_many_files, bound, is_shared_store,
 from greenroom.cli.worker_channel import (
     Announce,
     Channel,
-    Connection,
     Failed,
-    HandOff,
     Message,
     Ready,
     Received,
@@ -145,7 +143,7 @@ class _Supervisor:
         self._receiving: deque[_Worker] = deque()
         """The workers that take connections; the one whose turn it is comes first."""
 
-        self._returned: deque[tuple[Connection | HandOff, socket.socket]] = deque()
+        self._returned: deque[socket.socket] = deque()
         """Connections that a worker which has ended never received."""
 
         self._has_started = False
@@ -228,13 +226,11 @@ class _Supervisor:
 
     # Messages
 
-    def _handle(self, worker: _Worker, message: Message, connection: socket.socket | None) -> None:
+    def _handle(self, worker: _Worker, message: Message, _sockets: list[socket.socket]) -> None:
         match message:
             case Ready(address):
                 worker.address = address
                 self._ready(worker)
-            case HandOff(number, received) if connection is not None:
-                self._give_to(number, Connection(received), connection)
             case Failed(detail):
                 worker.failure = detail
             case Received():
@@ -257,9 +253,9 @@ class _Supervisor:
             worker.channel.send(Announce())
 
     def _tell_workers(self) -> None:
-        numbers = {worker.address: worker.number for worker in self._receiving}
         for worker in self._receiving:
-            worker.channel.send(Workers(numbers))
+            others = [other for other in self._receiving if other is not worker]
+            worker.channel.send(Workers([other.address for other in others]), [other.channel.end for other in others])
 
     # Connections
 
@@ -268,23 +264,14 @@ class _Supervisor:
         free = [worker for worker in self._receiving if worker.channel.unacknowledged < _MAX_UNACKNOWLEDGED]
         return min(free, key=lambda one: one.channel.unacknowledged // _BUSIER, default=None)
 
-    def _give(self, worker: _Worker, message: Connection | HandOff, connection: socket.socket) -> None:
+    def _give(self, worker: _Worker, connection: socket.socket) -> None:
         self._receiving.remove(worker)
         self._receiving.append(worker)
-        worker.channel.send_connection(message, connection)
-
-    def _give_to(self, number: int, message: Connection, connection: socket.socket) -> None:
-        """Gives a connection to one worker. If that one can't take it, any other forwards the request."""
-        worker = next((one for one in self._receiving if one.number == number), None)
-        if worker is not None and worker.channel.unacknowledged < _MAX_UNACKNOWLEDGED:
-            worker.channel.send_connection(message, connection)
-        else:
-            self._returned.append((message, connection))
-            self._give_returned()
+        worker.channel.send_connection(connection)
 
     def _give_returned(self) -> None:
         while self._returned and (worker := self._next_worker()) is not None:
-            self._give(worker, *self._returned.popleft())
+            self._give(worker, self._returned.popleft())
         self._accept_again()
 
     def _stop_giving(self, worker: _Worker) -> None:
@@ -322,7 +309,7 @@ class _Supervisor:
                 self._stop_accepting()
                 asyncio.get_running_loop().call_later(1.0, self._accept_again)
                 return
-            self._give(worker, Connection(), connection)
+            self._give(worker, connection)
 
 
 def restart_delay(short_lives: int) -> float:
