@@ -30,6 +30,8 @@ def every_flag() -> list[str]:
         "apps",
         "apps --port 9000 --session-service sqlite:///chats.db",
         "--host ::1 apps --reload --log-format json",
+        "apps --workers 2 --port 9000",
+        "apps --workers auto",
         "--edit apps --reload false --port 9000 --auto-create-session TRUE",
         "--edit true apps --cors-allow-credentials false",
         *(f"apps {flag}" for flag in every_flag()),

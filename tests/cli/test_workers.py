@@ -140,7 +140,9 @@ async def test_a_channel_carries_more_connections_than_its_buffer_holds(kind: in
             assert isinstance(message, Received)
             acknowledged += message.count
     assert all(connection.fileno() == -1 for connection, _ in pairs)
-    assert parents.channel.close() == workers.channel.close() == []
+    assert parents.channel.take_back() == []
+    parents.channel.close()
+    workers.channel.close()
 
 
 @KINDS
@@ -152,6 +154,7 @@ async def test_connections_that_were_not_received_are_returned(kind: int) -> Non
         parents.channel.send_connection(connection)
         workers.channel.close()
         parents.channel.send(Ready(""))  # nobody is there any more
-        assert parents.channel.close() == [connection]
+        assert parents.channel.take_back() == [connection]
+        parents.channel.close()
         connection.sendall(b"x")
         assert client.recv(1) == b"x"

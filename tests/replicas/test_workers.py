@@ -112,8 +112,13 @@ async def test_sigterm_ends_all_workers_after_their_runs(servers: Servers) -> No
 
 async def test_the_workers_end_when_their_parent_is_killed(servers: Servers) -> None:
     server, workers = await started(servers)
-    await server.kill()
-    await eventually(lambda: not any(is_running(worker) for worker in workers))
+    server.signal(signal.SIGKILL)
+    try:
+        await eventually(lambda: not any(is_running(worker) for worker in workers))
+    finally:
+        for worker in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
     assert await servers.owners() == {}
     address = server.url.removeprefix("http://").split(":")
     with socket.create_server((address[0], int(address[1]))):  # the port is free

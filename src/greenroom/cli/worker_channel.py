@@ -124,7 +124,7 @@ def channel_sockets(kind: int = _KIND) -> tuple[socket.socket, socket.socket]:
 
 def receive_start(end: socket.socket) -> Start:
     """Waits for the first message of the parent process."""
-    message = _decode(end.recv(_MAX_MESSAGE_BYTES))
+    message = _decode(end.recv(_BUFFER_BYTES))
     assert isinstance(message, Start)
     return message
 
@@ -179,16 +179,18 @@ class Channel:
         """Leaves connections that arrive from now on to the other process."""
         asyncio.get_running_loop().remove_reader(self.end)
 
-    def close(self) -> list[socket.socket]:
-        """Returns the connections that the other process has not acknowledged."""
+    def take_back(self) -> list[socket.socket]:
+        """Returns the connections that the other process has not acknowledged, when it reads no more."""
+        returned = list(self._unacknowledged)
+        self._unacknowledged.clear()
+        return returned
+
+    def close(self) -> None:
         self.stop_reading()
         if self._retry is not None:
             self._retry.cancel()
-        self.end.close()
-        returned = list(self._unacknowledged)
-        self._unacknowledged.clear()
         self._outgoing.clear()
-        return returned
+        self.end.close()
 
     def read(self) -> None:
         """Handles the messages that have arrived."""

@@ -144,7 +144,7 @@ class _Supervisor:
         """The workers that take connections; the one whose turn it is comes first."""
 
         self._returned: deque[socket.socket] = deque()
-        """Connections that a worker which has ended never received."""
+        """Connections that a worker which has ended, or stops, never received."""
 
         self._has_started = False
         self._is_accepting = False
@@ -221,8 +221,7 @@ class _Supervisor:
         worker.channel.read()  # what it has sent at last
         del self._workers[worker.number]
         self._stop_giving(worker)
-        self._returned.extend(worker.channel.close())
-        self._give_returned()
+        worker.channel.close()
 
     # Messages
 
@@ -278,9 +277,13 @@ class _Supervisor:
         if worker in self._receiving:
             self._receiving.remove(worker)
             self._tell_workers()
+        self._returned.extend(worker.channel.take_back())
+        self._give_returned()
         if self._is_stopping.is_set() and not self._receiving:
             self._stop_accepting()
-            self._listener.close()  # so that clients try another server
+            for closing in (self._listener, *self._returned):  # so that clients try another server
+                closing.close()
+            self._returned.clear()
 
     def _accept_again(self) -> None:
         if self._has_started and not self._is_accepting and self._listener.fileno() != -1:
