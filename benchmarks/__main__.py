@@ -39,6 +39,7 @@ from benchmarks.scenarios import (
     session_store,
     start,
     turns,
+    workers,
     workflow,
 )
 from benchmarks.servers import STORES
@@ -78,6 +79,8 @@ def scenarios(adk_python: Path) -> dict[str, Scenario]:
         "model-overhead": model_overhead.model_overhead,
         "gates": gates.gates,
         "forwarding": forwarding.forwarding,
+        "workers-echo": partial(workers.workers, workload=turns.ECHO),
+        "workers-stream": partial(workers.workers, workload=turns.STREAM),
         "start": start.cold_start,
         "import": import_time,
         "ceiling": turns.ceiling,

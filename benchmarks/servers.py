@@ -10,8 +10,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -25,16 +26,19 @@ STORES: tuple[Store, ...] = ("memory", "sqlite")
 HERE = Path(__file__).parent
 APPS = HERE / "apps"
 START_SECONDS = 60.0
-SERVER_CORE = min(os.sched_getaffinity(0))
+CORES = frozenset(os.sched_getaffinity(0))
+SERVER_CORE = min(CORES)
 
 
 @dataclass(frozen=True)
 class Contender:
-    """command: makes the command line from a port, a session service URI and a folder with apps for each server."""
+    """command: makes the command line from a port, a session service URI and a folder with apps for each server.
+    uses_all_cores: not only the servers' core."""
 
     name: str
     command: Callable[[int, str, Path], list[str]]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    uses_all_cores: bool = False
 
 
 def adk(executables: Path) -> Contender:
@@ -67,6 +71,16 @@ def greenroom_on(uri: str, name: str = "greenroom") -> Contender:
     """greenroom with its sessions at the URI, whatever store the benchmark asks for."""
     ours = greenroom()
     return Contender(name, lambda port, _, apps: ours.command(port, uri, apps))
+
+
+def greenroom_workers(uri: str, count: int) -> Contender:
+    """So many processes on one port, with their sessions at the URI."""
+    ours = greenroom()
+
+    def command(port: int, _sessions: str, apps: Path) -> list[str]:
+        return [*ours.command(port, uri, apps), "--workers", str(count)]
+
+    return Contender(f"{count} workers", command, uses_all_cores=True)
 
 
 def ceiling() -> Contender:
@@ -107,6 +121,7 @@ class Server:
         directory.mkdir(parents=True, exist_ok=True)
         self._log = directory / "server.log"
         self._command = contender.command(self.port, session_service_uri(store, directory), apps)
+        self._cores = CORES if contender.uses_all_cores else {SERVER_CORE}
         self._environment = {**plain_environment(), **contender.environment, **(environment or {})}
         self.directory = directory
         self._start_seconds = start_seconds
@@ -122,7 +137,7 @@ class Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_begin_as_server,
+                preexec_fn=partial(_begin_as_server, self._cores),
             )
 
     async def accepting(self, poll_seconds: float = 0.002) -> None:
@@ -216,7 +231,7 @@ _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
 
-def _begin_as_server() -> None:
-    """In the new process: keep to the servers' core, and die with the benchmark however that ends."""
-    os.sched_setaffinity(0, {SERVER_CORE})
+def _begin_as_server(cores: Collection[int]) -> None:
+    """In the new process: keep to its cores, and die with the benchmark however that ends."""
+    os.sched_setaffinity(0, cores)
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

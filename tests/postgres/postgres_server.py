@@ -97,6 +97,12 @@ class PostgresServer:
             "initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "-D", self._data
         )
 
+    @property
+    def pid(self) -> int:
+        """Of the process that has started all others."""
+        assert self._process is not None
+        return self._process.pid
+
     def uri(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
