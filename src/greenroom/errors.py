@@ -317,6 +317,12 @@ class SessionBusy(Conflict, SessionError):
         self.run_id = run_id
 
 
+class NotWaiting(Conflict):
+    def __init__(self, run_id: str, what: str) -> None:
+        super().__init__(f"Run {run_id!r} does not wait for {what}")
+        self.run_id = run_id
+
+
 class SessionFull(Conflict, SessionError):
     def __init__(self, session_id: str, limit: int) -> None:
         super().__init__(f"Session {session_id!r} has the {limit} events that it may have; open a new one")

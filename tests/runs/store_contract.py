@@ -334,3 +334,34 @@ async def test_old_messages_are_pruned_unless_they_are_pending(run_store: RunSto
     await run_store.prune_deliveries(app_name="a", webhook_id="w", keep=3)
     kept = await run_store.list_deliveries(app_name="a", webhook_id="w")
     assert [one.id for one in kept] == ["msg-5", "msg-4", "msg-3", "msg-1"]
+
+
+async def test_the_earliest_wake_ups_come_first(run_store: RunStore) -> None:
+    for run_id, at in (("e-1", 30.5), ("e-2", 10.25), ("e-3", 20.0)):
+        run = _run(run_id, status=RunStatus.WAITING)
+        await run_store.save(run)
+        await run_store.save_wake_up(run, at)
+    assert await run_store.next_wake_ups(2) == [(10.25, "e-2"), (20.0, "e-3")]
+    await run_store.save_wake_up(_run("e-1", status=RunStatus.WAITING), 5.0)
+    assert await run_store.next_wake_ups(10) == [(5.0, "e-1"), (10.25, "e-2"), (20.0, "e-3")]
+
+
+async def test_a_wake_up_is_moved_and_deleted_only_as_it_was_read(run_store: RunStore) -> None:
+    run = _run(status=RunStatus.WAITING)
+    await run_store.save(run)
+    await run_store.save_wake_up(run, 10.25)
+    await run_store.move_wake_up("e-1", 9.0, to=None)
+    await run_store.move_wake_up("e-1", 9.0, to=50.0)
+    assert await run_store.next_wake_ups(10) == [(10.25, "e-1")]
+    await run_store.move_wake_up("e-1", 10.25, to=50.0)
+    assert await run_store.next_wake_ups(10) == [(50.0, "e-1")]
+    await run_store.move_wake_up("e-1", 50.0, to=None)
+    assert await run_store.next_wake_ups(10) == []
+
+
+async def test_a_deleted_session_leaves_no_wake_up(run_store: RunStore) -> None:
+    run = _run(status=RunStatus.WAITING)
+    await run_store.save(run)
+    await run_store.save_wake_up(run, 10.25)
+    await run_store.delete_session(**_SESSION)
+    assert await run_store.next_wake_ups(10) == []

@@ -12,7 +12,7 @@ from greenroom.client.run_stream import RunStream
 from greenroom.errors import ArtifactNotFound
 from greenroom.records import wire
 from greenroom.records.auth import GrantedLogin
-from greenroom.records.base import JsonObject
+from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.event import Event
 from greenroom.records.listings import AppInfo, ArtifactVersion
@@ -346,6 +346,10 @@ class AsyncClient:
         """Sends `webhook.test` once, and returns it with that try. Raises RunNotFound, NotFound."""
         at = path("runs", run_id, "webhooks", webhook_id, "test")
         return await self._connection.call("POST", at, WebhookDelivery)
+
+    async def signal_run(self, run_id: str, name: str, value: JsonValue = None) -> Run:
+        """Continues a run that waits for this signal. Raises RunNotFound, and NotWaiting if it doesn't wait for it."""
+        return await self._connection.call("POST", path("runs", run_id, "signals", name), Run, body=value)
 
     # logins
 

@@ -169,6 +169,8 @@ class Client:
     list_deliveries = _synchronous(AsyncClient.list_deliveries)
     redeliver = _synchronous(AsyncClient.redeliver)
     test_webhook = _synchronous(AsyncClient.test_webhook)
+
+    signal_run = _synchronous(AsyncClient.signal_run)
     list_artifacts = _synchronous(AsyncClient.list_artifacts)
     save_artifact = _synchronous(AsyncClient.save_artifact)
     load_artifact = _synchronous(AsyncClient.load_artifact)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from greenroom.errors import RunCancelled
 from greenroom.log.calls import CallState, is_within
@@ -10,6 +10,7 @@ from greenroom.log.progress import RunProgress
 from greenroom.records.event import Event
 from greenroom.records.human_requests import Request
 from greenroom.records.run import RunStatus
+from greenroom.records.wake_up import WakeUp, wake_ups_in
 
 
 class RunCalls:
@@ -96,6 +97,15 @@ class RunState:
         if record is None:
             record = by_maker[event.author, event.branch] = CallState()
         return record
+
+    def wake_ups(self, events: Sequence[Event]) -> dict[str, WakeUp]:
+        """What continues the run while it waits, by id of the open call. events: the session's."""
+        found: dict[str, WakeUp] = {}
+        for (call_id, _), index in self.calls.waiting.items():
+            wake_up = wake_ups_in(events[index]).get(call_id)
+            if wake_up is not None:
+                found[call_id] = wake_up
+        return found
 
     def is_waiting(self, *, since: int = 0, branch: str | None = None) -> bool:
         """True if a long-running call is open that was made at that index or later, in that branch or below it."""

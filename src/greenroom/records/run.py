@@ -16,6 +16,7 @@ from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Content
 from greenroom.records.session import GetSessionConfig, SessionKey
 from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.records.wake_up import WakeUp
 
 MultitaskStrategy = Literal["enqueue", "reject", "interrupt"]
 """Policy of a request while another run is active in its session: wait in the queue, fail with 409, or cancel it."""
@@ -294,6 +295,8 @@ class Run(Record, kw_only=True):
     """Whether it is a live (voice or video) run."""
     app_version: str | None = None
     """Version of the app's code in the last attempt."""
+    wake_ups: dict[str, WakeUp] = {}  # noqa: RUF012 - as below
+    """What continues the run while it waits, by id of the call that waits; without those that only clients answer."""
     asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time
     """The digests of its pending approval and credential requests, by request id."""
     webhooks: list[RunWebhook] = []  # noqa: RUF012 - msgspec makes a new one each time

@@ -15,6 +15,7 @@ import msgspec
 from greenroom.errors import (
     ApprovalRefused,
     IdempotencyConflict,
+    NotWaiting,
     RunNotFound,
     SessionBusy,
     SessionExists,
@@ -79,8 +80,11 @@ class Admission:
         *,
         idempotency_key: str | None,
         forwarded: ForwardedRequest | None = None,
+        open_call: str | None = None,
     ) -> RunTask | Run:
         """The run to enqueue, or the one that the same request started before.
+
+        open_call: see `RunEngine.start`.
 
         Raises SessionNotFound, InvalidRequest, ApprovalRefused, AppVersionChanged, SessionBusy, SessionFull,
         IdempotencyConflict, TooManyRuns, and RunNotFound: for an id of another session as for an unknown one.
@@ -101,7 +105,9 @@ class Admission:
         replaces = request.multitask_strategy == "interrupt" and bool(queues.of_session(key))
         await self.limiter.acquire(key, may_exceed=replaces)
         try:
-            task = await self._admit(request, key, runner, queues, new_run_id=forwarded and forwarded.run_id)
+            task = await self._admit(
+                request, key, runner, queues, new_run_id=forwarded and forwarded.run_id, open_call=open_call
+            )
         except BaseException:
             self.limiter.release(key)
             raise
@@ -120,6 +126,7 @@ class Admission:
         queues: SessionQueues,
         *,
         new_run_id: str | None,
+        open_call: str | None,
     ) -> RunTask:
         """new_run_id: of a run that isn't an earlier one's continuation; by default a random one."""
         stored = await self._find(key)
@@ -139,6 +146,10 @@ class Admission:
         if queue and request.multitask_strategy == "reject":
             raise SessionBusy(session.id, queue[0].run.id)
         earlier = continued.record if continued is not None else None
+        if open_call is not None:
+            is_waiting = earlier is not None and earlier.status is RunStatus.WAITING
+            if not is_waiting or not log_state_of(session.events).is_open(open_call):
+                raise NotWaiting(run_id or "", f"the response to call {open_call!r}")
         if earlier is None:
             self.limits.check_session(session)
 

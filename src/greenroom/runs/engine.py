@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.event_streams.stream import LiveItem
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.records.base import JsonValue
 from greenroom.records.event import Event
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import (
@@ -73,14 +74,16 @@ class RunEngine(ABC):
         traceparent: str | None = None,
         caller: Caller | None = None,
         forwarded: ForwardedRequest | None = None,
+        open_call: str | None = None,
     ) -> tuple[Run, Attachment | None]:
         """Starts a run, or queues it after the session's active run, depending on `multitask_strategy`.
 
         The record is stored when this returns, so the run survives a crash. The same idempotency key returns the same
         run. The attached reader doesn't get the user's own events. traceparent: the caller's trace, as W3C has it.
         caller: as authenticated; None without authentication. A forwarded request that is repeated returns the run that
-        it has started or continued.
-        Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, SessionFull,
+        it has started or continued. open_call: the id of the long-running call that the message answers, if it may do
+        so only while the run waits and the call is open.
+        Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, SessionFull, NotWaiting,
         IdempotencyConflict, TooManyRuns, Unavailable, all without side effects.
         """
 
@@ -131,6 +134,13 @@ class RunEngine(ABC):
     @abstractmethod
     async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
         """Removes a webhook from a run, with its messages; does nothing when there is none. Raises RunNotFound."""
+
+    @abstractmethod
+    async def signal(self, run_id: str, name: str, value: JsonValue) -> Run:
+        """Continues a run that waits for this signal, with a value, and returns its record.
+
+        Raises RunNotFound, NotWaiting, and what `start` does.
+        """
 
     @abstractmethod
     async def get(self, run_id: str) -> Run:

@@ -8,19 +8,23 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
+
+import msgspec
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import USER_NAMESPACE, BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import GreenroomError, OwnershipLost, RunCancelled, RunNotFound, Unavailable
+from greenroom.errors import GreenroomError, NotWaiting, OwnershipLost, RunCancelled, RunNotFound, Unavailable
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, RunEnded, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
+from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
 from greenroom.records.identifiers import uuid4
 from greenroom.records.replica import ReplicaStatus
@@ -39,6 +43,7 @@ from greenroom.records.run import (
 )
 from greenroom.records.session import Session, SessionFilter, SessionKey
 from greenroom.records.shard import SHARDS, Shards
+from greenroom.records.wake_up import WakeUp, answer_to
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission
@@ -54,6 +59,7 @@ from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.suspects import SuspectRuns, is_suspect
 from greenroom.runs.takeover import Takeovers
 from greenroom.runs.task import LiveInput, RunTask
+from greenroom.runs.wake_ups import WakeUps
 from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import SendWebhook, Webhooks
 from greenroom.sessions.service import BaseSessionService
@@ -110,6 +116,7 @@ class InProcessRunEngine(RunEngine):
             auto_create_session=self.auto_create_session,
         )
         self._memory_writer = MemoryWriter(self.run_store)
+        self._wake_ups = WakeUps(self.run_store, self._wake)
         self._resuming_suspects: set[asyncio.Task[None]] = set()
         self._takeovers: Takeovers | None = None
         """None where this process owns all sessions."""
@@ -127,6 +134,7 @@ class InProcessRunEngine(RunEngine):
             ),
             trace_listeners=self.trace_listeners,
             memory_writer=self._memory_writer,
+            wake_ups=self._wake_ups,
         )
 
     async def start(
@@ -138,6 +146,7 @@ class InProcessRunEngine(RunEngine):
         traceparent: str | None = None,
         caller: Caller | None = None,
         forwarded: ForwardedRequest | None = None,
+        open_call: str | None = None,
     ) -> tuple[Run, Attachment | None]:
         key = SessionKey(request.app_name, request.user_id, request.session_id)
         if self._takeovers is not None:
@@ -146,7 +155,13 @@ class InProcessRunEngine(RunEngine):
         try:
             async with self._admission.lock(key):
                 task = await self._admission.admit(
-                    request, key, runner, self._queues, idempotency_key=idempotency_key, forwarded=forwarded
+                    request,
+                    key,
+                    runner,
+                    self._queues,
+                    idempotency_key=idempotency_key,
+                    forwarded=forwarded,
+                    open_call=open_call,
                 )
                 if isinstance(task, Run):
                     has_continued = idempotency_key is None and forwarded is not None and forwarded.run_id != task.id
@@ -242,6 +257,7 @@ class InProcessRunEngine(RunEngine):
                     run.status = RunStatus.CANCELLED
                     run.ended_at = time.time()
                     run.asked = {}
+                    run.wake_ups = {}
                     await self.run_store.save(run)
                     self._watches.publish(run)
                     self._stream.publish(run.session_key, RunEnded(run))
@@ -278,6 +294,34 @@ class InProcessRunEngine(RunEngine):
     async def _save_webhooks(self, run: Run) -> None:
         """Stores a run's record, and nothing but its webhooks is different."""
         await self.run_store.save(run, is_to_remember=self._memory_writer.is_pending(run.id))
+
+    async def signal(self, run_id: str, name: str, value: JsonValue) -> Run:
+        run = await self.get(run_id)
+        for call_id, wake_up in run.wake_ups.items():
+            if wake_up.signal == name:
+                return await self._continue(run, call_id, wake_up, {"value": value})
+        raise NotWaiting(run_id, f"the signal {name!r}")
+
+    async def _wake(self, run: Run, call_id: str, wake_up: WakeUp) -> None:
+        """Continues a run at its time."""
+        response: JsonObject = {"waited": True} if wake_up.signal is None else {"timed_out": True}
+        response["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+        await self._continue(run, call_id, wake_up, response)
+
+    async def _continue(self, run: Run, call_id: str, wake_up: WakeUp, response: JsonObject) -> Run:
+        first = run.request or AgentRunRequest(app_name=run.app_name, user_id=run.user_id, session_id=run.session_id)
+        request = msgspec.structs.replace(
+            first,
+            new_message=answer_to(call_id, wake_up, response),
+            invocation_id=None,
+            state_delta=None,
+            webhooks=None,
+            multitask_strategy="enqueue",
+        )
+        continued, _ = await self.start(
+            request, open_call=call_id, attach=False, traceparent=run.traceparent, caller=run.caller
+        )
+        return continued
 
     async def get(self, run_id: str) -> Run:
         task = self._queues.tasks.get(run_id)
@@ -398,6 +442,8 @@ class InProcessRunEngine(RunEngine):
         """
         await self.push_notifications.resume(shards)
         await self.webhooks.resume(shards)
+
+        self._wake_ups.look()
         left_behind = await self.run_store.list_unfinished(shards)
         to_remember = await self.run_store.list_to_remember(shards)
         resumed: list[RunTask] = []
@@ -449,6 +495,7 @@ class InProcessRunEngine(RunEngine):
         return await self.run_store.drain()
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
+        await self._wake_ups.close()
         draining = asyncio.create_task(self.run_store.drain())
         for resuming in self._resuming_suspects:
             resuming.cancel()

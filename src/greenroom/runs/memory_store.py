@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from asyncio import Future, get_running_loop
 from collections import OrderedDict
 from collections.abc import Callable
@@ -28,6 +29,7 @@ class InMemoryRunStore(RunStore):
         self._keys: dict[str, set[str]] = {}
         self._deliveries: dict[str, WebhookDelivery] = {}
         self._push_configs: dict[str, dict[str, PushConfig]] = {}
+        self._wake_ups: dict[str, float] = {}
 
     def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
         done: Future[None] = get_running_loop().create_future()
@@ -72,6 +74,8 @@ class InMemoryRunStore(RunStore):
         self._push_configs.pop(run_id, None)
         if run.webhooks:
             self._delete_deliveries(lambda delivery: delivery.run_id == run_id)
+
+        self._wake_ups.pop(run_id, None)
         for key in self._keys.pop(run_id, ()):
             del self._by_idempotency_key[run.app_name, run.user_id, key]
 
@@ -170,6 +174,23 @@ class InMemoryRunStore(RunStore):
 
     def _delete_deliveries(self, selects: Callable[[WebhookDelivery], bool]) -> None:
         self._deliveries = {key: delivery for key, delivery in self._deliveries.items() if not selects(delivery)}
+
+    def save_wake_up(self, run: Run, at: float) -> Future[None]:
+        self._wake_ups[run.id] = at
+        done: Future[None] = get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    async def move_wake_up(self, run_id: str, at: float, *, to: float | None) -> None:
+        if self._wake_ups.get(run_id) != at:
+            return
+        if to is None:
+            del self._wake_ups[run_id]
+        else:
+            self._wake_ups[run_id] = to
+
+    async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
+        return heapq.nsmallest(limit, ((at, run_id) for run_id, at in self._wake_ups.items()))
 
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
         unfinished = [self._runs[run_id] for run_id in self._unfinished]

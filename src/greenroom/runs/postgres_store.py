@@ -41,6 +41,7 @@ from greenroom.runs.sql_store import (
     KEY_HOLDER,
     SAVE_KEY,
     SAVE_PUSH_CONFIG,
+    SAVE_WAKE_UP,
     UPDATE_DELIVERY,
     RunRow,
     SqlRunStore,
@@ -69,6 +70,11 @@ _SAVE_ONE = f"""
     {_OVER_EARLIER}
 """
 _AND_IN_SHARDS = "AND shard_of(app_name, user_id, session_id) = ANY (?::smallint[])"
+_NEXT_WAKE_UPS = """
+    SELECT at, run_id FROM wake_ups JOIN runs ON runs.id = run_id
+    WHERE shard_of(app_name, user_id, session_id) = ANY (?::smallint[])
+    ORDER BY at LIMIT ?
+"""
 _NOTHING_SAVED = "INSERT 0 0"
 _GET_MANY = "SELECT data, request FROM runs WHERE id = ANY (?::text[])"
 _SESSION_OF_RUN = "SELECT app_name, user_id, session_id FROM runs WHERE id = $1"
@@ -212,6 +218,24 @@ class PostgresRunStore(SqlRunStore):
     def _fence(self, key: SessionKey) -> Fence | None:
         """Raises OwnershipLost."""
         return self.ownership.fence(key, self.ownership.epochs)
+
+    def save_wake_up(self, run: Run, at: float) -> Future[None]:
+        try:
+            fence = self._fence(run.session_key)
+        except OwnershipLost as error:
+            return self._queued(_failed(error))
+
+        async def apply(connection: Connection) -> None:
+            await check(fence, connection)
+            await connection.execute(numbered(SAVE_WAKE_UP), run.id, at)
+
+        return self._queued(self._postgres.submit(apply))
+
+    async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
+        epochs = self.ownership.epochs
+        if epochs is None:
+            return await super().next_wake_ups(limit)
+        return [(at, run_id) for at, run_id in await self._postgres.fetch(_NEXT_WAKE_UPS, sorted(epochs), limit)]
 
     async def save_push_config(self, config: PushConfig) -> None:
         await self._execute_of_run(config.run_id, SAVE_PUSH_CONFIG, *push_config_row(config))

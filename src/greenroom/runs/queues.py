@@ -27,6 +27,7 @@ from greenroom.runs.ownership import IsOf
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.store import RunLoad, RunStore
 from greenroom.runs.task import RunTask
+from greenroom.runs.wake_ups import WakeUps
 from greenroom.runs.watch import RunWatches
 from greenroom.telemetry.span import Trace, TraceListener
 from greenroom.usage.store import UsageStore
@@ -102,6 +103,7 @@ class SessionQueues:
     defaults: RunDefaults
     trace_listeners: Sequence[TraceListener]
     memory_writer: MemoryWriter
+    wake_ups: WakeUps
     save_again_seconds: tuple[float, float] = SAVE_AGAIN_SECONDS
 
     def __post_init__(self) -> None:
@@ -434,6 +436,8 @@ class SessionQueues:
         if task.usage.by_model:
             self.usage_store().record(task.run, task.usage.by_model)  # shares the transaction of the next write
         self.watches.publish(task.run)
+        if task.run.wake_ups:
+            self.wake_ups.add(task.run)
         return self.run_store.save(task.run, is_to_remember=task.is_to_remember)
 
     def _end_saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:

@@ -47,6 +47,7 @@ DELETE_SESSION = (
     _DELETE_OF_RUNS.format("idempotency_keys"),
     _DELETE_OF_RUNS.format("webhooks"),
     _DELETE_OF_RUNS.format("webhook_deliveries"),
+    _DELETE_OF_RUNS.format("wake_ups"),
     "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?",
 )
 _UNFINISHED = """
@@ -88,6 +89,13 @@ _PRUNE_DELIVERIES = """
         ORDER BY created_at DESC, number DESC, id DESC LIMIT 1 OFFSET ?
     )
 """
+
+SAVE_WAKE_UP = """
+    INSERT INTO wake_ups (run_id, at) VALUES (?, ?) ON CONFLICT (run_id) DO UPDATE SET at = excluded.at
+"""
+_MOVE_WAKE_UP = "UPDATE wake_ups SET at = ? WHERE run_id = ? AND at = ?"
+_DELETE_WAKE_UP = "DELETE FROM wake_ups WHERE run_id = ? AND at = ?"
+_NEXT_WAKE_UPS = "SELECT at, run_id FROM wake_ups ORDER BY at LIMIT ?"
 
 _MARK = " unremembered"
 """Follows the status, in its column, of runs whose events have yet to be added to memory."""
@@ -216,6 +224,18 @@ class SqlRunStore(RunStore):
 
     async def prune_deliveries(self, *, app_name: str, webhook_id: str, keep: int) -> None:
         await self._database.execute(_PRUNE_DELIVERIES, app_name, webhook_id, app_name, webhook_id, keep)
+
+    def save_wake_up(self, run: Run, at: float) -> Future[None]:
+        return self._queued(self._database.transact(lambda transaction: transaction.fetch(SAVE_WAKE_UP, run.id, at)))
+
+    async def move_wake_up(self, run_id: str, at: float, *, to: float | None) -> None:
+        if to is None:
+            await self._database.execute(_DELETE_WAKE_UP, run_id, at)
+        else:
+            await self._database.execute(_MOVE_WAKE_UP, to, run_id, at)
+
+    async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
+        return [(at, run_id) for at, run_id in await self._database.fetch(_NEXT_WAKE_UPS, limit)]
 
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
         return [_run(data, request) for *_, data, request in await self._rows_in(shards, _UNFINISHED)]

@@ -152,6 +152,20 @@ class RunStore(ABC):
         """Deletes the oldest messages to a webhook that aren't pending, but the newest `keep` of all messages."""
 
     @abstractmethod
+    def save_wake_up(self, run: Run, at: float) -> asyncio.Future[None]:
+        """Notes the time (Unix seconds) at which a waiting run is to be looked at, in place of an earlier one. Queued,
+        as `save` is.
+        """
+
+    @abstractmethod
+    async def move_wake_up(self, run_id: str, at: float, *, to: float | None) -> None:
+        """Changes the time of the note, or deletes it, unless it has another time than `at` now."""
+
+    @abstractmethod
+    async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
+        """The earliest times, each with the id of its run, of the sessions that this process owns."""
+
+    @abstractmethod
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
         """Returns all queued and running runs, oldest first. At start-up, these were interrupted by a crash.
 

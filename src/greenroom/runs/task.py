@@ -175,6 +175,9 @@ class RunTask:
 
         if run.status is RunStatus.CANCELLED:
             run.asked = {}
+        run.wake_ups = {}
+        if run.status is RunStatus.WAITING and logged is not None and self.log is not None:
+            run.wake_ups = logged.wake_ups(self.log.session.events)
 
     def pending_requests(self, session: Session) -> Mapping[str, str]:
         """The run's pending requests to people, see `Run.asked`."""

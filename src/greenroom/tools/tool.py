@@ -12,6 +12,7 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.records.wake_up import WakeUp
 
 OnInterrupt = Literal["report", "retry"]
 """Policy for a call that a crash interrupted, whose effect is therefore unknown: the model gets an
@@ -97,6 +98,14 @@ class BaseTool:
         not override this.
         """
         raise ToolError(f"Tool {self.name!r} can't be called: {type(self).__name__} has no run_async")
+
+    def wake_up(self, args: JsonObject, *, now: float) -> WakeUp | None:
+        """What continues the run while a call of this long-running tool is open, other than a client's response; None
+        if nothing does.
+
+        now: Unix seconds. Raises ToolError for arguments that the tool answers with an error, so that nothing is open.
+        """
+        return None
 
     async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool:
         """Whether a person must approve a call with these arguments. Functions and MCP tools ask;

@@ -13,6 +13,8 @@ import type {
   JsonObject,
   ListDeliveriesResponse,
   ListRunWebhooksResponse,
+
+  JsonValue,
   ListRunsResponse,
   ListUsageResponse,
   Part,
@@ -223,6 +225,10 @@ export class Client {
   /** Sends `webhook.test` once, and returns it with that try. */
   testWebhook(runId: string, webhookId: string): Promise<WebhookDelivery> {
     return this.transport.json(`${webhookPath(runId, webhookId)}/test`, { method: "POST" });
+
+  /** Continues a run that waits for this signal. */
+  signalRun(runId: string, name: string, value: JsonValue = null): Promise<Run> {
+    return this.transport.json(`/runs/${encode(runId)}/signals/${encode(name)}`, { method: "POST", body: value });
   }
 
   /** Answers a call of a run that waits, and returns the stream of the events that follow. */

@@ -13,7 +13,7 @@ from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import first_answer, has_callbacks
 from greenroom.agents.planning import BasePlanner
 from greenroom.agents.turn.code import complete_reply
-from greenroom.errors import as_exception
+from greenroom.errors import ToolError, as_exception
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
@@ -26,6 +26,7 @@ from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
 from greenroom.records.state import GROUNDING_METADATA
+from greenroom.records.wake_up import note_wake_up
 from greenroom.telemetry.agent_spans import ModelCallSpan
 
 _NORMAL_ENDS = frozenset({None, "STOP", "FINISH_REASON_UNSPECIFIED"})
@@ -259,6 +260,13 @@ def name_calls(event: Event, request: LlmRequest) -> None:
             call.id = new_function_call_id()
         given.add(call.id)
         tool: Any = request.tools_dict.get(call.name or "")
-        if tool is not None and tool.is_long_running and call.name not in REQUESTS:
-            long_running.append(call.id)
+        if tool is None or not tool.is_long_running or call.name in REQUESTS:
+            continue
+        try:
+            wake_up = tool.wake_up(call.args or {}, now=event.timestamp)
+        except ToolError:
+            continue
+        long_running.append(call.id)
+        if wake_up is not None:
+            note_wake_up(event, call, wake_up)
     event.long_running_tool_ids = sorted(long_running)

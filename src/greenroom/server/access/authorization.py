@@ -20,6 +20,7 @@ from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AppLoadError, AppNotFound, Forbidden, OwnershipLost, RunNotFound
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
+from greenroom.records.base import JsonValue
 from greenroom.records.event import Event
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import (
@@ -348,6 +349,12 @@ class AuthorizedRuns(Authorized[RunEngine]):
         """Raises Forbidden."""
         self._permissions.check("write", app_name, run.user_id if run is not None else None)
         return await self._watched_result(self._service.webhooks.test(app_name, webhook, run))
+
+    async def signal(self, run_id: str, name: str, value: JsonValue) -> Run:
+        """Raises RunNotFound, also for another user's run, and NotWaiting."""
+        run = await self.get(run_id)
+        self._permissions.check("write", run.app_name, run.user_id)
+        return await self._watched_result(self._service.signal(run_id, name, value))
 
     async def save_push_config(self, config: PushConfig) -> None:
         """Raises RunNotFound, also for another user's run, and InvalidRequest."""

@@ -193,6 +193,12 @@ async def cancel_run(context: RequestContext) -> AnyReply:
     )
 
 
+async def signal_run(context: RequestContext) -> AnyReply:
+    """Continues a run that waits for a signal."""
+    run = await context.engine.signal(context.path["run_id"], context.path["name"], context.body)
+    return Reply(value=public_record(run))
+
+
 async def run_events(context: RequestContext) -> AnyReply:
     """A run's events: a page of stored ones, or a stream of stored and new ones."""
     after = last_seen(context)

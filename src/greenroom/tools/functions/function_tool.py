@@ -107,9 +107,14 @@ class FunctionTool(BaseTool):
         tool_context: ToolContext,
     ) -> tuple[dict[str, Any], JsonObject | None]:
         """The values to call with, and the response in place of the function's, if any."""
-        parameters = self._signature.parameters
+        values, refusal = self._read_arguments(args)
+        if refusal is None and await self.check_require_confirmation(values, tool_context):
+            refusal = confirmation_response(self.name, tool_context)
+        return values, refusal
 
-        missing = [p.name for p in parameters.values() if p.is_required and p.name not in args]
+    def _read_arguments(self, args: JsonObject) -> tuple[dict[str, Any], JsonObject | None]:
+        """The values to call with, or the response that says what is wrong with the arguments."""
+        missing = [p.name for p in self._signature.parameters.values() if p.is_required and p.name not in args]
         values, faults = self._convert(args) if not missing else ({}, [])
         if missing:
             problem = [
@@ -119,8 +124,6 @@ class FunctionTool(BaseTool):
             ]
         elif faults:
             problem = ["of these arguments:", *faults, "Call it again with valid ones."]
-        elif await self.check_require_confirmation(values, tool_context):
-            return values, confirmation_response(self.name, tool_context)
         else:
             return values, None
 

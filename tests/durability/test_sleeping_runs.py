@@ -1,0 +1,95 @@
+"""Runs that sleep while the server is killed: each continues once, and none early.
+
+GREENROOM_SLEEPERS says how many, GREENROOM_SEED repeats a run of this test as far as time allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.durability.server_process import ServerProcess, server_in
+from tests.durability.sleeping_server import APP, LAST
+from tests.seed import SEED
+
+SLEEPERS = int(os.environ.get("GREENROOM_SLEEPERS", "60"))
+_LONGEST = 4.0
+_KILLS = 4
+
+Json = dict[str, Any]
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_each_sleeping_run_continues_once(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    uri = request.getfixturevalue("empty_postgres_uri") if store == "postgres" else ""
+    chance = random.Random(SEED)
+    async with server_in(tmp_path, module="tests.durability.sleeping_server", GREENROOM_URI=uri) as server:
+        await server.start()
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+            killing = asyncio.create_task(_kill(server, chance))
+            async with asyncio.TaskGroup() as group:
+                sleeping = [group.create_task(_sleep(http, n, chance.random())) for n in range(SLEEPERS)]
+            await killing
+            for one in sleeping:
+                await _check(http, one.result())
+
+
+async def _kill(server: ServerProcess, chance: random.Random) -> None:
+    for _ in range(_KILLS):
+        await asyncio.sleep(chance.uniform(0.3, 1.0))
+        await server.kill()
+        await server.start(wait=False)
+
+
+async def _sleep(http: httpx.AsyncClient, number: int, share: float) -> str:
+    """Starts a run that sleeps, sends the signal to every third one, and returns its session when it has ended."""
+    session = f"/apps/{APP}/users/ann/sessions/s-{number}"
+    await _repeat(http, "POST", session)
+    seconds = share * _LONGEST
+    if number % 3:
+        call = f"wait {json.dumps({'seconds': seconds})}"
+    else:
+        call = f"wait_for {json.dumps({'signal': 'go', 'timeout_seconds': _LONGEST * (number % 2 + 0.5)})}"
+    body = {"newMessage": {"parts": [{"text": call}]}}
+    reply = await _repeat(http, "POST", f"{session}/runs", json=body, headers={"Idempotency-Key": f"k-{number}"})
+    assert reply.status_code == 202, reply.text
+    run = f"/runs/{reply.json()['id']}"
+    if number % 3 == 0:
+        await asyncio.sleep(seconds)
+        signals = [_repeat(http, "POST", f"{run}/signals/go", json=number) for _ in range(2)]
+        for sent in await asyncio.gather(*signals):
+            assert sent.status_code in (200, 409), sent.text
+    async with asyncio.timeout(60):
+        while (await _repeat(http, "GET", run)).json()["status"] != "succeeded":
+            await asyncio.sleep(0.1)
+    return session
+
+
+async def _repeat(http: httpx.AsyncClient, method: str, path: str, **request: Any) -> httpx.Response:
+    """Sends a request until it is answered: the server may be killed meanwhile."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await http.request(method, path, **request)
+            except httpx.TransportError:
+                await asyncio.sleep(0.05)
+
+
+async def _check(http: httpx.AsyncClient, session: str) -> None:
+    events: list[Json] = (await http.get(session)).json()["events"]
+    calls = [event for event in events if event.get("longRunningToolIds")]
+    answers = [event for event in events if "functionResponse" in event["content"]["parts"][0]]
+    assert len(calls) == len(answers) == 1, events
+    assert [part.get("text") for part in events[-1]["content"]["parts"]] == [LAST]
+    assert len(events) == 4
+    (wake_up,) = calls[0]["customMetadata"]["greenroom_wake_ups"].values()
+    if "value" not in answers[0]["content"]["parts"][0]["functionResponse"]["response"]:
+        assert answers[0]["timestamp"] >= wake_up["at"]

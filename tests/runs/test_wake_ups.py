@@ -1,0 +1,206 @@
+"""Runs that sleep: their calls of `wait` and `wait_for`, the clock, signals, and what may come between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.workflows import SequentialAgent
+from greenroom.errors import NotWaiting
+from greenroom.records.base import JsonObject
+from greenroom.records.content import FunctionCall, FunctionResponse, Part
+from greenroom.records.run import Run, RunStatus
+from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools.builtin.sleep import wait, wait_for
+from tests.durability.engines import WHERE, Stores, asking, end_of, engine_over, finish, stores_in
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Stores]:
+    async with stores_in(tmp_path if request.param == "sqlite" else None) as opened:
+        yield opened
+
+
+def sleeper(*calls: tuple[str, JsonObject]) -> LlmAgent:
+    """Makes the calls in one reply, and then says `awake`."""
+    made = [Part(function_call=FunctionCall(id=f"c-{n}", name=name, args=args)) for n, (name, args) in enumerate(calls)]
+    return LlmAgent(name="desk", model=ScriptedModel([made, "awake", "again"]), tools=[wait, wait_for])
+
+
+async def until_over(engine: InProcessRunEngine, run_id: str, status: RunStatus = RunStatus.SUCCEEDED) -> Run:
+    async with asyncio.timeout(10):
+        while (run := await engine.get(run_id)).status is not status:
+            await asyncio.sleep(0.01)
+    return run
+
+
+async def answers(stores: Stores) -> list[Any]:
+    """The responses of the calls."""
+    return [response.response for event in await stores.log() for response in event.get_function_responses()]
+
+
+async def test_a_run_sleeps_and_continues_at_its_time(stores: Stores) -> None:
+    async with engine_over(stores, sleeper(("wait", {"seconds": 0.3}))) as engine:
+        await engine.recover()
+        run = await finish(engine, asking("go"))
+        assert run.status is RunStatus.WAITING
+        at = run.wake_ups["c-0"].at
+        assert at is not None
+        assert 0 < at - time.time() < 0.3
+
+        woken = await until_over(engine, run.id)
+        assert woken.started_at == run.started_at
+        assert woken.ended_at is not None
+        assert woken.ended_at >= at
+        assert woken.wake_ups == {}
+        (answer,) = await answers(stores)
+        assert answer["waited"]
+        assert (await stores.log())[-1].content.parts[0].text == "awake"  # type: ignore[union-attr,index]
+        assert await stores.runs.next_wake_ups(10) == []
+
+
+async def test_another_engine_continues_it_late(stores: Stores) -> None:
+    async with engine_over(stores, sleeper(("wait", {"seconds": 0.2}))) as engine:
+        run = await finish(engine, asking("go"))
+    await asyncio.sleep(0.3)
+    async with engine_over(stores, sleeper()) as engine:
+        assert await engine.recover() == 0
+        await until_over(engine, run.id)
+    assert len(await answers(stores)) == 1
+
+
+async def test_a_time_far_away_is_no_reason_to_ask_the_store(stores: Stores) -> None:
+    async with engine_over(stores, sleeper(("wait", {"until": "2999-01-01T00:00:00+01:00"}))) as engine:
+        await engine.recover()
+        run = await finish(engine, asking("go"))
+        assert run.wake_ups["c-0"].at == 32472140400.0
+        asked: list[int] = []
+        read = stores.runs.next_wake_ups
+        stores.runs.next_wake_ups = lambda limit: (asked.append(limit), read(limit))[1]  # type: ignore[method-assign]
+        await asyncio.sleep(0.1)
+        assert asked == []
+        assert (await engine.get(run.id)).status is RunStatus.WAITING
+
+
+async def test_a_signal_continues_a_run_once(stores: Stores) -> None:
+    async with engine_over(stores, sleeper(("wait_for", {"signal": "paid"}))) as engine:
+        run = await finish(engine, asking("go"))
+        assert run.status is RunStatus.WAITING
+        with pytest.raises(NotWaiting):
+            await engine.signal(run.id, "shipped", None)
+        sent = await asyncio.gather(
+            *(engine.signal(run.id, "paid", {"amount": n}) for n in range(5)), return_exceptions=True
+        )
+        assert sorted(type(one).__name__ for one in sent) == ["NotWaiting"] * 4 + ["Run"]
+        await end_of(engine, run.id)
+        with pytest.raises(NotWaiting):
+            await engine.signal(run.id, "paid", None)
+    (answer,) = await answers(stores)
+    assert set(answer) == {"value"}
+
+
+async def test_a_signal_that_does_not_come_times_out(stores: Stores) -> None:
+    async with engine_over(stores, sleeper(("wait_for", {"signal": "paid", "timeout_seconds": 0.1}))) as engine:
+        await engine.recover()
+        run = await finish(engine, asking("go"))
+        await until_over(engine, run.id)
+    (answer,) = await answers(stores)
+    assert answer["timed_out"]
+
+
+async def test_a_person_may_answer_first(stores: Stores) -> None:
+    async with engine_over(stores, sleeper(("wait", {"seconds": 0.3}))) as engine:
+        await engine.recover()
+        run = await finish(engine, asking("go"))
+        woken = Part(function_response=FunctionResponse(id="c-0", name="wait", response={"by": "ann"}))
+        assert (await finish(engine, asking(woken))).status is RunStatus.SUCCEEDED
+        async with asyncio.timeout(10):
+            while await stores.runs.next_wake_ups(10):
+                await asyncio.sleep(0.05)
+        assert (await engine.get(run.id)).status is RunStatus.SUCCEEDED
+    assert await answers(stores) == [{"by": "ann"}]
+
+
+async def test_a_cancelled_run_is_not_continued(stores: Stores) -> None:
+    async with engine_over(stores, sleeper(("wait", {"seconds": 0.2}))) as engine:
+        await engine.recover()
+        run = await finish(engine, asking("go"))
+        await engine.cancel(run.id, reason="test")
+        async with asyncio.timeout(10):
+            while await stores.runs.next_wake_ups(10):
+                await asyncio.sleep(0.05)
+        assert (await engine.get(run.id)).status is RunStatus.CANCELLED
+    assert await answers(stores) == []
+
+
+async def test_calls_of_one_reply_wait_each_for_its_time(stores: Stores) -> None:
+    agent = sleeper(("wait", {"seconds": 0.4}), ("wait", {"seconds": 0.1}))
+    async with engine_over(stores, agent) as engine:
+        await engine.recover()
+        run = await finish(engine, asking("go"))
+        assert list(run.wake_ups) == ["c-0", "c-1"]
+        await until_over(engine, run.id)
+    ids = [response.id for event in await stores.log() for response in event.get_function_responses()]
+    assert ids == ["c-1", "c-0"]
+
+
+async def test_a_step_of_a_workflow_sleeps(stores: Stores) -> None:
+    first = sleeper(("wait", {"seconds": 0.1}))
+    first.name = "first"
+    last = LlmAgent(name="last", model=ScriptedModel(["the end"]))
+    async with engine_over(stores, SequentialAgent(name="desk", sub_agents=[first, last])) as engine:
+        await engine.recover()
+        run = await finish(engine, asking("go"))
+        assert run.status is RunStatus.WAITING
+        await until_over(engine, run.id)
+    said = [
+        part.text for event in await stores.log() for part in (event.content.parts if event.content else None) or ()
+    ]
+    assert [text for text in said if text] == ["go", "awake", "the end"]
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("wait", {}),
+        ("wait", {"seconds": 1, "until": "2027-01-01"}),
+        ("wait", {"seconds": -1}),
+        ("wait", {"seconds": 1e12}),
+        ("wait", {"seconds": "soon"}),
+        ("wait", {"until": "tomorrow"}),
+        ("wait", {"until": 5}),
+        ("wait_for", {}),
+        ("wait_for", {"signal": ""}),
+        ("wait_for", {"signal": "s" * 257}),
+        ("wait_for", {"signal": "paid", "timeout_seconds": -1}),
+    ],
+)
+async def test_invalid_arguments_are_answered_to_the_model(name: str, args: JsonObject) -> None:
+    async with stores_in(None) as stores, engine_over(stores, sleeper((name, args))) as engine:
+        run = await finish(engine, asking("go"))
+        assert (run.status, run.wake_ups) == (RunStatus.SUCCEEDED, {})
+        (answer,) = await answers(stores)
+        assert list(answer) == ["error"]
+
+
+async def test_a_run_whose_app_is_gone_does_not_stop_the_others(tmp_path: Path) -> None:
+    async with stores_in(tmp_path) as stores, engine_over(stores, sleeper(("wait", {"seconds": 0.0}))) as engine:
+        await finish(engine, asking("go"))
+        where = {**WHERE, "session_id": "s-2"}
+        await stores.sessions.create_session(**where)
+        lost = Run(id="e-lost", **{**where, "app_name": "gone"}, status=RunStatus.WAITING, created_at=1.0)
+        lost.wake_ups = (await engine.get((await stores.runs.next_wake_ups(1))[0][1])).wake_ups
+        await stores.runs.save(lost)
+        await stores.runs.save_wake_up(lost, 1.0)
+        await engine.recover()
+        async with asyncio.timeout(10):
+            while len(await answers(stores)) == 0 or (await stores.runs.next_wake_ups(1))[0][0] < time.time():
+                await asyncio.sleep(0.01)
+        assert [run_id for _, run_id in await stores.runs.next_wake_ups(2)] == ["e-lost"]
