@@ -28,6 +28,7 @@ GreenroomError
 │   └── MissingExtra               501   a package of an extra is not installed [ImportError]
 ├── Conflict                       409
 │   ├── SessionExists
+│   ├── NotWaiting                       a run does not wait for that signal or response
 │   ├── SessionBusy                      another run is active and the caller chose "reject"
 │   ├── SessionFull                      it has reached the limit of events
 │   ├── ApprovalRefused                  a forged, used or outdated approval

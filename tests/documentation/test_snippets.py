@@ -29,6 +29,7 @@ from greenroom import (
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
+from greenroom.records.content import FunctionCall
 from greenroom.server import ServerSettings, create_app
 from greenroom.testing import Hears, Says, ScriptedLiveModel, ScriptedModel
 from tests.gates.test_a2a import message, sent
@@ -572,6 +573,14 @@ def test_compaction() -> None:
 
 
 # evaluation
+
+
+async def test_an_agent_sleeps() -> None:
+    LLMRegistry.register(r"local/.+", lambda _: ScriptedModel([FunctionCall(name="wait_for", args={"signal": "paid"})]))
+    runner = InMemoryRunner(run_snippet("sleep")["agent"], app_name="app")
+    session = await runner.session_service.create_session(app_name="app", user_id="ada")
+    run = runner.run_async(user_id="ada", session_id=session.id, new_message=types.UserContent("go"))
+    assert [bool(event.long_running_tool_ids) async for event in run][-1]
 
 
 async def test_the_evaluation_in_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,13 @@ import pytest
 import greenroom
 from greenroom.errors import error_classes
 from greenroom.records.base import Record
+from greenroom.records.content import FunctionCall
 from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.application import GATES
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.openapi import build_openapi
 from greenroom.server.settings import AuthSettings
+from greenroom.tools.builtin.sleep import wait_for
 from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve
 from tests.server.json_schema import check
@@ -246,12 +248,16 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         """Add."""
         return a + b
 
-    server = await serve(echo(), scripted("adder", ["hi"], tools=[add]))
+    waiting = FunctionCall(name="wait_for", args={"signal": "go"})
+    sleeper = scripted("sleeper", [waiting, "awake"], tools=[wait_for])
+    server = await serve(echo(), scripted("adder", ["hi"], tools=[add]), sleeper)
     get = server.client.get
     post = server.client.post
     session = await server.new_session("echo", state={"a": 1})
     run = await server.run("echo", stateDelta={"b": [1, None]})
     run_id = run.headers["x-run-id"]
+    await server.new_session("sleeper")
+    sleeping = (await server.run("sleeper")).headers["x-run-id"]
     sessions = "/apps/{app_name}/users/{user_id}/sessions"
     one = sessions + "/{session_id}"
     artifacts = one + "/artifacts"
@@ -275,6 +281,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/runs/{run_id}", "get", await get(f"/runs/{run_id}")),
         ("/runs/{run_id}/events", "get", await get(f"/runs/{run_id}/events")),
         ("/runs/{run_id}/cancel", "post", await post(f"/runs/{run_id}/cancel")),
+        ("/runs/{run_id}/signals/{signal_name}", "post", await post(f"/runs/{sleeping}/signals/go", json={"a": 1})),
         (sessions, "get", await get("/apps/echo/users/ann/sessions")),
         (sessions, "post", await post("/apps/echo/users/ann/sessions")),
         (one, "get", await get(session)),

@@ -31,6 +31,7 @@ VALUES = {
     "test_name": "t1.json",
     "eval_result_id": "echo_set_a_1",
     "run_id": "r",
+    "signal_name": "go",
     "event_id": "e",
     "webhook_id": "w",
     "delivery_id": "msg_1",

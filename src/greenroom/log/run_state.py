@@ -99,7 +99,7 @@ class RunState:
         return record
 
     def wake_ups(self, events: Sequence[Event]) -> dict[str, WakeUp]:
-        """What continues the run while it waits, by id of the open call. events: the session's."""
+        """Causes that continue the run while it waits, by id of the open call. events: the session's."""
         found: dict[str, WakeUp] = {}
         for (call_id, _), index in self.calls.waiting.items():
             wake_up = wake_ups_in(events[index]).get(call_id)

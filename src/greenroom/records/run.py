@@ -296,7 +296,7 @@ class Run(Record, kw_only=True):
     app_version: str | None = None
     """Version of the app's code in the last attempt."""
     wake_ups: dict[str, WakeUp] = {}  # noqa: RUF012 - as below
-    """What continues the run while it waits, by id of the call that waits; without those that only clients answer."""
+    """Times and signals that continue the run while it waits, by id of the call that waits for them."""
     asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time
     """The digests of its pending approval and credential requests, by request id."""
     webhooks: list[RunWebhook] = []  # noqa: RUF012 - msgspec makes a new one each time

@@ -1,4 +1,4 @@
-"""What continues a run that sleeps: a time, or a signal. The event with the call that waits has it."""
+"""Causes that continue a run which sleeps: a time, or a signal. The event with the call that waits has them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _METADATA_KEY = "greenroom_wake_ups"
 
 
 class WakeUp(Record, kw_only=True):
-    """What continues a run that waits for the response to a call."""
+    """A cause that continues a run which waits for the response to a call."""
 
     tool: str
     """The name of the function."""

@@ -247,10 +247,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", _APP_WEBHOOKS + "/{webhook_id}/test", webhooks.test_app_webhook, "webhooks", "manage",
         "Send `webhook.test` to a webhook of an app, and wait for the response", replies=WebhookDelivery,
         errors=(AppNotFound, AppLoadError, NotFound)),
-
-    Endpoint("POST", "/runs/{run_id}/signals/{name}", run.signal_run, "runs", "run",
+    Endpoint("POST", "/runs/{run_id}/signals/{signal_name}", run.signal_run, "runs", "run",
         "Send a signal, with any JSON as its value, to a run that waits for it; the run continues", body=Any | None,
-        replies=Run, errors=(RunNotFound, NotWaiting, AppNotFound, AppLoadError, TooManyRuns, Unavailable)),
+        replies=Run, errors=(RunNotFound, NotWaiting, TooManyRuns, Unavailable)),
     Endpoint("GET", _SESSION, sessions.get_session, "sessions", "read", "Get a session with its state and its events",
         replies=Session, errors=(SessionNotFound, InvalidRequest),
         query=(

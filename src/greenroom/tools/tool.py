@@ -100,8 +100,8 @@ class BaseTool:
         raise ToolError(f"Tool {self.name!r} can't be called: {type(self).__name__} has no run_async")
 
     def wake_up(self, args: JsonObject, *, now: float) -> WakeUp | None:
-        """What continues the run while a call of this long-running tool is open, other than a client's response; None
-        if nothing does.
+        """The time or signal that continues the run while a call of this long-running tool is open; None if only a
+        client's response does.
 
         now: Unix seconds. Raises ToolError for arguments that the tool answers with an error, so that nothing is open.
         """

@@ -27,7 +27,7 @@ SCOPE_OF: dict[str, str] = {
             GET /dev-ui/assets/config/runtime-config.json; GET POST /config/telemetry; GET POST /sign-in
         """,
         "run": f"""
-            POST /run; POST /run_sse; POST {SESSION}/runs; POST /runs/{{run_id}}/cancel; POST {USER}/sessions
+            POST /run; POST /run_sse; POST {SESSION}/runs; POST /runs/{{run_id}}/cancel; POST /runs/{{run_id}}/signals/{{signal_name}}; POST {USER}/sessions
             POST PATCH DELETE {SESSION}; POST {SESSION}/artifacts; PUT DELETE {ARTIFACT}; POST {SESSION}/fork; POST {SESSION}/events/{{event_id}}/edit; DELETE {USER}; DELETE {USER}/credentials/{{credential_key:path}}; PATCH {USER}/memory
             POST {DEV}/tests/run
             POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
@@ -81,7 +81,7 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
         names.add("app_name")
     if endpoint.body in (AgentRunRequest, AddSessionToEvalSetRequest):
         return "user"
-    if "run_id" in names and names <= {"run_id", "webhook_id", "delivery_id"}:
+    if "run_id" in names and names <= {"run_id", "signal_name", "webhook_id", "delivery_id"}:
         return "run"
     if path.startswith(APP_WEBHOOKS):
         return "all users"
@@ -98,8 +98,8 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
 
 def status_of(endpoint: Endpoint) -> int:
     """Status of a permitted request to the server of these tests, whose agents are in code and can't be edited."""
-    return (
-        501
-        if endpoint.tag == "editing" and endpoint.access == "manage" and "cancel" not in endpoint.path
-        else endpoint.status
-    )
+    if endpoint.tag == "editing" and endpoint.access == "manage" and "cancel" not in endpoint.path:
+        return 501
+    if "/signals/" in endpoint.path:
+        return 409  # no run waits for one
+    return endpoint.status

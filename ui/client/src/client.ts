@@ -225,6 +225,7 @@ export class Client {
   /** Sends `webhook.test` once, and returns it with that try. */
   testWebhook(runId: string, webhookId: string): Promise<WebhookDelivery> {
     return this.transport.json(`${webhookPath(runId, webhookId)}/test`, { method: "POST" });
+  }
 
   /** Continues a run that waits for this signal. */
   signalRun(runId: string, name: string, value: JsonValue = null): Promise<Run> {

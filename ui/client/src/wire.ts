@@ -1001,6 +1001,8 @@ export type Run = {
   readonly isLive?: boolean;
   /** Version of the app's code in the last attempt. */
   readonly appVersion?: string;
+  /** Times and signals that continue the run while it waits, by id of the call that waits for them. */
+  readonly wakeUps?: { readonly [key: string]: WakeUp };
   /** The digests of its pending approval and credential requests, by request id. */
   readonly asked?: { readonly [key: string]: string };
   /** Receivers of the run's states. */
@@ -1385,6 +1387,16 @@ export type VideoMetadata = {
   readonly endOffset?: string;
   /** Frames per second that the model is given. */
   readonly fps?: number;
+};
+
+/** A cause that continues a run which waits for the response to a call. */
+export type WakeUp = {
+  /** The name of the function. */
+  readonly tool: string;
+  /** Unix seconds; None if no time does. */
+  readonly at?: number;
+  /** The name of the signal; None if none does. */
+  readonly signal?: string;
 };
 
 /** A URL that is told of the states of a run, or of all runs of an app, by signed HTTP requests. */

@@ -195,7 +195,7 @@ async def cancel_run(context: RequestContext) -> AnyReply:
 
 async def signal_run(context: RequestContext) -> AnyReply:
     """Continues a run that waits for a signal."""
-    run = await context.engine.signal(context.path["run_id"], context.path["name"], context.body)
+    run = await context.engine.signal(context.path["run_id"], context.path["signal_name"], context.body)
     return Reply(value=public_record(run))
 
 
