@@ -11,6 +11,7 @@ import httpx
 from websockets.asyncio.client import connect
 
 from greenroom.records.session import SessionKey
+from greenroom.records.shard import SHARDS
 from tests.replicas.requests import Json, frames, log_of, message, path_of, run_of, text_of, texts
 from tests.replicas.servers import APP, Server, Servers
 
@@ -125,3 +126,19 @@ async def test_servers_that_stop_together_give_their_runs_the_grace_period(serve
 
 async def replicas_of(server: Server) -> list[Json]:
     return (await server.http.get("/replicas")).json()["replicas"]
+
+
+async def test_a_second_ctrl_c_ends_a_server_that_waits_for_its_runs(servers: Servers) -> None:
+    owner, other = await two(servers, grace_seconds=20)
+    key = await new_session(servers, owner)
+    await owner.http.post(path_of(key) + "/runs", json={"newMessage": message("slow 2000")})
+    owner.signal(signal.SIGINT)
+    async with asyncio.timeout(10):
+        while shards_of(owner, await servers.owners()) != 1:
+            await asyncio.sleep(0.02)
+    owner.signal(signal.SIGINT)
+    async with asyncio.timeout(5):
+        await owner.process.wait()
+    async with asyncio.timeout(10):
+        while shards_of(other, await servers.owners()) != SHARDS:
+            await asyncio.sleep(0.02)

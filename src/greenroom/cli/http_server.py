@@ -35,6 +35,9 @@ STOP_SECONDS = 5.0
 CANCEL_SECONDS = 1.0
 """Time limit of the tasks that remain when everything is closed."""
 
+_LOOK_SECONDS = 0.1
+"""Interval in which a server that stops looks for a second Ctrl-C, as uvicorn does."""
+
 _CLOSE = (b"connection", b"close")
 
 
@@ -224,16 +227,20 @@ class _Server(uvicorn.Server):
         except OSError:  # the client has left
             connection.close()
 
+    async def _answer_until(self, drained: asyncio.Future[None]) -> None:
+        """Waits for a future, but not after a second Ctrl-C. The grace period of requests begins before."""
+        # Clients open their next connection, perhaps to another server, while this one still answers.
+        self.server_state.default_headers = [*self.server_state.default_headers, _CLOSE]
+        started = time.monotonic()
+        while not drained.done() and not self.force_exit:
+            await asyncio.wait([drained], timeout=_LOOK_SECONDS)
+        drained.cancel()
+        used = time.monotonic() - started
+        self.config.timeout_graceful_shutdown = max(math.ceil((self.config.timeout_graceful_shutdown or 0) - used), 0)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._drain is not None:
-            # Clients open their next connection, perhaps to another server, while this one still answers.
-            self.server_state.default_headers = [*self.server_state.default_headers, _CLOSE]
-            started = time.monotonic()
-            await self._drain()
-            used = time.monotonic() - started
-            self.config.timeout_graceful_shutdown = max(
-                math.ceil((self.config.timeout_graceful_shutdown or 0) - used), 0
-            )
+            await self._answer_until(asyncio.ensure_future(self._drain()))
         if self._sweeping is not None:
             self._sweeping.cancel()
         if self._connections is not None:
