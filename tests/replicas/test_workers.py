@@ -137,7 +137,7 @@ async def test_a_worker_that_can_t_start_again_is_tried_with_delays(servers: Ser
     await wait_until_shared(servers, 2)
     broken.touch()
     os.kill(children_of(server.process.pid)[0], signal.SIGKILL)
-    await eventually(lambda: "worker 1 ended with exit code 3; it is started again in 2 s" in server.log())
+    await eventually(lambda: "worker 1 ended with exit code 3; it is started again in 1 s" in server.log())
     key = SessionKey(APP, USER, "s-1")
     await server.http.post(path_of(key))
     assert texts((await server.http.post("/run", json=run_of(key, "hello"))).json()) == ["You said hello"]

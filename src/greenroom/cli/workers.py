@@ -85,7 +85,8 @@ def worker_count(settings: ServeSettings) -> int:
             )
     if settings.a2a_grpc is not None:
         raise CallerError(
-            f"{flag}: A2A over gRPC works with one server only. Use --workers 1, or A2A over HTTP without --a2a-grpc"
+            f"{flag}: one process alone can listen on {settings.a2a_grpc}. Use --workers 1, or A2A over HTTP without "
+            "--a2a-grpc"
         )
     return usable_cpus() if settings.workers == "auto" else settings.workers
 
