@@ -36,23 +36,33 @@ _CACHE_SECONDS = 1.0
 async def list_replicas(database: Database, app_names: Collection[str] | None) -> list[ReplicaStatus]:
     """The servers whose last heartbeat is not long ago. app_names: only runs of these apps count; None: of all."""
     rows = await database.fetch(_REPLICAS, None if app_names is None else list(app_names), FORGET_SECONDS)
-    return [
-        ReplicaStatus(
-            id=replica_id,
-            address=address,
-            version=version,
-            started_at=started,
-            heartbeat_age_seconds=heartbeat_age,
-            is_draining=is_draining,
-            shards=shards,
-            running=running,
-            queued=queued,
-            oldest_run_age_seconds=None if oldest_age is None else max(oldest_age, 0.0),
-        )
-        for (
-            replica_id, address, version, started, heartbeat_age, is_draining, shards, running, queued, oldest_age,
-        ) in rows
-    ]  # fmt: skip
+    return [_status(*row) for row in rows]
+
+
+def _status(
+    replica_id: str,
+    address: str | None,
+    version: str,
+    started: float,
+    heartbeat_age: float,
+    is_draining: bool,
+    shards: int,
+    running: int,
+    queued: int,
+    oldest_age: float | None,
+) -> ReplicaStatus:
+    return ReplicaStatus(
+        id=replica_id,
+        address=address,
+        version=version,
+        started_at=started,
+        heartbeat_age_seconds=heartbeat_age,
+        is_draining=is_draining,
+        shards=shards,
+        running=running,
+        queued=queued,
+        oldest_run_age_seconds=None if oldest_age is None else max(oldest_age, 0.0),  # clocks of servers differ
+    )
 
 
 class DatabaseLoad:
