@@ -39,6 +39,27 @@ async def balanced(*servers: Server) -> AsyncGenerator[LoadBalancer]:
         await balancer.close()
 
 
+class RepeatingGets(httpx.AsyncHTTPTransport):
+    """Sends a GET again if its connection was closed before the response began, as HTTP lets clients do.
+
+    No server can close an idle connection without the risk that a client is just sending a request on it. Source: RFC
+    9112, 9.3.1.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.repeated = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        try:
+            return await super().handle_async_request(request)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            if request.method != "GET":
+                raise
+            self.repeated += 1
+            return await super().handle_async_request(request)
+
+
 class Load:
     """Clients of one address, each of which sends a request after the other."""
 
@@ -47,6 +68,8 @@ class Load:
         self.sent = Counter[str]()
         self.failures: list[str] = []
         self.is_over = False
+        self.repeated = 0
+        """GETs that were sent again."""
 
     async def run(self) -> None:
         clients = [
@@ -60,7 +83,8 @@ class Load:
 
     async def _repeat(self, kind: str, send: Callable[[httpx.AsyncClient, SessionKey], Awaitable[None]]) -> None:
         key = SessionKey(APP, f"user-{uuid4().hex}", "s")
-        async with httpx.AsyncClient(base_url=self.url, timeout=30) as http:
+        transport = RepeatingGets()
+        async with httpx.AsyncClient(base_url=self.url, timeout=30, transport=transport) as http:
             created = await http.post(path_of(key))
             assert created.status_code == 200, created.text
             while not self.is_over:
@@ -70,6 +94,7 @@ class Load:
                 except (httpx.HTTPError, AssertionError) as error:
                     self.failures.append(f"{kind}: {error!r}")
                 await asyncio.sleep(0.02)
+        self.repeated += transport.repeated
 
     async def _message(self, http: httpx.AsyncClient, key: SessionKey) -> None:
         """One of a conversation, whose log is whole in the end."""
@@ -140,5 +165,6 @@ async def test_rolling_restarts_fail_no_request(servers: Servers) -> None:
             print(f"{finished * REPLICAS} restarts: {dict(load.sent)}, failed: {len(load.failures)}", flush=True)
         load.is_over = True
         await sending
+    print(f"{load.repeated} GETs were sent again on a new connection")
     assert load.failures == []
     assert set(load.sent) == {"message", "new session", "run in the background", "new connection", "stream"}
