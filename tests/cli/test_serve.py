@@ -220,6 +220,33 @@ def test_a_stopping_server_sends_waiting_clients_the_address_of_their_runs(cli: 
     assert "Traceback" not in (said or "")
 
 
+_SLOW_TO_CLEAN_UP = """
+import sys
+import time
+
+from greenroom import LlmAgent
+
+
+class Slow:
+    def __del__(self, sleep=time.sleep):
+        sleep(1.5)
+
+
+sys.slow = Slow()  # until the interpreter ends
+root_agent = LlmAgent(name="slow", model="unused")
+"""
+
+
+def test_a_stop_succeeds_though_the_interpreter_takes_its_time_to_end(cli: Cli) -> None:
+    """The alarm that ends a server in which work hangs must not kill it when it has ended its work."""
+    cli.write("agents/slow/agent.py", _SLOW_TO_CLEAN_UP)
+    with served(cli, "agents", "--grace-seconds", "0") as (url, _, process):
+        with urllib.request.urlopen(f"{url}/apps/slow/app-info", timeout=30) as reply:
+            assert reply.status == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) in (0, -signal.SIGTERM)
+
+
 _JOB = """
 from greenroom import LlmAgent, LongRunningFunctionTool
 from greenroom.records.content import FunctionCall

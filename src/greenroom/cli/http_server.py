@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import gc
 import logging
@@ -254,6 +255,8 @@ def _exit_in(seconds: float) -> None:
     if hasattr(signal, "setitimer"):  # Windows has none
         signal.signal(signal.SIGALRM, _abandon)
         signal.setitimer(signal.ITIMER_REAL, seconds)
+        # When all threads have ended, only the interpreter's own clean-up is left, in which there are no handlers.
+        atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
 
 
 def _abandon(_number: int, _frame: FrameType | None) -> None:
