@@ -421,3 +421,32 @@ async def test_responses_to_calls_count_as_calls_of_the_model() -> None:
         with pytest.raises(LlmCallsLimitExceeded):
             await call.ended()
     assert len(responses_to(model, "look")) == 2
+
+
+async def test_a_call_that_is_being_stored_when_the_client_leaves_is_made() -> None:
+    class Leaves(BasePlugin):
+        """The client leaves while the model's call is on its way into the log."""
+
+        def __init__(self) -> None:
+            super().__init__(name="leaves")
+            self.call: Call | None = None
+
+        async def on_event_callback(self, *, invocation_context: object, event: Event) -> None:
+            if event.get_function_calls() and self.call is not None:
+                self.call.queue.close()
+                for _ in range(20):
+                    await asyncio.sleep(0)
+
+    def look() -> str:
+        """Looks."""
+        return "seen"
+
+    plugin = Leaves()
+    desk, _ = agent("desk", FunctionCall(id="c-1", name="look", args={}), "Seen.", tools=[look])
+    async with calling(desk, plugins=[plugin]) as call:
+        plugin.call = call
+        call.say("look")
+        await call.ended()
+        log = await call.log()
+    answers = [response for event in log for response in event.get_function_responses()]
+    assert [(answer.id, answer.response) for answer in answers] == [("c-1", {"result": "seen"})]

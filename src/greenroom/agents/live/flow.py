@@ -57,8 +57,10 @@ async def _run(conversation: LiveConversation) -> None:
             listening.cancel()
             conversation.connection.end()
             await calls.settle()
-            for task in (talking, end):
-                task.cancel()
+            async with calls.storing:  # a call that is being stored is made, too
+                talking.cancel()
+            end.cancel()
+            await calls.settle()
     except BaseExceptionGroup as failures:
         await output.end()
         await conversation.save(conversation.user_audio, conversation.agent_audio)

@@ -158,9 +158,13 @@ class ModelOutput:
                     await conversation.show(await conversation.agent_audio.add(part.inline_data))
 
             self._unshown.popleft()
-            await conversation.show(event)
-            if not event.partial:
-                self._calls.start(event.get_function_calls(), opened)
+            calls = [] if event.partial else event.get_function_calls()
+            if calls:
+                async with self._calls.storing:
+                    await conversation.show(event)
+                    self._calls.start(calls, opened)
+            else:
+                await conversation.show(event)
 
             heard = event.input_transcription
             if heard is not None and heard.finished and heard.text:

@@ -59,6 +59,7 @@ class ToolCalls:
     """The calls of a conversation, and its streaming tools, each of which runs once at a time.
 
     asked: ids of the calls whose approval was requested.
+    storing: held while calls are stored and started.
     spawn: starts a task that ends with the conversation.
     """
 
@@ -68,6 +69,7 @@ class ToolCalls:
         self._streams: dict[str, tuple[asyncio.Task[None], LiveRequestQueue | None]] = {}
         self._spawn = spawn
         self.asked: set[str | None] = set()
+        self.storing = asyncio.Lock()
 
     @property
     def are_at_work(self) -> bool:
