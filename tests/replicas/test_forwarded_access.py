@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 from uuid import uuid4
@@ -10,11 +11,14 @@ from uuid import uuid4
 import httpx
 import pytest
 import pytest_asyncio
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Subprotocol
 
 from greenroom.records.session import SessionKey
 from tests.postgres.postgres_server import PostgresServer
 from tests.replicas.conftest import Pair
-from tests.replicas.requests import frames, message, path_of, run_of, texts
+from tests.replicas.requests import Json, frames, message, path_of, run_of, texts
 from tests.replicas.servers import servers_on
 from tests.server.security.keys import Keys, bearer
 
@@ -162,3 +166,30 @@ async def test_head_options_and_unknown_paths_and_methods_are_answered_alike(gua
         kept = [{**answer.headers, "date": ""} for answer in answers]
         assert kept[0] == kept[1], (method, path)
     await guarded.pair.owner.http.post(run_path + "/cancel", headers=guarded.ann)
+
+
+async def test_a_live_conversation_has_the_caller_of_its_key(guarded: Guarded) -> None:
+    key = await guarded.pair.servers.key_of(guarded.pair.owner, app="talk")
+    created = await guarded.pair.other.http.post(path_of(key), headers=guarded.ann)
+    assert created.status_code == 200, created.text
+    url = f"ws{guarded.pair.other.url.removeprefix('http')}/run_live"
+    query = f"app_name=talk&user_id={key.user_id}&session_id={key.session_id}&modalities=TEXT"
+
+    def protocols(headers: dict[str, str]) -> list[Subprotocol]:
+        credentials = headers["authorization"].removeprefix("Bearer ")
+        return [Subprotocol("greenroom"), Subprotocol(f"greenroom.key.{credentials}")]
+
+    async with connect(f"{url}?{query}", subprotocols=protocols(guarded.ann)) as socket:
+        assert socket.subprotocol == "greenroom"
+        await socket.send(json.dumps({"content": message("hello")}))
+        heard: list[Json] = []
+        async with asyncio.timeout(10):
+            while not heard or not heard[-1].get("turnComplete"):
+                heard.append(json.loads(await socket.recv()))
+        assert "You said hello" in texts(heard)
+        await socket.send(json.dumps({"close": True}))
+    for headers, status in ((guarded.ben, 403), (bearer("gr_x_y"), 401)):
+        with pytest.raises(InvalidStatus) as refused:
+            async with connect(f"{url}?{query}", subprotocols=protocols(headers)):
+                pass
+        assert refused.value.response.status_code == status

@@ -121,3 +121,15 @@ async def test_a_body_that_is_too_large_is_refused_by_the_first_server(pair: Pai
     refused = await pair.other.http.post("/run", content=body, headers={"content-type": "application/json"})
     assert refused.status_code == 413
     assert await log_of(pair.owner.http, key) == []
+
+
+async def test_a_large_artifact_is_uploaded_and_read_on_any_server(pair: Pair) -> None:
+    key = await pair.servers.key_of(pair.owner)
+    await pair.owner.http.post(path_of(key))
+    path = path_of(key) + "/artifacts/film.bin"
+    data = bytes(range(256)) * 80_000
+    saved = await pair.other.http.put(path, content=data, headers={"content-type": "application/octet-stream"})
+    assert saved.status_code in (200, 201), saved.text
+    for server in (pair.owner, pair.other):
+        async with server.http.stream("GET", f"{path}/versions/0/content") as response:
+            assert await response.aread() == data
