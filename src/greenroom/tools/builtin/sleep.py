@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,18 +44,13 @@ class _SleepTool(LongRunningFunctionTool, ABC):
 
     def wake_up(self, args: JsonObject, *, now: float) -> WakeUp:
         values, refusal = self._read_arguments(args)
-        if refusal is None:
-            refusal = self._refusal(**values)
         if refusal is not None:
             raise ToolError(str(refusal["error"]))
-        return self._wake_up(now, **values)
+        return self._wake_up(values, now)
 
     @abstractmethod
-    def _refusal(self, **values: Any) -> JsonObject | None:
-        """The response to values that the tool refuses."""
-
-    @abstractmethod
-    def _wake_up(self, now: float, **values: Any) -> WakeUp: ...
+    def _wake_up(self, values: Mapping[str, Any], now: float) -> WakeUp:
+        """values: by parameter. Raises ToolError for those that the function refuses."""
 
 
 class WaitTool(_SleepTool):
@@ -64,12 +59,11 @@ class WaitTool(_SleepTool):
     def __init__(self) -> None:
         super().__init__(_wait, name="wait")
 
-    def _refusal(self, seconds: float | None = None, until: str | None = None) -> JsonObject | None:
-        return _as_error(_problem_of_wait(seconds, until))
-
-    def _wake_up(self, now: float, seconds: float | None = None, until: str | None = None) -> WakeUp:
-        at = _seconds_of(until) if until is not None else now + (seconds or 0.0)
-        return WakeUp(tool=self.name, at=at)
+    def _wake_up(self, values: Mapping[str, Any], now: float) -> WakeUp:
+        seconds: float | None = values["seconds"]
+        until: str | None = values["until"]
+        _raise(_problem_of_wait(seconds, until))
+        return WakeUp(tool=self.name, at=_seconds_of(until) if until is not None else now + (seconds or 0.0))
 
 
 class WaitForTool(_SleepTool):
@@ -78,16 +72,20 @@ class WaitForTool(_SleepTool):
     def __init__(self) -> None:
         super().__init__(_wait_for, name="wait_for")
 
-    def _refusal(self, signal: str, timeout_seconds: float | None = None) -> JsonObject | None:
-        return _as_error(_problem_of_wait_for(signal, timeout_seconds))
-
-    def _wake_up(self, now: float, signal: str, timeout_seconds: float | None = None) -> WakeUp:
-        at = None if timeout_seconds is None else now + timeout_seconds
-        return WakeUp(tool=self.name, at=at, signal=signal)
+    def _wake_up(self, values: Mapping[str, Any], now: float) -> WakeUp:
+        signal: str = values["signal"]
+        timeout: float | None = values["timeout_seconds"]
+        _raise(_problem_of_wait_for(signal, timeout))
+        return WakeUp(tool=self.name, at=None if timeout is None else now + timeout, signal=signal)
 
 
 wait = WaitTool()
 wait_for = WaitForTool()
+
+
+def _raise(problem: str | None) -> None:
+    if problem is not None:
+        raise ToolError(problem)
 
 
 def _as_error(problem: str | None) -> JsonObject | None:
