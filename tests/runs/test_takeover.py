@@ -18,9 +18,10 @@ from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.records.run import AgentRunRequest, PushConfig, Run, RunFilter, RunStatus
+from greenroom.records.run import AgentRunRequest, PushConfig, Run, RunFilter, RunStatus, Webhook
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import SHARDS, shard_of
+from greenroom.records.webhook_delivery import DeliveryAttempt, WebhookDelivery
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.postgres_store import PostgresRunStore
 from greenroom.sessions.postgres import PostgresSessionService
@@ -83,7 +84,15 @@ class Replica:
             run_store=PostgresRunStore(uri),
             session_service=self.sessions,
             auto_create_session=True,
+            send_webhook=self._send_webhook,
         )
+        self.engine.webhooks.retry_seconds = (60.0,)
+        self.sent: list[WebhookDelivery] = []
+        self.receiver_is_down = False
+
+    async def _send_webhook(self, delivery: WebhookDelivery) -> DeliveryAttempt:
+        self.sent.append(delivery)
+        return DeliveryAttempt(at=0.0, seconds=0.0, error="down" if self.receiver_is_down else None)
 
     def owned(self) -> list[SessionKey]:
         return [key for key in KEYS if self.database.owned_shards.owns(key)]
@@ -277,6 +286,31 @@ async def test_a_request_waits_until_the_runs_of_its_session_are_resumed(
     assert last.run.status is RunStatus.SUCCEEDED
     authors = [event.invocation_id for event in await second.log(key)]
     assert authors.index(queued.id) == 4
+
+
+async def test_messages_to_webhooks_are_sent_by_the_engine_that_takes_the_session(
+    replicas: tuple[Replica, Replica], ledger: Ledger
+) -> None:
+    first, second = replicas
+    first.receiver_is_down = True
+    for key in KEYS:
+        run = await first.start(key, "wait")
+        states = [RunStatus.RUNNING, RunStatus.SUCCEEDED]
+        await first.engine.add_webhook(run.id, Webhook(url="https://h/", id=key.session_id, states=states))
+    await _until(lambda: len(first.sent) == len(KEYS))
+    tried = {delivery.webhook_id: delivery.id for delivery in first.sent}
+    await _join(first, second)
+    moved = second.owned()
+    first.receiver_is_down = False
+    first.sent.clear()
+    ledger.open.set()
+    await _until_finished(first, len(KEYS))
+    await _until(lambda: len(first.sent) + len(second.sent) >= 2 * len(KEYS))
+    for replica, keys in ((first, first.owned()), (second, moved)):
+        for key in keys:
+            sent = [delivery for delivery in replica.sent if delivery.webhook_id == key.session_id]
+            assert [delivery.type for delivery in sent] == ["run.running", "run.succeeded"]
+            assert sent[0].id == tried[key.session_id]
 
 
 async def test_push_notifications_are_sent_by_the_engine_that_takes_the_session(

@@ -6,7 +6,8 @@ A run passes `in_process` (the engine), `admission` (with `runner.accept`: the r
 `engine`: the interface of the engine. `limits`: how many runs may be active. `run_config`, `runner_cache`: what an
 attempt runs with. `ownership`, `takeover`: which sessions are this process's, and the resumption of their runs.
 `suspects`: resumes runs that may have ended the process. `watch`: readers of run records.
-`push_notifications`, `memory_writer`: tasks after the end of a run.
+`webhooks`, `push_notifications`: messages about the states of runs, the latter for clients of gates.
+`memory_writer`: tasks after the end of a run.
 `store`: the interface of run stores, which `memory_store`, `sqlite_store` and `postgres_store` implement, the last two
 by `sql_store`.
 """
