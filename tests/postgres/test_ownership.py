@@ -14,9 +14,10 @@ from greenroom.postgres.ownership import Fence, take
 from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
-from greenroom.records.run import PushConfig, Run, RunStatus
+from greenroom.records.run import PushConfig, Run, RunStatus, Webhook
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.shard import SHARDS, shard_of
+from greenroom.records.webhook_delivery import DeliveryAttempt, add_webhooks
 from greenroom.runs.postgres_store import FencedRun, PostgresRunStore, SaveRuns
 from greenroom.runs.sql_store import row_of
 from greenroom.sessions.postgres import PostgresSessionService
@@ -174,7 +175,7 @@ async def test_the_record_of_a_run_is_not_changed_by_a_former_owner(server: Serv
     assert stored.status is RunStatus.RUNNING
 
 
-async def test_the_state_of_a_webhook_is_not_changed_by_a_former_owner(server: Server, program: Server) -> None:
+async def test_the_state_of_a_push_config_is_not_changed_by_a_former_owner(server: Server, program: Server) -> None:
     await server.runs.save(_run())
     webhook = PushConfig(run_id="e-1", id="w", config={}, reported="running 0")
     await server.runs.save_push_config(webhook)
@@ -182,6 +183,18 @@ async def test_the_state_of_a_webhook_is_not_changed_by_a_former_owner(server: S
     with pytest.raises(OwnershipLost):
         await server.runs.save_push_config(PushConfig(run_id="e-1", id="w", config={}, reported="failed 0"))
     assert await program.runs.list_push_configs("e-1") == [webhook]
+
+
+async def test_a_message_to_a_webhook_is_not_changed_by_a_former_owner(server: Server, program: Server) -> None:
+    run = _run()
+    add_webhooks(run, [Webhook(url="https://h/", id="w", states=[run.status])])
+    await server.runs.save(run)
+    (message,) = await server.runs.list_pending_deliveries()
+    await _take_over(program)
+    message.note(DeliveryAttempt(at=1.0, seconds=0.0))
+    with pytest.raises(OwnershipLost):
+        await server.runs.update_delivery(message)
+    assert [one.status for one in await program.runs.list_pending_deliveries()] == ["pending"]
 
 
 async def _delete(server: Server) -> None:
