@@ -50,7 +50,7 @@ class _SleepTool(LongRunningFunctionTool, ABC):
 
     @abstractmethod
     def _wake_up(self, values: Mapping[str, Any], now: float) -> WakeUp:
-        """values: by parameter. Raises ToolError for those that the function refuses."""
+        """values: by parameter, without those left out. Raises ToolError for those that the function refuses."""
 
 
 class WaitTool(_SleepTool):
@@ -60,8 +60,8 @@ class WaitTool(_SleepTool):
         super().__init__(_wait, name="wait")
 
     def _wake_up(self, values: Mapping[str, Any], now: float) -> WakeUp:
-        seconds: float | None = values["seconds"]
-        until: str | None = values["until"]
+        seconds: float | None = values.get("seconds")
+        until: str | None = values.get("until")
         _raise(_problem_of_wait(seconds, until))
         return WakeUp(tool=self.name, at=_seconds_of(until) if until is not None else now + (seconds or 0.0))
 
@@ -74,7 +74,7 @@ class WaitForTool(_SleepTool):
 
     def _wake_up(self, values: Mapping[str, Any], now: float) -> WakeUp:
         signal: str = values["signal"]
-        timeout: float | None = values["timeout_seconds"]
+        timeout: float | None = values.get("timeout_seconds")
         _raise(_problem_of_wait_for(signal, timeout))
         return WakeUp(tool=self.name, at=None if timeout is None else now + timeout, signal=signal)
 
