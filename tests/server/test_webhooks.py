@@ -17,8 +17,11 @@ from greenroom.errors import AgentConfigError, ConfigurationError
 from greenroom.records.content import FunctionCall
 from greenroom.records.run import RunStatus
 from greenroom.server.webhook_sender import WebhookSender
+from greenroom.testing import Says, ScriptedLiveModel
+from greenroom.tools.builtin.sleep import wait
 from tests.server.agents import HeldModel, echo, scripted
 from tests.server.conftest import WEBHOOK_SECRET, Serve, Store
+from tests.server.live_client import talking
 from tests.server.replicas import Replicas
 from tests.server.serving import Json, Serving, until
 from tests.server.webhook_receiver import receiving, status
@@ -127,6 +130,29 @@ async def test_an_approval_is_reported_each_time_that_the_run_waits(start: Calla
             assert (await server.client.post(path, json={"newMessage": answer})).status_code == 202
         await receiver.until_received("run.waiting", "run.waiting", "run.succeeded")
     assert len({message.id for message in receiver.messages}) == 3
+
+
+async def test_a_run_that_sleeps_reports_that_it_waits_and_ends(start: Callable[..., Any]) -> None:
+    server = await start(scripted("echo", [FunctionCall(name="wait", args={"seconds": 0.2}), "Done"], tools=[wait]))
+    async with receiving() as receiver:
+        states = ["running", "waiting", "succeeded"]
+        await run_with(server, {"url": receiver.url, "id": "w", "states": states})
+        await receiver.until(lambda: "run.succeeded" in receiver.types)
+    assert receiver.types == ["run.running", "run.waiting", "run.running", "run.succeeded"]
+
+
+@pytest.mark.parametrize("store", ["sqlite"])
+async def test_an_apps_webhook_receives_the_states_of_live_runs(start: Callable[..., Any]) -> None:
+    async with receiving() as receiver:
+        model = ScriptedLiveModel([[Says("Hello")]])
+        agent = LlmAgent(name="desk", model=model)
+        app = App(name="desk", root_agent=agent, webhooks=[Webhook(url=receiver.url, states=list(RunStatus))])
+        server = await start(app)
+        await server.new_session("desk")
+        async with talking(server.port) as client:
+            await client.say("hi")
+            await client.turn()
+        await receiver.until_received("run.running", "run.succeeded")
 
 
 async def test_a_webhook_that_is_added_later_receives_the_present_state(start: Callable[..., Any]) -> None:
