@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from asyncio import Future, get_running_loop
 from collections import OrderedDict
-from collections.abc import Callable
 
 import msgspec
 
@@ -28,6 +27,7 @@ class InMemoryRunStore(RunStore):
         self._by_idempotency_key: dict[tuple[str, str, str], tuple[str, str | None]] = {}
         self._keys: dict[str, set[str]] = {}
         self._deliveries: dict[str, WebhookDelivery] = {}
+        self._deliveries_of_run: dict[str, list[str]] = {}
         self._push_configs: dict[str, dict[str, PushConfig]] = {}
         self._wake_ups: dict[str, float] = {}
 
@@ -59,7 +59,7 @@ class InMemoryRunStore(RunStore):
         if run.webhooks:
             deliveries = new_deliveries(run)
             for delivery in deliveries:
-                self._deliveries[delivery.id] = msgspec.structs.replace(delivery)
+                self._add_delivery(delivery)
             if deliveries and self.added is not None:
                 self.added(deliveries)
         return done
@@ -72,8 +72,8 @@ class InMemoryRunStore(RunStore):
         if not of_session:
             del self._by_session[session]
         self._push_configs.pop(run_id, None)
-        if run.webhooks:
-            self._delete_deliveries(lambda delivery: delivery.run_id == run_id)
+        for delivery_id in self._deliveries_of_run.pop(run_id, ()):
+            self._deliveries.pop(delivery_id, None)
 
         self._wake_ups.pop(run_id, None)
         for key in self._keys.pop(run_id, ()):
@@ -134,7 +134,12 @@ class InMemoryRunStore(RunStore):
         self._push_configs.get(run_id, {}).pop(config_id, None)
 
     async def add_delivery(self, delivery: WebhookDelivery) -> None:
+        self._add_delivery(delivery)
+
+    def _add_delivery(self, delivery: WebhookDelivery) -> None:
         self._deliveries[delivery.id] = msgspec.structs.replace(delivery)
+        if delivery.run_id is not None:
+            self._deliveries_of_run.setdefault(delivery.run_id, []).append(delivery.id)
 
     async def update_delivery(self, delivery: WebhookDelivery) -> None:
         if delivery.id in self._deliveries:
@@ -147,10 +152,12 @@ class InMemoryRunStore(RunStore):
     async def list_deliveries(
         self, *, app_name: str, webhook_id: str, run_id: str | None = None, limit: int = 100
     ) -> list[WebhookDelivery]:
+        ids = self._deliveries if run_id is None else self._deliveries_of_run.get(run_id, ())
+        candidates = [self._deliveries[delivery_id] for delivery_id in ids if delivery_id in self._deliveries]
         found = [
             msgspec.structs.replace(delivery)
-            for delivery in self._deliveries.values()
-            if delivery.app_name == app_name and delivery.webhook_id == webhook_id and run_id in (None, delivery.run_id)
+            for delivery in candidates
+            if delivery.app_name == app_name and delivery.webhook_id == webhook_id
         ]
         found.sort(key=lambda delivery: (delivery.created_at, delivery.number, delivery.id), reverse=True)
         return found[:limit]
@@ -165,15 +172,16 @@ class InMemoryRunStore(RunStore):
         return [msgspec.structs.replace(delivery) for delivery in sorted(pending, key=lambda one: one.number)]
 
     async def delete_deliveries(self, *, run_id: str, webhook_id: str) -> None:
-        self._delete_deliveries(lambda one: one.run_id == run_id and one.webhook_id == webhook_id)
+        for delivery_id in self._deliveries_of_run.get(run_id, ()):
+            delivery = self._deliveries.get(delivery_id)
+            if delivery is not None and delivery.webhook_id == webhook_id:
+                del self._deliveries[delivery_id]
 
     async def prune_deliveries(self, *, app_name: str, webhook_id: str, keep: int) -> None:
         listed = await self.list_deliveries(app_name=app_name, webhook_id=webhook_id, limit=len(self._deliveries))
-        old = {delivery.id for delivery in listed[keep:] if delivery.next_try_at is None}
-        self._delete_deliveries(lambda delivery: delivery.id in old)
-
-    def _delete_deliveries(self, selects: Callable[[WebhookDelivery], bool]) -> None:
-        self._deliveries = {key: delivery for key, delivery in self._deliveries.items() if not selects(delivery)}
+        for delivery in listed[keep:]:
+            if delivery.next_try_at is None:
+                del self._deliveries[delivery.id]
 
     def save_wake_up(self, run: Run, at: float) -> Future[None]:
         self._wake_ups[run.id] = at
