@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from greenroom.postgres.connection import LEASE_SECONDS
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import shard_of
 from tests.replicas.requests import Json, frames, log_of, message, path_of, run_of, text_of, texts
@@ -151,3 +153,24 @@ async def test_a_server_without_other_servers_owns_everything(servers: Servers) 
         session = (await only.http.post("/apps/desk/users/ann/sessions")).json()
         body = run_of(await servers.key_of(only), "hello") | {"sessionId": session["id"]}
         assert texts((await only.http.post("/run", json=body)).json()) == ["You said hello"], number
+
+
+async def test_an_owner_that_cannot_be_reached_is_not_waited_for_forever(servers: Servers) -> None:
+    """Another server can't take the session, since its owner lives and has PostgreSQL."""
+    unreachable = "http://127.0.0.1:1"
+    owner = await servers.start("--replica-address", unreachable)
+    other = await servers.start()
+    async with asyncio.timeout(20):
+        while unreachable not in (owners := set((await servers.owners()).values())) or other.url not in owners:
+            await asyncio.sleep(0.05)
+    async with asyncio.timeout(20):
+        while True:
+            key = SessionKey("desk", "ann", uuid4().hex)
+            if (await servers.owners())[shard_of(key)] == unreachable:
+                break
+    began = asyncio.get_running_loop().time()
+    refused = await other.http.post("/run", json=run_of(key, "hello"))
+    assert refused.status_code == 503
+    assert refused.json()["code"] == "OwnershipLost"
+    assert asyncio.get_running_loop().time() - began < LEASE_SECONDS + 4
+    assert (await owner.http.post(path_of(key))).status_code == 200

@@ -22,10 +22,10 @@ from greenroom.server.endpoint import send_reply
 from greenroom.server.exchange import CONTINUATION, FINAL_FRAMES, Exchange
 from greenroom.server.forwarding.http_client import ConnectError, HttpClient, Request, Response, ResponseError
 from greenroom.server.forwarding.owners import (
-    HOP_BY_HOP,
     OWNERS_SECONDS,
     REFUSED,
     OwnerSearch,
+    end_to_end_headers,
     key_of,
     refused_key,
     target_of,
@@ -100,8 +100,8 @@ class HttpForwarder:
         if body is None:
             return
 
-        call = await self._call_of(scope, exchange, body)
         try:
+            call = await self._call_of(scope, exchange, body)
             async with _until_disconnect(exchange.receive):
                 if exchange.lost is not None:
                     await self._answer(call, key_of(exchange.lost), relay)
@@ -115,9 +115,9 @@ class HttpForwarder:
 
     async def _call_of(self, scope: Scope, exchange: Exchange, body: bytes) -> _Call:
         headers = [
-            (name, value)
-            for name, value in scope["headers"]
-            if name not in HOP_BY_HOP and name not in (FORWARDED, b"host", b"content-length")
+            header
+            for header in end_to_end_headers(scope["headers"])
+            if header[0] not in (FORWARDED, b"host", b"content-length")
         ]
         return _Call(
             scope,
@@ -257,12 +257,12 @@ class _Relay:
     async def _begin(self, response: Response) -> None:
         self.has_begun = True
         headers: list[tuple[bytes, bytes]] = []
-        for name, value in response.headers:
+        for name, value in end_to_end_headers(response.headers):
             if name == CONTINUATION:
                 self.progress = NumberedProgress(value)
             elif name == FINAL_FRAMES:
                 self._final_frames = unquote_to_bytes(value)
-            elif name not in HOP_BY_HOP and name != b"date":
+            elif name != b"date":
                 headers.append((name, value))
         await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
 

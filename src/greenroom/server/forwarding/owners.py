@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.types import Scope, Send
@@ -21,10 +22,10 @@ OWNERS_SECONDS = 1.0
 REFUSED = "greenroom-refused"
 """The header of an answer to a forwarded request: the session that the server doesn't own. It has done nothing."""
 
-HOP_BY_HOP = frozenset(
+_HOP_BY_HOP = frozenset(
     (b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect", b"proxy-connection")
 )
-"""Headers that concern one connection only. Source: RFC 9110, 7.6.1."""
+"""Headers that concern one connection only, as do those that `Connection` names. Source: RFC 9110, 7.6.1."""
 
 _PAUSE_SECONDS = 0.05
 
@@ -59,6 +60,13 @@ class OwnerSearch:
             self._max_age_seconds = 0.0
             if owner is not None:
                 return owner
+
+
+def end_to_end_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers that are passed on. Names are in lower case."""
+    left = [header for header in headers if header[0] not in _HOP_BY_HOP or header[0] == b"connection"]
+    named = {token.strip().lower() for name, value in left if name == b"connection" for token in value.split(b",")}
+    return [header for header in left if header[0] != b"connection" and header[0] not in named]
 
 
 def target_of(scope: Scope) -> bytes:

@@ -14,7 +14,7 @@ from greenroom.records.session import SessionKey
 from greenroom.runs.engine import ForwardedRequest
 from greenroom.runs.ownership import Replica, Replicas
 from greenroom.server.exchange import Exchange
-from greenroom.server.forwarding.owners import HOP_BY_HOP, REFUSED, OwnerSearch, key_of, target_of
+from greenroom.server.forwarding.owners import REFUSED, OwnerSearch, end_to_end_headers, key_of, target_of
 from greenroom.server.forwarding.stamp import FORWARDED, make_stamp, with_run
 from greenroom.server.replies import Reply
 from greenroom.server.websocket import MAX_FRAME_BYTES
@@ -80,8 +80,8 @@ class WebSocketForwarder:
         stamp = await make_stamp(scope, self._replicas)
         headers = [
             (name.decode("latin-1"), value.decode("latin-1"))
-            for name, value in scope["headers"]
-            if name not in HOP_BY_HOP and not name.startswith(_OF_HANDSHAKE) and name != FORWARDED
+            for name, value in end_to_end_headers(scope["headers"])
+            if not name.startswith(_OF_HANDSHAKE) and name != FORWARDED
         ]
         forwarded = ForwardedRequest(new_invocation_id(), is_repeated=False)
         headers.append((FORWARDED.decode(), with_run(stamp, forwarded).decode()))
