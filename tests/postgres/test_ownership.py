@@ -357,3 +357,25 @@ async def test_a_server_takes_all_shards_and_each_start_raises_their_epochs(post
         await server.runs.close()
         assert await server.database.fetch("SELECT 1 FROM replicas") == []
         await server.close()
+
+
+async def test_a_server_starts_though_a_transaction_locks_shards_in_another_order(postgres_uri: str) -> None:
+    """That of a former owner, whose writes lock the rows of their shards one after the other."""
+    database = Database.open(postgres_uri)
+    await database.fetch("SELECT 1")
+    former = await connect(postgres_uri)
+    await take(former, range(SHARDS), "former")
+    lock = "SELECT 1 FROM shards WHERE shard = $1 FOR SHARE"
+    runs = PostgresRunStore(postgres_uri)
+    async with asyncio.timeout(20):
+        async with former.transaction():
+            await former.fetch(lock, 7)
+            starting = asyncio.create_task(runs.lock(wait_seconds=0))
+            while not await database.fetch("SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"):
+                await asyncio.sleep(0.02)
+            await former.fetch(lock, 3)  # which the starting server has locked, that waits for 7
+        await starting
+    assert runs.ownership.epochs == dict.fromkeys(range(SHARDS), 2)
+    await former.close()
+    await runs.close()
+    await database.close()

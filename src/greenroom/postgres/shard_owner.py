@@ -52,6 +52,9 @@ _SURPLUS_SECONDS = 0.2
 FORGET_SECONDS = 60.0
 """Rows of replicas that have been silent for this long are deleted by the next server that starts."""
 
+_DEADLOCK = "40P01"
+"""SQLSTATE of a statement that PostgreSQL ends, since another transaction and this one wait for each other."""
+
 _RELEASE_SECONDS = 2.0
 _SERVER_LOCK = 0x67726E73
 """Key of the advisory lock of a server that shares its database with no other. Those that share it lock it in shared
@@ -403,7 +406,17 @@ class ShardOwner:
         locked = [shard for (shard,) in await connection.fetch(_LOCK_SHARDS, shards)]
         self._locked.update(locked)
         if locked:
-            self._shards.add(await take(connection, locked, self.replica_id))
+            self._shards.add(await self._raise_epochs(connection, locked))
+
+    async def _raise_epochs(self, connection: Connection, shards: Sequence[int]) -> dict[int, int]:
+        """Takes shards that are locked. A former owner's transaction, which locks their rows in the order of its
+        writes, may be waiting for this one; PostgreSQL then ends one of the two, and this one begins again."""
+        while True:
+            try:
+                return await take(connection, shards, self.replica_id)
+            except connection_failures() as error:
+                if getattr(error, "sqlstate", None) != _DEADLOCK:
+                    raise
 
     async def _give_back(self, connection: Connection, shards: Collection[int]) -> None:
         busy = self._shards.busy().intersection(shards)
