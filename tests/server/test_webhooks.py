@@ -30,7 +30,7 @@ OTHER_SECRET = "whsec_" + base64.b64encode(b"b" * 24).decode()
 TO_THE_END = ("run.running", "run.succeeded")
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "replicas"])
+@pytest.fixture(params=["memory", "sqlite", "replicas"])
 def store(request: pytest.FixtureRequest) -> Store:
     return request.param
 
