@@ -1,12 +1,12 @@
-"""Answers by the user's newest message: `slow N` streams N words, `wait N` answers after N seconds, `flood N` N kilobytes at once, and `pay` calls a tool
-that a person approves."""
+"""Answers by the user's newest message: `slow N` streams N words, `wait N` answers after N seconds, `flood N` N kilobytes
+at once, `pay` calls a tool that a person approves, `sleep N` waits for the signal `go` for N seconds."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 
-from greenroom import BaseLlm, LlmAgent, LlmRequest, LlmResponse, types
+from greenroom import BaseLlm, LlmAgent, LlmRequest, LlmResponse, types, wait_for
 from greenroom.tools.functions.function_tool import FunctionTool
 
 WORD_SECONDS = 0.05
@@ -38,6 +38,12 @@ class Desk(BaseLlm):
             yield _reply(types.Part(function_call=types.FunctionCall(name="pay", args={"amount": 7})))
             return
 
+        if text.startswith("sleep "):
+            seconds = float(text.removeprefix("sleep "))
+            args = {"signal": "go", "timeout_seconds": seconds}
+            yield _reply(types.Part(function_call=types.FunctionCall(name="wait_for", args=args)))
+            return
+
         if text.startswith("flood "):
             for _ in range(int(text.removeprefix("flood "))):
                 await asyncio.sleep(0)
@@ -59,5 +65,8 @@ class Desk(BaseLlm):
 
 
 root_agent = LlmAgent(
-    name="desk", model=Desk(model="desk"), instruction="Answer.", tools=[FunctionTool(pay, require_confirmation=True)]
+    name="desk",
+    model=Desk(model="desk"),
+    instruction="Answer.",
+    tools=[FunctionTool(pay, require_confirmation=True), wait_for],
 )
