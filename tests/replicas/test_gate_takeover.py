@@ -92,8 +92,10 @@ async def key_for(gate: str, servers: Servers, owner: Server) -> SessionKey:
             return key
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("gate", ["chat", "ag-ui", "a2a", "a2a rest"])
+@pytest.mark.parametrize(
+    ("gate", "end"),
+    [*((gate, signal.SIGKILL) for gate in ("chat", "ag-ui", "a2a", "a2a rest")), ("a2a", signal.SIGTERM)],
+)
 async def test_a_stream_of_another_gate_ends_with_an_error_of_its_protocol(
     servers: Servers, gate: str, end: signal.Signals
 ) -> None:
