@@ -23,7 +23,8 @@ async def test_deliveries_of_a_run_are_shown_sent_again_and_tested(world: World,
         receiving(status(500)) as receiver,
         world.serve(desk(), webhook_secrets=secrets, allow_private_webhooks=True) as server,
     ):
-        server.app.engine.webhooks.retry_seconds = (600.0,)
+        for app in server.apps:
+            app.engine.webhooks.retry_seconds = (600.0,)
         session = "/apps/desk/users/user/sessions/told"
         await server.client.post(session, json={})
         message = {"role": "user", "parts": [{"text": "hello"}]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -18,7 +18,7 @@ from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.cli.http_protocol import DEFAULT_LIMITS, ConnectionLimits
 from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.postgres.database import Database
-from greenroom.server.application import create_app
+from greenroom.server.application import GreenroomApp, create_app
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.postgres import PostgresSessionService
 from scripts.load_balancer import LoadBalancer
@@ -49,6 +49,10 @@ class Replicas(Serving):
     def __init__(self, servers: list[Serving], port: int, client: httpx.AsyncClient) -> None:
         super().__init__(servers[0].app, port, client, held=_Held(servers))
         self.servers = servers
+
+    @property
+    def apps(self) -> Sequence[GreenroomApp]:
+        return [server.app for server in self.servers]
 
     def cancel_requests(self) -> None:
         for server in self.servers:

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,11 @@ class Serving:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def apps(self) -> Sequence[GreenroomApp]:
+        """The applications of all servers at this address."""
+        return [self.app]
 
     def cancel_requests(self) -> None:
         """Cancels requests that are still open at the end of the grace time, as an ASGI server does."""
