@@ -20,10 +20,18 @@ from tests.durability.sleeping_server import APP, LAST
 from tests.seed import SEED
 
 SLEEPERS = int(os.environ.get("GREENROOM_SLEEPERS", "60"))
-_LONGEST = 4.0
-_KILLS = 4
+_LONGEST = 4.0 + SLEEPERS / 100
+_KILLS = 4 + SLEEPERS // 100
+_AT_ONCE = 50
+"""Requests: the client's pool of connections is slow with more."""
 
 Json = dict[str, Any]
+
+
+class _Client(httpx.AsyncClient):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.at_once = asyncio.Semaphore(_AT_ONCE)
 
 
 @pytest.mark.kill
@@ -33,7 +41,7 @@ async def test_each_sleeping_run_continues_once(store: str, tmp_path: Path, requ
     chance = random.Random(SEED)
     async with server_in(tmp_path, module="tests.durability.sleeping_server", GREENROOM_URI=uri) as server:
         await server.start()
-        async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        async with _Client(base_url=server.url, timeout=60) as http:
             killing = asyncio.create_task(_kill(server, chance))
             async with asyncio.TaskGroup() as group:
                 sleeping = [group.create_task(_sleep(http, n, chance.random())) for n in range(SLEEPERS)]
@@ -49,7 +57,7 @@ async def _kill(server: ServerProcess, chance: random.Random) -> None:
         await server.start(wait=False)
 
 
-async def _sleep(http: httpx.AsyncClient, number: int, share: float) -> str:
+async def _sleep(http: _Client, number: int, share: float) -> str:
     """Starts a run that sleeps, sends the signal to every third one, and returns its session when it has ended."""
     session = f"/apps/{APP}/users/ann/sessions/s-{number}"
     await _repeat(http, "POST", session)
@@ -67,15 +75,15 @@ async def _sleep(http: httpx.AsyncClient, number: int, share: float) -> str:
         signals = [_repeat(http, "POST", f"{run}/signals/go", json=number) for _ in range(2)]
         for sent in await asyncio.gather(*signals):
             assert sent.status_code in (200, 409), sent.text
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60 + SLEEPERS / 5):
         while (await _repeat(http, "GET", run)).json()["status"] != "succeeded":
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1 + SLEEPERS / 200)
     return session
 
 
-async def _repeat(http: httpx.AsyncClient, method: str, path: str, **request: Any) -> httpx.Response:
+async def _repeat(http: _Client, method: str, path: str, **request: Any) -> httpx.Response:
     """Sends a request until it is answered: the server may be killed meanwhile."""
-    async with asyncio.timeout(60):
+    async with http.at_once, asyncio.timeout(60):
         while True:
             try:
                 return await http.request(method, path, **request)
@@ -83,7 +91,7 @@ async def _repeat(http: httpx.AsyncClient, method: str, path: str, **request: An
                 await asyncio.sleep(0.05)
 
 
-async def _check(http: httpx.AsyncClient, session: str) -> None:
+async def _check(http: _Client, session: str) -> None:
     events: list[Json] = (await http.get(session)).json()["events"]
     calls = [event for event in events if event.get("longRunningToolIds")]
     answers = [event for event in events if "functionResponse" in event["content"]["parts"][0]]
