@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from greenroom.records.session import SessionKey
-from tests.replicas.earlier_source import source_of
+from tests.replicas.earlier_source import Source, source_of
 from tests.replicas.requests import Json, log_of, message, path_of, run_of, texts
 from tests.replicas.servers import Server, Servers
 
@@ -25,15 +25,15 @@ WORDS = 40  # which take two seconds
 
 
 @pytest.fixture
-def earlier_sources(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Returns the PYTHONPATH of an earlier commit."""
+def earlier_sources(request: pytest.FixtureRequest) -> Callable[[str], Source]:
+    """Returns the files of an earlier commit."""
     cache = request.config.cache
     assert cache is not None
-    return lambda commit: str(source_of(commit, cache.mkdir("earlier-commits")))
+    return lambda commit: source_of(commit, cache.mkdir("earlier-sources"))
 
 
-async def test_the_earlier_version_is_what_runs(earlier_sources: Callable[[str], str]) -> None:
-    path = earlier_sources(FIRST_SHARED)
+async def test_the_earlier_version_is_what_runs(earlier_sources: Callable[[str], Source]) -> None:
+    path = earlier_sources(FIRST_SHARED).python_path
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", "import greenroom; print(greenroom.__file__)",
         env={"PYTHONPATH": path}, stdout=asyncio.subprocess.PIPE,
@@ -44,11 +44,12 @@ async def test_the_earlier_version_is_what_runs(earlier_sources: Callable[[str],
 
 @pytest.mark.parametrize(("commit", "is_earlier_first"), [(FIRST_SHARED, True), (FIRST_ANY_SCHEMA, False)])
 async def test_servers_of_two_versions_serve_one_database(
-    servers: Servers, earlier_sources: Callable[[str], str], commit: str, is_earlier_first: bool
+    servers: Servers, earlier_sources: Callable[[str], Source], commit: str, is_earlier_first: bool
 ) -> None:
     """The first one makes the tables, or migrates them. Each of both is killed once, and the other takes over."""
+    source = earlier_sources(commit)
     starts: list[Callable[[], Awaitable[Server]]] = [
-        partial(servers.start, PYTHONPATH=earlier_sources(commit)),
+        partial(servers.start, agents=source.agents, PYTHONPATH=source.python_path),
         servers.start,
     ]
     start_one, start_other = starts if is_earlier_first else reversed(starts)
