@@ -38,8 +38,12 @@ LEDGER = "CHAOS_LEDGER"
 CHUNK_SECONDS = 0.05
 TOOL_SECONDS = 0.3
 
+TELL_STEPS = 6
+"""Replies to `tell`. A reply that is cut off begins again, so that one of half a minute would hardly end."""
+
 COURSES: dict[str, list[list[str]]] = {
     "talk": [["words"]],
+    "tell": [["more", "lookup"]] * (TELL_STEPS - 1) + [["words"]],
     "buy": [["I will buy it.", "charge"], ["words"]],
     "search": [["lookup", "lookup"], ["words"]],
     "shop": [["lookup"], ["Found it.", "charge", "lookup", "charge"], ["charge"], ["words"]],
@@ -47,7 +51,8 @@ COURSES: dict[str, list[list[str]]] = {
     "inspect": [["inspect"], ["words"]],
     "export": [["export"], ["words"]],
 }
-"""Replies to each kind of message, step by step: texts, names of tools to call, and `words`."""
+"""Replies to each kind of message, step by step: texts, names of tools to call, and `words` or
+`more` words."""
 
 LONG_RUNNING = "export"
 
@@ -120,14 +125,18 @@ def _model(agent: str) -> ScriptedModel:
         kind, number, amount = message.split()
         course = COURSES[kind]
         said = course[min(replies, len(course) - 1)]
-        parts = [_part(item, f"{number}-{agent}-{replies}-{position}") for position, item in enumerate(said)]
+        parts = [
+            _part(item, f"{number}-{agent}-{replies}-{position}", int(amount)) for position, item in enumerate(said)
+        ]
         return last_words(number, int(amount)) if said == ["words"] else parts
 
     return ScriptedModel(answer, delay=CHUNK_SECONDS)
 
 
-def _part(item: str, call_id: str) -> Part | FunctionCall:
-    """A sentence, or a call of the tool that is named."""
+def _part(item: str, call_id: str, amount: int) -> Part | FunctionCall:
+    """A sentence, more words, or a call of the tool that is named."""
+    if item == "more":
+        return Part(text=last_words(call_id, amount))
     return Part(text=item) if " " in item else call(item, call_id, order=call_id)
 
 

@@ -231,6 +231,7 @@ def _check_messages(client: Client, session: StoredSession, runs: list[SeenRun])
         assert all(count == 1 for count in stored.values()), f"{stored}"
         return
     limits = Counter({run.message: run.requests for run in runs})
+    limits.update(message for run in runs for message in run.lost_messages)
     for message, count in stored.items():
         assert count <= limits[message], f"{message!r} is there {count} times, and was sent {limits[message]} times"
     if session.key == runs[0].key:

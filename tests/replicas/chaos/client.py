@@ -60,6 +60,9 @@ class SeenRun:
     statuses: frozenset[str] = frozenset({"succeeded"})
     """Statuses in which the run may end."""
 
+    lost_messages: list[str] = field(default_factory=list[str])
+    """Messages that were replaced by another one, since the client can't know whether they have begun a run."""
+
     requests: int = 1
     """Requests that may have begun a run, since the client knows of no result, and can't name what it repeats."""
 

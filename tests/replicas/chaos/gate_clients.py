@@ -96,7 +96,6 @@ class Responses(OpenAi):
         for _ in range(2):
             way = self.chance.choice(("stream", "background", "wait"))
             run = self.new_run(f"response, {way}", self.key)
-            run.requests = 0
             response = await self._respond(run, way, previous)
             assert response.status == "completed", f"{response.id}: {response.status} {response.error}"
             run.text = response.output_text
@@ -104,12 +103,12 @@ class Responses(OpenAi):
             previous = response.id
 
     async def _respond(self, run: SeenRun, way: str, previous: str | None) -> Any:
-        options: Any = {"model": self.app, "user": self.name, "input": run.message}
+        options: Any = {"model": self.app, "user": self.name}
         if previous is not None:
             options["previous_response_id"] = previous
         while True:
-            run.requests += 1
-            self.is_doing = f"response by {way}, try {run.requests}"
+            self.is_doing = f"response to {run.message!r} by {way}"
+            options["input"] = run.message
             try:
                 if way == "wait":
                     return await self._openai.responses.create(**options, timeout=90)
@@ -119,6 +118,9 @@ class Responses(OpenAi):
                 return await self._stream(options)
             except _LOST as error:
                 await self.again(error)
+            run.lost_messages.append(run.message)
+            kind, _, amount = run.message.split()
+            run.message = self.new_message(kind, int(amount))
 
     async def _poll(self, response_id: str) -> Any:
         while True:

@@ -11,7 +11,7 @@ import httpx
 from greenroom.records.session import SessionKey
 from tests.durability.invariants import calls_of
 from tests.durability.sse_client import read_frames
-from tests.replicas.chaos.agents import CHUNK_SECONDS
+from tests.replicas.chaos.agents import CHUNK_SECONDS, TELL_STEPS
 from tests.replicas.chaos.client import Client, Json, SeenRun, World, content_of, path_of
 
 Way = Literal["sse", "background", "wait"]
@@ -213,9 +213,8 @@ class LongStream(NativeClient):
     async def talk(self) -> None:
         await self.create_session(self.key)
         seconds = self.chance.uniform(0.4, 1) * self.world.longest_stream_seconds
-        await self.run(
-            self.new_message("talk", int(seconds / CHUNK_SECONDS)), self.chance.choice(("sse", "background"))
-        )
+        message = self.new_message("tell", int(seconds / CHUNK_SECONDS / TELL_STEPS))
+        await self.run(message, self.chance.choice(("sse", "background")))
 
 
 class Cancels(NativeClient):
