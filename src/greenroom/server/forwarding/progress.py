@@ -9,7 +9,33 @@ _NUMBER = b'"sequence_number":'
 _ID = b"id: "
 
 
-class LogProgress:
+class WholeFrames:
+    """Passes whole frames on, so that others can follow when the stream is cut."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        """The begin of a frame."""
+
+    def begin(self) -> None:
+        """The stream, or the rest of it, begins."""
+        self._rest = b""
+
+    def new_frames(self, piece: bytes) -> bytes:
+        """The frames that are complete with this piece."""
+        data = self._rest + piece if self._rest else piece
+        end = data.rfind(_END) + len(_END)
+        if end < len(_END):
+            self._rest = data
+            return b""
+        self._rest = data[end:]
+        return data[:end]
+
+    def rest(self) -> bytes:
+        """Returns what follows the last whole frame of a stream that has ended."""
+        return self._rest
+
+
+class LogProgress(WholeFrames):
     """Passes whole frames on, each once, of streams whose stored events have their sequence number as `id`.
 
     The first stream ends after `id: 3`, `id: 4` and the first half of a frame. The second begins with `id: 4`, which is
@@ -17,14 +43,12 @@ class LogProgress:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.seq: int | None = None
         """The greatest id that was passed on."""
 
         self._frames = 0
         """Frames with this id that were passed on."""
-
-        self._rest = b""
-        """The begin of a frame."""
 
         self._skipped_to: int | None = None
         self._skipped_frames = 0
@@ -43,28 +67,18 @@ class LogProgress:
 
     def begin(self) -> None:
         """A new stream begins, perhaps after another one that was cut."""
-        self._rest = b""
+        super().begin()
         self._skipped_to = self.seq
         self._skipped_frames = self._frames
 
     def new_frames(self, piece: bytes) -> bytes:
         """The frames that are complete with this piece, and weren't passed on."""
-        data = self._rest + piece if self._rest else piece
-        end = data.rfind(_END) + len(_END)
-        if end < len(_END):
-            self._rest = data
-            return b""
-        self._rest = data[end:]
-        frames = data[:end]
-        if self._skipped_to is not None:
+        frames = super().new_frames(piece)
+        if frames and self._skipped_to is not None:
             frames = self._without_known(frames)
         if frames:
             self._note(frames)
         return frames
-
-    def rest(self) -> bytes:
-        """Returns what follows the last whole frame of a stream that has ended."""
-        return self._rest
 
     def _without_known(self, frames: bytes) -> bytes:
         kept: list[bytes] = []
@@ -93,31 +107,6 @@ class LogProgress:
         count = frames.count(b"\n" + line) + frames.startswith(line)
         self._frames = count + (self._frames if seq == self.seq else 0)
         self.seq = seq
-
-
-class WholeFrames:
-    """Passes whole frames on, so that others can follow when the stream is cut."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def begin(self) -> None:
-        """The stream, or the rest of it, begins."""
-        self._rest = b""
-
-    def new_frames(self, piece: bytes) -> bytes:
-        """The frames that are complete with this piece."""
-        data = self._rest + piece if self._rest else piece
-        end = data.rfind(_END) + len(_END)
-        if end < len(_END):
-            self._rest = data
-            return b""
-        self._rest = data[end:]
-        return data[:end]
-
-    def rest(self) -> bytes:
-        """Returns what follows the last whole frame of a stream that has ended."""
-        return self._rest
 
 
 class NumberedProgress(WholeFrames):
