@@ -379,3 +379,25 @@ async def test_a_server_starts_though_a_transaction_locks_shards_in_another_orde
     await former.close()
     await runs.close()
     await database.close()
+
+
+async def test_a_server_starts_though_its_connection_is_cut_meanwhile(postgres_uri: str) -> None:
+    """As by a database that restarts."""
+    database = Database.open(postgres_uri)
+    await database.fetch("SELECT 1")
+    former = await connect(postgres_uri)
+    await take(former, [7], "former")
+    runs = PostgresRunStore(postgres_uri)
+    waiting = "SELECT pid FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+    async with asyncio.timeout(20):
+        async with former.transaction():
+            await former.fetch("SELECT 1 FROM shards WHERE shard = 7 FOR SHARE")
+            starting = asyncio.create_task(runs.lock(wait_seconds=0))
+            while not (found := await database.fetch(waiting)):
+                await asyncio.sleep(0.02)
+            await database.fetch("SELECT pg_terminate_backend(?)", found[0][0])
+        await starting
+    assert len(runs.ownership.epochs or ()) == SHARDS
+    await former.close()
+    await runs.close()
+    await database.close()

@@ -261,7 +261,7 @@ class _LoopConnections:
                 async with pool.acquire(timeout=max(give_up_at - time.monotonic(), 0.01)) as connection:
                     return await fetch(connection)
             except connection_failures() as error:
-                if not _is_retried(error) or time.monotonic() + delay > give_up_at:
+                if not is_retried(error) or time.monotonic() + delay > give_up_at:
                     raise _our_error("Reading", error) from error
             await asyncio.sleep(delay)
         raise AssertionError("there is always another delay")
@@ -325,7 +325,7 @@ class _LoopConnections:
                 await self._transact(connection, batch)
                 break
             except Exception as error:  # Any exception belongs to an operation's caller; the writer must continue.
-                if _is_retried(error):
+                if is_retried(error):
                     self._forget_broken_connection(error)
                     batch = _without_expired(batch, error, time.monotonic() + delay)
                 elif len(batch) > 1:
@@ -423,7 +423,7 @@ def connection_failures() -> tuple[type[Exception], ...]:
     return asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError
 
 
-def _is_retried(error: Exception) -> bool:
+def is_retried(error: Exception) -> bool:
     """True when the operation may succeed later: after a lost connection, or a conflict with another transaction."""
     import asyncpg
 

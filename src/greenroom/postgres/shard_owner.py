@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from greenroom.errors import StorageError, StoreInUse
 from greenroom.postgres.connection import LEASE_SECONDS, Connection, connect
-from greenroom.postgres.database import Database, connection_failures
+from greenroom.postgres.database import Database, connection_failures, is_retried
 from greenroom.postgres.notifications import RUN_LISTENER_LOCKS, SHARDS_CHANNEL, RunListeners
 from greenroom.postgres.ownership import take
 from greenroom.records.identifiers import uuid4
@@ -214,16 +214,24 @@ class ShardOwner:
 
     async def _start(self) -> bool:
         await self._database.fetch("SELECT 1")  # makes the tables
-        try:
-            connection = await self._connect()
+        give_up_at = time.monotonic() + self._database.retry_seconds
+        while True:
             try:
-                is_started = await self._take_first(connection)
-            except BaseException:
-                self._shards.close()
-                connection.terminate()
-                raise
-        except connection_failures() as error:
-            raise StorageError("Locking the database", f"{error or 'no answer'} ({type(error).__name__})") from error
+                return await self._lock_and_run()
+            except connection_failures() as error:
+                if not is_retried(error) or time.monotonic() > give_up_at:
+                    detail = f"{error or 'no answer'} ({type(error).__name__})"
+                    raise StorageError("Locking the database", detail) from error
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _lock_and_run(self) -> bool:
+        connection = await self._connect()
+        try:
+            is_started = await self._take_first(connection)
+        except BaseException:
+            self._shards.close()
+            connection.terminate()
+            raise
         if is_started:
             self._has_locked.set()
             self._task = asyncio.create_task(self._run(connection))
