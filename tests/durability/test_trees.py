@@ -94,6 +94,10 @@ def test_a_tree_that_waits_for_answers_and_is_cut_off_anywhere_ends_as_if_it_had
 
 @_of_trees
 @given(plan=plans("breaks"), cut=CUTS)
+@example(  # the interrupted call is one of an agent that runs as a tool
+    plan=Flow("sequence", (Speaker(("consults", "charges", "says"), ()), Speaker(("breaks", "says"), ())), 1),
+    cut=Cut(0.27, 0),
+)
 def test_a_tree_that_breaks_and_is_cut_off_anywhere_breaks_all_the_same(plan: Plan, cut: Cut) -> None:
     asyncio.run(asyncio.wait_for(_cut_and_compare(plan, cut), 20))
 
@@ -194,11 +198,13 @@ def _with_interruptions(whole: list[Event], cut_at: int) -> list[Event]:
         for response in stored.get_function_responses():
             if response.id in interrupted:
                 response.response = dict(INTERRUPTED)
-                stored.actions.state_delta = {
-                    key: value
-                    for key, value in stored.actions.state_delta.items()
-                    if not (key.startswith(CHARGED) and value == response.id)
-                }
+
+        # The changes of an agent that runs as a tool stand in the event of its response, too.
+        stored.actions.state_delta = {
+            key: value
+            for key, value in stored.actions.state_delta.items()
+            if not (key.startswith(CHARGED) and value in interrupted)
+        }
     return log
 
 

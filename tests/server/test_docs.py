@@ -191,7 +191,7 @@ async def _webhook_calls(server: Serving, run_id: str) -> list[tuple[str, str, h
     async def call(method: str, path: str, body: Any = None) -> tuple[str, str, httpx.Response]:
         return path, method, await server.client.request(method, path.format(**values), json=body)
 
-    calls = [await call("post", "/runs/{run_id}/webhooks", {"url": "https://receiver.invalid/", "id": "x"})]
+    calls = [await call("post", "/runs/{run_id}/webhooks", {"url": "https://127.0.0.1:9/", "id": "x"})]
     for owner in ("/runs/{run_id}/webhooks", "/apps/{app_name}/webhooks"):
         of_webhook = owner + "/{webhook_id}"
         calls.append(await call("get", owner))
@@ -250,7 +250,8 @@ async def test_replies_are_as_described(serve: Serve) -> None:
 
     waiting = FunctionCall(name="wait_for", args={"signal": "go"})
     sleeper = scripted("sleeper", [waiting, "awake"], tools=[wait_for])
-    server = await serve(echo(), scripted("adder", ["hi"], tools=[add]), sleeper)
+    adder = scripted("adder", ["hi"], tools=[add])
+    server = await serve(echo(), adder, sleeper, allow_private_webhooks=True)
     get = server.client.get
     post = server.client.post
     session = await server.new_session("echo", state={"a": 1})
@@ -316,6 +317,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/version", "get", await get("/version")),
         ("/openapi.json", "get", await get("/openapi.json")),
         ("/readyz", "get", await get("/readyz")),
+        ("/replicas", "get", await get("/replicas")),
         ("/config/telemetry", "get", await get("/config/telemetry")),
         ("/config/telemetry", "post",
          await post("/config/telemetry", json={"telemetry": True}, headers={"x-adk-telemetry-request": "true"})),

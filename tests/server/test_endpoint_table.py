@@ -44,7 +44,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/run_sse"): RUN,
     ("POST", "runs"): {"newMessage": MESSAGE},
     ("PATCH", "{session_id}"): {"stateDelta": {"a": 1}},
-    ("POST", "webhooks"): {"url": "https://receiver.invalid/", "states": ["waiting"]},
+    ("POST", "webhooks"): {"url": "https://127.0.0.1:9/", "states": ["waiting"]},
     ("PATCH", "memory"): {"sessionId": "s-1"},
     ("POST", "/config/telemetry"): {"telemetry": True},
     ("POST", "/sign-in"): {"key": "x"},
@@ -118,7 +118,7 @@ async def prepared(server: Serving, endpoint: Endpoint) -> dict[str, str]:
 
 async def with_webhook(server: Serving, run_id: str) -> str:
     """Gives the app and the run a webhook with one delivery. Returns the delivery's id."""
-    webhook = Webhook(url="https://receiver.invalid/", id="w", states=[RunStatus.WAITING])
+    webhook = Webhook(url="https://127.0.0.1:9/", id="w", states=[RunStatus.WAITING])
     app = await server.app._server.apps.load_async("echo")
     app.webhooks = [webhook]
     added = await server.app.engine.add_webhook(run_id, webhook)

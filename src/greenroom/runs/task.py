@@ -301,9 +301,7 @@ class RunTask:
         run.progress = stored_events
         run.resumed_alone = self.is_alone
 
-        saving = queues.save(self)
-        if run.stalled:
-            await saving  # this attempt may end the process at once
+        await queues.save(self)  # this attempt may end the process at once
         if run.stalled >= MAX_ATTEMPTS and run.stalled_alone >= MAX_ATTEMPTS_ALONE:
             too_often = RunFailed(f"The run was cut off {run.stalled} times without storing an event; it is given up")
             await self.record_abort(too_often)

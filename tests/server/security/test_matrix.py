@@ -108,7 +108,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 
 @pytest.fixture
 async def world(serve: Serve, keys: Keys) -> AsyncIterator[World]:
-    server = await serve(echo(), echo("other"), auth=keys.auth, default_app="echo")
+    server = await serve(echo(), echo("other"), auth=keys.auth, default_app="echo", allow_private_webhooks=True)
     async with httpx.AsyncClient(base_url=server.url, verify=False) as client:
         yield World(server, client, keys)
 
