@@ -17,9 +17,15 @@ from greenroom.log.calls import INTERRUPTED
 from greenroom.records.content import FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.run import RunFilter, RunStatus
+from greenroom.records.session import Session
+from greenroom.runs.engine import run_store_beside
+from greenroom.runs.queues import CANCEL_SECONDS
 from greenroom.runs.sqlite_store import SqliteRunStore
+from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.sessions.service import StoredEvent
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.engines import (
+    WHERE,
     HeldStore,
     Stores,
     asking,
@@ -386,3 +392,37 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 def _text(event: Event) -> str:
     return event.content.text() if event.content is not None else ""
+
+
+async def test_a_run_cancelled_while_a_response_is_being_stored_answers_its_call_once() -> None:
+    """The store takes longer than the time after which a cancelled run is ended by another task."""
+
+    class SlowSessions(InMemorySessionService):
+        def __init__(self) -> None:
+            super().__init__()
+            self.began = asyncio.Event()
+            self.may_end = asyncio.Event()
+
+        async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
+            if any(event.get_function_responses() for event in events):
+                self.began.set()
+                await asyncio.shield(self.may_end.wait())
+            return await super().append(session, *events)
+
+    def look() -> str:
+        """Looks."""
+        return "seen"
+
+    agent = LlmAgent(name="desk", model=model_of(call("look", "c-1"), "Never said."), tools=[FunctionTool(look)])
+    sessions = SlowSessions()
+    await sessions.create_session(**WHERE)
+    stores = Stores(sessions, run_store_beside(sessions))
+    async with engine_over(stores, agent) as engine:
+        run, _ = await start(engine, asking("go"))
+        await asyncio.wait_for(sessions.began.wait(), 5)
+        cancelling = asyncio.create_task(engine.cancel(run.id, reason="asked by a test"))
+        await asyncio.sleep(CANCEL_SECONDS + 0.3)
+        sessions.may_end.set()
+        assert (await asyncio.wait_for(cancelling, 5)).status is RunStatus.CANCELLED
+        responses = [response.response for event in await stores.log() for response in event.get_function_responses()]
+    assert responses == [{"result": "seen"}]

@@ -88,6 +88,10 @@ class RunLog:
     stopped_by: GreenroomError | None = None
     lost: GreenroomError | None = None
     _open: dict[tuple[str, str | None], list[Event]] = field(default_factory=dict[Any, Any])
+    _commits: int = 0
+    """Commits under way."""
+    _no_commits: asyncio.Event | None = None
+    """Set when none is under way any more; made by who waits for it."""
 
     def __post_init__(self) -> None:
         self._key = self.session.key
@@ -122,6 +126,15 @@ class RunLog:
             return
         for event in events:
             self._prepare(event)
+        self._commits += 1
+        try:
+            await self._append(*events)
+        finally:
+            self._commits -= 1
+            if not self._commits and self._no_commits is not None:
+                self._no_commits.set()
+
+    async def _append(self, *events: Event) -> None:
         try:
             stored = await self.sessions.append(self.session, *events)
         except asyncio.CancelledError:
@@ -186,6 +199,9 @@ class RunLog:
 
     async def close(self, reason: GreenroomError, *, author: str) -> Event:
         """Answers the open calls of a stopped run, and stores the received content, the reason with the last event."""
+        while self._commits:  # of the run's task, which a slow store keeps from ending: they may hold answers
+            self._no_commits = asyncio.Event()
+            await self._no_commits.wait()
         for event in answers_to_decided_calls(self.session, self.invocation_id):
             await self.commit(event)
         answers = answers_to_calls(self.session, self.invocation_id)
