@@ -197,12 +197,15 @@ def _check_order(session: StoredSession) -> None:
 
 def _check_calls(session: StoredSession) -> None:
     """Each call is made once, and is answered once, after it was made; one that needs an approval is first answered
-    with a request for it."""
+    with a request for it, unless it was interrupted before its tool could ask."""
     made: dict[str, str] = {}
     answers: Counter[str] = Counter()
     interrupted: set[str] = set()
+    asked: set[str] = set()
     for event in session.log:
         for call in calls_of(event):
+            if call["name"] == "adk_request_confirmation":
+                asked.add(call["args"]["originalFunctionCall"]["id"])
             assert call["id"] not in made, f"the call {call['id']} is there twice"
             made[call["id"]] = call["name"]
         for response in responses_of(event):
@@ -212,7 +215,8 @@ def _check_calls(session: StoredSession) -> None:
                 interrupted.add(response["id"])
     is_waiting = any(record["status"] == "waiting" for record in session.runs.values())
     for call_id, name in made.items():
-        wanted = 2 if name in _NEEDS_APPROVAL else 1
+        was_asked = call_id in asked or call_id not in interrupted
+        wanted = 2 if name in _NEEDS_APPROVAL and was_asked else 1
         if is_waiting:
             wanted -= 1
         if name == LONG_RUNNING and call_id in interrupted:

@@ -249,9 +249,14 @@ class Approves(NativeClient):
     async def talk(self) -> None:
         await self.create_session(self.key)
         message = self.new_message(self.chance.choice(("pay", "inspect")))
-        run = await self.run(message, self.chance.choice(("sse", "background")), statuses=frozenset({"waiting"}))
-        run.record = None
+        way = self.chance.choice(("sse", "background"))
+        run = await self.run(message, way, statuses=frozenset({"waiting", "succeeded"}))
+        has_ended = run.record is not None and run.record["status"] == "succeeded"
         run.statuses = frozenset({"succeeded"})
+        if has_ended:  # the call was interrupted before its tool asked, see checks.py
+            self.count("approvals that were not asked for")
+            return
+        run.record = None
         calls = [call for _, event in run.seen for call in calls_of(event)]
         (request,) = [call for call in calls if call["name"] == "adk_request_confirmation"]
         answer = {"id": request["id"], "name": request["name"], "response": {"confirmed": True}}
