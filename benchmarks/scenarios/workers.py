@@ -91,7 +91,8 @@ class _Side:
 def _shuffled(requests: list[bytes]) -> list[bytes]:
     """In an order that keeps the turns of one session apart."""
     half = len(requests) // 2
-    first, second = requests[:half], requests[half:]
+    first = requests[:half]
+    second = requests[half:]
     random.shuffle(first)
     random.shuffle(second)
     return first + second

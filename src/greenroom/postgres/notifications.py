@@ -30,7 +30,7 @@ RUN_LISTENER_LOCKS = 0x67726E77
 """First key of the advisory locks of the servers that listen to `RUNS_CHANNEL`; the second is a server's `number`."""
 
 MAX_PAYLOAD_BYTES = 7900
-"""PostgreSQL takes up to 7,999."""
+"""PostgreSQL accepts at most 7,999."""
 
 _CHECK_SECONDS = 1.0
 """Interval in which a listening connection is checked."""

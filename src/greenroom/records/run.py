@@ -217,7 +217,7 @@ class RunError(Record, kw_only=True):
 
 
 class Webhook(Record, kw_only=True):
-    """A URL that is told of the states of a run, or of all runs of an app, by signed HTTP requests."""
+    """A URL that receives the states of a run, or of all runs of an app, in signed HTTP requests."""
 
     url: str
     """`https://` or `http://`, without a user name and password."""

@@ -1399,7 +1399,7 @@ export type WakeUp = {
   readonly signal?: string;
 };
 
-/** A URL that is told of the states of a run, or of all runs of an app, by signed HTTP requests. */
+/** A URL that receives the states of a run, or of all runs of an app, in signed HTTP requests. */
 export type Webhook = {
   /** `https://` or `http://`, without a user name and password. */
   readonly url: string;

@@ -99,7 +99,7 @@ class Authorized(Generic[T]):
             permissions.identity.check("manage")
 
     def _watched(self, method: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
-        """Calls a method of the service, and tells the exchange if it was refused."""
+        """Calls a method of the service, and notes in the exchange if it was refused."""
         try:
             result = method(*args, **named)
         except OwnershipLost as error:

@@ -23,7 +23,7 @@ _PAUSE_BYTES = 64 * 1024
 """Size of the unread part of a response at which no more of it is read."""
 
 _WRITTEN_TOGETHER_BYTES = 64 * 1024
-"""Size of a body up to which it is copied behind the head, for one system call."""
+"""Size of a body up to which it is sent with the head, in one system call."""
 
 
 class ConnectError(Exception):
