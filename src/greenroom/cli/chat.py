@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from pathlib import Path
@@ -78,20 +79,47 @@ def _answer_until_interrupted(loop: asyncio.Runner, partner: ChatPartner, text: 
 
     async def answer() -> None:
         nonlocal is_over
-        try:
-            await send_message(partner, text, lines)
-        except asyncio.CancelledError:
+        with _cancelled_by_interrupt():
+            try:
+                await send_message(partner, text, lines)
+            except asyncio.CancelledError:
+                is_over = True
+                raise
             is_over = True
-            raise
-        is_over = True
 
     try:
         # The first SIGINT cancels the answer, which then closes its run in the session. The second one raises wherever
         # it finds it.
         loop.run(answer())
-    except KeyboardInterrupt:
+    except (asyncio.CancelledError, KeyboardInterrupt):
         note("stopped" if is_over else "left before the answer had stopped", "yellow")
     return is_over
+
+
+@contextlib.contextmanager
+def _cancelled_by_interrupt() -> Generator[None]:
+    """Cancels the running task at the first SIGINT.
+
+    `asyncio.Runner` does so, too, but a signal that arrives just before the loop begins to wait doesn't wake it. The
+    loop's own handlers do.
+    """
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+
+    def cancel() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        task.cancel()
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, cancel)
+    except (NotImplementedError, RuntimeError):  # as on Windows, and outside the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
 
 
 @contextlib.contextmanager
