@@ -64,6 +64,31 @@ async def test_a_response_continues_after_its_owner_has_ended(servers: Servers, 
     assert [frame.data["type"] for frame in again[-5:]] == [event["type"] for event in events[-5:]]
 
 
+async def test_the_rest_of_a_response_continues_after_its_owner_has_ended(servers: Servers) -> None:
+    """The owner ends before it has sent a frame of the rest."""
+    owner, other = await two(servers)
+    key = await servers.key_of(owner)
+    await owner.http.post(path_of(key))
+    body = {"model": "desk", "user": key.user_id, "conversation": key.session_id, "stream": True, "background": True}
+    body["input"] = f"slow {WORDS}"
+    events: list[Json] = []
+    async with other.http.stream("POST", "/v1/responses", json=body) as response:
+        async for frame in frames(response):
+            events.append(frame.data)
+            if len(events) == 10:
+                break
+
+    path = f"/v1/responses/{events[0]['response']['id']}?stream=true&starting_after={events[-1]['sequence_number']}"
+    async with other.http.stream("GET", path) as response:
+        owner.signal(signal.SIGKILL)
+        events += [frame.data async for frame in frames(response)]
+
+    assert events[-1]["type"] == "response.completed", events[-1]
+    assert "".join(event["delta"] for event in events if event["type"].endswith("text.delta")) == whole_text()
+    numbers = [event["sequence_number"] for event in events]
+    assert numbers == sorted(set(numbers))
+
+
 def request_of(gate: str, key: SessionKey) -> tuple[str, Json]:
     text = f"slow {WORDS}"
     if gate == "chat":

@@ -45,8 +45,9 @@ class StreamReply:
     when_server_stops: Callable[[], bytes] | None = None
     """Returns the last piece if the server stops first, or another one takes the session over."""
     continuation: str | None = None
-    """Path and query of a GET that continues the stream after a number, which is appended to it. Each frame ends with
-    its number as `sequence_number`. None for streams that have no such numbers."""
+    """Path and query of a GET for the same stream. They end with `=` and the number after which the stream begins. With
+    the number of a later frame (the `sequence_number` at its end) in its place, the rest is read. None for streams
+    without numbers."""
     media_type: str = "text/event-stream; charset=utf-8"
     headers: dict[str, str] = field(default_factory=dict[str, str])
 

@@ -104,15 +104,18 @@ def numbered(*numbers: int) -> bytes:
 
 def test_a_numbered_stream_is_continued_after_the_last_number() -> None:
     post = Request(b"POST", b"/v1/responses", [(b"content-type", b"application/json"), (b"x", b"y")], b"{}")
-    progress = NumberedProgress(b"/v1/responses/r?starting_after=")
-    progress.begin()
-    assert progress.next_request(post) == Request(b"GET", b"/v1/responses/r?starting_after=-1", [(b"x", b"y")])
+    for after in (b"-1", b"%d" % (5 << 20)):
+        progress = NumberedProgress(b"/v1/responses/r?starting_after=" + after)
+        progress.begin()
+        target = b"/v1/responses/r?starting_after=" + after
+        assert progress.next_request(post) == Request(b"GET", target, [(b"x", b"y")])
     whole = numbered(7, 1 << 40, 3 << 50)
     for cut in range(len(whole) + 1):
-        progress = NumberedProgress(b"")
+        progress = NumberedProgress(b"/r?after=-1")
         progress.begin()
         passed = progress.new_frames(whole[:cut])
         assert whole.startswith(passed)
         count = passed.count(b"event:")
-        assert progress.next_request(post).target == [b"-1", b"7", b"%d" % (1 << 40), b"%d" % (3 << 50)][count]
+        number = [-1, 7, 1 << 40, 3 << 50][count]
+        assert progress.next_request(post).target == b"/r?after=%d" % number
         assert passed + progress.new_frames(whole[cut:]) == whole

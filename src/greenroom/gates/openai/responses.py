@@ -329,7 +329,7 @@ async def create_response(context: RequestContext) -> AnyReply:
             reply,
             run,
             on_disconnect="continue" if body.background else None,
-            continuation=_continuation(id_of(run)),
+            continuation=_continuation(id_of(run), after=None),
         )
 
     steps, ended = await all_steps(attachment)
@@ -358,14 +358,15 @@ async def get_response(context: RequestContext) -> AnyReply:
         translator,
         run,
         on_disconnect="continue",
-        continuation=_continuation(context.path["response_id"]),
+        continuation=_continuation(context.path["response_id"], after=after),
     )
     reply.pieces = _until_over(reply.pieces, translator)
     return reply
 
 
-def _continuation(response_id: str) -> str:
-    return f"/v1/responses/{quote(response_id, safe='')}?stream=true&starting_after="
+def _continuation(response_id: str, *, after: int | None) -> str:
+    number = -1 if after is None else after
+    return f"/v1/responses/{quote(response_id, safe='')}?stream=true&starting_after={number}"
 
 
 async def _pieces(frames: bytes) -> AsyncGenerator[bytes]:

@@ -119,10 +119,10 @@ class NumberedProgress(WholeFrames):
     """
 
     def __init__(self, continuation: bytes) -> None:
-        """continuation: path and query of the rest of the stream, without the number at their end."""
+        """continuation: path and query of the whole stream, which end with the number before its first frame."""
         super().__init__()
-        self._continuation = continuation
-        self._number = b"-1"
+        self._continuation, separator, self._number = continuation.rpartition(b"=")
+        self._continuation += separator
 
     def next_request(self, request: Request) -> Request:
         """The request for the rest of the stream. request: the one that has begun it."""
