@@ -11,27 +11,22 @@ A stored time only says when to look at a run: where it is wrong or left behind,
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from greenroom.errors import GreenroomError, NotWaiting, OwnershipLost, StorageError
+from greenroom.errors import GreenroomError, NotWaiting, OwnershipLost
 from greenroom.records.run import Run, RunStatus
 from greenroom.records.wake_up import WakeUp
 from greenroom.runs.store import RunStore
+from greenroom.runs.store_timer import LONGEST_SLEEP, StoreTimer
 
 _log = logging.getLogger("greenroom.runs")
-
-_LONGEST_SLEEP = 1.0
-"""Seconds after which the clock is read again: it may have been set, and the machine may have been asleep."""
 
 _AT_ONCE = 100
 _RETRY_SECONDS = 60.0
 """Pause after a run that could not be continued, for example since its app is missing."""
-
-_NEVER = float("inf")
 
 
 @dataclass(eq=False)
@@ -45,12 +40,8 @@ class WakeUps:
     wake: Callable[[Run, str, WakeUp], Awaitable[None]]
 
     def __post_init__(self) -> None:
-        self._next = _NEVER
-        """The earliest time that the store may have."""
-
         self._saving: set[asyncio.Future[None]] = set()
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._timer = StoreTimer(self._wake_due, "waiting runs could not be continued")
 
     def add(self, run: Run) -> None:
         """Stores the time of a run that ends as waiting, before its record."""
@@ -59,43 +50,14 @@ class WakeUps:
             saving = self.run_store.save_wake_up(run, min(times))
             self._saving.add(saving)
             saving.add_done_callback(self._saving.discard)
-            self._look_at(min(times))
+            self._timer.look_at(min(times))
 
     def look(self) -> None:
         """Reads the times of the store, which has those of other processes."""
-        self._look_at(0.0)
+        self._timer.look_at(0.0)
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
-
-    def _look_at(self, at: float) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
-        if at < self._next:
-            self._next = at
-            self._changed.set()
-
-    async def _run(self) -> None:
-        while True:
-            await self._wait()
-            self._next = _NEVER
-            try:
-                await self._wake_due()
-            except Exception as error:  # whatever it is, the other runs must not sleep for ever
-                if not isinstance(error, StorageError):
-                    _log.exception("waiting runs could not be continued")
-                self._look_at(time.time() + _LONGEST_SLEEP)
-
-    async def _wait(self) -> None:
-        """Returns when the earliest time has come."""
-        while (left := self._next - time.time()) > 0:
-            self._changed.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if self._next == _NEVER else min(left, _LONGEST_SLEEP)):
-                    await self._changed.wait()
+        await self._timer.close()
 
     async def _wake_due(self) -> None:
         if self._saving:
@@ -105,16 +67,16 @@ class WakeUps:
         due = [(at, run_id) for at, run_id in found if at <= now]
         await asyncio.gather(*(self._wake_run(run_id, at) for at, run_id in due))
         if len(due) < len(found):
-            self._look_at(found[len(due)][0])
+            self._timer.look_at(found[len(due)][0])
         elif due:
-            self._look_at(now)
+            self._timer.look_at(now)
 
     async def _wake_run(self, run_id: str, at: float) -> None:
         """Continues the run if it waits, and moves or deletes its stored time."""
         run = await self.run_store.get(run_id)
         again: float | None = None
         if run is not None and not run.status.is_over:
-            again = time.time() + _LONGEST_SLEEP  # its end stores its next time
+            again = time.time() + LONGEST_SLEEP  # its end stores its next time
         elif run is not None and run.status is RunStatus.WAITING:
             again = await self._continue(run)
         await self.run_store.move_wake_up(run_id, at, to=again)
