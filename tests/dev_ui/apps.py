@@ -16,6 +16,7 @@ from greenroom.records.content import Blob, FunctionCall, Part
 from greenroom.records.human_requests import RequestInput
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing.scripted_model import Fails, ScriptedModel
+from greenroom.tools.builtin.sleep import wait, wait_for
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 
 CHUNK_SECONDS = 0.05
@@ -204,5 +205,21 @@ def flaky() -> LlmAgent:
     return LlmAgent(name="flaky", description="Fails first.", model=ScriptedModel(answer_later))
 
 
+def collector() -> LlmAgent:
+    """Sleeps three days for "wait", and waits at most a week for the signal `paid` for any other message."""
+
+    def answer_later(request: LlmRequest) -> Any:
+        last = request.contents[-1]
+        for part in last.parts or ():
+            if part.function_response:
+                return f"Awake: {part.function_response.response}"
+        if "wait" in last.text():
+            return FunctionCall(name="wait", args={"seconds": 3 * 86_400})
+        return FunctionCall(name="wait_for", args={"signal": "paid", "timeout_seconds": 7 * 86_400})
+
+    tools = [wait, wait_for]
+    return LlmAgent(name="collector", description="Waits for payments.", model=ScriptedModel(answer_later), tools=tools)
+
+
 def all_apps() -> list[BaseAgent]:
-    return [desk(), slow(), team(), flow(), orders(), flaky()]
+    return [desk(), slow(), team(), flow(), orders(), flaky(), collector()]

@@ -31,6 +31,7 @@ CONVERSATIONS: dict[str, tuple[str, list[Any]]] = {
     "transfer": ("desk", ["billing", "thanks"]),
     "parallel": ("team", ["look"]),
     "workflow": ("flow", ["the harbour", {"input": 4}]),
+    "sleeping": ("collector", ["invoice", {"answer": {"value": 12}}, "wait"]),
     "title": ("desk", ["hello", {"title": "A title"}]),
 }
 

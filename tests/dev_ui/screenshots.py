@@ -26,6 +26,7 @@ STATES: dict[str, tuple[str, list[Any]]] = {
     "transfer": ("desk", ["billing", "expert"]),
     "parallel": ("team", ["look"]),
     "workflow": ("flow", ["the harbour"]),
+    "sleeping": ("collector", ["wait", "invoice"]),
 }
 
 
@@ -89,3 +90,14 @@ async def test_screenshot_of_the_inspector(world: World, tab: str, width: int, s
     await page.wait_for_timeout(500)
     FOLDER.mkdir(exist_ok=True)
     await page.screenshot(path=FOLDER / f"inspector-{tab}-{width}-{scheme}.png")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_screenshot_of_a_signals_form(world: World, width: int, scheme: Any) -> None:
+    name = await make_session(world.server, "collector", f"shot-signal-{width}-{scheme}", ["invoice"])
+    page = await world.open(f"apps/collector/sessions/{name}", width=width, color_scheme=scheme)
+    await page.get_by_role("button", name="Send the signal…").click()
+    await page.get_by_role("form", name="Signal paid").get_by_role("textbox").fill('{"amount": 12.5}')
+    FOLDER.mkdir(exist_ok=True)
+    await page.screenshot(path=FOLDER / f"inspector-signal-{width}-{scheme}.png")

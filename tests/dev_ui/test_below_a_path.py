@@ -109,7 +109,7 @@ async def test_the_reference_sends_requests_below_the_prefix(world: World) -> No
         await operation.get_by_role("button", name="Execute").click()
     found = await response.value
     assert found.url.startswith(f"{world.server.url}/list-apps")
-    assert (await found.json())[0] == "desk"
+    assert "desk" in await found.json()
 
 
 async def test_signing_in_and_back(world: World, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ async def test_a_dropped_connection_and_a_reload_in_mid_run_lose_and_repeat_noth
     await expect(page.locator(TEXTS)).to_contain_text("10 11 12")
     await page.reload()
     await expect(page.locator(TEXTS)).to_contain_text("1 2 3 4 5")
-    await expect(page.get_by_text("Running")).to_be_visible()
+    await expect(page.locator(".run-head").get_by_text("Running")).to_be_visible()
     await expect(page.locator(TEXTS)).to_have_text(COUNTED)
     await expect(page.locator(TEXTS)).to_have_count(1)
     await expect(page.locator(".user-bubble")).to_have_count(1)

@@ -1,7 +1,9 @@
-import { Ban, CircleCheck, Clock, LoaderCircle, TriangleAlert } from "lucide-react";
+import type { JsonObject, WakeUp } from "greenroom-client";
+import { Ban, CircleCheck, Clock, LoaderCircle, Moon, TriangleAlert } from "lucide-react";
 import { type ReactNode, useState } from "react";
 import { JsonView } from "../components/JsonView";
 import { Duration } from "../components/Time";
+import { WakeUpText } from "../components/Waiting";
 import type { ToolCall } from "../timeline/model";
 import { AnswerForm } from "./AnswerForm";
 import { Fields } from "./Value";
@@ -21,6 +23,7 @@ export function CallCard({ call, children }: { call: ToolCall; children: ReactNo
   const [isJson, setJson] = useState(false);
   const { icon: Icon, tone, name } = LOOKS[call.state];
   const response = call.response;
+  const form = { label: `Answer of ${call.name}`, schema: null, send: (value: JsonObject) => answer(call.id, call.name, value) };
   return (
     <article className={`call ${tone}`} aria-label={`Call of ${call.name}, ${name}`}>
       <header className="call-head">
@@ -59,15 +62,35 @@ export function CallCard({ call, children }: { call: ToolCall; children: ReactNo
               <Fields of={response} label="Result" />
             </div>
           )}
-          {call.state === "waiting" && call.isLongRunning && (
-            <AnswerForm
-              label={`Answer of ${call.name}`}
-              schema={null}
-              send={(value) => answer(call.id, call.name, value)}
-            />
+          {call.wakeUp !== null && <Sleeping wakeUp={call.wakeUp} inspect={() => open(call.eventIds[0] ?? "", "overview")} />}
+          {call.state === "waiting" && call.isLongRunning && call.wakeUp === null && <AnswerForm {...form} />}
+          {call.state === "waiting" && call.wakeUp !== null && (
+            <details>
+              <summary>Answer the call instead</summary>
+              <AnswerForm {...form} />
+            </details>
           )}
         </>
       )}
     </article>
+  );
+}
+
+/** What a sleeping call waits for. inspect: opens the inspector, where its signal can be sent. */
+function Sleeping({ wakeUp, inspect }: { wakeUp: WakeUp; inspect: () => void }) {
+  return (
+    <p className="row">
+      <span className="status wait">
+        <Moon size={14} aria-hidden="true" />
+      </span>
+      <span>
+        <WakeUpText wakeUp={wakeUp} />
+      </span>
+      {wakeUp.signal && (
+        <button type="button" className="button small" onClick={inspect}>
+          Send the signal…
+        </button>
+      )}
+    </p>
   );
 }

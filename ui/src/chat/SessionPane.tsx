@@ -5,6 +5,7 @@ import { Suspense, lazy, useCallback, useEffect, useMemo, useRef, useState } fro
 import { DEFAULT_USER, type SessionPlace, client, listApps } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { titleKey } from "../frame/SessionTitle";
+import { reload } from "../reload";
 import { objectOf, textOf } from "../timeline/requests";
 import type { Timeline } from "../timeline/model";
 import { Composer } from "./Composer";
@@ -70,10 +71,12 @@ export function SessionPane({ place }: { place: SessionPlace }) {
           const run = await runAgain({ app, user, session }, eventId, parts, isStreaming());
           await navigate({ to: "/apps/$app/sessions/$session", params: { app, session: run.sessionId }, search: base });
         }),
+      cancel: (runId: string) => catching(async () => feed.add(await client.cancelRun(runId))),
     };
   }, [app, user, session, base, feed, navigate, open]);
 
   useTitle(place, timeline);
+  useActiveRuns(app, timeline);
   const active = timeline.runs.find((run) => run.status === "running") ?? timeline.runs.find((run) => run.status === "queued");
   const pending = sent.filter(({ runId }) => !isInLog(timeline, runId));
 
@@ -127,7 +130,7 @@ export function SessionPane({ place }: { place: SessionPlace }) {
             activeRun={isTalking ? null : (active?.id ?? null)}
             placeholder={`Message ${app}`}
             send={send}
-            stop={() => void (active && client.cancelRun(active.id).then((run) => feed.add(run), setError))}
+            stop={() => void (active && actions.cancel(active.id))}
           />
         </Layout>
         {chosen !== undefined && (
@@ -152,6 +155,16 @@ export function SessionPane({ place }: { place: SessionPlace }) {
 
 function isInLog(timeline: Timeline, runId: string): boolean {
   return timeline.runs.some((run) => run.id === runId && run.items.length > 0);
+}
+
+/** Has the list of sessions read the runs again when one of this session starts, begins to wait or ends. */
+function useActiveRuns(app: string, timeline: Timeline): void {
+  const queries = useQueryClient();
+  const active = timeline.runs.filter(({ status }) => status === "queued" || status === "running" || status === "waiting");
+  const key = active.map((run) => `${run.key} ${run.status}`).join("\n");
+  useEffect(() => {
+    void reload(queries, ["active runs", app]);
+  }, [queries, app, key]);
 }
 
 /** Keeps the cached title up to date with the log. */

@@ -1,13 +1,33 @@
-import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
+import type { Run } from "greenroom-client";
 import { Plus, Trash2 } from "lucide-react";
 import { memo, useDeferredValue, useState } from "react";
 import { DEFAULT_USER, client, titleOf } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
+import { Status } from "../components/Status";
 import { Time } from "../components/Time";
+import { Waiting } from "../components/Waiting";
 import { reload } from "../reload";
 
 const REFRESH_MS = 10_000;
+const MOST_ACTIVE = 200;
+const NONE: ReadonlyMap<string, Run> = new Map();
+
+/** By session its running run, or else its newest one that is queued or waits. */
+function useActiveRuns(app: string, user: string): ReadonlyMap<string, Run> {
+  const runs = useQuery({
+    queryKey: ["active runs", app, user],
+    queryFn: async () => {
+      const query = { app_name: app, user_id: user, status: ["queued", "running", "waiting"], limit: MOST_ACTIVE } as const;
+      const { runs: found = [] } = await client.listRuns(query);
+      const byStatus = [...found.filter((run) => run.status !== "running").reverse(), ...found.filter((run) => run.status === "running")];
+      return new Map(byStatus.map((run) => [run.sessionId, run]));
+    },
+    refetchInterval: REFRESH_MS,
+  });
+  return runs.data ?? NONE;
+}
 
 type SessionsProps = { readonly app: string; readonly user: string; readonly session: string; readonly onChoose: () => void };
 
@@ -25,6 +45,7 @@ export const Sessions = memo(function Sessions({ app, user, session, onChoose }:
     getNextPageParam: (page) => page.next,
     refetchInterval: REFRESH_MS,
   });
+  const active = useActiveRuns(app, user);
   const sessions = pages.data?.pages.flatMap((page) => page.sessions) ?? [];
 
   async function remove(id: string, title: string) {
@@ -61,6 +82,7 @@ export const Sessions = memo(function Sessions({ app, user, session, onChoose }:
               <span className="soft">
                 <Time at={one.lastUpdateTime} isRelative />
               </span>
+              <ActiveRun run={active.get(one.id)} />
             </Link>
             <button type="button" className="button quiet small reveal" onClick={() => void remove(one.id, titleOf(one))}>
               <Trash2 size={14} aria-hidden="true" />
@@ -80,3 +102,12 @@ export const Sessions = memo(function Sessions({ app, user, session, onChoose }:
     </nav>
   );
 });
+
+function ActiveRun({ run }: { run: Run | undefined }) {
+  if (run === undefined) return null;
+  return (
+    <span className="sessions-run">
+      <Status status={run.status}>{run.status === "waiting" && <Waiting run={run} />}</Status>
+    </span>
+  );
+}

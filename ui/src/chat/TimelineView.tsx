@@ -5,6 +5,7 @@ import { AgentName } from "../components/AgentName";
 import { Cost } from "../components/Cost";
 import { Status } from "../components/Status";
 import { Duration, Time } from "../components/Time";
+import { WakeUpText } from "../components/Waiting";
 import type { Item, RunGroup, Timeline } from "../timeline/model";
 import { useChat } from "./context";
 import { ErrorItemView, ItemView } from "./ItemView";
@@ -122,7 +123,8 @@ function RowView({ row, chosen, cursor }: { row: Row; chosen: string | null; cur
 }
 
 function RunHeader({ run }: { run: RunGroup }) {
-  const { place } = useChat();
+  const { place, cancel } = useChat();
+  const wakeUps = Object.entries(run.wakeUps);
   return (
     <header className="run-head">
       <Status status={run.status} />
@@ -132,6 +134,16 @@ function RunHeader({ run }: { run: RunGroup }) {
       {run.tokens > 0 && <Cost app={place.app} runId={run.id} endedAt={run.endedAt} />}
       {run.models.length > 0 && <span className="run-model">{run.models.join(", ")}</span>}
       {run.isResumed && <span title={`${run.attempts} attempts`}>resumed</span>}
+      {wakeUps.map(([callId, wakeUp]) => (
+        <span key={callId}>
+          <WakeUpText wakeUp={wakeUp} />
+        </span>
+      ))}
+      {wakeUps.length > 0 && (
+        <button type="button" className="link" onClick={() => void cancel(run.id)}>
+          Cancel
+        </button>
+      )}
     </header>
   );
 }

@@ -8,6 +8,7 @@ export type ChatActions = {
   readonly open: (eventId: string, tab?: string) => void;
   readonly answer: (callId: string, name: string, response: JsonObject) => Promise<void>;
   readonly runAgain: (eventId: string, parts: readonly Part[] | null) => Promise<void>;
+  readonly cancel: (runId: string) => Promise<void>;
 };
 
 export const ChatContext = createContext<ChatActions | null>(null);

@@ -1,5 +1,6 @@
 import type { RunStatus } from "greenroom-client";
 import { Ban, CircleCheck, CircleDashed, Clock, LoaderCircle, TriangleAlert } from "lucide-react";
+import type { ReactNode } from "react";
 
 const LOOKS = {
   queued: { icon: CircleDashed, tone: "idle", name: "Queued" },
@@ -10,13 +11,13 @@ const LOOKS = {
   cancelled: { icon: Ban, tone: "idle", name: "Cancelled" },
 } as const;
 
-/** A run's status: colour, shape and word. */
-export function Status({ status }: { status: RunStatus }) {
+/** A run's status: colour, shape and word. children: shown instead of the word. */
+export function Status({ status, children }: { status: RunStatus; children?: ReactNode }) {
   const { icon: Icon, tone, name } = LOOKS[status];
   return (
     <span className={`status ${tone}`}>
       <Icon size={14} aria-hidden="true" />
-      {name}
+      {children || name}
     </span>
   );
 }

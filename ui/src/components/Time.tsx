@@ -2,6 +2,8 @@ import { useEffect, useState } from "react";
 
 const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const SHORT_CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const DAY = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const UNITS = [
   ["day", 86_400],
@@ -15,6 +17,17 @@ export function Time({ at, isRelative = false }: { at: number; isRelative?: bool
   return (
     <time dateTime={date.toISOString()} title={FULL.format(date)}>
       {isRelative ? ago(at) : CLOCK.format(date)}
+    </time>
+  );
+}
+
+/** at: Unix seconds. The time of day, with its day and month unless that is today. */
+export function Moment({ at }: { at: number }) {
+  const date = new Date(at * 1000);
+  const isToday = date.toDateString() === new Date().toDateString();
+  return (
+    <time dateTime={date.toISOString()} title={FULL.format(date)}>
+      {(isToday ? SHORT_CLOCK : DAY).format(date)}
     </time>
   );
 }

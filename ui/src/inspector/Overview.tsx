@@ -5,6 +5,7 @@ import { count } from "./format";
 import type { InspectorProps } from "./props";
 import { Facts, Parts } from "./Parts";
 import { useSpans } from "./queries";
+import { WakeUps } from "./WakeUps";
 import { Webhooks } from "./Webhooks";
 
 /** The event's fields in words, with what it says and what it changes. */
@@ -12,7 +13,7 @@ export function Overview({ place, timeline, chosen }: InspectorProps) {
   const { event } = chosen;
   const spans = useSpans(place, timeline.lastSeq);
   const span = spans.data?.find((one) => one.attributes["gcp.vertex.agent.event_id"] === event.id);
-  const run = timeline.runs.find((one) => one.id === event.invocationId);
+  const run = timeline.runs.findLast((one) => one.id === event.invocationId);
   const { usageMetadata: usage, actions } = event;
   const parts = event.content?.parts ?? [];
   const rest = Object.fromEntries(
@@ -20,6 +21,7 @@ export function Overview({ place, timeline, chosen }: InspectorProps) {
   );
   return (
     <div className="panel">
+      {run !== undefined && <WakeUps runId={run.id} wakeUps={run.wakeUps} />}
       {event.errorCode !== undefined && (
         <div className="error-line">
           <span className="spread">

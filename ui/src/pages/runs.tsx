@@ -8,6 +8,7 @@ import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Status } from "../components/Status";
 import { Duration, Time } from "../components/Time";
+import { Waiting } from "../components/Waiting";
 import { useMedia } from "../media";
 import { reload } from "../reload";
 import { AGES, type Age, NO_FILTERS, type RunFilters, STATUSES, type Search, isFiltered, parseFilters, toQuery, toSearch } from "./filters";
@@ -392,7 +393,7 @@ function RunRow(props: { run: Run; index: number; top: number; isPicked: boolean
             <code>{run.error.code}</code> {run.error.message}
           </>
         )}
-        {run.status === "waiting" && "Needs a person's answer: open its session"}
+        <Waiting run={run} />
       </span>
     </div>
   );

@@ -1,7 +1,7 @@
 // The items of a run's consecutive events.
-import type { Event, FunctionCall, JsonObject, JsonValue, Part, RunStatus } from "greenroom-client";
+import type { Event, FunctionCall, JsonObject, JsonValue, Part, RunStatus, WakeUp } from "greenroom-client";
 import { REMOVED } from "../inspector/state";
-import { isRequest, requestOf } from "./requests";
+import { isRequest, objectOf, requestOf } from "./requests";
 import type { Branch, BranchesItem, CallsItem, CodeItem, Item, LoggedEvent, RequestItem, StateChange, ToolCall } from "./model";
 
 /** The session's state as far as the log holds it. */
@@ -16,6 +16,7 @@ export type Responses = ReadonlyMap<string, readonly LoggedEvent[]>;
 
 const TRANSFER = "transfer_to_agent";
 const HIDDEN_STATE = "__session_metadata__";
+const WAKE_UPS = "greenroom_wake_ups"; // in the metadata of the event with the calls
 
 /** A list of items that grows, with the columns of each of its blocks of parallel branches. */
 type Column = { readonly key: string; readonly items: Item[]; readonly blocks: Map<Item, Column[]> };
@@ -133,6 +134,7 @@ class Builder {
       response: asks ? null : response,
       error,
       isLongRunning,
+      wakeUp: state === "waiting" ? wakeUpOf(event, id) : null,
       startedAt: event.timestamp,
       endedAt: state === "running" || state === "waiting" ? null : (last?.timestamp ?? null),
       attempt,
@@ -262,6 +264,11 @@ function errorIn(event: Event, response: JsonObject | null): string | null {
   const error = response?.error;
   if (error !== undefined && error !== null && error !== false) return typeof error === "string" ? error : JSON.stringify(error);
   return event.errorCode ? (event.errorMessage ?? event.errorCode) : null;
+}
+
+function wakeUpOf(event: Event, callId: string): WakeUp | null {
+  const stored = objectOf(event.customMetadata?.[WAKE_UPS])[callId];
+  return stored === undefined ? null : (objectOf(stored) as unknown as WakeUp);
 }
 
 /** `wf@1/node@2` is the second run of `node`. */

@@ -1,5 +1,5 @@
 // What the chat page and the inspector show of a session. `reduce.ts` makes it of events; nothing here is ever changed.
-import type { Event, JsonObject, JsonValue, Part, Run, RunStatus } from "greenroom-client";
+import type { Event, JsonObject, JsonValue, Part, Run, RunStatus, WakeUp } from "greenroom-client";
 
 /** A stored event with its sequence number in the session's log, from 1. */
 export type LoggedEvent = { readonly seq: number; readonly event: Event };
@@ -15,7 +15,7 @@ export type Timeline = {
 /** One run, or (isPatch) one change of the state from outside of runs. Times are Unix seconds.
 
     key: of this group; a run that was continued after others has several groups. endedAt: null while active. attempts: 0
-    for an imported run, which has no record. */
+    for an imported run, which has no record. wakeUps: what continues it while it waits, by id of the call. */
 export type RunGroup = {
   readonly key: string;
   readonly id: string;
@@ -28,6 +28,7 @@ export type RunGroup = {
   readonly models: readonly string[];
   readonly tokens: number;
   readonly error: Run["error"] | null;
+  readonly wakeUps: { readonly [callId: string]: WakeUp };
   readonly items: readonly Item[];
 };
 
@@ -50,7 +51,7 @@ export type TextItem = Base & {
 export type ThoughtItem = Base & { readonly kind: "thought"; readonly text: string; readonly isStreaming: boolean };
 
 /** A tool call from call to response. waiting: for a person's answer. attempt: from 1; more after failed calls with
-    the same arguments. steps: of an agent that runs as this tool. */
+    the same arguments. wakeUp: the time and signal that it waits for. steps: of an agent that runs as this tool. */
 export type ToolCall = {
   readonly id: string;
   readonly name: string;
@@ -59,6 +60,7 @@ export type ToolCall = {
   readonly response: JsonObject | null;
   readonly error: string | null;
   readonly isLongRunning: boolean;
+  readonly wakeUp: WakeUp | null;
   readonly startedAt: number;
   readonly endedAt: number | null;
   readonly attempt: number;

@@ -219,6 +219,7 @@ function group(log: Log, segment: Segment, status: RunStatus, isLast: boolean, i
     isResumed: attempts > 1,
     models: built?.models ?? [],
     tokens: built?.tokens ?? 0,
+    wakeUps: isLast && status === "waiting" ? (run?.wakeUps ?? {}) : {},
     error: isLast && status === "failed" ? (run?.error ?? null) : null,
     items,
   };

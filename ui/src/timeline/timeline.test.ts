@@ -189,6 +189,17 @@ test("a long-running call waits for a person's answer", () => {
   expect(callsOf(shown(inputs))).toMatchObject([{ state: "done", response: { url: "reports/1" } }]);
 });
 
+test("a sleeping call says until when or for which signal, until it is answered", () => {
+  const inputs = recorded("sleeping");
+  const asked = shown(inputs.slice(0, inputs.findIndex((input) => input.kind === "run") + 1));
+  const [call] = callsOf(asked);
+  expect(call).toMatchObject({ state: "waiting", wakeUp: { signal: "paid" } });
+  expect(one(asked).wakeUps).toEqual({ [call?.id ?? ""]: call?.wakeUp });
+  const after = shown(inputs);
+  expect(callsOf(after)).toMatchObject([{ state: "done", wakeUp: null }, { state: "waiting", wakeUp: { tool: "wait" } }]);
+  expect(after.runs.map((run) => Object.keys(run.wakeUps).length)).toEqual([0, 1]);
+});
+
 test("a workflow asks, is answered, and its nodes' outputs are shown", () => {
   const items = shown(recorded("workflow")).runs.flatMap((run) => allItems(run.items));
   expect(items.find((item) => item.kind === "request")).toMatchObject({ request: { type: "input", message: "How many guests at The Harbour?" }, answer: { by: "user" } });
