@@ -101,3 +101,18 @@ async def test_screenshot_of_a_signals_form(world: World, width: int, scheme: An
     await page.get_by_role("form", name="Signal paid").get_by_role("textbox").fill('{"amount": 12.5}')
     FOLDER.mkdir(exist_ok=True)
     await page.screenshot(path=FOLDER / f"inspector-signal-{width}-{scheme}.png")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_screenshot_of_a_running_session(world: World, width: int, scheme: Any) -> None:
+    name = await make_session(world.server, "slow", f"shot-running-{width}-{scheme}", [])
+    page = await world.open(f"apps/slow/sessions/{name}", width=width, color_scheme=scheme)
+    box = page.get_by_role("textbox", name="Message")
+    for text in ("count", "the next message"):
+        await box.fill(text)
+        await box.press("Enter")
+    await expect(page.locator(".agent-text")).to_contain_text("1 2 3")
+    await box.fill("the message after it")
+    FOLDER.mkdir(exist_ok=True)
+    await page.screenshot(path=FOLDER / f"running-{width}-{scheme}.png")

@@ -38,7 +38,7 @@ async def test_a_first_message_makes_a_session_and_its_answer_streams(world: Wor
     await expect(page.locator(TEXTS)).to_contain_text("1 2 3")
     assert "40" not in await page.locator(TEXTS).inner_text()
     await expect(page.get_by_role("button", name="Stop")).to_be_visible()
-    await expect(page.get_by_text("A message now waits")).to_be_visible()
+    await expect(page.get_by_label("While the run is active")).to_be_visible()
     await expect(page.locator(TEXTS)).to_have_text(COUNTED)
     await expect(page.get_by_text("Succeeded")).to_be_visible()
     await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
@@ -69,6 +69,18 @@ async def test_messages_of_a_running_session_queue_and_stop_cancels(world: World
     await expect(page.get_by_text("Queued: it starts")).to_be_visible()
     await page.get_by_role("button", name="Stop").click()
     await expect(page.get_by_text("Cancelled", exact=True)).to_be_visible()
+
+
+async def test_a_message_interrupts_a_running_session_on_demand(world: World) -> None:
+    page = await world.open(await new_session(world, "slow", "interrupted"))
+    await send(page, "count")
+    await expect(page.locator(TEXTS)).to_contain_text("1 2 3")
+    await page.get_by_label("While the run is active").select_option("interrupt")
+    await expect(page.get_by_role("button", name="Interrupt", exact=True)).to_be_visible()
+    await send(page, "hello instead")
+    await expect(page.locator(".run-head").first).to_contain_text("Cancelled")
+    await expect(page.get_by_text("You said: hello instead")).to_be_visible()
+    await expect(page.locator(".run-head").last).to_contain_text("Succeeded")
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -1,15 +1,15 @@
 import type { Part } from "greenroom-client";
 import { Mic, Paperclip, SendHorizontal, Square, X } from "lucide-react";
 import { type ClipboardEvent, type DragEvent, type KeyboardEvent, useEffect, useRef, useState } from "react";
-import { isStreaming, setStreaming } from "./actions";
+import { type Strategy, isStreaming, setStreaming } from "./actions";
 
 type Attachment = { readonly name: string; readonly type: string; readonly size: number; readonly data: string };
 
 export type ComposerProps = {
-  /** The id of the active run, which a message waits for. */
+  /** The id of the active run, for which a message waits or which it stops. */
   readonly activeRun: string | null;
   readonly placeholder: string;
-  readonly send: (parts: readonly Part[], streaming: boolean) => Promise<void>;
+  readonly send: (parts: readonly Part[], streaming: boolean, strategy: Strategy) => Promise<void>;
   readonly stop: () => void;
   /** Begins a live conversation, where the app can. */
   readonly talk: (() => void) | null;
@@ -17,11 +17,17 @@ export type ComposerProps = {
 
 const MOST_ROWS = 12;
 
+const STRATEGIES = {
+  enqueue: { verb: "Enqueue", effect: "after this run" },
+  interrupt: { verb: "Interrupt", effect: "stops this run" },
+} as const satisfies Record<Strategy, unknown>;
+
 /** Multi-line message with attachments. Enter sends, Shift+Enter makes a new line. */
 export function Composer({ activeRun, placeholder, send, stop, talk }: ComposerProps) {
   const [text, setText] = useState("");
   const [files, setFiles] = useState<readonly Attachment[]>([]);
   const [streams, setStreams] = useState(isStreaming);
+  const [strategy, setStrategy] = useState<Strategy>("enqueue");
   const [isDropping, setDropping] = useState(false);
   const box = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
@@ -46,7 +52,7 @@ export function Composer({ activeRun, placeholder, send, stop, talk }: ComposerP
     setText("");
     setFiles([]);
     try {
-      await send(parts, streams);
+      await send(parts, streams, activeRun === null ? "enqueue" : strategy);
     } catch {
       setText((now) => (now === "" ? sentText : now)); // the page shows the error; nothing that was written is lost
       setFiles((now) => (now.length === 0 ? sentFiles : now));
@@ -151,7 +157,21 @@ export function Composer({ activeRun, placeholder, send, stop, talk }: ComposerP
           />
           Streaming
         </label>
-        <span className="spread soft composer-hint">{activeRun !== null && "A message now waits until this run has ended."}</span>
+        <span className="spread" />
+        {activeRun !== null && (
+          <select
+            className="select composer-strategy"
+            aria-label="While the run is active"
+            value={strategy}
+            onChange={(event) => setStrategy(event.target.value as Strategy)}
+          >
+            {Object.entries(STRATEGIES).map(([name, { verb, effect }]) => (
+              <option key={name} value={name}>
+                {verb}: {effect}
+              </option>
+            ))}
+          </select>
+        )}
         {activeRun !== null && (
           <button type="button" className="button" onClick={stop}>
             <Square size={14} aria-hidden="true" />
@@ -160,7 +180,7 @@ export function Composer({ activeRun, placeholder, send, stop, talk }: ComposerP
         )}
         <button type="submit" className="button primary" disabled={text.trim() === "" && files.length === 0}>
           <SendHorizontal size={16} aria-hidden="true" />
-          {activeRun === null ? "Send" : "Enqueue"}
+          {activeRun === null ? "Send" : STRATEGIES[strategy].verb}
         </button>
       </div>
     </form>

@@ -13,7 +13,7 @@ import { ConnectionDot } from "./ConnectionDot";
 import { Layout } from "./Layout";
 import { ResizablePane } from "./ResizablePane";
 import { TimelineView } from "./TimelineView";
-import { answerCall, isStreaming, runAgain, startRun } from "./actions";
+import { type Strategy, answerCall, isStreaming, runAgain, startRun } from "./actions";
 import { type ChatActions, ChatContext } from "./context";
 import { useKeys } from "./useKeys";
 import { useSession } from "./useSession";
@@ -80,11 +80,11 @@ export function SessionPane({ place }: { place: SessionPlace }) {
   const active = timeline.runs.find((run) => run.status === "running") ?? timeline.runs.find((run) => run.status === "queued");
   const pending = sent.filter(({ runId }) => !isInLog(timeline, runId));
 
-  async function send(parts: readonly Part[], streaming: boolean) {
+  async function send(parts: readonly Part[], streaming: boolean, strategy: Strategy) {
     setError(null);
     if (sender.current !== null) return sender.current({ role: "user", parts: [...parts] });
     try {
-      const run: Run = await startRun(place, parts, streaming);
+      const run: Run = await startRun(place, parts, streaming, strategy);
       feed.add(run);
       setSent((before) => [...before, { runId: run.id, text: parts.map((part) => part.text ?? part.inlineData?.displayName ?? "").join("\n") }]);
     } catch (failure) {

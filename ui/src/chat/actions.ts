@@ -2,8 +2,11 @@
 import type { JsonObject, Part, Run } from "greenroom-client";
 import { type SessionPlace, client } from "../api";
 
-export function startRun(place: SessionPlace, parts: readonly Part[], streaming: boolean): Promise<Run> {
-  return client.startRun(place, { message: { role: "user", parts }, streaming });
+/** What a message does that is sent while a run is active. */
+export type Strategy = "enqueue" | "interrupt";
+
+export function startRun(place: SessionPlace, parts: readonly Part[], streaming: boolean, strategy: Strategy = "enqueue"): Promise<Run> {
+  return client.startRun(place, { message: { role: "user", parts }, streaming, multitaskStrategy: strategy });
 }
 
 export async function createSession(app: string, user: string): Promise<SessionPlace> {
