@@ -157,7 +157,7 @@ _HOMES = {
     "enterprise_web_search_tool google_maps_grounding google_search url_context",
     "greenroom.tools.builtin.preload_memory": "PreloadMemoryTool preload_memory preload_memory_tool",
     "greenroom.tools.builtin.run_control": "exit_loop get_user_choice get_user_choice_tool request_input",
-    "greenroom.tools.builtin.sleep": "wait wait_for",
+    "greenroom.tools.builtin.sleep": "WaitTool wait wait_for",
     "greenroom.tools.computer_use.computer": "BaseComputer ComputerEnvironment ComputerState",
     "greenroom.tools.computer_use.playwright": "PlaywrightComputer",
     "greenroom.tools.computer_use.toolset": "ComputerUseToolset",

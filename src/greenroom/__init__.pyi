@@ -331,6 +331,7 @@ from greenroom.tools.builtin.run_control import exit_loop as exit_loop
 from greenroom.tools.builtin.run_control import get_user_choice as get_user_choice
 from greenroom.tools.builtin.run_control import get_user_choice_tool as get_user_choice_tool
 from greenroom.tools.builtin.run_control import request_input as request_input
+from greenroom.tools.builtin.sleep import WaitTool as WaitTool
 from greenroom.tools.builtin.sleep import wait as wait
 from greenroom.tools.builtin.sleep import wait_for as wait_for
 from greenroom.tools.computer_use.computer import BaseComputer as BaseComputer

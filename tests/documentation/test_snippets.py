@@ -29,6 +29,7 @@ from greenroom import (
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
+from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall
 from greenroom.server import ServerSettings, create_app
 from greenroom.testing import Hears, Says, ScriptedLiveModel, ScriptedModel
@@ -581,6 +582,39 @@ async def test_an_agent_sleeps() -> None:
     session = await runner.session_service.create_session(app_name="app", user_id="ada")
     run = runner.run_async(user_id="ada", session_id=session.id, new_message=types.UserContent("go"))
     assert [bool(event.long_running_tool_ids) async for event in run][-1]
+
+
+async def _answered(agent: BaseAgent, *responses: JsonObject) -> list[Event]:
+    """Runs an agent, and answers its call each time that it waits. Returns all events."""
+    runner = InMemoryRunner(agent, app_name="app")
+    session = await runner.session_service.create_session(app_name="app", user_id="ada")
+    message: types.Content = types.UserContent("go")
+    events: list[Event] = []
+    for response in (*responses, None):
+        run = runner.run_async(user_id="ada", session_id=session.id, new_message=message)
+        events += [event async for event in run]
+        if response is not None:
+            call = next(call for event in reversed(events) for call in event.get_function_calls())
+            answer = types.FunctionResponse(id=call.id, name=call.name, response=response)
+            message = types.Content(role="user", parts=[types.Part(function_response=answer)])
+    return events
+
+
+async def test_an_agent_of_ones_own_sleeps() -> None:
+    agent = run_snippet("sleeping_agent")["root_agent"]
+    events = await _answered(agent, {"timed_out": True}, {"waited": True}, {"value": 12})
+    texts = [event.content.text() for event in events if event.content is not None]
+    assert [text for text in texts if text] == [
+        "I sent a reminder.",
+        "It was not paid within a week.",
+        "Received 12.",
+    ]
+
+
+async def test_a_node_sleeps() -> None:
+    agent = run_snippet("sleeping_node")["root_agent"]
+    events = await _answered(agent, {"timed_out": True}, {"value": "paid"})
+    assert [event.output for event in events if event.output is not None] == ["reminded of go", "paid"]
 
 
 async def test_the_evaluation_in_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 import uvicorn
 
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.workflow.nodes import node
+from greenroom.agents.workflow.workflow import Workflow
+from greenroom.invocation.user_context import Context
 from greenroom.records.content import FunctionCall
 from greenroom.server.application import create_app
 from greenroom.sessions.service import BaseSessionService
@@ -20,13 +23,16 @@ from greenroom.tools.builtin.sleep import wait, wait_for
 from tests.durability.scripts import model_of
 
 APP = "desk"
+FLOW = "flow"
+"""An app whose node sleeps twice, for the seconds in the user's message."""
 LAST = "Awake."
 
 
 def main() -> None:
     folder, listening = Path(sys.argv[1]), socket.socket(fileno=int(sys.argv[2]))
     agent = LlmAgent(name=APP, model=model_of(_calls, LAST), tools=[wait, wait_for])
-    app = create_app(agents=[agent], session_service=_sessions(folder))
+    flow = Workflow(name=FLOW, edges=[("START", node(_sleep_twice, rerun_on_resume=True, on_interrupt="retry"))])
+    app = create_app(agents=[agent, flow], session_service=_sessions(folder))
     uvicorn.Server(uvicorn.Config(app, lifespan="on", log_level="warning")).run(sockets=[listening])
 
 
@@ -37,6 +43,12 @@ def _sessions(folder: Path) -> BaseSessionService:
 
         return PostgresSessionService(uri)
     return SqliteSessionService(folder / "greenroom.db")
+
+
+async def _sleep_twice(ctx: Context, node_input: float) -> str:
+    for _ in range(2):
+        await ctx.sleep(node_input)
+    return LAST
 
 
 def _calls(message: str) -> Said:

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests.durability.server_process import ServerProcess, server_in
-from tests.durability.sleeping_server import APP, LAST
+from tests.durability.sleeping_server import APP, FLOW, LAST
 from tests.seed import SEED
 
 SLEEPERS = int(os.environ.get("GREENROOM_SLEEPERS", "60"))
@@ -59,10 +59,13 @@ async def _kill(server: ServerProcess, chance: random.Random) -> None:
 
 async def _sleep(http: _Client, number: int, share: float) -> str:
     """Starts a run that sleeps, sends the signal to every third one, and returns its session when it has ended."""
-    session = f"/apps/{APP}/users/ann/sessions/s-{number}"
+    app = FLOW if number % 6 == 5 else APP
+    session = f"/apps/{app}/users/ann/sessions/s-{number}"
     await _repeat(http, "POST", session)
     seconds = share * _LONGEST
-    if number % 3:
+    if app == FLOW:
+        call = str(seconds / 2)
+    elif number % 3:
         call = f"wait {json.dumps({'seconds': seconds})}"
     else:
         call = f"wait_for {json.dumps({'signal': 'go', 'timeout_seconds': _LONGEST * (number % 2 + 0.5)})}"
@@ -94,10 +97,23 @@ async def _repeat(http: _Client, method: str, path: str, **request: Any) -> http
 async def _check(http: _Client, session: str) -> None:
     events: list[Json] = (await http.get(session)).json()["events"]
     calls = [event for event in events if event.get("longRunningToolIds")]
-    answers = [event for event in events if "functionResponse" in event["content"]["parts"][0]]
-    assert len(calls) == len(answers) == 1, events
-    assert [part.get("text") for part in events[-1]["content"]["parts"]] == [LAST]
-    assert len(events) == 4
-    (wake_up,) = calls[0]["customMetadata"]["greenroom_wake_ups"].values()
-    if "value" not in answers[0]["content"]["parts"][0]["functionResponse"]["response"]:
-        assert answers[0]["timestamp"] >= wake_up["at"]
+    answers = [event for event in events if _responses_of(event)]
+    if FLOW in session:
+        assert len(calls) == len(answers) == 2, events
+        assert [event["output"] for event in events if "output" in event] == [LAST]
+    else:
+        assert len(calls) == len(answers) == 1, events
+        assert [part.get("text") for part in events[-1]["content"]["parts"]] == [LAST]
+        assert len(events) == 4
+
+    for call, answer in zip(calls, answers, strict=True):
+        (wake_up,) = call["customMetadata"]["greenroom_wake_ups"].values()
+        [response] = _responses_of(answer)
+        if "value" not in response:
+            assert answer["timestamp"] >= wake_up["at"]
+
+
+def _responses_of(event: Json) -> list[Json]:
+    """The responses to calls in an event."""
+    parts = event.get("content", {}).get("parts", [])
+    return [part["functionResponse"]["response"] for part in parts if "functionResponse" in part]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from greenroom.records.content import FunctionCall, FunctionResponse, Part
 from greenroom.records.run import Run, RunStatus
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.builtin.sleep import wait, wait_for
+from greenroom.tools.builtin.sleep import WaitTool, wait, wait_for
 from tests.durability.engines import WHERE, Stores, asking, end_of, engine_over, finish, stores_in
 
 
@@ -74,6 +75,27 @@ async def test_another_engine_continues_it_late(stores: Stores) -> None:
         assert await engine.recover() == 0
         await until_over(engine, run.id)
     assert len(await answers(stores)) == 1
+
+
+@pytest.mark.parametrize(("max_late_seconds", "status"), [(3600, RunStatus.SUCCEEDED), (60, RunStatus.CANCELLED)])
+async def test_a_late_run_is_told_so_or_cancelled(stores: Stores, max_late_seconds: float, status: RunStatus) -> None:
+    agent = sleeper(("wait", {"until": datetime.fromtimestamp(time.time() - 100, UTC).isoformat()}))
+    agent.tools = [WaitTool(max_late_seconds=max_late_seconds)]
+    async with engine_over(stores, agent) as engine:
+        await engine.recover()
+        run = await finish(engine, asking("go"))
+        ended = await until_over(engine, run.id, status)
+        async with asyncio.timeout(10):
+            while await stores.runs.next_wake_ups(10):
+                await asyncio.sleep(0.01)
+    if status is RunStatus.CANCELLED:
+        assert ended.error is not None
+        assert "it could only continue 100 seconds late" in ended.error.message
+        assert ended.wake_ups == {}
+        assert await answers(stores) == []
+    else:
+        (answer,) = await answers(stores)
+        assert 100 <= answer["late_seconds"] < 110
 
 
 async def test_a_time_far_away_is_no_reason_to_ask_the_store(stores: Stores) -> None:

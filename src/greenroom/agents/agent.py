@@ -14,6 +14,7 @@ from typing import Any, Self, TypeAlias, cast
 
 from greenroom.agents.callbacks import Callbacks, first_answer, has_callbacks
 from greenroom.agents.node import BaseNode
+from greenroom.agents.waiting import run_waiting
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
@@ -46,6 +47,14 @@ class BaseAgent(BaseNode, ABC):
     after_agent_callback: Callbacks = None
     parent_agent: BaseAgent | None = dataclasses.field(default=None, init=False, repr=False)
     on_interrupt: OnInterrupt = "retry"
+
+    _never_waits = False
+    """Whether `InvocationContext.sleep` is never called in `_run_async_impl`."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "_run_async_impl" in vars(cls) and "_never_waits" not in vars(cls):
+            cls._never_waits = False
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -140,7 +149,8 @@ class BaseAgent(BaseNode, ABC):
         """The agent's events, callbacks included. The reader stores each whole one before taking
         the next.
         """
-        return self._work(parent_context.for_agent(self), self._run_async_impl)
+        work = self._run_async_impl if self._never_waits else self._run_waiting
+        return self._work(parent_context.for_agent(self), work)
 
     def run_live(self, parent_context: InvocationContext) -> AsyncGenerator[Event]:
         """The agent's events in a live run, whose client speaks through `live_request_queue`.
@@ -173,6 +183,11 @@ class BaseAgent(BaseNode, ABC):
     @abstractmethod
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
         """The agent's own work: an async generator of events."""
+
+    def _run_waiting(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
+        """`_run_async_impl` for agents whose code may wait."""
+        below = {agent.name for agent in self.walk() if agent is not self}
+        return run_waiting(ctx, self._run_async_impl, below=below)
 
     def _run_live_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
         """The agent's own work in a live run."""

@@ -159,6 +159,8 @@ class LlmAgent(BaseLlmAgent):
             return run_task(self, parent_context)
         return super().run_async(parent_context)
 
+    _never_waits = True
+
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         return run_steps(self, ctx)
 

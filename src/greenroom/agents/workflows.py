@@ -67,6 +67,8 @@ ROUNDS = "times_looped"
 class _InOrder(BaseAgent):
     """Runs the sub-agents one after the other, in rounds."""
 
+    _never_waits = True
+
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         rounds = 0
 
@@ -204,6 +206,8 @@ class ParallelAgent(BaseAgent):
 
     A branch doesn't see its siblings' messages; state is shared.
     """
+
+    _never_waits = True
 
     state_reducers: Mapping[str, Reducer] = field(default_factory=dict[str, Reducer])
     """By state key, for keys that several branches write; for other keys the last one in the log

@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import LlmCallsLimitExceeded
+from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded
 from greenroom.invocation.compaction import EventsCompactionConfig
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.invocation.sleep import Waiter, sleep, wait_for
 from greenroom.log.calls import NEVER
 from greenroom.log.state import events_of_run, log_state_of
 from greenroom.memory.service import BaseMemoryService
 from greenroom.models.model import BaseLlm
 from greenroom.records.auth import AuthCredential
-from greenroom.records.base import JsonObject
+from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content
 from greenroom.records.event import Event, EventActions
 from greenroom.records.model_exchange import ContextCacheConfig
@@ -153,6 +155,8 @@ class InvocationContext:
     """The request to a node's agent, if that is not the user's message."""
     node_runner: NodeRunner | None
     """The node of a workflow that this agent is, or runs in."""
+    waiter: Waiter | None
+    """Waits for the agent's own code; None for agents that have none."""
     announces_done: bool
     """Whether the agent is one of a live sequence, and announces when the next one may start."""
     credential_by_key: dict[str, AuthCredential]
@@ -221,6 +225,7 @@ class InvocationContext:
         self.live_request_queue = live_request_queue
         self.announces_done = False
         self.node_runner = None
+        self.waiter = None
         self.stored_with = {}
         self.span = span
         self.is_resumable = is_resumable
@@ -234,6 +239,7 @@ class InvocationContext:
         ctx.branch = branch or self.branch
         ctx.end_invocation = False
         ctx.send = None
+        ctx.waiter = None
         return ctx
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> InvocationContext:
@@ -319,6 +325,33 @@ class InvocationContext:
         if self.branch is None:
             return True
         return branch is not None and (branch == self.branch or branch.startswith(f"{self.branch}."))
+
+    async def sleep(
+        self,
+        seconds: float | None = None,
+        *,
+        until: datetime | str | None = None,
+        max_late_seconds: float | None = None,
+    ) -> float:
+        """Waits in the code of a custom agent's `_run_async_impl`, without a task or memory: the run ends as waiting,
+        and continues at the time. Then the agent runs again from its start. What it yields before this call is dropped,
+        since the log has it, and the call returns at once.
+
+        Returns the seconds by which it is late. until: UTC if it has no offset. max_late_seconds: a run that can
+        continue only that much later is cancelled. Raises ValueError, and AgentConfigError in other places.
+        """
+        return await sleep(self._waiter(), seconds, until, max_late_seconds)
+
+    async def wait_for(self, signal: str, *, timeout: float | None = None) -> JsonValue:
+        """Like `sleep`, until a signal is sent to the run. Returns its value. timeout: seconds; then TimeoutError."""
+        return await wait_for(self._waiter(), signal, timeout)
+
+    def _waiter(self) -> Waiter:
+        if self.waiter is None:
+            raise AgentConfigError(
+                "sleep() and wait_for() of an invocation context are for _run_async_impl of a custom agent"
+            )
+        return self.waiter
 
     def is_waiting(self, since: int, *, branch: str | None = None) -> bool:
         """Whether a call made at that index of the log or later, in this branch or below it, is still open."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.sleep import Waiter, sleep, wait_for
 from greenroom.memory.service import with_metadata
 from greenroom.records import wire
 from greenroom.records.auth import AuthConfig, AuthCredential, CredentialRequest, public_config
@@ -237,6 +239,30 @@ class Context(ReadonlyContext):
             branch=override_branch,
             isolation_scope=override_isolation_scope,
         )
+
+    async def sleep(
+        self,
+        seconds: float | None = None,
+        *,
+        until: datetime | str | None = None,
+        max_late_seconds: float | None = None,
+    ) -> float:
+        """Waits in a node of a workflow, without a task or memory: the run ends as waiting, and continues at the time.
+        Then the node runs again from its start, and the call returns at once. Call `sleep` and `wait_for` in a fixed
+        order.
+
+        Returns the seconds by which it is late. until: UTC if it has no offset. max_late_seconds: a run that can
+        continue only that much later is cancelled. Raises ValueError, also in a node without `rerun_on_resume`, and
+        AgentConfigError outside of a node.
+        """
+        return await sleep(self._waiter(), seconds, until, max_late_seconds)
+
+    async def wait_for(self, signal: str, *, timeout: float | None = None) -> JsonValue:
+        """Like `sleep`, until a signal is sent to the run. Returns its value. timeout: seconds; then TimeoutError."""
+        return await wait_for(self._waiter(), signal, timeout)
+
+    def _waiter(self) -> Waiter:
+        raise AgentConfigError("sleep() and wait_for() are for nodes of workflows; a model has tools of that name")
 
     def get_invocation_context(self) -> InvocationContext:
         """A copy of the invocation context."""

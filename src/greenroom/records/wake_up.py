@@ -23,6 +23,8 @@ class WakeUp(Record, kw_only=True):
     """Unix seconds; None if no time does."""
     signal: str | None = None
     """The name of the signal; None if none does."""
+    max_late_seconds: float | None = None
+    """A run that its time can continue only that much later is cancelled instead; None: it always continues."""
 
 
 def note_wake_up(event: Event, call: FunctionCall, wake_up: WakeUp) -> None:

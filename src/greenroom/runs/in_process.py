@@ -58,7 +58,7 @@ from greenroom.runs.runner_cache import RunnerCache
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.suspects import SuspectRuns, is_suspect
 from greenroom.runs.takeover import Takeovers
-from greenroom.runs.task import LiveInput, RunTask
+from greenroom.runs.task import LiveInput, RunTask, described
 from greenroom.runs.wake_ups import WakeUps
 from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import SendWebhook, Webhooks
@@ -71,6 +71,9 @@ AttachmentOrNone = TypeVar("AttachmentOrNone", Attachment, Attachment | None)
 _log = logging.getLogger("greenroom.runs")
 
 _NO_LIMITS = RunLimits()
+
+_LATE_SECONDS = 1.0
+"""Delays from which on a run is told that it continues late."""
 
 LOG_PAGE = 500
 """Number of events that are read from the store at once."""
@@ -254,13 +257,7 @@ class InProcessRunEngine(RunEngine):
             if task is None:
                 run = await self.get(run_id)
                 if run.status is RunStatus.WAITING:
-                    run.status = RunStatus.CANCELLED
-                    run.ended_at = time.time()
-                    run.asked = {}
-                    run.wake_ups = {}
-                    await self.run_store.save(run)
-                    self._watches.publish(run)
-                    self._stream.publish(run.session_key, RunEnded(run))
+                    await self._cancel_waiting(run)
                 return run
             task = self._queues.stop(task, RunCancelled(run_id, reason))
         await task.wait_for_end()
@@ -269,6 +266,16 @@ class InProcessRunEngine(RunEngine):
         if task.end_stored is not None:
             await asyncio.shield(task.end_stored)
         return task.run
+
+    async def _cancel_waiting(self, run: Run) -> None:
+        """Cancels a run that waits, under its session's lock."""
+        run.status = RunStatus.CANCELLED
+        run.ended_at = time.time()
+        run.asked = {}
+        run.wake_ups = {}
+        await self.run_store.save(run)
+        self._watches.publish(run)
+        self._stream.publish(run.session_key, RunEnded(run))
 
     async def add_webhook(self, run_id: str, webhook: Webhook) -> RunWebhook:
         run = await self.get(run_id)
@@ -303,10 +310,27 @@ class InProcessRunEngine(RunEngine):
         raise NotWaiting(run_id, f"the signal {name!r}")
 
     async def _wake(self, run: Run, call_id: str, wake_up: WakeUp) -> None:
-        """Continues a run at its time."""
+        """Continues a run at its time, or cancels it when it is too late."""
+        now = time.time()
+        late_seconds = now - (wake_up.at or now)
+        if wake_up.max_late_seconds is not None and late_seconds > wake_up.max_late_seconds:
+            await self._cancel_late(run, call_id, late_seconds)
+            return
+
         response: JsonObject = {"waited": True} if wake_up.signal is None else {"timed_out": True}
-        response["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+        response["time"] = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+        if late_seconds >= _LATE_SECONDS:
+            response["late_seconds"] = round(late_seconds, 3)
         await self._continue(run, call_id, wake_up, response)
+
+    async def _cancel_late(self, run: Run, call_id: str, late_seconds: float) -> None:
+        """Cancels a run whose call may not be answered so late. Does nothing when somebody has answered it."""
+        async with self._admission.lock(run.session_key):
+            run = await self.get(run.id)
+            if run.status is RunStatus.WAITING and call_id in run.wake_ups and self._queues.active(run.id) is None:
+                too_late = RunCancelled(run.id, f"it could only continue {late_seconds:.0f} seconds late")
+                run.error = described(too_late)
+                await self._cancel_waiting(run)
 
     async def _continue(self, run: Run, call_id: str, wake_up: WakeUp, response: JsonObject) -> Run:
         first = run.request or AgentRunRequest(app_name=run.app_name, user_id=run.user_id, session_id=run.session_id)

@@ -88,6 +88,8 @@ class RemoteA2aAgent(BaseAgent):
     fails; AgentCardResolutionError. Source: ADK 2.13.
     """
 
+    _never_waits = True
+
     def __init__(
         self,
         name: str,

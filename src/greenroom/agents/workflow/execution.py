@@ -7,12 +7,14 @@ which stores them, and reports when the node is complete. All runs below one wor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from greenroom.agents.node import BaseNode
+from greenroom.agents.waiting import wait_event
 from greenroom.agents.workflow.engine import WorkflowEngine
 from greenroom.agents.workflow.errors import (
     DynamicNodeFailError,
@@ -29,7 +31,8 @@ from greenroom.agents.workflow.requests import request_event
 from greenroom.agents.workflow.values import input_value, output_value
 from greenroom.errors import ToolError, as_exception, code_of, error_of, message_of
 from greenroom.invocation.context import InvocationContext
-from greenroom.records.base import JsonValue
+from greenroom.invocation.sleep import wait_id
+from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content
 from greenroom.records.event import Event, EventActions, NodeInfo
 from greenroom.records.human_requests import RequestInput
@@ -77,6 +80,9 @@ class Attempt:
 
     counts: dict[str, int] = field(default_factory=dict[str, int])
     """By a node's name, how often it was run without a run_id."""
+
+    waits: int = 0
+    """The number of times that the node's code has waited."""
 
 
 class NodeRun:
@@ -210,7 +216,7 @@ class NodeRun:
                 await self.send(self._attempt.final)
 
             if record.requests:
-                needs_checkpoint = not self.node.is_one_event
+                needs_checkpoint = not self.node.is_one_event or not record.asked
             else:
                 needs_checkpoint = self.node.on_interrupt == "report"
             if needs_checkpoint:
@@ -370,6 +376,7 @@ class NodeRun:
             self.node,
             self.path,
             parent_ctx,
+            self,
         )
         ctx.event_author = self.author
 
@@ -478,6 +485,24 @@ class NodeRun:
             else:
                 await self.send(event)
 
+    # waiting
+
+    async def wait(self, tool: str, args: JsonObject, *, max_late_seconds: float | None = None) -> JsonObject:
+        """`Context.sleep` and `Context.wait_for` in the node's code."""
+        if not self.node.rerun_on_resume:
+            raise ValueError(f"Node {self.node.name!r} needs rerun_on_resume=True to wait")
+
+        self._attempt.waits += 1
+        call_id = wait_id(self.engine.ctx.invocation_id, self.path, self._attempt.waits)
+        if call_id in self.record.answers:
+            return cast("JsonObject", self.record.answers[call_id] or {})
+
+        with self._other_task():
+            await self.flush()
+            if call_id not in self.record.requests:
+                await self.send(self._with_actions(wait_event(call_id, tool, args, max_late_seconds=max_late_seconds)))
+            raise NodeWaiting
+
     # child nodes
 
     async def run_child(
@@ -553,31 +578,37 @@ class NodeRun:
         if record.status is NodeStatus.FAILED and record.error and record.failed_at > self.record.attempt_at:
             raise DynamicNodeFailError(node.name, error_of(*record.error), child.path)  # the node has handled it before
 
-        task = asyncio.current_task()
-        is_own = task is self._attempt.task
-        if task is not None and not is_own:
-            self._children.add(task)
-
-        try:
-            await self.flush()
-            start = child.start_event()
-            if start is not None:
-                await self.engine.send(start)
-            if not await child.run():
-                raise NodeWaiting
-        except NodeFailure as failure:
-            failed = child.mark(NodeStatus.FAILED)
-            for event in (*failure.events, failed):
-                self.engine.position.add(event)
-            record.error = (code_of(failure.error), message_of(failure.error))
-            self._held += [*failure.events, failed]
-            self._held_error = DynamicNodeFailError(node.name, failure.error, child.path)
-            raise self._held_error from failure.error
-        finally:
-            if task is not None and not is_own:
-                self._children.discard(task)
+        with self._other_task():
+            try:
+                await self.flush()
+                start = child.start_event()
+                if start is not None:
+                    await self.engine.send(start)
+                if not await child.run():
+                    raise NodeWaiting
+            except NodeFailure as failure:
+                failed = child.mark(NodeStatus.FAILED)
+                for event in (*failure.events, failed):
+                    self.engine.position.add(event)
+                record.error = (code_of(failure.error), message_of(failure.error))
+                self._held += [*failure.events, failed]
+                self._held_error = DynamicNodeFailError(node.name, failure.error, child.path)
+                raise self._held_error from failure.error
 
         return record.output
+
+    @contextlib.contextmanager
+    def _other_task(self) -> Generator[None]:
+        """Counts the current task among those of the node's children, unless it executes the node itself."""
+        task = asyncio.current_task()
+        if task is None or task is self._attempt.task:
+            yield
+            return
+        self._children.add(task)
+        try:
+            yield
+        finally:
+            self._children.discard(task)
 
     async def flush(self) -> None:
         """Stores the failure of a child that this node has handled."""

@@ -9,6 +9,7 @@ from greenroom.agents.node import BaseNode
 from greenroom.agents.workflow.errors import StateSchemaError
 from greenroom.agents.workflow.position import NodeRecord
 from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.sleep import Waiter, is_wait_id
 from greenroom.invocation.user_context import Context
 from greenroom.records.base import JsonObject
 from greenroom.records.event import EventActions
@@ -23,6 +24,7 @@ class NodeContext(Context):
 
     record: of all its attempts.
     state_schema: see `BaseNode`.
+    waiter: the node.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class NodeContext(Context):
         node: BaseNode,
         path: str,
         parent_ctx: Context | None,
+        waiter: Waiter,
     ) -> None:
         super().__init__(
             invocation_context,
@@ -40,11 +43,15 @@ class NodeContext(Context):
             node=node,
             node_path=path,
             run_id=path.rpartition("@")[2],
-            resume_inputs=dict(record.answers),
+            resume_inputs={name: answer for name, answer in record.answers.items() if not is_wait_id(name)},
             attempt_count=record.attempt,
         )
         self._record = record
         self._state_schema = state_schema
+        self._node_waiter = waiter
+
+    def _waiter(self) -> Waiter:
+        return self._node_waiter
 
     @property
     def interrupt_ids(self) -> set[str]:

@@ -195,7 +195,9 @@ class Position:
                 continue
 
             record.settled_at = None
-            if record.status is not NodeStatus.WAITING:
+            if record.status is NodeStatus.WAITING:
+                record.is_answered = False
+            else:
                 record.asked = False
 
             if record.status is NodeStatus.FAILED:

@@ -51,6 +51,7 @@ class Workflow(BaseAgent):
     """Made of the edges."""
 
     is_graph = True
+    _never_waits = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

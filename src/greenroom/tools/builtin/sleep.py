@@ -16,6 +16,12 @@ _MAX_SECONDS = 100 * 366 * 86400.0
 _SIGNAL_LENGTH = 256
 
 
+def check_max_late(seconds: float | None) -> None:
+    """Raises ValueError."""
+    if seconds is not None and not seconds >= 0:  # NaN, too
+        raise ValueError(f"max_late_seconds must be a number that is not negative, not {seconds}")
+
+
 async def _wait(seconds: float | None = None, until: str | None = None) -> JsonObject | None:
     """Pauses the conversation for some time. Nothing else happens until then, even for days or weeks.
 
@@ -56,14 +62,18 @@ class _SleepTool(LongRunningFunctionTool, ABC):
 class WaitTool(_SleepTool):
     """Waits for a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_late_seconds: float | None = None) -> None:
+        """max_late_seconds: a run that can continue only that much later, since no server ran, is cancelled instead."""
+        check_max_late(max_late_seconds)
         super().__init__(_wait, name="wait")
+        self._max_late_seconds = max_late_seconds
 
     def _wake_up(self, values: Mapping[str, Any], now: float) -> WakeUp:
         seconds: float | None = values.get("seconds")
         until: str | None = values.get("until")
         _raise(_problem_of_wait(seconds, until))
-        return WakeUp(tool=self.name, at=_seconds_of(until) if until is not None else now + (seconds or 0.0))
+        at = _seconds_of(until) if until is not None else now + (seconds or 0.0)
+        return WakeUp(tool=self.name, at=at, max_late_seconds=self._max_late_seconds)
 
 
 class WaitForTool(_SleepTool):
