@@ -338,14 +338,18 @@ class ApprovalRefused(Conflict):
 
 
 class AppVersionChanged(Conflict):
-    def __init__(self, run_id: str, was: str, now: str) -> None:
-        what = (
-            f"Run {run_id!r} began with version {was} of its app, which is {now} now and has on_version_change='refuse'"
+    def __init__(self, run_id: str, was: str, now: str, *, policy: str, seq: int, difference: str) -> None:
+        """seq, difference: the first event that differs when the run is replayed with the present code, and how."""
+        super().__init__(
+            f"Run {run_id!r} began with version {was} of its app and would differ in version {now}, which has "
+            f"on_version_change={policy!r}. Event {seq}: {difference}. Start a new run, or bring the earlier version "
+            "back"
         )
-        super().__init__(f"{what}: start a new run, or bring the earlier version back")
         self.run_id = run_id
         self.was = was
         self.now = now
+        self.seq = seq
+        self.difference = difference
 
 
 class IdempotencyConflict(Conflict):

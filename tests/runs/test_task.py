@@ -7,7 +7,7 @@ import contextlib
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,6 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import ParallelAgent
 from greenroom.apps.app import App
-from greenroom.errors import AppVersionChanged
 from greenroom.models.model import BaseLlm
 from greenroom.records import wire
 from greenroom.records.content import Blob, FunctionResponse, Part
@@ -146,10 +145,7 @@ async def test_a_message_is_stored_once(tmp_path: Path) -> None:
         assert size < 2000
 
 
-@pytest.mark.parametrize("policy", ["continue", "refuse"])
-async def test_a_run_that_continues_with_other_code_is_noticed(
-    policy: Literal["continue", "refuse"], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_run_that_continues_with_other_code_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
     def export() -> None:
         """Answers later."""
 
@@ -157,7 +153,7 @@ async def test_a_run_that_continues_with_other_code_is_noticed(
         agent = LlmAgent(
             name="agent", model=model_of(call("export", "c-1"), "done"), tools=[LongRunningFunctionTool(export)]
         )
-        return App(name="desk", root_agent=agent, version=version, on_version_change=policy)
+        return App(name="desk", root_agent=agent, version=version)
 
     answer = asking(Part(function_response=FunctionResponse(id="c-1", name="export", response={"rows": 7})))
     async with stores_in(None) as stores:
@@ -165,12 +161,6 @@ async def test_a_run_that_continues_with_other_code_is_noticed(
             waiting = await finish(engine, asking("go"))
             assert (waiting.status, waiting.app_version) == (RunStatus.WAITING, "one")
         async with engine_over(stores, app("two")) as engine:
-            if policy == "refuse":
-                with pytest.raises(AppVersionChanged) as caught:
-                    await engine.start(answer)
-                assert (caught.value.was, caught.value.now) == ("one", "two")
-                assert (await engine.get(waiting.id)).status is RunStatus.WAITING
-            else:
-                run = await finish(engine, answer)
-                assert (run.status, run.app_version) == (RunStatus.SUCCEEDED, "two")
-                assert "began with version one of app desk, continues with two" in caplog.text
+            run = await finish(engine, answer)
+            assert (run.status, run.app_version) == (RunStatus.SUCCEEDED, "two")
+            assert "began with version one of app desk, continues with two" in caplog.text

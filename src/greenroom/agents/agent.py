@@ -48,6 +48,9 @@ class BaseAgent(BaseNode, ABC):
     parent_agent: BaseAgent | None = dataclasses.field(default=None, init=False, repr=False)
     on_interrupt: OnInterrupt = "retry"
 
+    is_remote = False
+    """Whether it runs on another server."""
+
     _never_waits = False
     """Whether `InvocationContext.sleep` is never called in `_run_async_impl`."""
 

@@ -124,6 +124,8 @@ class BaseNode(Declarative):
     _always_required = frozenset({"name"})
 
     is_graph = False
+    runs_own_code = True
+    """Whether it is a step with code of its own, and not one that only runs or joins other nodes."""
     is_task = False
     converts_input = False
     """Whether its `execute` converts the input to the input schema."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
@@ -17,6 +17,8 @@ from greenroom.records.event import Event
 from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.run import RunConfig, Webhook
 from greenroom.records.webhook_delivery import check_webhook, with_default_id
+
+OnVersionChange: TypeAlias = Literal["continue", "refuse", "pin"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 
@@ -71,8 +73,10 @@ class App:
     files.
     """
 
-    on_version_change: Literal["continue", "refuse"] = "continue"
-    """Whether a run that waited or was cut off under another version is continued or refused."""
+    on_version_change: OnVersionChange = "continue"
+    """Policy for a run that waited or was cut off under another version: continue it with this one; or continue it only
+    if a replay of its log is equal, and otherwise refuse the answer, or use the earlier version where it is loaded.
+    """
 
     session_ttl_seconds: float | None = None
     """Time without an update after which a server deletes a session, with all that belongs to it; None: never."""
@@ -88,6 +92,12 @@ class App:
             raise AgentConfigError(
                 f"App name {self.name!r} must hold only letters, digits, '_' and '-' (and '.' between such "
                 "names), with no '-' first, and not be 'user'"
+            )
+
+        if self.on_version_change not in get_args(OnVersionChange):
+            raise AgentConfigError(
+                f"App {self.name!r}: on_version_change is one of {', '.join(get_args(OnVersionChange))}, not "
+                f"{self.on_version_change!r}"
             )
 
         self.webhooks = [with_default_id(webhook) for webhook in self.webhooks]

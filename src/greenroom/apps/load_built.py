@@ -5,6 +5,7 @@ Source of the properties and of where is looked: ADK's loader of compiled agents
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import lzma
 import shutil
@@ -60,6 +61,7 @@ class BuiltOutputLoader(AppLoader):
     build_output_dirs: folders with packages, wheels and zip archives, or single archives; each is searched in
     `source_dir` and in its direct subfolders. confine_to_source_dir: refuse outputs that lead out of `source_dir`. An
     app has the name of its package; a later one replaces an earlier one of the same name, with a warning in the log.
+    The earlier one is loaded for runs that the app pins to their version.
     Each folder and each archive has its own modules. Dependencies of packages must be installed, or in the same folder
     or archive. max_unpacked_bytes: limit of an archive's content. Raises AgentConfigError when `source_dir` is missing.
     """
@@ -83,6 +85,8 @@ class BuiltOutputLoader(AppLoader):
         self._remove_unpacked: weakref.finalize[..., Any] | None = None
         self._closed = False
         self._sources: dict[str, _AppSource] = {}
+        self._earlier: dict[str, list[_AppSource]] = {}
+        """The replaced outputs of an app, the newest last."""
 
         for source in self._find():
             for name in source.loader.list_apps() if source.loader is not None else [_stem(source.path)]:
@@ -94,6 +98,7 @@ class BuiltOutputLoader(AppLoader):
                         source.path,
                         earlier.path,
                     )
+                    self._earlier.setdefault(name, []).append(earlier)
 
                 self._sources[name] = source
 
@@ -130,6 +135,10 @@ class BuiltOutputLoader(AppLoader):
         source = self._sources.get(app_name)
         if source is None:
             raise AppNotFound(app_name, self.list_apps())
+        return self._load_from(source, app_name)
+
+    def _load_from(self, source: _AppSource, app_name: str) -> App:
+        """Raises AppLoadError."""
         if source.loader is None:
             raise AppLoadError(app_name, source.reason)
         if self._closed:
@@ -139,6 +148,18 @@ class BuiltOutputLoader(AppLoader):
             load_env_file(source.path.parent)
 
         return source.loader.load(app_name)
+
+    async def load_version(self, app_name: str, version: str) -> App | None:
+        """The app of a replaced output. Raises no error for outputs that can't be loaded."""
+        for source in reversed(self._earlier.get(app_name, [])):
+            try:
+                app = await asyncio.to_thread(self._load_from, source, app_name)
+            except AppLoadError as error:
+                _log.warning("the app %r of %s can't be loaded: %s", app_name, source.path, error.detail)
+                continue
+            if app.version == version:
+                return app
+        return None
 
     def close(self) -> None:
         """Deletes the unpacked archives. Modules that were not imported before can't be imported

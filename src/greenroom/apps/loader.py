@@ -42,6 +42,10 @@ class AppLoader(ABC):
         """Like `load`, without blocking the event loop while the app is imported."""
         return self.load(app_name)
 
+    async def load_version(self, app_name: str, version: str) -> App | None:
+        """The app in an earlier version that exists beside the newest one; None if there is none."""
+        return None
+
     def preload(self) -> dict[str, AppLoadError]:
         """Loads all apps before their first use; returns the errors of those that can't be loaded, by name. Called
         outside the event loop.

@@ -114,6 +114,14 @@ class NodeRunner(Protocol):
     def run_child(self) -> Callable[..., Awaitable[Any]]: ...
 
 
+class RecordedNodes(Protocol):
+    """The results of nodes in the log of a run that is replayed."""
+
+    async def execute(self, node: Any, path: str, emit: Callable[[Any], Awaitable[None]]) -> bool:
+        """Gives the recorded results of a node. False where the node is to be executed."""
+        ...
+
+
 class InvocationContext:
     """An agent's view of the run. The session, the services and the counter are shared by all agents of the run.
 
@@ -172,6 +180,9 @@ class InvocationContext:
     stored_with: dict[str, list[Event]]
     """Events to be stored in one step with another event, directly after it, by the id of that
     event; shared by all contexts of a run."""
+
+    recorded_nodes: RecordedNodes | None = None
+    """Answers in place of nodes, while a run is replayed."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ _TAGS = re.compile(rf"</?quoted>|(?<=^{FROM_OTHER_AGENTS}).*")
 _CHANGES_EACH_TIME = ("id", "timestamp", "invocation_id", "long_running_tool_ids", "node_info")
 _REQUESTS = ("requested_auth_configs", "requested_tool_confirmations")
 
-_CONTROL_FLOW_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_response"})
+CONTROL_FLOW_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_response"})
 """Tools whose only effect is on the flow of the run."""
 
 
@@ -142,7 +142,7 @@ class ReplayPlugin(PerRunPlugin["_ReplayedRun"]):
         response = run.result_of(recorded)
 
         is_agent = getattr(tool, "agent", None) is not None
-        if not is_agent and (self._run_tools or tool.name in _CONTROL_FLOW_TOOLS):
+        if not is_agent and (self._run_tools or tool.name in CONTROL_FLOW_TOOLS):
             try:
                 await tool.run_async(args=copy.deepcopy(tool_args), tool_context=tool_context)
             except Exception:  # the recorded response counts

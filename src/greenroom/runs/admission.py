@@ -31,11 +31,13 @@ from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.accept import SINCE_COMPACTION, Accepted, accept_message, is_to_task, needs_older_events
 from greenroom.runner.runner import Runner
+from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.engine import ForwardedRequest
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.queues import SessionQueues, without_answered
+from greenroom.runs.runner_cache import version_of
 from greenroom.runs.store import RunStore
-from greenroom.runs.task import LiveInput, RunTask, check_version, version_of
+from greenroom.runs.task import LiveInput, RunTask
 from greenroom.sessions.service import BaseSessionService
 
 
@@ -46,6 +48,8 @@ class Continued(NamedTuple):
     """None for a run that is only in the session's log."""
     pending: Mapping[str, str]
     """Its pending requests to people, see `Run.asked`."""
+    runner: Runner
+    """Of the version of the app with which it continues."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -59,6 +63,7 @@ class Admission:
     run_store: RunStore
     limits: RunLimits
     limiter: ConcurrencyLimiter
+    versions: AppVersions
     auto_create_session: bool
 
     def __post_init__(self) -> None:
@@ -82,7 +87,8 @@ class Admission:
         forwarded: ForwardedRequest | None = None,
         open_call: str | None = None,
     ) -> RunTask | Run:
-        """The run to enqueue, or the one that the same request started before.
+        """The run to enqueue, or the one that the same request started before. Its runner may be that of an earlier
+        version of the app.
 
         open_call: see `RunEngine.start`.
 
@@ -142,6 +148,9 @@ class Admission:
         if run_id is not None:
             continued = await self._run_to_continue(run_id, accepted, session, queues.tasks.get(run_id), runner)
 
+        if continued is not None:
+            runner = continued.runner
+
         queue = queues.of_session(key)
         if queue and request.multitask_strategy == "reject":
             raise SessionBusy(session.id, queue[0].run.id)
@@ -168,7 +177,7 @@ class Admission:
         if continued is not None:
             run.asked = without_answered(continued.pending, message)
         if earlier is not None:
-            for name in ("created_at", "started_at", "usage", "after_seq", "app_version", "webhooks"):
+            for name in ("created_at", "started_at", "usage", "after_seq", "webhooks"):
                 setattr(run, name, getattr(earlier, name))
         elif runner.app is not None and runner.app.webhooks:
             add_webhooks(run, runner.app.webhooks, is_of_app=True)
@@ -257,14 +266,14 @@ class Admission:
             check_asked(session, accepted.message, {})
             if not is_known:
                 raise RunNotFound(run_id)
-            return Continued(None, {})
+            return Continued(None, {}, runner)
 
         if run.status is RunStatus.CANCELLED and is_to_task(accepted.message, accepted.answered):
             return None
-        check_version(run, runner)
+        runner = await self.versions.runner_for(run, runner, session)
         pending = task.pending_requests(session) if task is not None else run.asked
         check_asked(session, accepted.message, pending)
-        return Continued(run, pending)
+        return Continued(run, pending, runner)
 
 
 def check_asked(session: Session, message: Content | None, pending: Mapping[str, str]) -> None:

@@ -19,7 +19,15 @@ from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import USER_NAMESPACE, BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import GreenroomError, NotWaiting, OwnershipLost, RunCancelled, RunNotFound, Unavailable
+from greenroom.errors import (
+    GreenroomError,
+    NotWaiting,
+    OwnershipLost,
+    RunCancelled,
+    RunNotFound,
+    SessionNotFound,
+    Unavailable,
+)
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, RunEnded, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
@@ -47,6 +55,7 @@ from greenroom.records.wake_up import WakeUp, answer_to
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission
+from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.engine import Attachment, ForwardedRequest, RunEngine
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
@@ -110,12 +119,14 @@ class InProcessRunEngine(RunEngine):
         self.webhooks = Webhooks(self.run_store, self.send_webhook)
         self.push_notifications = PushNotifications(self.run_store, self._watches, self.get)
         self._runners = RunnerCache(self.apps, self._make_runner)
+        self._versions = AppVersions(self._runners, self._open_whole)
         self._limiter = ConcurrencyLimiter(self.limits)
         self._admission = Admission(
             session_service=self.session_service,
             run_store=self.run_store,
             limits=self.limits,
             limiter=self._limiter,
+            versions=self._versions,
             auto_create_session=self.auto_create_session,
         )
         self._memory_writer = MemoryWriter(self.run_store)
@@ -135,6 +146,7 @@ class InProcessRunEngine(RunEngine):
                 deadline_seconds=self.deadline_seconds,
                 max_llm_calls=default_max_llm_calls() if self.max_llm_calls is None else self.max_llm_calls,
             ),
+            versions=self._versions,
             trace_listeners=self.trace_listeners,
             memory_writer=self._memory_writer,
             wake_ups=self._wake_ups,
@@ -179,7 +191,7 @@ class InProcessRunEngine(RunEngine):
                     )
                 if request.multitask_strategy == "interrupt":
                     self._queues.preempt(task.key, task.run.id)
-                self._runners.retain(runner)
+                self._runners.retain(task.runner)
                 stored = self._queues.enqueue(task)
         finally:
             self._runners.release(runner)
@@ -542,6 +554,12 @@ class InProcessRunEngine(RunEngine):
         if self._queues.is_closing:
             raise Unavailable("The server is shutting down")
         return await self._runners.acquire(app_name)
+
+    async def _open_whole(self, key: SessionKey) -> Session:
+        session = await self.session_service.get_session(**key._asdict())
+        if session is None:
+            raise SessionNotFound(*key)
+        return session
 
     def _release(self, key: SessionKey, runner: Runner) -> None:
         self._runners.release(runner)

@@ -22,6 +22,7 @@ from greenroom.records.human_requests import responses_in
 from greenroom.records.run import RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
+from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf
 from greenroom.runs.run_config import RunDefaults
@@ -101,6 +102,7 @@ class SessionQueues:
     release: Callable[[SessionKey, Runner], None]
     """Called once for each run when it ends."""
     defaults: RunDefaults
+    versions: AppVersions
     trace_listeners: Sequence[TraceListener]
     memory_writer: MemoryWriter
     wake_ups: WakeUps

@@ -13,14 +13,23 @@ from greenroom.runner.runner import Runner
 _log = logging.getLogger("greenroom.runs")
 
 
+MAX_PINNED = 8
+"""Maximum number of earlier versions of an app that are kept."""
+
+
 class RunnerCache:
-    """Caches one runner per app. A reloaded app gets a new runner; the old one is closed when its last run ends."""
+    """Caches one runner per app. A reloaded app gets a new runner; the old one is closed when its last run ends.
+
+    Earlier versions of an app that pins its runs are kept, the newest of them.
+    """
 
     def __init__(self, apps: AppLoader, make: Callable[[str, App], Runner]) -> None:
         self._apps = apps
         self._make = make
         self._newest: dict[str, tuple[App, Runner]] = {}
         self._replaced: dict[Runner, str] = {}
+        self._pinned: dict[str, dict[str, Runner]] = {}
+        """Earlier versions by app and version, the oldest first."""
         self._in_use: dict[Runner, int] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -33,10 +42,28 @@ class RunnerCache:
         else:
             runner = self._make(app_name, app)
             self._newest[app_name] = (app, runner)
-            if cached is not None:
+            if cached is not None and app.on_version_change == "pin":
+                self._pin(app_name, cached[1])
+            elif cached is not None:
                 self._replace(app_name, cached[1])
         self.retain(runner)
         return runner
+
+    async def of_version(self, app_name: str, version: str) -> Runner | None:
+        """The runner of an earlier version of the app; None if this process has none. It is kept until it is retained,
+        or further versions are loaded.
+        """
+        pinned = self._pinned.get(app_name, {}).get(version)
+        if pinned is not None:
+            return pinned
+        app = await self._apps.load_version(app_name, version)
+        if app is None:
+            return None
+        pinned = self._pinned.get(app_name, {}).get(version)
+        if pinned is None:
+            pinned = self._make(app_name, app)
+            self._pin(app_name, pinned)
+        return pinned
 
     def retain(self, runner: Runner) -> None:
         """Keeps it open; each `acquire` and `retain` needs a `release`."""
@@ -55,11 +82,22 @@ class RunnerCache:
     async def close(self) -> None:
         runners = [(name, runner) for name, (_, runner) in self._newest.items()]
         runners += [(name, runner) for runner, name in self._replaced.items()]
+        runners += [(name, runner) for name, pinned in self._pinned.items() for runner in pinned.values()]
         self._newest.clear()
+        self._pinned.clear()
         self._replaced.clear()
         for app_name, runner in runners:
             await _close(app_name, runner)
         await asyncio.gather(*self._closing)
+
+    def _pin(self, app_name: str, runner: Runner) -> None:
+        pinned = self._pinned.setdefault(app_name, {})
+        version = version_of(runner) or ""
+        if version in pinned:
+            self._replace(app_name, pinned.pop(version))
+        pinned[version] = runner
+        if len(pinned) > MAX_PINNED:
+            self._replace(app_name, pinned.pop(next(iter(pinned))))
 
     def _replace(self, app_name: str, runner: Runner) -> None:
         if runner in self._in_use:
@@ -71,6 +109,11 @@ class RunnerCache:
         task = asyncio.ensure_future(_close(app_name, runner))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+def version_of(runner: Runner) -> str | None:
+    """The version of the app's code; None when it is unknown."""
+    return (runner.app.version or None) if runner.app is not None else None
 
 
 async def _close(app_name: str, runner: Runner) -> None:

@@ -11,7 +11,6 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from greenroom.errors import (
-    AppVersionChanged,
     DeadlineExceeded,
     GreenroomError,
     OwnershipLost,
@@ -33,7 +32,9 @@ from greenroom.records.session import Session, SessionKey
 from greenroom.runner.accept import accept_message
 from greenroom.runner.commit import RunLog
 from greenroom.runner.runner import Runner
+from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.run_config import RunDefaults, run_config_of, with_default_limit
+from greenroom.runs.runner_cache import version_of
 from greenroom.telemetry.span import current_run
 from greenroom.usage.store import SECONDS_PER_DAY, ModelDay, ModelUsage
 
@@ -55,6 +56,7 @@ class TaskQueues(Protocol):
     """The queues of sessions, as a run that is being executed needs them."""
 
     defaults: RunDefaults
+    versions: AppVersions
     open_session: Callable[[SessionKey], Awaitable[Session]]
 
     def save(self, task: RunTask) -> Awaitable[None]:
@@ -263,7 +265,7 @@ class RunTask:
                 await self.record_abort(self.stopped_by)
             return
         if stored:
-            check_version(run, self.runner)
+            self.runner = await queues.versions.exchange(run, self.runner, session)
         run.app_version = version_of(self.runner)
         if run.attempts > 1:
             await self._count_attempt(len(stored), queues)
@@ -409,20 +411,3 @@ def _asked_in_log(run: Run, logged: RunState, events: CopyOnWriteList[Event]) ->
         for request in logged.requests_since(run.message_after_seq - events.skipped)
     }
     return {**run.asked, **asked}
-
-
-def version_of(runner: Runner) -> str | None:
-    """The version of the app's code; None when it is unknown."""
-    return (runner.app.version or None) if runner.app is not None else None
-
-
-def check_version(run: Run, runner: Runner) -> None:
-    """Raises AppVersionChanged when the code changed since the run began, and its app refuses that; else logs it."""
-    now = version_of(runner)
-    if runner.app is None or run.app_version is None or now is None or run.app_version == now:
-        return
-    if runner.app.on_version_change == "refuse":
-        raise AppVersionChanged(run.id, run.app_version, now)
-    _log.warning(
-        "run %s began with version %s of app %s, continues with %s", run.id, run.app_version, run.app_name, now
-    )

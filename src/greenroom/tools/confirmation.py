@@ -21,11 +21,7 @@ def confirmation_response(name: str, tool_context: ToolContext) -> JsonObject | 
     """
     answer = tool_context.tool_confirmation
     if answer is None:
-        hint = (
-            f"{name} wants to run. Approve or reject this call by answering with a function response that holds a "
-            "ToolConfirmation."
-        )
-        tool_context.request_confirmation(hint=hint)
+        tool_context.request_confirmation(hint=approval_hint(name))
         tool_context.actions.skip_summarization = True
         return awaiting_confirmation(name)
 
@@ -33,6 +29,14 @@ def confirmation_response(name: str, tool_context: ToolContext) -> JsonObject | 
         return None
 
     return {"error": f"{name} has not run: a person rejected the call."}
+
+
+def approval_hint(name: str) -> str:
+    """The hint of a request for an approval that the tool's own code doesn't make."""
+    return (
+        f"{name} wants to run. Approve or reject this call by answering with a function response that holds a "
+        "ToolConfirmation."
+    )
 
 
 def awaiting_confirmation(name: str) -> JsonObject:

@@ -30,6 +30,7 @@ class BaseTool:
     shows_result: with `skip_summarization` the result is also sent as text.
     handles_rejection: the tool is also called when a person rejected the call.
     sends_events: `run_async` may send events of its own, like an agent that runs as a tool.
+    runs_nodes: the tool is a node of a workflow, or runs such nodes.
     """
 
     name: str = ""
@@ -41,6 +42,7 @@ class BaseTool:
     shows_result: ClassVar[bool] = False
     handles_rejection: ClassVar[bool] = False
     sends_events: bool = True
+    runs_nodes: ClassVar[bool] = False
     _custom_metadata: Mapping[str, JsonValue] = MappingProxyType({})
 
     def __init__(

@@ -89,6 +89,7 @@ class RemoteA2aAgent(BaseAgent):
     """
 
     _never_waits = True
+    is_remote = True
 
     def __init__(
         self,

@@ -124,7 +124,7 @@ async def _respond(
     else:
         try:
             args: JsonObject = copy.deepcopy(call.call.args) if call.call.args else {}  # fails if nested too deeply
-            result = await run_tool(agent, ctx, tool or _UnknownTool(name, tools), args, context)
+            result = await run_tool(agent, ctx, tool or UnknownTool(name, tools), args, context)
         except ToolCallPending:
             call.is_waiting = True
             result = None
@@ -181,7 +181,7 @@ def _describe_error(name: str, raised: Exception) -> str:
     return f"Tool {name!r} raised {type(raised).__name__}: {message_of(raised)}"
 
 
-class _UnknownTool(BaseTool):
+class UnknownTool(BaseTool):
     """Replaces a tool that a model calls and nobody declared, so that callbacks see the call."""
 
     def __init__(self, name: str, tools: Mapping[str, BaseTool]) -> None:
@@ -218,7 +218,7 @@ async def run_tool(
                 **callback_args,
                 error=error,
             )
-            if result is None and isinstance(tool, _UnknownTool) and error is tool.error:
+            if result is None and isinstance(tool, UnknownTool) and error is tool.error:
                 return {"error": tool.error.detail}
             if result is None:
                 raise error from error.__cause__

@@ -312,7 +312,9 @@ class NodeRun:
             async with limit:
                 if not self.node.converts_input:
                     self.node_input = input_value(self.node_input, self.node.input_schema)
-                await self.node.execute(self)
+                recorded = self._invocation.recorded_nodes
+                if recorded is None or not await recorded.execute(self.node, self.path, self.emit):
+                    await self.node.execute(self)
                 await self._wait_for_children()
                 await self._send_leftovers()
         except NodeWaiting:

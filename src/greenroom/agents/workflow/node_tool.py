@@ -40,6 +40,7 @@ class NodeTool(BaseTool):
     """
 
     shows_result = True
+    runs_nodes = True
 
     def __init__(self, node: BaseNode) -> None:
         """Raises WorkflowConfigurationError for a workflow without an input schema."""

@@ -49,6 +49,7 @@ class JoinNode(BaseNode):
     on_interrupt: OnInterrupt = "retry"
 
     converts_input = True
+    runs_own_code = False
 
     @property
     def is_one_event(self) -> bool:
@@ -101,6 +102,8 @@ class ParallelWorker(BaseNode):
     max_workers: int | None = None
     rerun_on_resume: bool = True
     on_interrupt: OnInterrupt = "retry"
+
+    runs_own_code = False
 
     async def execute(self, execution: NodeExecution) -> None:
         run = cast("NodeRun", execution)
@@ -232,6 +235,7 @@ class AgentNode(BaseNode):
     on_interrupt: OnInterrupt = "retry"
 
     converts_input = True
+    runs_own_code = False
 
     @classmethod
     def of(cls, agent: BaseAgent, **options: Any) -> AgentNode:

@@ -52,6 +52,7 @@ class Workflow(BaseAgent):
 
     is_graph = True
     _never_waits = True
+    runs_own_code = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
