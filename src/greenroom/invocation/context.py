@@ -104,6 +104,19 @@ class _NoHooks:
 NO_HOOKS: Hooks = _NoHooks()
 
 
+class Steering(Protocol):
+    """Messages that are sent to the run while it is active."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether there are messages to read."""
+        ...
+
+    async def read(self, ctx: InvocationContext) -> list[Content]:
+        """Stores the pending messages as events of the run, and returns them."""
+        ...
+
+
 class NodeRunner(Protocol):
     """A running node of a workflow, as the contexts below it see it."""
 
@@ -172,6 +185,8 @@ class InvocationContext:
 
     store: Callable[[Event], Awaitable[None]] | None
     """Stores an event that no agent yields; None outside of a runner."""
+    steering: Steering | None
+    """Messages that the run is to read before its next model call; None outside of a server."""
     send: Callable[[Event], Awaitable[None]] | None
     """While tools run, stores an event that one of them emits."""
     unstored: list[Event]
@@ -233,6 +248,7 @@ class InvocationContext:
         self.unstored = []
         self.send = None
         self.store = None
+        self.steering = None
         self.live_request_queue = live_request_queue
         self.announces_done = False
         self.node_runner = None
@@ -363,6 +379,11 @@ class InvocationContext:
                 "sleep() and wait_for() of an invocation context are for _run_async_impl of a custom agent"
             )
         return self.waiter
+
+    @property
+    def is_in_conversation(self) -> bool:
+        """Whether the agent takes part in the conversation with the user: not below a parallel agent, or as a tool."""
+        return self.branch is None and self.isolation_scope is None
 
     def is_waiting(self, since: int, *, branch: str | None = None) -> bool:
         """Whether a call made at that index of the log or later, in this branch or below it, is still open."""

@@ -15,8 +15,9 @@
     2  desk  call c-1 pay(amount=5)
     3  desk  response c-1, errorCode ConnectionError  the newest event ends the run with an error: it has failed
 
-A message that only answers calls, or is for a task, belongs to the turn of the message before it. Each agent finds its
-own position: see `agents/turn/resume.py`, and for workflow agents their checkpoints.
+A message that only answers calls, or is for a task, or was read within the turn (steering), belongs to the turn of the
+message before it. Each agent finds its own position: see `agents/turn/resume.py`, and for workflow agents their
+checkpoints.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from greenroom.records.content import Content, FunctionResponse
 from greenroom.records.event import Event
 from greenroom.records.human_requests import requests_in
 from greenroom.records.run import RunError
+from greenroom.records.steering import is_steering
 
 ABORTED = "INVOCATION_ABORTED"
 """Error code of the event that ends a cancelled run. Source: ADK's servers."""
@@ -51,6 +53,7 @@ class RunProgress:
 
     __slots__ = (
         "_authors",
+        "_ends_with_steering",
         "_has_checkpoint",
         "_is_reply_repeated",
         "_lenders",
@@ -82,6 +85,8 @@ class RunProgress:
         """Calls of the model, as far as the log shows them: a callback's answer in place of a model's counts too, a
         call whose reply was never stored doesn't."""
         self._is_reply_repeated = False
+        self._ends_with_steering = False
+        """Whether the newest event is a message after which an agent is to call its model."""
         self._begin_turn()
 
     def _begin_turn(self) -> None:
@@ -99,6 +104,11 @@ class RunProgress:
         responses: the responses in the event.
         """
         is_outer = event.isolation_scope is None
+        self._ends_with_steering = self.begins_at != NEVER and is_steering(event)
+        if self._ends_with_steering:
+            self.error = None
+            self.was_failed = False
+            return
         if self.begins_at == NEVER:
             self.begins_at = index
             self.message_at = index
@@ -142,6 +152,8 @@ class RunProgress:
     def is_over(self) -> bool:
         if self.was_failed:
             return True
+        if self._ends_with_steering:
+            return False
         if self._workflow is not None and self._workflow.status != "none":
             return self._workflow.status == "ended" and not self._lenders
         last = self.last

@@ -44,7 +44,7 @@ class RunState:
         """Its events."""
         self.progress = RunProgress()
         self.messages: tuple[int, ...] = ()
-        """The events in which the user says something."""
+        """The events in which the user says something, without messages that were read within a turn."""
         self.transfers: tuple[tuple[int, Event], ...] = ()
         """The events in which an agent transfers, outside of agent tools."""
         self.spoken_at: dict[str, int] = {}

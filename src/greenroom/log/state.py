@@ -48,6 +48,7 @@ from greenroom.records.human_requests import (
     requests_in,
     responses_in,
 )
+from greenroom.records.steering import is_steering
 
 EXPIRES_AFTER_SECONDS = 30 * 24 * 3600.0
 
@@ -311,7 +312,8 @@ class LogState:
                 self._speaker = event.invocation_id
             self._spoke_at = index
             if event.author == "user" and event.node_info is None:
-                run.messages += (index,)
+                if not is_steering(event):
+                    run.messages += (index,)
             elif run.transfers and event.isolation_scope is None:
                 run.spoken_at[event.author] = index
             self._add_parts(index, event, run)

@@ -18,8 +18,9 @@ from greenroom.records.session import GetSessionConfig, SessionKey
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.records.wake_up import WakeUp
 
-MultitaskStrategy = Literal["enqueue", "reject", "interrupt"]
-"""Policy of a request while another run is active in its session: wait in the queue, fail with 409, or cancel it."""
+MultitaskStrategy = Literal["enqueue", "reject", "interrupt", "steer"]
+"""Policy of a request while another run is active in its session: wait in the queue, fail with 409, cancel it, or pass
+it the message, which it reads before its next model call."""
 
 OnDisconnect = Literal["continue", "cancel"]
 
@@ -301,6 +302,23 @@ class Run(Record, kw_only=True):
     """The digests of its pending approval and credential requests, by request id."""
     webhooks: list[RunWebhook] = []  # noqa: RUF012 - msgspec makes a new one each time
     """Receivers of the run's states."""
+    steered_into: str | None = None
+    """The active run that is to read the message of this request, or has read it: then this run has done nothing
+    itself. None for a run of its own."""
+    read_at_seq: int | None = None
+    """The sequence number of the message in the log, where the other run has read it."""
+
+    @property
+    def waits_to_be_read(self) -> bool:
+        """Whether another run may read the message."""
+        return self.steered_into is not None and self.read_at_seq is None
+
+    def note_reading(self, run_id: str, seq: int) -> None:
+        """Notes that another run has read the message, as the event with that sequence number."""
+        self.steered_into = run_id
+        self.read_at_seq = seq
+        self.after_seq = seq - 1
+        self.message_after_seq = seq - 1
 
     @property
     def session_key(self) -> SessionKey:

@@ -10,7 +10,7 @@ from typing import Any
 
 from greenroom.errors import BranchFailed, GreenroomError, RunCancelled, Unavailable, code_of, message_of
 from greenroom.event_streams.stream import EventStream, StreamItem
-from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.context import InvocationContext, Steering
 from greenroom.log.calls import INTERRUPTED, REFUSED, is_within
 from greenroom.log.progress import ABORTED
 from greenroom.log.state import log_state_of
@@ -72,7 +72,7 @@ class RunLog:
     pending_end_hook: the context of the running segment, until the plugins have been notified of its end. summaries:
     compactions that were stored, until their usage has been counted. stopped_by: why a run that belongs to its reader
     is cancelled; None when the reader leaves. lost: raised instead of storing anything more, when another server
-    has taken over the session.
+    has taken over the session. steering: messages that are sent to the run while it is active.
     """
 
     session: Session
@@ -87,6 +87,7 @@ class RunLog:
     summaries: list[Event] = field(default_factory=list[Event])
     stopped_by: GreenroomError | None = None
     lost: GreenroomError | None = None
+    steering: Steering | None = None
     _open: dict[tuple[str, str | None], list[Event]] = field(default_factory=dict[Any, Any])
     _commits: int = 0
     """Commits under way."""

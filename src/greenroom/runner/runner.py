@@ -324,25 +324,16 @@ class Runner:
         ctx = self._context(log, self.agent, new_message, run_config)
 
         async def enter() -> AsyncGenerator[Event]:
-            message = new_message
-            artifact_delta = None
-            if message is not None and "on_user_message_callback" in self.plugin_manager.listeners:
-                apply_delta(ctx.session.state, state_delta or {})
-                arguments = {"invocation_context": ctx, "user_message": message}
-                message = await self.plugin_manager.first_result("on_user_message_callback", **arguments) or message
-            if message is not None and run_config.save_input_blobs_as_artifacts:
-                message, artifact_delta = await save_blobs(message, ctx)
-            ctx.user_content = message
             scope = None
             if answered is not None and is_to_task(new_message, answered):
                 scope = answered.isolation_scope
-            event = user_event(log.invocation_id, message, state_delta, scope=scope)
+            event = await event_of_message(ctx, new_message, state_delta, scope=scope)
+            ctx.user_content = event.content if event is not None else None
             if event is not None:
-                event.actions.artifact_delta.update(artifact_delta or {})
                 await log.commit(event)
             agent = next_agent(self.agent, log.session.events, answered)
             ctx.agent = agent
-            if answered is not None or message is None:
+            if answered is not None or ctx.user_content is None:
                 logged = log_state_of(log.session.events).find_run(log.invocation_id)
                 if logged is not None:
                     ctx.resumed_from = logged.indexes[0]
@@ -489,7 +480,33 @@ class Runner:
             span=log.trace.begin() if log.trace is not None else None,
         )
         ctx.store = log.commit_summary
+        ctx.steering = log.steering
         return ctx
+
+
+async def event_of_message(
+    ctx: InvocationContext,
+    message: Content | None,
+    state_delta: JsonObject | None,
+    *,
+    scope: str | None = None,
+    request_id: str | None = None,
+) -> Event | None:
+    """The user's event, as plugins changed the message; None where there is nothing to store.
+
+    request_id: names the artifacts; by default the id of the run.
+    """
+    artifact_delta = None
+    if message is not None and "on_user_message_callback" in ctx.plugins.listeners:
+        apply_delta(ctx.session.state, state_delta or {})
+        arguments = {"invocation_context": ctx, "user_message": message}
+        message = await ctx.plugins.first_result("on_user_message_callback", **arguments) or message
+    if message is not None and ctx.run_config.save_input_blobs_as_artifacts:
+        message, artifact_delta = await save_blobs(message, ctx, request_id or ctx.invocation_id)
+    event = user_event(ctx.invocation_id, message, state_delta, scope=scope)
+    if event is not None:
+        event.actions.artifact_delta.update(artifact_delta or {})
+    return event
 
 
 class Cancellations:

@@ -10,9 +10,10 @@ from greenroom.records.content import Content, Part
 _log = logging.getLogger("greenroom.runner")
 
 
-async def save_blobs(message: Content, ctx: InvocationContext) -> tuple[Content, dict[str, int]]:
+async def save_blobs(message: Content, ctx: InvocationContext, request_id: str) -> tuple[Content, dict[str, int]]:
     """The message with a text instead of each file, and the versions that were saved, by name.
 
+    request_id: a part of the names.
     Without an artifact service the message stays as it is.
     """
     parts = list(message.parts or ())
@@ -24,7 +25,7 @@ async def save_blobs(message: Content, ctx: InvocationContext) -> tuple[Content,
         return message, {}
     versions: dict[str, int] = {}
     for at in files:
-        name = f"artifact_{ctx.invocation_id}_{at}"
+        name = f"artifact_{request_id}_{at}"
         key = ctx.session.key._asdict()
         versions[name] = await ctx.artifact_service.save_artifact(**key, filename=name, artifact=parts[at])
         parts[at] = Part(text=f"Uploaded file: {name}. It was saved as an artifact.")

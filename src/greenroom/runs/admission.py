@@ -139,12 +139,17 @@ class Admission:
         if stored and needs_older_events(stored.events, request.new_message, request.invocation_id):
             stored = await self._find(key, None)
         session = stored or Session(id=key.session_id, app_name=key.app_name, user_id=key.user_id)
-        is_idle = not queues.of_session(key)
+        queue = queues.of_session(key)
+        is_idle = not queue
         accepted = accept_message(session.events, request.new_message, request.invocation_id)
         message = accepted.message
         answered = accepted.answered
         run_id = accepted.run_id
         continued: Continued | None = None
+        is_steering = request.multitask_strategy == "steer" and message is not None and answered is None
+        if is_steering and queue and run_id == queue[0].run.id:
+            run_id = None
+            request = msgspec.structs.replace(request, invocation_id=None)
         if run_id is not None:
             continued = await self._run_to_continue(run_id, accepted, session, queues.tasks.get(run_id), runner)
 
@@ -183,6 +188,9 @@ class Admission:
             add_webhooks(run, runner.app.webhooks, is_of_app=True)
         if request.webhooks:
             add_webhooks(run, request.webhooks)
+        queue = queues.of_session(key)
+        if is_steering and continued is None and queue:
+            run.steered_into = queue[0].run.id
 
         return RunTask(run, runner, answered=answered, session=session if is_idle else None)
 

@@ -64,6 +64,7 @@ from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.queues import SessionQueues
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
+from greenroom.runs.steering import SteeringReader, find_reading
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.suspects import SuspectRuns, is_suspect
 from greenroom.runs.takeover import Takeovers
@@ -141,6 +142,7 @@ class InProcessRunEngine(RunEngine):
             stream=self._stream,
             watches=self._watches,
             open_session=self._admission.open_session,
+            find_reading=partial(find_reading, self.session_service),
             release=self._release,
             defaults=RunDefaults(
                 deadline_seconds=self.deadline_seconds,
@@ -185,7 +187,9 @@ class InProcessRunEngine(RunEngine):
                 task.run.traceparent = traceparent
                 task.run.caller = caller
                 reader: Attachment | None = None
-                if attach:
+                if attach and task.run.waits_to_be_read:
+                    reader = self._steering_reader(task.run, task, after=None, with_user_events=False)
+                elif attach:
                     reader = self._reader(
                         task, after=task.run.message_after_seq, with_user_events=False, catch_up=False
                     )
@@ -237,10 +241,14 @@ class InProcessRunEngine(RunEngine):
             if not run.status.is_over:
                 await self._takeovers.wait_until_ready(run.session_key)
                 task = self._queues.active(run_id)
+        if task is not None and task.run.waits_to_be_read:
+            return self._steering_reader(task.run, task, after=after, with_user_events=with_user_events)
         if task is None:
             run = await self.get(run_id)
             if self._takeovers is not None and not run.status.is_over:
                 raise OwnershipLost(*run.session_key)
+            if run.read_at_seq is not None:
+                return self._steering_reader(run, None, after=after, with_user_events=with_user_events)
             after = run.after_seq if after is None else after
             read_log = self._log_reader(run.session_key)
             return EndedRunReader(run, read_log, after=after, with_user_events=with_user_events)
@@ -483,7 +491,13 @@ class InProcessRunEngine(RunEngine):
         left_behind = await self.run_store.list_unfinished(shards)
         to_remember = await self.run_store.list_to_remember(shards)
         resumed: list[RunTask] = []
-        failed: list[asyncio.Future[None]] = []
+        ended: list[asyncio.Future[None]] = []
+        for run in [run for run in left_behind if run.waits_to_be_read]:
+            reading = await find_reading(self.session_service, run)
+            if reading is not None:
+                left_behind.remove(run)
+                ended.append(self._end_read(run, *reading))
+
         # A session's running run continues before the queued ones, one of which may be older: an answer to its call.
         for run in sorted(left_behind, key=lambda run: run.status is RunStatus.QUEUED):
             try:
@@ -492,7 +506,7 @@ class InProcessRunEngine(RunEngine):
                 run.status = RunStatus.FAILED
                 run.ended_at = time.time()
                 run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
-                failed.append(self.run_store.save(run))
+                ended.append(self.run_store.save(run))
                 continue
             self._limiter.add(run.session_key)
             resumed.append(RunTask(run, runner, is_resumed=True, is_stored=True, is_held=is_suspect(run)))
@@ -503,9 +517,19 @@ class InProcessRunEngine(RunEngine):
                 runner = await self._runners.acquire(run.app_name)
                 self._memory_writer.add(run, runner)
                 self._runners.release(runner)
-        if failed:
-            await asyncio.wait(failed)  # so that a reader of one sees its end
+        if ended:
+            await asyncio.wait(ended)  # so that a reader of one sees its end
         return len(left_behind)
+
+    def _end_read(self, run: Run, run_id: str, seq: int) -> asyncio.Future[None]:
+        """Stores the end of a run whose message another run has stored before a crash."""
+        run.note_reading(run_id, seq)
+        run.status = RunStatus.SUCCEEDED
+        run.ended_at = time.time()
+        if run.request is not None:
+            run.request = msgspec.structs.replace(run.request, new_message=None, state_delta=None)
+        self._watches.publish(run)
+        return self.run_store.save(run)
 
     def _resume(self, tasks: Sequence[RunTask]) -> None:
         suspects = [task for task in tasks if task.is_held]
@@ -582,6 +606,18 @@ class InProcessRunEngine(RunEngine):
             credential_service=self.credential_service,
             event_stream=self._stream,
             trace_listeners=self.trace_listeners,
+        )
+
+    def _steering_reader(
+        self, run: Run, task: RunTask | None, *, after: int | None, with_user_events: bool
+    ) -> Attachment:
+        return SteeringReader(
+            run,
+            task=task,
+            after=after,
+            with_user_events=with_user_events,
+            attach=self.attach,
+            read_log=self._log_reader(run.session_key),
         )
 
     def _reader(self, task: RunTask, *, after: int, with_user_events: bool, catch_up: bool = True) -> Attachment:

@@ -16,16 +16,18 @@ import msgspec
 from greenroom.errors import GreenroomError, OwnershipLost, RunCancelled, StorageError, StoreInUse
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import RunEnded
-from greenroom.invocation.context import ABANDONED
+from greenroom.invocation.context import ABANDONED, Steering
 from greenroom.records.content import Content
 from greenroom.records.human_requests import responses_in
-from greenroom.records.run import RunStatus
+from greenroom.records.model_exchange import LiveRequest
+from greenroom.records.run import Run, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
 from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf
 from greenroom.runs.run_config import RunDefaults
+from greenroom.runs.steering import QueuedMessages, Reading
 from greenroom.runs.store import RunLoad, RunStore
 from greenroom.runs.task import RunTask
 from greenroom.runs.wake_ups import WakeUps
@@ -99,6 +101,8 @@ class SessionQueues:
     stream: InProcessEventStream
     watches: RunWatches
     open_session: Callable[[SessionKey], Awaitable[Session]]
+    find_reading: Callable[[Run], Awaitable[Reading | None]]
+    """Finds the event of a message that another run has stored."""
     release: Callable[[SessionKey, Runner], None]
     """Called once for each run when it ends."""
     defaults: RunDefaults
@@ -221,6 +225,25 @@ class SessionQueues:
             self._forget(task)
         return abandoned
 
+    def steering_of(self, task: RunTask) -> Steering:
+        return QueuedMessages(task, self)
+
+    def end_read(self, task: RunTask, run_id: str, seq: int) -> None:
+        """Ends a queued run whose message the run `run_id` has stored. A cancellation since then came too late."""
+        task.stopped_by = None
+        task.run.note_reading(run_id, seq)
+        self._finish(task)
+
+    def end_unread(self, task: RunTask) -> None:
+        """Ends a queued run that was cancelled while its message was being stored, which has failed."""
+        self._finish(task)
+
+    async def was_read(self, task: RunTask) -> bool:
+        reading = await self.find_reading(task.run)
+        if reading is not None:
+            task.run.note_reading(*reading)
+        return reading is not None
+
     def close_live_input(self, key: SessionKey) -> None:
         for task in self.of_session(key):
             if task.live is not None:
@@ -264,7 +287,7 @@ class SessionQueues:
         run.started_at = run.started_at or time.time()
         run.status = RunStatus.RUNNING
         run.attempts += 1
-        task.has_begun = True
+        task.begin()
         stored = self.save(task)
         start = partial(self._start, task)
         if (self._scheduler.is_saturated or _may_conflict(task)) and not stored.done():
@@ -317,6 +340,8 @@ class SessionQueues:
         if not isinstance(error, GreenroomError):
             task.is_stored = True
             self._is_refusing = False
+            if task.may_be_read:
+                self._wake_live_run(task.key)
             self.watches.publish(task.run)
             return
         if isinstance(error, OwnershipLost):
@@ -327,11 +352,19 @@ class SessionQueues:
             _log.error("runs are refused, because their records can't be stored: %s", error)
         self.cancel(task, error)
 
+    def _wake_live_run(self, key: SessionKey) -> None:
+        """Sends an empty request to the session's live run, which then reads the queued messages."""
+        live = self._queues[key][0].live
+        if live is not None:
+            live.requests.send(LiveRequest())
+
     def cancel(self, task: RunTask, reason: GreenroomError) -> None:
         """Ends the execution of a run, or its wait in the queue. The first reason counts."""
         if task.stopped_by is not None or task.has_ended:
             return
         task.stopped_by = reason
+        if task.is_being_read:
+            return  # it ends as read, or when its message could not be stored
         is_unread = task.is_resumed and task.log is None and self._queues[task.key][0] is task
         if is_unread and isinstance(reason, RunCancelled):
             if task.is_held:
@@ -391,7 +424,7 @@ class SessionQueues:
             ended = RunEnded(run, error)
             if task.is_stored or task.has_events:
                 app = task.runner.app
-                is_selected = app is not None and app.memory_policy is not None
+                is_selected = app is not None and app.memory_policy is not None and run.read_at_seq is None
                 task.is_to_remember = is_selected and run.status is not RunStatus.WAITING
                 task.end_stored = self._save_end(task)
                 if run.is_live:
@@ -405,7 +438,7 @@ class SessionQueues:
         else:  # a queued message continues this run, and holds its record
             self._forget(task)
 
-        if self.trace_listeners:
+        if self.trace_listeners and run.read_at_seq is None:
             # A run that never started has no trace yet.
             trace = (task.log.trace if task.log is not None else None) or Trace(task.key, run.id)
             trace.end(run.status, self.trace_listeners)

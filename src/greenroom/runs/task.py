@@ -18,7 +18,7 @@ from greenroom.errors import (
     RunFailed,
     StorageError,
 )
-from greenroom.invocation.context import ABANDONED
+from greenroom.invocation.context import ABANDONED, Steering
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.log.progress import RunProgress
 from greenroom.log.run_state import RunState
@@ -65,6 +65,14 @@ class TaskQueues(Protocol):
 
     def cancel(self, task: RunTask, reason: GreenroomError) -> None: ...
 
+    def steering_of(self, task: RunTask) -> Steering:
+        """The messages that the run is to read while it is active."""
+        ...
+
+    async def was_read(self, task: RunTask) -> bool:
+        """Finds out whether another run has stored the message of a queued run, and notes it in the record."""
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class RunTask:
@@ -96,6 +104,10 @@ class RunTask:
 
     has_begun: bool = False
     """It is first in its queue, though its asyncio task may not have started yet."""
+    is_being_read: bool = False
+    """The active run stores its message."""
+    may_be_stored: bool = False
+    """The active run has tried to store its message."""
     asyncio_task: asyncio.Task[None] | None = None
     """Runs it; after a cancellation that its code ignores, another one that ends it."""
     log: RunLog | None = None
@@ -119,16 +131,34 @@ class RunTask:
     key: SessionKey = field(init=False)
     _end: asyncio.Event | None = field(init=False, default=None)
     """Set when it has ended; made by the first who waits for it."""
+    _decision: asyncio.Event | None = field(init=False, default=None)
+    """Set when it has begun or ended; made by the first who waits for it."""
 
     def __post_init__(self) -> None:
         self.key = self.run.session_key
         self.usage = RunUsage(self.run.usage)
+
+    @property
+    def may_be_read(self) -> bool:
+        """Whether the active run may read its message."""
+        if not self.run.waits_to_be_read or self.has_begun or self.has_ended or self.is_being_read:
+            return False
+        return self.is_stored and self.stopped_by is None
+
+    def begin(self) -> None:
+        """Marks the run as begun: no other run reads its message any more."""
+        self.has_begun = True
+        self.run.steered_into = None
+        if self._decision is not None:
+            self._decision.set()
 
     def end(self) -> None:
         """Marks the run as ended, and wakes the tasks that wait for it."""
         self.has_ended = True
         if self._end is not None:
             self._end.set()
+        if self._decision is not None:
+            self._decision.set()
         if self.has_progressed is not None:
             self.has_progressed.set()
 
@@ -138,6 +168,18 @@ class RunTask:
         if self._end is None:
             self._end = asyncio.Event()
         await self._end.wait()
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether its message was read by another run, or it has begun or ended itself."""
+        return self.has_begun or self.has_ended
+
+    async def wait_until_decided(self) -> None:
+        if self.is_decided:
+            return
+        if self._decision is None:
+            self._decision = asyncio.Event()
+        await self._decision.wait()
 
     @property
     def has_events(self) -> bool:
@@ -237,8 +279,10 @@ class RunTask:
         request = self.run.request
         if request is None:
             raise RunFailed("The run's record holds no request")
+        if self.may_be_stored and await queues.was_read(self):
+            return
         config = run_config_of(request, self.runner.run_config, queues.defaults.max_llm_calls)
-        log = self._open_log(session, config)
+        log = self._open_log(session, config, queues)
         events = session.events
         end = events.end
         run.after_seq = min(run.after_seq, end)
@@ -331,7 +375,7 @@ class RunTask:
     async def _run_live(self, session: Session, queues: TaskQueues) -> None:
         live = self.live
         config = with_default_limit(live.run_config if live is not None else RunConfig(), queues.defaults.max_llm_calls)
-        log = self._open_log(session, config)
+        log = self._open_log(session, config, queues)
         if live is None:  # a crash cut it off
             cut_off = RunCancelled(self.run.id, "the server stopped while it was running")
             await self.record_abort(cut_off)
@@ -339,10 +383,11 @@ class RunTask:
         events = self.runner.live(log, live.requests, run_config=config)
         await self._collect(events, queues.defaults.deadline_seconds, queues)
 
-    def _open_log(self, session: Session, config: RunConfig) -> RunLog:
+    def _open_log(self, session: Session, config: RunConfig, queues: TaskQueues) -> RunLog:
         run = self.run
         self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent, caller=run.caller)
         self.log.lost = self.lost
+        self.log.steering = queues.steering_of(self)
         return self.log
 
     async def record_abort(self, reason: GreenroomError) -> None:

@@ -68,7 +68,7 @@ export type AgentRunRequest = {
   /** Lowers the limit of the app or the server. */
   readonly maxLlmCalls?: number;
   /** Policy for a session that already has an active run. */
-  readonly multitaskStrategy?: "enqueue" | "interrupt" | "reject";
+  readonly multitaskStrategy?: "enqueue" | "interrupt" | "reject" | "steer";
   /** Whether the run continues or is cancelled when the client disconnects. */
   readonly onDisconnect?: "cancel" | "continue";
   /** The run is failed after this time. */
@@ -1007,6 +1007,10 @@ export type Run = {
   readonly asked?: { readonly [key: string]: string };
   /** Receivers of the run's states. */
   readonly webhooks?: readonly RunWebhook[];
+  /** The active run that is to read the message of this request, or has read it: then this run has done nothing itself. None for a run of its own. */
+  readonly steeredInto?: string;
+  /** The sequence number of the message in the log, where the other run has read it. */
+  readonly readAtSeq?: number;
 };
 
 /** The error that a run failed with. */
@@ -1212,7 +1216,7 @@ export type SessionRunRequest = {
   /** Lowers the limit of the app or the server. */
   readonly maxLlmCalls?: number;
   /** Policy for a session that already has an active run. */
-  readonly multitaskStrategy?: "enqueue" | "interrupt" | "reject";
+  readonly multitaskStrategy?: "enqueue" | "interrupt" | "reject" | "steer";
   /** Whether the run continues or is cancelled when the client disconnects. */
   readonly onDisconnect?: "cancel" | "continue";
   /** The run is failed after this time. */
@@ -1397,6 +1401,8 @@ export type WakeUp = {
   readonly at?: number;
   /** The name of the signal; None if none does. */
   readonly signal?: string;
+  /** A run that its time can continue only that much later is cancelled instead; None: it always continues. */
+  readonly maxLateSeconds?: number;
 };
 
 /** A URL that receives the states of a run, or of all runs of an app, in signed HTTP requests. */

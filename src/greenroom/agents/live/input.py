@@ -33,6 +33,7 @@ class ClientInput:
         """Forwards until the client closes the queue. Tools that are at work may finish."""
         while True:
             request = await self._queue.peek()
+            await self._send_steering()
             if request.close:
                 await self._calls.settle()
                 self._conversation.over.set()
@@ -98,6 +99,20 @@ class ClientInput:
             await self._conversation.connection.send(
                 lambda live: self._send(live, content, complete),
                 stored_at=readings,
+            )
+
+    async def _send_steering(self) -> None:
+        """Stores the messages of other requests, and sends them to the model."""
+        ctx = self._conversation.ctx
+        if ctx.steering is None or not ctx.steering.is_pending:
+            return
+        async with self._conversation.reading:
+            readings = self._conversation.connection.readings
+            messages = await ctx.steering.read(ctx)
+            unanswered = [message for message in messages if not await self._conversation.answer_user(message)]
+        for message in unanswered:
+            await self._conversation.connection.send(
+                lambda live, message=message: live.send_content(message), stored_at=readings
             )
 
     async def _send(self, live: BaseLlmConnection, content: Content, whole: Content) -> None:

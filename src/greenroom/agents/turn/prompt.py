@@ -20,6 +20,7 @@ from greenroom.records.content import QUOTED_IS_DATA, Content, FunctionCall, Fun
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUESTS, requests_in
+from greenroom.records.steering import is_steering
 
 SAVED_LIVE_AUDIO = "/_adk_live/"
 """Part of the URI of a live run's saved audio, of which models read the transcript."""
@@ -240,7 +241,7 @@ def _start_of_this_turn(events: Sequence[Event], agent: str, branch: str | None,
         elif event.get_function_responses() and event.author == "user":
             shown = (one for one in event.get_function_responses() if one.name not in REQUESTS)
             answered.update(response.id or "" for response in shown)
-        elif not answered:
+        elif not answered and not is_steering(event):
             return index
     return 0
 

@@ -31,6 +31,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.records.human_requests import requests_in
+from greenroom.records.steering import is_steering
 
 
 class ResumePoint(NamedTuple):
@@ -178,12 +179,13 @@ def _shows_progress(ctx: InvocationContext, event: Event) -> bool:
 
 
 def _user_spoke_at(agent: BaseLlmAgent, ctx: InvocationContext) -> int:
-    """Returns the index of the user's newest message to this agent; answers to calls of others don't count."""
+    """Returns the index of the user's newest message to this agent; answers to calls of others don't count, nor do
+    messages that were read within a turn."""
     events = ctx.session.events
     run = log_state_of(events).run(ctx.invocation_id)
     for index in reversed(run.indexes):
         event = events[index]
-        if event.author != "user" or event.node_info is not None:
+        if event.author != "user" or event.node_info is not None or is_steering(event):
             continue
         responses = event.get_function_responses()
         if any(run.call(response.id, agent.name, ctx.branch) is not None for response in responses):

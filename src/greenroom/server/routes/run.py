@@ -205,6 +205,8 @@ async def run_events(context: RequestContext) -> AnyReply:
     if not wants_stream(context):
         found = await context.engine.get(context.path["run_id"])
         key = SessionKey(found.app_name, found.user_id, found.session_id)
+        if found.read_at_seq is not None:
+            return await _page(context, key, max(after or 0, found.after_seq), run_id=found.steered_into)
         return await _page(context, key, found.after_seq if after is None else after, run_id=found.id)
     attachment = await context.engine.attach(context.path["run_id"], after=after)
     return _stream(context, attachment, run_id=context.path["run_id"])
