@@ -10,15 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from greenroom.cli.app_check.finding import Finding
+from greenroom.cli.parameters import SessionStore
 from greenroom.cli.terminal import note, print_line
-from greenroom.errors import InvalidRequest
+from greenroom.errors import CallerError, InvalidRequest
 
 if TYPE_CHECKING:
     from greenroom.cli.app_check.app_files import AppFiles
 
 
-def check(directory: Annotated[Path, Parameter(name="PATH")], /) -> None:
-    """Check what apps written for ADK lack here, without running them.
+def check(
+    directory: Annotated[Path, Parameter(name="PATH")],
+    /,
+    *,
+    waiting: Annotated[bool, Parameter(negative=())] = False,
+    session_service: SessionStore = None,
+    limit: int = 1000,
+) -> None:
+    """Check what apps written for ADK lack here, without running them; or whether waiting runs fit changed apps.
 
     Reads the Python files that the apps import, and their YAML files. Reports with file and line: names of ADK and of
     google.genai.types that greenroom lacks, arguments that it does not accept, abstract methods that a class does not
@@ -29,11 +37,30 @@ def check(directory: Annotated[Path, Parameter(name="PATH")], /) -> None:
 
         greenroom check path/to/agents
 
+    With `--waiting`, loads the apps of the folder, and replays the waiting runs of the database that began with another
+    version of their app. Shows for each run whether it would continue in the same way, or the first event that
+    differs. Models and tools are not called, and the database is only read, beside a running server, too. Exits with 1
+    if a run differs.
+
+        greenroom check path/to/new/agents --waiting --session-service postgresql://user:password@host/database
+
     Parameters
     ----------
     directory
         A folder of apps, the folder of one app, or one file. Hidden folders and `node_modules` are skipped.
+    waiting
+        Compare waiting runs.
+    limit
+        With `--waiting`: the maximum number of runs. The newest are compared.
     """
+    if waiting:
+        from greenroom.cli.waiting_runs import check_waiting
+
+        check_waiting(directory, session_service, limit)
+        return
+    if session_service is not None:
+        raise CallerError("--session-service belongs to --waiting")
+
     from greenroom.cli.app_check.app_files import AppFiles
 
     files = AppFiles(directory)

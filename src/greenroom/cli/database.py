@@ -65,6 +65,16 @@ def compact(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore 
     print(f"{path}: {_megabytes(before)} before, {_megabytes(os.path.getsize(path))} now")
 
 
+async def check_schema(uri: str) -> None:
+    """Raises CallerError for a database that this release would upgrade when it opens it."""
+    schema = await _schema(uri, upgrade=False)
+    if schema.version < schema.latest:
+        raise CallerError(
+            f"{schema.name} has schema {schema.version}, and this release uses {schema.latest}. Nothing was changed; "
+            "`greenroom db upgrade` or a start of the server applies the migrations"
+        )
+
+
 def _uri(agents_dir: Path, uri: str | None) -> str:
     """Raises CallerError for a folder that doesn't exist, as when DIR is the URI of a store."""
     if uri is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from greenroom.records.base import Record
+from greenroom.records.run import Run
 
 
 class VersionDifference(Record, kw_only=True):
@@ -12,3 +15,16 @@ class VersionDifference(Record, kw_only=True):
     """The sequence number of the event, in the session's log."""
     text: str
     """The step in the log, and the step with the other code."""
+
+
+class WaitingRun(Record, kw_only=True):
+    """A waiting run, and whether it would differ if it continued with the present code."""
+
+    run: Run
+    """The run's record."""
+    waits_for: list[str] = msgspec.field(default_factory=list[str])
+    """Names of what the run waits for, such as `approval of pay`."""
+    version: str | None = None
+    """The present version of the app's code; None when it can't be loaded."""
+    difference: VersionDifference | None = None
+    """None if the replay is equal, or the run began with this version."""

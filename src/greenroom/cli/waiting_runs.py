@@ -1,0 +1,92 @@
+"""`greenroom check --waiting`: replays the waiting runs of a database with the apps of a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from greenroom.cli import data_folder, database, sessions
+from greenroom.cli.terminal import note, print_table
+from greenroom.errors import AppLoadError, AppNotFound
+
+if TYPE_CHECKING:
+    from greenroom.apps.app import App
+    from greenroom.apps.load_directory import DirectoryAppLoader
+    from greenroom.records.run import Run
+    from greenroom.records.waiting_run import WaitingRun
+    from greenroom.sessions.service import BaseSessionService
+
+
+def check_waiting(agents_dir: Path, session_service: str | None, limit: int) -> None:
+    """Prints a table of the waiting runs. Exits with 1 if one would differ."""
+    compared = asyncio.run(_compared(agents_dir, session_service, limit))
+    if not compared:
+        note("No run waits.")
+        return
+
+    columns = ("app", "run", "waiting since", "for", "on_version_change", "replay")
+    print_table(columns, [_row(waiting, policy) for waiting, policy in compared])
+    different = sum(waiting.difference is not None for waiting, _ in compared)
+    note(f"waiting: {len(compared)}; different: {different}")
+    if different:
+        sys.exit(1)
+
+
+async def _compared(agents_dir: Path, uri: str | None, limit: int) -> list[tuple[WaitingRun, str]]:
+    """Returns the waiting runs with the policies of their apps. Raises CallerError for an older schema."""
+    from greenroom.apps.load_directory import DirectoryAppLoader
+    from greenroom.models.by_name import LLMRegistry
+    from greenroom.records.run import RunFilter, RunStatus
+    from greenroom.runs.engine import run_store_beside
+
+    apps = DirectoryAppLoader(agents_dir)
+    store = sessions.open_store(agents_dir, uri)
+    if store.is_remote:
+        store.server_database = str(data_folder.database_path(agents_dir))
+    else:
+        await database.check_schema(uri or data_folder.session_service_uri(agents_dir))
+
+    runs = run_store_beside(store)
+    async with data_folder.closing(runs, store, LLMRegistry):
+        names = apps.list_apps()
+        listed = await runs.list_runs(RunFilter(app_names=names, statuses=[RunStatus.WAITING]), limit=limit)
+        return [await _compare(run, apps, store) for run in listed.runs]
+
+
+async def _compare(run: Run, apps: DirectoryAppLoader, store: BaseSessionService) -> tuple[WaitingRun, str]:
+    from greenroom.records.waiting_run import VersionDifference, WaitingRun
+    from greenroom.runs.waiting_runs import compare
+
+    session = await store.get_session(**run.session_key._asdict())
+    try:
+        app: App = apps.load(run.app_name)
+    except (AppLoadError, AppNotFound) as error:
+        failed = VersionDifference(seq=0, text=error.detail)
+        return WaitingRun(run=run, difference=failed), ""
+    if session is None:
+        failed = VersionDifference(seq=0, text="the session was deleted")
+        return WaitingRun(run=run, version=app.version, difference=failed), app.on_version_change
+    return await compare(run, app, session), app.on_version_change
+
+
+def _row(waiting: WaitingRun, policy: str) -> tuple[str, ...]:
+    run = waiting.run
+    since = run.ended_at or run.created_at
+    return (
+        run.app_name,
+        run.id,
+        datetime.fromtimestamp(since).strftime("%Y-%m-%d %H:%M:%S"),
+        ", ".join(waiting.waits_for),
+        policy,
+        _replay(waiting),
+    )
+
+
+def _replay(waiting: WaitingRun) -> str:
+    difference = waiting.difference
+    if difference is not None:
+        return f"different at event {difference.seq}: {difference.text}" if difference.seq else difference.text
+    return "same version" if waiting.run.app_version == waiting.version else "equal"
