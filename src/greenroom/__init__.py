@@ -133,6 +133,7 @@ _HOMES = {
     "greenroom.records.model_exchange": "ContextCacheConfig LiveRequest LlmRequest LlmResponse",
     "greenroom.records.recording": "LlmRecording Recording Recordings ToolRecording",
     "greenroom.records.run": "RunConfig StreamingMode ToolThreadPoolConfig Webhook",
+    "greenroom.records.schedule": "Schedule",
     "greenroom.records.session": "GetSessionConfig ListEventsResponse ListSessionsResponse Session",
     "greenroom.records.state": "State",
     "greenroom.runner.in_memory": "InMemoryRunner",

@@ -10,6 +10,7 @@ GreenroomError
 │   │   ├── SessionNotFound              also a SessionError [ValueError]
 │   │   ├── RunNotFound                  [ValueError]
 │   │   ├── ArtifactNotFound
+│   │   ├── ScheduleNotFound
 │   │   ├── TraceNotFound
 │   │   └── AgentNotFound
 │   ├── Unauthenticated            401   the caller is unknown; the detail never holds credentials
@@ -31,6 +32,8 @@ GreenroomError
 │   ├── NotWaiting                       a run does not wait for that signal or response
 │   ├── SessionBusy                      another run is active and the caller chose "reject"
 │   ├── SessionFull                      it has reached the limit of events
+│   ├── ScheduleConflict                 its id is taken, or its app declares it, so it can't be changed
+│   ├── TooManySchedules                 of a user or of an app
 │   ├── ApprovalRefused                  a forged, used or outdated approval
 │   ├── AppVersionChanged                a run would continue with other code, and its app refuses that
 │   └── IdempotencyConflict        422   one key, two different requests
@@ -208,6 +211,13 @@ class ArtifactNotFound(NotFound):
         self.version = version
 
 
+class ScheduleNotFound(NotFound):
+    def __init__(self, app_name: str, schedule_id: str) -> None:
+        super().__init__(f"App {app_name!r} has no schedule {schedule_id!r}")
+        self.app_name = app_name
+        self.schedule_id = schedule_id
+
+
 class TraceNotFound(NotFound):
     def __init__(self) -> None:
         super().__init__("Trace not found")
@@ -328,6 +338,18 @@ class SessionFull(Conflict, SessionError):
     def __init__(self, session_id: str, limit: int) -> None:
         super().__init__(f"Session {session_id!r} has the {limit} events that it may have; open a new one")
         self.session_id = session_id
+        self.limit = limit
+
+
+class ScheduleConflict(Conflict):
+    def __init__(self, schedule_id: str, reason: str) -> None:
+        super().__init__(f"Schedule {schedule_id!r} {reason}")
+        self.schedule_id = schedule_id
+
+
+class TooManySchedules(Conflict):
+    def __init__(self, whose: str, limit: int) -> None:
+        super().__init__(f"{whose} has the {limit} schedules that it may have; delete one")
         self.limit = limit
 
 

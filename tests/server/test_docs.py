@@ -202,6 +202,28 @@ async def _webhook_calls(server: Serving, run_id: str) -> list[tuple[str, str, h
     return calls
 
 
+async def _schedule_calls(server: Serving) -> list[tuple[str, str, httpx.Response]]:
+    schedules = "/apps/{app_name}/schedules"
+    one = schedules + "/{schedule_id}"
+    values = {"app_name": "echo", "schedule_id": "daily"}
+    body = {"id": "daily", "userId": "ann", "cron": "0 9 * * *", "request": {"newMessage": {"parts": [{"text": "x"}]}}}
+
+    async def call(method: str, path: str, body: Any = None) -> tuple[str, str, httpx.Response]:
+        return path, method, await server.client.request(method, path.format(**values), json=body)
+
+    return [
+        await call("post", schedules, body),
+        await call("get", schedules),
+        await call("put", one, body),
+        await call("post", one + "/pause"),
+        await call("post", one + "/resume"),
+        await call("post", one + "/run"),
+        await call("get", one),
+        await call("get", one + "/runs"),
+        await call("delete", one),
+    ]
+
+
 async def _evaluation_calls(server: Serving) -> list[tuple[str, str, httpx.Response]]:
     where = "/dev/apps/{app_name}"
     of_set = where + "/eval-sets/{eval_set_id}"
@@ -324,6 +346,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/dev-ui/config", "get", await get("/dev-ui/config")),
         (runtime := "/dev-ui/assets/config/runtime-config.json", "get", await get(runtime)),
         *(await _webhook_calls(server, run_id)),
+        *(await _schedule_calls(server)),
         *(await _evaluation_calls(server)),
         ("/sign-in", "post", await post("/sign-in", json={"key": "x"})),
     ]  # fmt: skip

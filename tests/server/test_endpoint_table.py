@@ -10,7 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from greenroom.records.run import RunStatus, Webhook
+from greenroom.records.content import Content, Part
+from greenroom.records.run import RunStatus, SessionRunRequest, Webhook
+from greenroom.records.schedule import Schedule
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS
 from greenroom.server.request_context import is_path_without_app
@@ -32,6 +34,7 @@ VALUES = {
     "eval_result_id": "echo_set_a_1",
     "run_id": "r",
     "signal_name": "go",
+    "schedule_id": "daily",
     "event_id": "e",
     "webhook_id": "w",
     "delivery_id": "msg_1",
@@ -39,11 +42,14 @@ VALUES = {
 
 MESSAGE = {"parts": [{"text": "x"}]}
 RUN = {"appName": "echo", "userId": "ann", "sessionId": "s-1", "newMessage": MESSAGE}
+SCHEDULE = {"userId": "ann", "cron": "0 9 * * *", "request": {"newMessage": MESSAGE}}
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/run"): RUN,
     ("POST", "/run_sse"): RUN,
     ("POST", "runs"): {"newMessage": MESSAGE},
     ("PATCH", "{session_id}"): {"stateDelta": {"a": 1}},
+    ("POST", "schedules"): SCHEDULE,
+    ("PUT", "{schedule_id}"): SCHEDULE,
     ("POST", "webhooks"): {"url": "https://127.0.0.1:9/", "states": ["waiting"]},
     ("PATCH", "memory"): {"sessionId": "s-1"},
     ("POST", "/config/telemetry"): {"telemetry": True},
@@ -113,6 +119,7 @@ async def prepared(server: Serving, endpoint: Endpoint) -> dict[str, str]:
         values["session_id"] = "s-2"
     if endpoint.tag == "webhooks":
         values["delivery_id"] = await with_webhook(server, values["run_id"])
+    await with_schedule(server, endpoint)
     return await with_evaluations(server, endpoint, values)
 
 
@@ -124,6 +131,16 @@ async def with_webhook(server: Serving, run_id: str) -> str:
     added = await server.app.engine.add_webhook(run_id, webhook)
     run = await server.app.engine.get(run_id)
     return (await server.app.engine.webhooks.test("echo", added, run)).id
+
+
+async def with_schedule(server: Serving, endpoint: Endpoint, text: str = "x") -> None:
+    """Gives ann a schedule with a message, where the endpoint is of schedules."""
+    if endpoint.tag != "schedules":
+        return
+    await server.app.engine.schedules.run_store.schedules.delete("echo", "daily")
+    message = Content(role="user", parts=[Part(text=text)])
+    schedule = Schedule(id="daily", user_id="ann", cron="0 9 * * *", request=SessionRunRequest(new_message=message))
+    await server.app.engine.schedules.create(schedule, app_name="echo", caller=None)
 
 
 async def with_evaluations(server: Serving, endpoint: Endpoint, values: dict[str, str]) -> dict[str, str]:

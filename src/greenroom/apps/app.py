@@ -16,7 +16,9 @@ from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.run import RunConfig, Webhook
+from greenroom.records.schedule import Schedule, with_id_by_definition
 from greenroom.records.webhook_delivery import check_webhook, with_default_id
+from greenroom.schedules.validation import check_schedule
 
 OnVersionChange: TypeAlias = Literal["continue", "refuse", "pin"]
 
@@ -87,6 +89,9 @@ class App:
     webhooks: Sequence[Webhook] = ()
     """Receivers of the states of all runs of the app. A run keeps those that the app has when it begins."""
 
+    schedules: Sequence[Schedule] = ()
+    """Runs that the server starts by the clock. They can be paused over HTTP, but only be changed here."""
+
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name == "user":
             raise AgentConfigError(
@@ -109,9 +114,22 @@ class App:
         if len({webhook.id for webhook in self.webhooks}) < len(self.webhooks):
             raise AgentConfigError(f"App {self.name!r}: two webhooks have the same id or URL")
 
+        self._check_schedules()
+
         compaction = self.events_compaction_config
         if compaction is not None and compaction.summarizer is None and not isinstance(self.root_agent, BaseLlmAgent):
             raise AgentConfigError(
                 f"The root agent of app {self.name!r} has no model to summarize events: give EventsCompactionConfig a "
                 "summarizer"
             )
+
+    def _check_schedules(self) -> None:
+        """Fills in ids. Raises AgentConfigError."""
+        self.schedules = [with_id_by_definition(schedule) for schedule in self.schedules]
+        try:
+            for schedule in self.schedules:
+                check_schedule(schedule)
+        except InvalidRequest as error:
+            raise AgentConfigError(f"App {self.name!r}: {error.detail}") from None
+        if len({schedule.id for schedule in self.schedules}) < len(self.schedules):
+            raise AgentConfigError(f"App {self.name!r}: two schedules have the same id or definition")

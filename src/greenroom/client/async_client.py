@@ -25,6 +25,7 @@ from greenroom.records.run import (
     SessionRunRequest,
     Webhook,
 )
+from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule, ScheduleRun
 from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session, SessionFilter
 from greenroom.records.usage import ListUsageResponse, UsageGroup
 from greenroom.records.webhook_delivery import ListDeliveriesResponse, ListRunWebhooksResponse, WebhookDelivery
@@ -350,6 +351,60 @@ class AsyncClient:
     async def signal_run(self, run_id: str, name: str, value: JsonValue = None) -> Run:
         """Continues a run that waits for this signal. Raises RunNotFound, and NotWaiting if it doesn't wait for it."""
         return await self._connection.call("POST", path("runs", run_id, "signals", name), Run, body=value)
+
+    # schedules
+
+    async def create_schedule(self, schedule: Schedule, *, app_name: str) -> Schedule:
+        """Stores a schedule, and returns it as it is stored. With an `id`, a retry is safe.
+
+        Raises AppNotFound, InvalidRequest, ScheduleConflict, TooManySchedules.
+        """
+        return await self._connection.call("POST", path("apps", app_name, "schedules"), Schedule, body=schedule)
+
+    async def list_schedules(
+        self, *, app_name: str, user_id: str | None = None, limit: int | None = None, page_token: str | None = None
+    ) -> ListSchedulesResponse:
+        """Schedules that the caller may see, newest first, 100 at a time."""
+        query = {"user_id": user_id, "limit": limit, "page_token": page_token}
+        at = path("apps", app_name, "schedules")
+        return await self._connection.call("GET", at, ListSchedulesResponse, query=query)
+
+    async def get_schedule(self, *, app_name: str, schedule_id: str) -> Schedule:
+        """Raises ScheduleNotFound."""
+        return await self._connection.call("GET", path("apps", app_name, "schedules", schedule_id), Schedule)
+
+    async def replace_schedule(self, schedule: Schedule, *, app_name: str, schedule_id: str) -> Schedule:
+        """Changes a schedule; its next run is the first after now. Raises ScheduleNotFound, ScheduleConflict."""
+        at = path("apps", app_name, "schedules", schedule_id)
+        return await self._connection.call("PUT", at, Schedule, body=schedule, is_repeatable=True)
+
+    async def delete_schedule(self, *, app_name: str, schedule_id: str) -> None:
+        """Deletes a schedule with its history; its runs stay. Raises ScheduleNotFound, ScheduleConflict."""
+        await self._connection.send("DELETE", path("apps", app_name, "schedules", schedule_id))
+
+    async def pause_schedule(self, *, app_name: str, schedule_id: str) -> Schedule:
+        """Starts no runs of a schedule until it is resumed. Raises ScheduleNotFound."""
+        at = path("apps", app_name, "schedules", schedule_id, "pause")
+        return await self._connection.call("POST", at, Schedule, is_repeatable=True)
+
+    async def resume_schedule(self, *, app_name: str, schedule_id: str) -> Schedule:
+        """Starts runs of a schedule again, the first one after now. Raises ScheduleNotFound."""
+        at = path("apps", app_name, "schedules", schedule_id, "resume")
+        return await self._connection.call("POST", at, Schedule, is_repeatable=True)
+
+    async def run_schedule(self, *, app_name: str, schedule_id: str) -> Run:
+        """Starts a run of a schedule now, once. Raises ScheduleNotFound, and what `run` does."""
+        at = path("apps", app_name, "schedules", schedule_id, "run")
+        headers = {"idempotency-key": uuid4().hex}
+        return await self._connection.call("POST", at, Run, headers=headers, is_repeatable=True)
+
+    async def list_schedule_runs(
+        self, *, app_name: str, schedule_id: str, limit: int | None = None
+    ) -> list[ScheduleRun]:
+        """The history of a schedule, newest first, 100 entries by default. Raises ScheduleNotFound."""
+        at = path("apps", app_name, "schedules", schedule_id, "runs")
+        listed = await self._connection.call("GET", at, ListScheduleRunsResponse, query={"limit": limit})
+        return listed.runs
 
     # logins
 

@@ -60,6 +60,10 @@ def new_webhook_id() -> str:
     return f"wh_{uuid4()}"
 
 
+def new_schedule_id() -> str:
+    return f"sch_{uuid4()}"
+
+
 def new_delivery_id() -> str:
     """Returns the id of a message to a webhook, which all its tries have."""
     return f"msg_{uuid4()}"

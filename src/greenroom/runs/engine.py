@@ -26,6 +26,7 @@ from greenroom.records.run import (
 from greenroom.records.session import Session, SessionKey
 from greenroom.runs.ownership import Replicas
 from greenroom.runs.push_notifications import PushNotifications
+from greenroom.runs.schedules import Schedules
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.watch import RunWatch
 from greenroom.runs.webhooks import Webhooks
@@ -58,6 +59,9 @@ class RunEngine(ABC):
 
     webhooks: Webhooks
     """Sends messages about runs to webhooks."""
+
+    schedules: Schedules
+    """Starts runs at their times."""
 
     @property
     def replicas(self) -> Replicas | None:

@@ -64,6 +64,7 @@ from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.queues import SessionQueues
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
+from greenroom.runs.schedules import Schedules
 from greenroom.runs.steering import SteeringReader, find_reading
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.suspects import SuspectRuns, is_suspect
@@ -72,6 +73,7 @@ from greenroom.runs.task import LiveInput, RunTask, described
 from greenroom.runs.wake_ups import WakeUps
 from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import SendWebhook, Webhooks
+from greenroom.schedules.store import ScheduleLimits
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import TraceListener
 from greenroom.version import __version__
@@ -81,6 +83,7 @@ AttachmentOrNone = TypeVar("AttachmentOrNone", Attachment, Attachment | None)
 _log = logging.getLogger("greenroom.runs")
 
 _NO_LIMITS = RunLimits()
+_SCHEDULE_LIMITS = ScheduleLimits()
 
 _LATE_SECONDS = 1.0
 """Delays from which on a run is told that it continues late."""
@@ -106,6 +109,7 @@ class InProcessRunEngine(RunEngine):
     max_llm_calls: int | None = None
     """Of runs whose app sets none; None: as `RunConfig()` has it."""
     limits: RunLimits = _NO_LIMITS
+    schedule_limits: ScheduleLimits = _SCHEDULE_LIMITS
     lock_wait_seconds: float = 10.0
     """Time for which `recover` waits for another server on the same store to end, as in a rolling restart."""
     trace_listeners: Sequence[TraceListener] = ()
@@ -132,6 +136,14 @@ class InProcessRunEngine(RunEngine):
         )
         self._memory_writer = MemoryWriter(self.run_store)
         self._wake_ups = WakeUps(self.run_store, self._wake)
+        self.schedules = Schedules(
+            run_store=self.run_store,
+            session_service=self.session_service,
+            start=self.start,
+            get_run=self.get,
+            cancel_run=self.cancel,
+            limits=self.schedule_limits,
+        )
         self._resuming_suspects: set[asyncio.Task[None]] = set()
         self._takeovers: Takeovers | None = None
         """None where this process owns all sessions."""
@@ -413,6 +425,7 @@ class InProcessRunEngine(RunEngine):
             if store is not None:
                 await store.delete_user(app_name=app_name, user_id=user_id)
         await self.session_service.usage.delete_user(app_name=app_name, user_id=user_id)
+        await self.schedules.delete_user(app_name=app_name, user_id=user_id)
 
     def _is_elsewhere(self, key: SessionKey) -> bool:
         return self._takeovers is not None and not self._takeovers.ownership.owns(key)
@@ -519,6 +532,7 @@ class InProcessRunEngine(RunEngine):
                 self._runners.release(runner)
         if ended:
             await asyncio.wait(ended)  # so that a reader of one sees its end
+        await self._declare_schedules(shards)
         return len(left_behind)
 
     def _end_read(self, run: Run, run_id: str, seq: int) -> asyncio.Future[None]:
@@ -530,6 +544,14 @@ class InProcessRunEngine(RunEngine):
             run.request = msgspec.structs.replace(run.request, new_message=None, state_delta=None)
         self._watches.publish(run)
         return self.run_store.save(run)
+
+    async def _declare_schedules(self, shards: Shards | None) -> None:
+        """Stores the schedules of the apps. shards: of those that this process owns."""
+        apps: dict[str, App] = {}
+        for name in await self.apps.list_apps_async():
+            with contextlib.suppress(GreenroomError):  # requests to the app report it
+                apps[name] = await self.apps.load_async(name)
+        await self.schedules.declare(apps, shards)
 
     def _resume(self, tasks: Sequence[RunTask]) -> None:
         suspects = [task for task in tasks if task.is_held]
@@ -556,6 +578,7 @@ class InProcessRunEngine(RunEngine):
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
         await self._wake_ups.close()
+        await self.schedules.close()
         draining = asyncio.create_task(self.run_store.drain())
         for resuming in self._resuming_suspects:
             resuming.cancel()

@@ -14,11 +14,13 @@ from greenroom.records.shard import Shards
 from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 from greenroom.runs.watch import matches
+from greenroom.schedules.in_memory import InMemoryScheduleStore
 
 
 class InMemoryRunStore(RunStore):
     def __init__(self, *, max_finished: int = 100_000) -> None:
         """Keeps up to `max_finished` ended runs; the oldest are dropped."""
+        self.schedules = InMemoryScheduleStore()
         self._max_finished = max_finished
         self._runs: dict[str, Run] = {}
         self._finished: OrderedDict[str, None] = OrderedDict()

@@ -17,6 +17,7 @@ from greenroom.records.session import SessionKey
 from greenroom.records.shard import Shards
 from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
+from greenroom.schedules.sql import SqlScheduleStore
 
 if TYPE_CHECKING:
     from greenroom.postgres.database import Database as PostgresDatabase
@@ -119,6 +120,7 @@ class SqlRunStore(RunStore):
     def __init__(self, database: SqliteDatabase | PostgresDatabase) -> None:
         """Takes ownership of `database`, which is closed with the store."""
         self._database = database
+        self.schedules = SqlScheduleStore(database)
         self._unsaved_deliveries: dict[str, list[WebhookDelivery]] = {}
         """By run: messages to webhooks that the next record of the run takes along, since the last one was refused."""
         self._newest: Future[Any] | None = None

@@ -15,6 +15,7 @@ from greenroom.records.shard import Shards
 from greenroom.records.webhook_delivery import WebhookDelivery
 from greenroom.runs.limits import RunCounts
 from greenroom.runs.ownership import Ownership, Replicas
+from greenroom.schedules.store import ScheduleStore
 
 Changed: TypeAlias = Callable[[Sequence[Run] | None], None]
 """Takes the records of runs that other servers have changed; None when some may have been missed."""
@@ -61,6 +62,9 @@ class RunStore(ABC):
     def counts(self) -> RunCounts | None:
         """Counts of runs over all servers that share the store, from `lock` to `close`; None if there are no others."""
         return None
+
+    schedules: ScheduleStore
+    """The schedules of runs, which are stored beside them."""
 
     added: Callable[[Sequence[WebhookDelivery]], None] | None = None
     """Called in the event loop when messages to webhooks are stored, which `save` and `save_progress` do."""

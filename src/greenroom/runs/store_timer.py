@@ -32,6 +32,9 @@ class StoreTimer:
     subject: str
     """Of log messages when `run_due` fails: "waiting runs could not be continued"."""
 
+    clock: Callable[[], float] = time.time
+    """Returns Unix seconds."""
+
     def __post_init__(self) -> None:
         self._next = _NEVER
         """The earliest time that the store may have."""
@@ -62,11 +65,11 @@ class StoreTimer:
             except Exception as error:  # whatever it is, the other times must not be forgotten
                 if not isinstance(error, StorageError):
                     _log.exception(self.subject)
-                self.look_at(time.time() + LONGEST_SLEEP)
+                self.look_at(self.clock() + LONGEST_SLEEP)
 
     async def _wait(self) -> None:
         """Returns when the earliest time has come."""
-        while (left := self._next - time.time()) > 0:
+        while (left := self._next - self.clock()) > 0:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if self._next == _NEVER else min(left, LONGEST_SLEEP)):

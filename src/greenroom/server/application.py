@@ -32,6 +32,7 @@ from greenroom.records import wire
 from greenroom.runs.engine import credential_service_beside, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.limits import RunLimits
+from greenroom.schedules.store import ScheduleLimits
 from greenroom.server.access.rate_limit import RequestRate, SharedRate
 from greenroom.server.addresses import RequestLocator
 from greenroom.server.app_logs import AppLogs
@@ -142,6 +143,7 @@ def create_app(
             per_server=limits.runs_per_server,
             events_per_session=limits.events_per_session,
         ),
+        schedule_limits=ScheduleLimits(per_user=limits.schedules_per_user, per_app=limits.schedules_per_app),
         trace_listeners=[listener for listener in (traces, metrics, export) if listener is not None],
         send_webhook=webhook_sender.send,
     )

@@ -217,6 +217,8 @@ class EndpointApp:
         if exchange is not None:
             exchange.takes_key = endpoint.takes_key
             exchange.streams_log = endpoint.streams_log
+            if endpoint.method == "PUT" and endpoint.body is bytes:
+                exchange.keeps_body = False  # an upload of any size
         context = RequestContext(
             server=server,
             identity=identity,

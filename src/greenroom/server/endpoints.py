@@ -27,12 +27,15 @@ from greenroom.errors import (
     NotWaiting,
     RunFailed,
     RunNotFound,
+    ScheduleConflict,
+    ScheduleNotFound,
     SessionBusy,
     SessionExists,
     SessionFull,
     SessionNotFound,
     TooLarge,
     TooManyRuns,
+    TooManySchedules,
     TraceNotFound,
     Unauthenticated,
     Unavailable,
@@ -53,6 +56,7 @@ from greenroom.records.run import (
     SessionRunRequest,
     Webhook,
 )
+from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule
 from greenroom.records.session import Session
 from greenroom.records.usage import ListUsageResponse, UsageGroup
 from greenroom.records.webhook_delivery import (
@@ -73,6 +77,7 @@ from greenroom.server.routes import (
     evaluation,
     live,
     run,
+    schedules,
     server,
     sessions,
     web_page,
@@ -90,6 +95,8 @@ _ARTIFACT = _ARTIFACTS + "/{artifact_name:path}"
 
 _RUN_WEBHOOKS = "/runs/{run_id}/webhooks"
 _APP_WEBHOOKS = _APP + "/webhooks"
+_SCHEDULES = _APP + "/schedules"
+_SCHEDULE = _SCHEDULES + "/{schedule_id}"
 _DELIVERIES = "/{webhook_id}/deliveries"
 
 _MOST = 2**53 - 1  # exact in every JSON parser, and in every database's integers
@@ -250,6 +257,34 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", "/runs/{run_id}/signals/{signal_name}", run.signal_run, "runs", "run",
         "Send a signal, with any JSON as its value, to a run that waits for it; the run continues", body=Any | None,
         replies=Run, errors=(RunNotFound, NotWaiting, TooManyRuns, Unavailable)),
+    Endpoint("GET", _SCHEDULES, schedules.list_schedules, "schedules", "read",
+        "List the schedules of an app that the caller may see, newest first", replies=ListSchedulesResponse,
+        errors=(InvalidRequest,), query=(
+            Query("user_id", str, "Only schedules of this user."),
+            Query("limit", Positive, "Maximum number of schedules; 100 by default, at most 1000."),
+            Query("page_token", str, "The `nextPageToken` of the previous page."),
+        )),
+    Endpoint("POST", _SCHEDULES, schedules.create_schedule, "schedules", "run",
+        "Create a schedule: runs that the server starts by the clock", body=Schedule, replies=Schedule, status=201,
+        errors=(AppNotFound, InvalidRequest, NotOffered, TooLarge, ScheduleConflict, TooManySchedules)),
+    Endpoint("GET", _SCHEDULE, schedules.get_schedule, "schedules", "read", "Get a schedule", replies=Schedule,
+        errors=(ScheduleNotFound,)),
+    Endpoint("PUT", _SCHEDULE, schedules.replace_schedule, "schedules", "run",
+        "Change a schedule; its next run is the first after now", body=Schedule, replies=Schedule,
+        errors=(ScheduleNotFound, InvalidRequest, NotOffered, TooLarge, ScheduleConflict)),
+    Endpoint("DELETE", _SCHEDULE, schedules.delete_schedule, "schedules", "run",
+        "Delete a schedule with its history; its runs stay", errors=(ScheduleNotFound, ScheduleConflict)),
+    Endpoint("POST", _SCHEDULE + "/pause", schedules.pause_schedule, "schedules", "run",
+        "Start no runs of a schedule until it is resumed", replies=Schedule, errors=(ScheduleNotFound,)),
+    Endpoint("POST", _SCHEDULE + "/resume", schedules.resume_schedule, "schedules", "run",
+        "Start runs of a schedule again, the first one after now", replies=Schedule, errors=(ScheduleNotFound,)),
+    Endpoint("POST", _SCHEDULE + "/run", schedules.run_schedule, "schedules", "run",
+        "Start a run of a schedule now, without waiting for it", replies=Run, status=202, headers=(_IDEMPOTENCY_KEY,),
+        errors=(ScheduleNotFound, *_STARTING)),
+    Endpoint("GET", _SCHEDULE + "/runs", schedules.list_schedule_runs, "schedules", "read",
+        "List the history of a schedule, newest first: its times, with the runs that were started, or why none was",
+        query=(Query("limit", Positive, "Maximum number of entries; 100 by default, at most 1000."),),
+        replies=ListScheduleRunsResponse, errors=(ScheduleNotFound,)),
     Endpoint("GET", _SESSION, sessions.get_session, "sessions", "read", "Get a session with its state and its events",
         replies=Session, errors=(SessionNotFound, InvalidRequest),
         query=(

@@ -51,6 +51,7 @@ _PATH_PATTERNS: dict[str, JsonObject] = {"version": {"pattern": "^(latest|[0-9]{
 TAGS = {
     "runs": "Start, read and cancel runs of agents. A run continues when its connection drops.",
     "webhooks": "Signed HTTP requests about the states of runs, and the log of their deliveries.",
+    "schedules": "Runs that the server starts by the clock, and the history of each schedule.",
     "sessions": "Conversations, with their state and their logs.",
     "artifacts": "Files of a session or of a user, in versions.",
     "credentials": "Logins that users granted to tools.",

@@ -18,6 +18,7 @@ from greenroom.server.access.authorization import (
     AuthorizedCredentials,
     AuthorizedMemory,
     AuthorizedRuns,
+    AuthorizedSchedules,
     AuthorizedSessions,
     AuthorizedTraces,
     AuthorizedUsage,
@@ -150,6 +151,10 @@ class RequestContext:
     @property
     def engine(self) -> AuthorizedRuns:
         return AuthorizedRuns(self._server.engine, self._permissions)
+
+    @property
+    def schedules(self) -> AuthorizedSchedules:
+        return AuthorizedSchedules(self._server.engine.schedules, self._permissions)
 
     def check_webhook(self, app_name: str, webhook: Webhook) -> None:
         """Raises InvalidRequest for a webhook that can't be called, NotOffered if none can."""

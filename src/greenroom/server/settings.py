@@ -205,6 +205,10 @@ class LimitSettings(_Checked):
     events_per_session: Count | None = setting(
         None, "Number of events after which a session accepts no new runs. Runs in progress continue."
     )
+    schedules_per_user: Count = setting(100, "Schedules of one user in one app, besides those that the app declares.")
+    schedules_per_app: Count = setting(
+        10_000, "Schedules of all users in one app, besides those that the app declares."
+    )
 
 
 GateName = Literal["a2a", "ag_ui", "agent_engine", "mcp", "openai", "triggers"]

@@ -7,6 +7,7 @@ import re
 from typing import Literal, TypeAlias
 
 from greenroom.records.run import AgentRunRequest
+from greenroom.records.schedule import Schedule
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.request_context import is_path_without_app
 from greenroom.server.routes.evaluation import AddSessionToEvalSetRequest
@@ -18,6 +19,8 @@ DEV = "/dev/apps/{app_name}"
 
 RUN_WEBHOOKS = "/runs/{run_id}/webhooks"
 APP_WEBHOOKS = "/apps/{app_name}/webhooks"
+SCHEDULES = "/apps/{app_name}/schedules"
+SCHEDULE = SCHEDULES + "/{schedule_id}"
 
 SCOPE_OF: dict[str, str] = {
     f"{method} {path}": scope
@@ -32,6 +35,7 @@ SCOPE_OF: dict[str, str] = {
             POST {DEV}/tests/run
             POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
             POST /agent-identity/finalize
+            POST {SCHEDULES}; PUT DELETE {SCHEDULE}; POST {SCHEDULE}/pause; POST {SCHEDULE}/resume; POST {SCHEDULE}/run
             POST {RUN_WEBHOOKS}; DELETE {RUN_WEBHOOKS}/{{webhook_id}}; POST {RUN_WEBHOOKS}/{{webhook_id}}/test
             POST {RUN_WEBHOOKS}/{{webhook_id}}/deliveries/{{delivery_id}}/redeliver
         """,
@@ -45,6 +49,7 @@ SCOPE_OF: dict[str, str] = {
             GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
             GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval_sets/{{eval_set_id}}/evals
             GET {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}; GET {DEV}/eval_results/{{eval_result_id}}
+            GET {SCHEDULES}; GET {SCHEDULE}; GET {SCHEDULE}/runs
             GET {RUN_WEBHOOKS}; GET {RUN_WEBHOOKS}/{{webhook_id}}/deliveries
         """,
         "manage": f"""
@@ -67,8 +72,8 @@ SCOPE_OF: dict[str, str] = {
     for method in methods
 }
 
-Reach: TypeAlias = Literal["user", "run", "trace", "all users", "app", "server"]
-"""Object of a request: a user of an app, a run or a trace by its id alone, all users of an app, an app, or none."""
+Reach: TypeAlias = Literal["user", "run", "trace", "schedule", "all users", "app", "server"]
+"""Object of a request: a user of an app, a run or a trace by its id alone, a schedule by its app and id, all users of an app, an app, or none."""
 
 _OF_A_USER = {"user_id", "session_id", "artifact_name", "version", "event_id", "credential_key"}
 _OF_AN_APP = {"app_name", "eval_set_id", "eval_id", "eval_result_id", "test_name"}
@@ -79,7 +84,9 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
     names = set(re.findall(r"{(\w+)", path))
     if is_path_without_app(path):
         names.add("app_name")
-    if endpoint.body in (AgentRunRequest, AddSessionToEvalSetRequest):
+    if path.startswith(SCHEDULE):
+        return "schedule"
+    if endpoint.body in (AgentRunRequest, AddSessionToEvalSetRequest, Schedule):
         return "user"
     if "run_id" in names and names <= {"run_id", "signal_name", "webhook_id", "delivery_id"}:
         return "run"

@@ -27,6 +27,7 @@ from tests.server.test_endpoint_table import (
     filled,
     paths_of,
     with_evaluations,
+    with_schedule,
     with_webhook,
 )
 
@@ -84,6 +85,7 @@ class World:
             values["session_id"] = "s-2"
         if endpoint.tag == "webhooks":
             values["delivery_id"] = await with_webhook(self.server, values["run_id"])
+        await with_schedule(self.server, endpoint, SECRET)
         return await with_evaluations(self.server, endpoint, values)
 
     async def ask(
@@ -173,11 +175,14 @@ async def test_other_users_get_nothing_of_anns(world: World, keys: Keys, endpoin
             assert status not in (403, 500), name
         elif not who.has(scope) or reach in ("user", "all users") or (_is_of_echo(path) and not who.reaches("echo")):
             assert (status, reply.json()["code"]) == (403, "Forbidden"), name
-        elif reach in ("run", "trace"):
-            absent = {**values, "run_id": "absent", "event_id": "absent", "session_id": "absent"}
+        elif reach in ("run", "trace", "schedule"):
+            ids = ("run_id", "event_id", "session_id", "schedule_id")
+            absent = {**values, **dict.fromkeys(ids, "absent")}
             unknown = await world.ask(endpoint, path, absent, who.headers)
             assert status == unknown.status_code, name
-            same = reply.text.replace(values["run_id"], "absent").replace(values["event_id"], "absent")
+            same = reply.text
+            for one in ("run_id", "event_id", "schedule_id"):
+                same = same.replace(values[one], "absent")
             assert same == unknown.text, name
             assert status == 404 or reply.json() == [], name
         else:

@@ -11,17 +11,20 @@ import type {
   FunctionCall,
   GraphResponse,
   JsonObject,
-  ListDeliveriesResponse,
-  ListRunWebhooksResponse,
-
   JsonValue,
+  ListDeliveriesResponse,
   ListRunsResponse,
+  ListRunWebhooksResponse,
+  ListScheduleRunsResponse,
+  ListSchedulesResponse,
   ListUsageResponse,
   Part,
   PatchSessionRequest,
   Run,
   RunStatus,
   RunWebhook,
+  Schedule,
+  ScheduleRun,
   Session,
   SessionRunRequest,
   SpanRecord,
@@ -61,6 +64,7 @@ export type SessionQuery = {
   readonly page_token?: string;
 };
 
+export type ScheduleQuery = { readonly user_id?: string; readonly limit?: number; readonly page_token?: string };
 export type EventQuery = { readonly after?: number; readonly limit?: number; readonly signal?: AbortSignal };
 
 export type UsageQuery = {
@@ -232,6 +236,54 @@ export class Client {
     return this.transport.json(`/runs/${encode(runId)}/signals/${encode(name)}`, { method: "POST", body: value });
   }
 
+  // Schedules
+
+  /** A page of the schedules that the caller may see, newest first. */
+  listSchedules(app: string, query: ScheduleQuery = {}): Promise<ListSchedulesResponse> {
+    return this.get(`/apps/${encode(app)}/schedules${search(query)}`);
+  }
+
+  createSchedule(app: string, schedule: Schedule): Promise<Schedule> {
+    return this.post(`/apps/${encode(app)}/schedules`, schedule);
+  }
+
+  getSchedule(app: string, scheduleId: string): Promise<Schedule> {
+    return this.get(schedulePath(app, scheduleId));
+  }
+
+  /** Changes a schedule; its next run is the first after now. */
+  replaceSchedule(app: string, scheduleId: string, schedule: Schedule): Promise<Schedule> {
+    return this.transport.json(schedulePath(app, scheduleId), { method: "PUT", body: schedule });
+  }
+
+  /** Deletes a schedule with its history; its runs stay. */
+  async deleteSchedule(app: string, scheduleId: string): Promise<void> {
+    await this.transport.send(schedulePath(app, scheduleId), { method: "DELETE" }, true);
+  }
+
+  pauseSchedule(app: string, scheduleId: string): Promise<Schedule> {
+    return this.transport.json(`${schedulePath(app, scheduleId)}/pause`, { method: "POST" });
+  }
+
+  /** Starts runs of a schedule again, the first one after now. */
+  resumeSchedule(app: string, scheduleId: string): Promise<Schedule> {
+    return this.transport.json(`${schedulePath(app, scheduleId)}/resume`, { method: "POST" });
+  }
+
+  /** Starts a run of a schedule now, once even if the request is sent again. */
+  runSchedule(app: string, scheduleId: string, idempotencyKey: string = newKey()): Promise<Run> {
+    const headers = { "idempotency-key": idempotencyKey };
+    return this.transport.json(`${schedulePath(app, scheduleId)}/run`, { method: "POST", headers });
+  }
+
+  /** The history of a schedule, newest first. */
+  async listScheduleRuns(app: string, scheduleId: string, { limit }: { readonly limit?: number } = {}): Promise<readonly ScheduleRun[]> {
+    const path = `${schedulePath(app, scheduleId)}/runs${search({ limit })}`;
+    return (await this.get<ListScheduleRunsResponse>(path)).runs;
+  }
+
+  // Answers
+
   /** Answers a call of a run that waits, and returns the stream of the events that follow. */
   answer(run: Run, request: Pick<FunctionCall, "id" | "name">, response: JsonObject): Promise<RunStream> {
     const place = { app: run.appName, user: run.userId, session: run.sessionId };
@@ -313,6 +365,10 @@ function session(place: SessionPlace): string {
 
 function artifact(place: SessionPlace, name: string): string {
   return `${session(place)}/artifacts/${encode(name)}`;
+}
+
+function schedulePath(app: string, scheduleId: string): string {
+  return `/apps/${encode(app)}/schedules/${encode(scheduleId)}`;
 }
 
 function webhookPath(runId: string, webhookId: string): string {

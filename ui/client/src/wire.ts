@@ -717,6 +717,20 @@ export type ListRunsResponse = {
   readonly nextPageToken?: string;
 };
 
+/** The newest entries of a schedule's history. */
+export type ListScheduleRunsResponse = {
+  /** Newest first. */
+  readonly runs: readonly ScheduleRun[];
+};
+
+/** A page of a list of schedules. */
+export type ListSchedulesResponse = {
+  /** Newest first. */
+  readonly schedules: readonly Schedule[];
+  /** `page_token` of the next request; None on the last page. */
+  readonly nextPageToken?: string;
+};
+
 /** A page of sums of usage. */
 export type ListUsageResponse = {
   /** The currency of all costs. */
@@ -1113,6 +1127,70 @@ export type SaveArtifactRequest = {
 export type SaveTestRequest = {
   /** The conversation as the endpoint of sessions returns it, or its events only. */
   readonly sessionData: KeptSession;
+};
+
+/** A schedule. It has exactly one of `cron`, `everySeconds` and `at`. Times are Unix seconds. */
+export type Schedule = {
+  /** Unique in its app; by default the server chooses one. */
+  readonly id?: string;
+  /** The app that runs. Set by the server. */
+  readonly appName?: string;
+  /** The owner of the sessions. */
+  readonly userId: string;
+  /** Minute, hour, day of the month, month and day of the week: `30 9 * * MON-FRI`. */
+  readonly cron?: string;
+  /** The time zone of `cron`: a name of the IANA database, such as `Europe/Berlin`. */
+  readonly timeZone?: string;
+  /** Runs start at this distance, from `startAt` on or, without it, from the creation of the schedule on. */
+  readonly everySeconds?: number;
+  /** The run starts once, at this time. */
+  readonly at?: number;
+  /** No run starts before this time. */
+  readonly startAt?: number;
+  /** No run starts after this time. */
+  readonly endAt?: number;
+  /** Each run starts up to this much later, by a number that looks random. */
+  readonly jitterSeconds?: number;
+  /** Policy for times that passed while the server was down: no run, one for all of them, or one for each, at most 100. */
+  readonly missed?: "all" | "once" | "skip";
+  /** Policy while the schedule's last run is unfinished: `skip` this time, `cancel` that run, `enqueue` (in one session) or `allow` (in new sessions). By default `skip` in one session, and `allow` in new ones. */
+  readonly overlap?: "allow" | "cancel" | "enqueue" | "skip";
+  /** The session of all runs; by default each run gets a new session. */
+  readonly sessionId?: string;
+  /** The request of each run: its message, changes of the state, and options. */
+  readonly request?: SessionRunRequest;
+  /** Whether no run starts until the schedule is resumed. */
+  readonly isPaused?: boolean;
+  /** The time of the next run; None if there is none. Set by the server. */
+  readonly nextAt?: number;
+  /** Whether the app's code or YAML declares it: then it can be paused, but not changed. Set by the server. */
+  readonly isOfApp?: boolean;
+  /** Set by the server. */
+  readonly createdAt?: number;
+  /** The run that it started last. Set by the server. */
+  readonly lastRunId?: string;
+};
+
+/** An entry of a schedule's history: a time that came, and its outcome. Times are Unix seconds. */
+export type ScheduleRun = {
+  /** The time that the schedule gave, without jitter; of a run that a person started, the time of that. */
+  readonly dueAt: number;
+  /** The first of several times that passed without a run; `dueAt` is the last one. */
+  readonly firstDueAt?: number;
+  /** The time at which the outcome was known. */
+  readonly at: number;
+  /** A run was started; or none was, since nobody was there at the time, since the last run was unfinished, or since the server refused the request. */
+  readonly outcome: "missed" | "refused" | "started" | "unfinished";
+  /** The run that was started, or the unfinished one. */
+  readonly runId?: string;
+  /** The session of the run that was started. */
+  readonly sessionId?: string;
+  /** The name of the error with which the request was refused. */
+  readonly errorCode?: string;
+  /** The error's text. */
+  readonly errorMessage?: string;
+  /** Whether a person started the run, by `…/run`. */
+  readonly isManual?: boolean;
 };
 
 /** The Gemini API's subset of OpenAPI schemas; type names are upper case. */

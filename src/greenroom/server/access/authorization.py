@@ -13,11 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast
 
+import msgspec
+
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import AppLoadError, AppNotFound, Forbidden, OwnershipLost, RunNotFound
+from greenroom.errors import (
+    AppLoadError,
+    AppNotFound,
+    Forbidden,
+    OwnershipLost,
+    RunNotFound,
+    ScheduleNotFound,
+)
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.base import JsonValue
@@ -33,10 +42,12 @@ from greenroom.records.run import (
     RunWebhook,
     Webhook,
 )
+from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule
 from greenroom.records.session import SessionKey
 from greenroom.records.state import APP_PREFIX
 from greenroom.records.webhook_delivery import WebhookDelivery
 from greenroom.runs.engine import Attachment, RunEngine
+from greenroom.runs.schedules import Schedules
 from greenroom.runs.watch import RunWatch
 from greenroom.server.access.identity import Access, Identity
 from greenroom.server.exchange import Exchange
@@ -407,6 +418,79 @@ class AuthorizedRuns(Authorized[RunEngine]):
         """The error with only the apps that the caller may access."""
         apps = self._identity.apps
         return error if apps is None else AppNotFound(error.app_name, sorted(apps - {error.app_name}))
+
+
+class AuthorizedSchedules(Authorized[Schedules]):
+    """`Schedules` for one caller: those of users that it may not act for are reported as not found.
+
+    The runs of a schedule have the permissions of the caller who stored it last.
+    """
+
+    __slots__ = ()
+
+    async def create(self, schedule: Schedule, *, app_name: str) -> Schedule:
+        self._check_run(app_name, schedule)
+        caller = self._permissions.identity.caller
+        return await self._watched_result(self._service.create(schedule, app_name=app_name, caller=caller))
+
+    async def get(self, app_name: str, schedule_id: str) -> Schedule:
+        """Raises Forbidden, ScheduleNotFound."""
+        self._permissions.identity.check_app(app_name)
+        schedule = await self._service.get(app_name, schedule_id)
+        try:
+            self._permissions.check("read", app_name, schedule.user_id)
+        except Forbidden:
+            raise ScheduleNotFound(app_name, schedule_id) from None
+        return schedule
+
+    async def list(
+        self, *, app_name: str, user_id: str | None, limit: int, page_token: str | None
+    ) -> ListSchedulesResponse:
+        """Schedules that the caller may see. Raises Forbidden, InvalidRequest."""
+        identity = self._permissions.identity
+        if user_id is None and not identity.acts_for(app_name, None):
+            user_id = identity.subject
+        self._permissions.check("read", app_name, user_id)
+        return await self._service.list(app_name=app_name, user_id=user_id, limit=limit, page_token=page_token)
+
+    async def replace(self, schedule: Schedule, *, app_name: str, schedule_id: str) -> Schedule:
+        """Raises Forbidden, ScheduleNotFound, InvalidRequest, ScheduleConflict."""
+        await self._get_to_write(app_name, schedule_id)
+        self._check_run(app_name, schedule)
+        caller = self._permissions.identity.caller
+        return await self._watched_result(
+            self._service.replace(schedule, app_name=app_name, schedule_id=schedule_id, caller=caller)
+        )
+
+    async def set_paused(self, app_name: str, schedule_id: str, *, is_paused: bool) -> Schedule:
+        """Raises Forbidden, ScheduleNotFound."""
+        await self._get_to_write(app_name, schedule_id)
+        return await self._watched_result(self._service.set_paused(app_name, schedule_id, is_paused=is_paused))
+
+    async def delete(self, app_name: str, schedule_id: str) -> None:
+        """Raises Forbidden, ScheduleNotFound, ScheduleConflict."""
+        await self._get_to_write(app_name, schedule_id)
+        await self._watched_result(self._service.delete(app_name, schedule_id))
+
+    async def run_now(self, app_name: str, schedule_id: str, *, idempotency_key: str | None) -> Run:
+        """Raises Forbidden, ScheduleNotFound, and what `RunEngine.start` does."""
+        await self._get_to_write(app_name, schedule_id)
+        return await self._watched_result(self._service.run_now(app_name, schedule_id, idempotency_key=idempotency_key))
+
+    async def list_runs(self, app_name: str, schedule_id: str, *, limit: int) -> ListScheduleRunsResponse:
+        """Raises Forbidden, ScheduleNotFound."""
+        await self.get(app_name, schedule_id)
+        return await self._service.list_runs(app_name, schedule_id, limit=limit)
+
+    async def _get_to_write(self, app_name: str, schedule_id: str) -> None:
+        """Raises Forbidden, ScheduleNotFound."""
+        schedule = await self.get(app_name, schedule_id)
+        self._permissions.check("write", app_name, schedule.user_id)
+
+    def _check_run(self, app_name: str, schedule: Schedule) -> None:
+        """Raises Forbidden unless the caller may start the runs of a schedule itself."""
+        of_app = msgspec.structs.replace(schedule, app_name=app_name)
+        self._check("write", (of_app.run_request(schedule.session_id or ""),), {})
 
 
 class AuthorizedTraces(Authorized[TraceStore]):

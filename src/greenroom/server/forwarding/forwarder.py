@@ -41,8 +41,7 @@ class Forwarder:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         original, forwarded = await read_stamp(scope, self._replicas)
-        keeps_body = forwarded is None and scope.get("method") != "PUT"
-        exchange = Exchange(receive, send, keeps_body=keeps_body, forwarded=forwarded)
+        exchange = Exchange(receive, send, keeps_body=forwarded is None, forwarded=forwarded)
         await self._app({**original, EXCHANGE: exchange}, exchange.receive, exchange.send)
 
         if exchange.has_begun or (exchange.lost is None and exchange.replica_id is None):

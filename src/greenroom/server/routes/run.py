@@ -94,7 +94,7 @@ def failure_of(run: Run) -> Reply | None:
 async def start_in_background(context: RequestContext) -> AnyReply:
     check_is_of_one_kind(context.body.new_message)
     return await _start_in_background(
-        context, context.session_key, context.body, idempotency_key=_idempotency_key(context)
+        context, context.session_key, context.body, idempotency_key=idempotency_key(context)
     )
 
 
@@ -103,7 +103,7 @@ async def _start_in_background(
 ) -> AnyReply:
     fields = {field: getattr(body, field) for field in SessionRunRequest.__struct_fields__}
     request = AgentRunRequest(**key._asdict(), **fields)
-    _check(context, request)
+    check_run_request(context, request.app_name, request)
     started, _ = await context.engine.start(
         request,
         idempotency_key=idempotency_key,
@@ -227,7 +227,7 @@ async def session_events(context: RequestContext) -> AnyReply:
 
 async def _start(context: RequestContext, request: AgentRunRequest) -> tuple[Run, Attachment]:
     started, attachment = await context.engine.start(
-        request, idempotency_key=_idempotency_key(context), traceparent=context.headers.get("traceparent")
+        request, idempotency_key=idempotency_key(context), traceparent=context.headers.get("traceparent")
     )
     assert attachment is not None
     return started, attachment
@@ -238,20 +238,21 @@ async def _run_request(context: RequestContext) -> AgentRunRequest:
     if not request.app_name:
         request.app_name = await context.default_app()
     check_is_of_one_kind(request.new_message)
-    _check(context, request)
+    check_run_request(context, request.app_name, request)
     return request
 
 
-def _check(context: RequestContext, request: AgentRunRequest) -> None:
+def check_run_request(context: RequestContext, app_name: str, request: SessionRunRequest) -> None:
+    """Raises InvalidRequest, NotOffered."""
     if request.deadline_seconds is not None and not 0 < request.deadline_seconds < MAX_DEADLINE_SECONDS:
         raise InvalidRequest("deadlineSeconds must be more than 0", location=("body", "deadlineSeconds"))
     if request.invocation_id is not None and not _RUN_ID.fullmatch(request.invocation_id):
         raise InvalidRequest("invocationId must be up to 256 ASCII letters", location=("body", "invocationId"))
     for webhook in request.webhooks or ():
-        context.check_webhook(request.app_name, webhook)
+        context.check_webhook(app_name, webhook)
 
 
-def _idempotency_key(context: RequestContext) -> str | None:
+def idempotency_key(context: RequestContext) -> str | None:
     """The header's value; an empty one counts as missing."""
     return context.headers.get("idempotency-key") or None
 
