@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
@@ -41,6 +43,22 @@ class Stores:
         session = await self.sessions.get_session(**WHERE)
         assert session is not None
         return session
+
+
+class SlowStore(InMemoryRunStore):
+    """Stores a record a moment after it was handed over, in order, as databases do."""
+
+    def save(self, run: Run, *, is_to_remember: bool = False) -> asyncio.Future[None]:
+        written = msgspec.structs.replace(run)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def write() -> None:
+            super(SlowStore, self).save(written, is_to_remember=is_to_remember)
+            if not future.cancelled():
+                future.set_result(None)
+
+        asyncio.get_running_loop().call_later(0.05, write)
+        return future
 
 
 class HeldStore(InMemoryRunStore):

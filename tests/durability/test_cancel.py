@@ -27,6 +27,7 @@ from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.engines import (
     WHERE,
     HeldStore,
+    SlowStore,
     Stores,
     asking,
     ended,
@@ -129,6 +130,26 @@ async def test_a_cancellation_is_answered_when_it_is_stored() -> None:
         saving.set_result(None)
         assert (await cancelling).status is RunStatus.CANCELLED
         gate.opened.set()
+
+
+async def test_a_run_that_ends_while_its_first_record_is_written_has_a_record_of_its_end() -> None:
+    """Its record would stay `running`, and the next process would resume it."""
+    store = SlowStore()
+    agent = LlmAgent(name="desk", model=model_of("Well.", "Well."))
+    async with stores_in(None) as stores, engine_over(Stores(stores.sessions, store), agent) as engine:
+        starting = asyncio.create_task(engine.start(asking("go")))
+        while not engine.load():
+            await asyncio.sleep(0)
+        last, reader = await start(engine, asking("instead", multitask_strategy="interrupt"))
+        run, _ = await starting
+        assert (await ended(reader)).id == last.id
+        assert (await engine.get(run.id)).status is RunStatus.CANCELLED
+        async with asyncio.timeout(5):
+            while await store.list_unfinished():
+                await asyncio.sleep(0.01)
+        stored = await store.get(run.id)
+        assert stored is not None
+        assert stored.status is RunStatus.CANCELLED
 
 
 async def test_a_resumed_run_cancelled_before_it_has_read_its_log_has_its_calls_answered(folder: Path | None) -> None:

@@ -331,12 +331,17 @@ class SessionQueues:
 
     def save(self, task: RunTask) -> asyncio.Future[None]:
         """Stores the record, or stops the run when that fails: no later process could resume it."""
-        saving = self.run_store.save_progress(task.run) if task.is_stored else self.run_store.save(task.run)
+        if task.is_stored:
+            saving = self.run_store.save_progress(task.run)
+        else:
+            task.is_being_stored = True
+            saving = self.run_store.save(task.run)
         _when_done(saving, partial(self._saved, task))
         return saving
 
     def _saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
         error = None if saving.cancelled() else saving.exception()
+        task.is_being_stored = False
         if not isinstance(error, GreenroomError):
             task.is_stored = True
             self._is_refusing = False
@@ -422,7 +427,7 @@ class SessionQueues:
         self.release(task.key, task.runner)
         if self._tasks.get(run.id) is task:
             ended = RunEnded(run, error)
-            if task.is_stored or task.has_events:
+            if task.is_stored or task.is_being_stored or task.has_events:
                 app = task.runner.app
                 is_selected = app is not None and app.memory_policy is not None and run.read_at_seq is None
                 task.is_to_remember = is_selected and run.status is not RunStatus.WAITING

@@ -95,6 +95,8 @@ class RunTask:
 
     is_stored: bool = False
     """Its record, with the request, is in the store."""
+    is_being_stored: bool = False
+    """The first write of its record is under way."""
     is_held: bool = False
     """It is resumed by SuspectRuns only."""
     is_alone: bool = False
