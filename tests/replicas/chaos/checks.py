@@ -107,8 +107,9 @@ class Checks:
         events = [event for _, event in session.events_of(run_id)]
         if record["status"] != "succeeded" or session.key.app_name not in _SPEAKERS:
             return
-        (message,) = [text_of(event) for event in events if event["author"] == "user" and text_of(event)]
-        kind, number, amount = message.split()
+        messages = [text_of(event) for event in events if event["author"] == "user" and text_of(event)]
+        assert len(messages) == 1, f"run {run_id} has the messages {messages}"
+        kind, number, amount = messages[0].split()
         said = [text_of(event) for event in events].count(last_words(number, int(amount)))
         wanted = _SPEAKERS[session.key.app_name]
         if kind == LONG_RUNNING and INTERRUPTED in _responses(events):

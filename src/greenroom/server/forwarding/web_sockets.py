@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Receive, Scope, Send
 
-from greenroom.errors import GreenroomError
+from greenroom.errors import GreenroomError, Unavailable
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.session import SessionKey
 from greenroom.runs.engine import ForwardedRequest
@@ -45,9 +45,10 @@ class WebSocketForwarder:
         try:
             upstream = await self._open(scope, key_of(exchange.lost))
         except GreenroomError as error:
-            _log.warning("%s: %s: %s", scope["path"], error.code, error.detail)
-            await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-            await send({"type": "websocket.close", "code": TRY_LATER, "reason": error.detail[:100]})
+            await _refuse_for_now(error, scope, send)
+            return
+        except asyncio.CancelledError:  # sockets are cancelled only when the server stops
+            await _refuse_for_now(Unavailable("The server is stopping"), scope, send)
             return
         if isinstance(upstream, Reply):
             await refuse(upstream, scope, send)
@@ -112,6 +113,12 @@ class WebSocketForwarder:
             ping_interval=None,
             max_size=MAX_FRAME_BYTES,
         )
+
+
+async def _refuse_for_now(error: GreenroomError, scope: Scope, send: Send) -> None:
+    _log.warning("%s: %s: %s", scope["path"], error.code, error.detail)
+    await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+    await send({"type": "websocket.close", "code": TRY_LATER, "reason": error.detail[:100]})
 
 
 async def _to_owner(receive: Receive, upstream: ClientConnection) -> None:
