@@ -30,6 +30,7 @@ GreenroomError
 ├── Conflict                       409
 │   ├── SessionExists
 │   ├── NotWaiting                       a run does not wait for that signal or response
+│   ├── NotRetryable                     a run did not fail, or its session went on
 │   ├── SessionBusy                      another run is active and the caller chose "reject"
 │   ├── SessionFull                      it has reached the limit of events
 │   ├── ScheduleConflict                 its id is taken, or its app declares it, so it can't be changed
@@ -331,6 +332,12 @@ class SessionBusy(Conflict, SessionError):
 class NotWaiting(Conflict):
     def __init__(self, run_id: str, what: str) -> None:
         super().__init__(f"Run {run_id!r} does not wait for {what}")
+        self.run_id = run_id
+
+
+class NotRetryable(Conflict):
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(f"Run {run_id!r} can't be retried: {reason}")
         self.run_id = run_id
 
 

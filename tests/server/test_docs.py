@@ -273,12 +273,15 @@ async def test_replies_are_as_described(serve: Serve) -> None:
     waiting = FunctionCall(name="wait_for", args={"signal": "go"})
     sleeper = scripted("sleeper", [waiting, "awake"], tools=[wait_for])
     adder = scripted("adder", ["hi"], tools=[add])
-    server = await serve(echo(), adder, sleeper, allow_private_webhooks=True)
+    failing = scripted("failing", [ValueError("no"), "fine"])
+    server = await serve(echo(), adder, sleeper, failing, allow_private_webhooks=True)
     get = server.client.get
     post = server.client.post
     session = await server.new_session("echo", state={"a": 1})
     run = await server.run("echo", stateDelta={"b": [1, None]})
     run_id = run.headers["x-run-id"]
+    await server.new_session("failing")
+    failed = (await server.run("failing")).headers["x-run-id"]
     await server.new_session("sleeper")
     sleeping = (await server.run("sleeper")).headers["x-run-id"]
     sessions = "/apps/{app_name}/users/{user_id}/sessions"
@@ -288,6 +291,8 @@ async def test_replies_are_as_described(serve: Serve) -> None:
     artifact = artifacts + "/{artifact_name}"
     event_graph = "/dev" + one + "/events/{event_id}/graph"
     part = {"filename": "a/b", "artifact": {"inlineData": {"mimeType": "x/y", "data": "AAA="}}}
+    await server.new_session("echo", session="s-12")
+    first_of_two = (await server.run("echo", sessionId="s-12")).headers["x-run-id"]
     background = await post(f"{session}/runs", json={"newMessage": {"parts": [{"text": "x"}]}})
     calls = [
         ("/run", "post", run),
@@ -304,6 +309,8 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/runs/{run_id}", "get", await get(f"/runs/{run_id}")),
         ("/runs/{run_id}/events", "get", await get(f"/runs/{run_id}/events")),
         ("/runs/{run_id}/cancel", "post", await post(f"/runs/{run_id}/cancel")),
+        ("/runs/{run_id}/retry", "post", await post(f"/runs/{failed}/retry")),
+        (one + "/rewind", "post", await post(f"{session}2/rewind", json={"rewindBeforeInvocationId": first_of_two})),
         ("/runs/{run_id}/signals/{signal_name}", "post", await post(f"/runs/{sleeping}/signals/go", json={"a": 1})),
         (sessions, "get", await get("/apps/echo/users/ann/sessions")),
         (sessions, "post", await post("/apps/echo/users/ann/sessions")),

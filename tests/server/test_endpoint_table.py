@@ -51,6 +51,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "schedules"): SCHEDULE,
     ("PUT", "{schedule_id}"): SCHEDULE,
     ("POST", "webhooks"): {"url": "https://127.0.0.1:9/", "states": ["waiting"]},
+    ("POST", "rewind"): {"rewindBeforeInvocationId": "missing"},
     ("PATCH", "memory"): {"sessionId": "s-1"},
     ("POST", "/config/telemetry"): {"telemetry": True},
     ("POST", "/sign-in"): {"key": "x"},

@@ -12,6 +12,7 @@ from typing import Any
 from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.sleep import Waiter, sleep, wait_for
+from greenroom.log.state import log_state_of
 from greenroom.memory.service import with_metadata
 from greenroom.records import wire
 from greenroom.records.auth import AuthConfig, AuthCredential, CredentialRequest, public_config
@@ -385,8 +386,15 @@ class Context(ReadonlyContext):
     @property
     def idempotency_key(self) -> str:
         """A key that all attempts of this call share, and no other call: a hash of run, call id and arguments."""
-        parts = [self.invocation_id, self.function_call_id, sorted(self._args.items())]
+        parts = [self._run_of_call(), self.function_call_id, sorted(self._args.items())]
         return hashlib.sha256(wire.encode(parts)).hexdigest()
+
+    def _run_of_call(self) -> str:
+        """The id of the run that made the call: another one, where that run is retried in a fork."""
+        ctx = self._invocation_context
+        run = log_state_of(ctx.session.events).find_run(ctx.invocation_id)
+        call = run.call(self.function_call_id, ctx.agent.name, ctx.branch) if run is not None else None
+        return call.event.invocation_id if call is not None and call.event is not None else ctx.invocation_id
 
     def request_confirmation(self, *, hint: str | None = None, payload: JsonValue = None) -> None:
         """Asks a person for confirmation. The tool then returns, and is called again with the answer."""

@@ -89,6 +89,11 @@ class RunProgress:
         """Whether the newest event is a message after which an agent is to call its model."""
         self._begin_turn()
 
+    def retry(self) -> None:
+        """Notes the beginning of a retry: the run has not failed any more."""
+        self.error = None
+        self.was_failed = False
+
     def _begin_turn(self) -> None:
         self._authors: dict[str, bool] = {}
         """Those who wrote in the turn; True: before any checkpoint."""

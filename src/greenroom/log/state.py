@@ -23,13 +23,14 @@ from __future__ import annotations
 import contextlib
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import msgspec
 
 from greenroom.errors import ApprovalRefused, InvalidRequest
 from greenroom.log.calls import NEVER, DecidedCall, closes_call
+from greenroom.log.retries import retry_in, taken_back_indexes
 from greenroom.log.rewind import rewound_indexes
 from greenroom.log.run_state import RunState
 from greenroom.records.base import JsonObject
@@ -78,6 +79,8 @@ class _LoggedCalls:
         """The calls that each message of the user decided on, by its index."""
 
 
+_NO_RETRIES: Mapping[str, int] = {}
+_NO_SUCCESSORS: Mapping[str, str] = {}
 _NO_CALLS = _LoggedCalls()
 """Of all logs without any. Always empty."""
 
@@ -88,6 +91,9 @@ class LogState:
     __slots__ = (
         "_calls",
         "_others_spoke_at",
+        "_retried",
+        "_retried_as",
+        "_retries",
         "_runs",
         "_speaker",
         "_spoke_at",
@@ -98,9 +104,10 @@ class LogState:
         "tasks",
     )
 
-    def __init__(self, rewound: frozenset[int] = frozenset()) -> None:
-        self.rewound = rewound
-        """The indexes of the events that a rewind took back, and of the rewinds."""
+    def __init__(self, rewound: frozenset[int] = frozenset(), retried: frozenset[int] = frozenset()) -> None:
+        self.rewound = rewound | retried
+        """The indexes of the events that a rewind or a retry took back, and of the rewinds and retries."""
+        self._retried = retried
         self.seen = 0
         self.steps = 0
         """Counts the events and parts that were looked at, for tests."""
@@ -113,6 +120,10 @@ class LogState:
         self._spoke_at = NEVER
         self._others_spoke_at = NEVER
         """The newest event with content of another run than that."""
+        self._retries: Mapping[str, int] = _NO_RETRIES
+        """The number of the newest retry of each run."""
+        self._retried_as: Mapping[str, str] = _NO_SUCCESSORS
+        """By id of a run that was retried in this fork, the run that continues it."""
         self._runs: dict[str, RunState] = {}
         self._calls = _NO_CALLS
         """To read; `_own_calls` are to be changed."""
@@ -133,6 +144,14 @@ class LogState:
 
     def has_run(self, invocation_id: str) -> bool:
         return invocation_id in self._runs
+
+    def retries(self, invocation_id: str) -> int:
+        """The number of retries of a run that have begun."""
+        return self._retries.get(invocation_id, 0)
+
+    def run_with(self, event: Event) -> str:
+        """The id of the run that an event belongs to; in a fork, its run may have been retried with another id."""
+        return self._retried_as.get(event.invocation_id, event.invocation_id)
 
     def is_waiting(self, invocation_id: str, *, since: int = 0, branch: str | None = None) -> bool:
         run = self._runs.get(invocation_id)
@@ -285,12 +304,30 @@ class LogState:
     def read(self, events: Iterable[Event]) -> None:
         """Extends the state by the events after those it has read."""
         for event in events:
-            if self.seen in self.rewound:
+            if self.seen in self._retried:
+                self._add_retry(event)
+            elif self.seen in self.rewound:
                 self._speaker = ""
                 self._spoke_at = self.seen
             else:
                 self._add(self.seen, event)
             self.seen += 1
+
+    def _add_retry(self, event: Event) -> None:
+        """Notes a retry; other events that were taken back count for nothing."""
+        retry = retry_in(event)
+        if retry is None:
+            return
+        run_id = event.invocation_id
+        self._retries = {**self._retries, run_id: retry.number}
+        run = self._runs.get(retry.retried_run or run_id)
+        if run is not None:
+            run.progress.retry()
+            self._runs[run_id] = run
+        if retry.retried_run is not None:
+            self._retried_as = {**self._retried_as, retry.retried_run: run_id}
+            if self._speaker == retry.retried_run:
+                self._speaker = run_id
 
     def _add(self, index: int, event: Event) -> None:
         self.steps += 1
@@ -417,7 +454,8 @@ class LogState:
 
         for decision in decided.values():
             record = self._runs[decision.invocation_id].call(decision.call.id, decision.author, decision.branch)
-            if record is not None and decision.invocation_id == event.invocation_id:
+            is_of_run = self._runs[decision.invocation_id] is self._runs[event.invocation_id]
+            if record is not None and is_of_run:
                 record.decision = decision
                 record.decided_at = index
 
@@ -449,7 +487,7 @@ class LogState:
 
 
 def log_state_of(events: CopyOnWriteList[Event]) -> LogState:
-    """The state of a log, up to its newest event. Events that a rewind took back count for nothing."""
+    """The state of a log, up to its newest event. Events that a rewind or a retry took back count for nothing."""
     key = _CURRENT
     end = len(events)
     state: LogState | None = events.derived.get(key)
@@ -463,8 +501,9 @@ def log_state_of(events: CopyOnWriteList[Event]) -> LogState:
         state = LogState()
     new_events = events[state.seen :]
     for event in new_events:
-        if event.actions.rewind_before_invocation_id:
-            state = LogState(rewound_indexes(events))
+        if event.actions.rewind_before_invocation_id or event.is_retry():
+            rewound = rewound_indexes(events)
+            state = LogState(rewound, taken_back_indexes(events, rewound))
             new_events = events
             break
     state.read(new_events)
@@ -474,7 +513,7 @@ def log_state_of(events: CopyOnWriteList[Event]) -> LogState:
 
 
 def kept_events(events: CopyOnWriteList[Event]) -> Sequence[Event]:
-    """The events that no rewind took back."""
+    """The events that no rewind or retry took back."""
     rewound = log_state_of(events).rewound
     return [event for index, event in enumerate(events) if index not in rewound] if rewound else events
 

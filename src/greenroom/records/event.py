@@ -16,6 +16,9 @@ from greenroom.records.content import Content, UserContent
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.model_exchange import LlmResponse
 
+RETRY = "greenroom:retry"
+"""Key in the custom metadata of the event with which the retry of a run begins."""
+
 
 class EventCompaction(Record, kw_only=True):
     """A summary that replaces all events between the two times (Unix seconds, both included)."""
@@ -220,13 +223,18 @@ class Event(LlmResponse, kw_only=True):
         return not self._is_workflow_step() and self.ends_turn()
 
     def is_internal(self) -> bool:
-        """Whether ADK has no such event: a checkpoint of a workflow agent, or a step of an agent that runs as a tool.
+        """Whether ADK has no such event: a checkpoint of a workflow agent, the beginning of a retry, or a step of an
+        agent that runs as a tool.
 
         ADK's clients are not sent these; the log has them. A step that asks a person is sent, to be answered.
         """
         if self.isolation_scope is not None:
             return not (self.long_running_tool_ids or self.author == "user" or self.is_of_task())
-        return self.content is None and self.is_checkpoint()
+        return self.content is None and (self.is_checkpoint() or self.is_retry())
+
+    def is_retry(self) -> bool:
+        """Whether the retry of a run begins with it."""
+        return self.custom_metadata is not None and RETRY in self.custom_metadata
 
     def is_of_task(self) -> bool:
         """Whether an agent in mode `task` wrote it. Its scope is the path of its node, or the call that delegates."""

@@ -206,6 +206,10 @@ class RunStatus(StrEnum):
         return self not in (RunStatus.QUEUED, RunStatus.RUNNING)
 
 
+RETRYABLE = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
+"""The statuses of runs that can be retried."""
+
+
 class RunError(Record, kw_only=True):
     """The error that a run failed with."""
 
@@ -283,7 +287,7 @@ class Run(Record, kw_only=True):
     message than the run's first."""
     request: AgentRunRequest | None = None
     """The request's body, to start the run again; None for a live run, which can't be started again. Its message and
-    its changes of the state are removed when the run has ended: the log has them."""
+    its changes of the state are removed when the run has ended, if the log has them."""
     idempotency_key: str | None = None
     """The idempotency key that the caller sent."""
     request_digest: str | None = None
@@ -296,6 +300,10 @@ class Run(Record, kw_only=True):
     """Whether it is a live (voice or video) run."""
     app_version: str | None = None
     """Version of the app's code in the last attempt."""
+    retries: int = 0
+    """Number of times that it was retried by request, after it had failed or was cancelled."""
+    retry_of: str | None = None
+    """The run of another session that this one continues after a fork."""
     wake_ups: dict[str, WakeUp] = {}  # noqa: RUF012 - as below
     """Times and signals that continue the run while it waits, by id of the call that waits for them."""
     asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time

@@ -66,11 +66,12 @@ def accept_message(events: CopyOnWriteList[Event], new_message: Content | None, 
         log_state.decide(message)
         log_state.credential_answers(message)
         check_inputs(log_state, message)
-        return Accepted(message, answered, answered.invocation_id or new_invocation_id())
+        return Accepted(message, answered, log_state.run_with(answered) or new_invocation_id())
 
     task = log_state_of(events).waiting_task() if message is not None else None
-    if task is not None and run_id in (None, task.invocation_id):
-        return Accepted(message, task, task.invocation_id)
+    run_of_task = log_state_of(events).run_with(task) if task is not None else None
+    if task is not None and run_id in (None, run_of_task):
+        return Accepted(message, task, run_of_task)
     return Accepted(message, None, run_id)
 
 
@@ -106,7 +107,7 @@ def answered_call(events: CopyOnWriteList[Event], message: Content | None) -> Ev
         return None
     log_state = log_state_of(events)
     calling = [log_state.call_to_answer(response, location=_PARTS) for response in responses]
-    if any(event.invocation_id != calling[0].invocation_id for event in calling):
+    if any(log_state.run_with(event) != log_state.run_with(calling[0]) for event in calling):
         raise InvalidRequest("The function responses answer calls of several runs", location=_PARTS)
     return calling[0]
 

@@ -15,6 +15,7 @@ import msgspec
 from greenroom.errors import (
     ApprovalRefused,
     IdempotencyConflict,
+    NotRetryable,
     NotWaiting,
     RunNotFound,
     SessionBusy,
@@ -26,7 +27,7 @@ from greenroom.records import wire
 from greenroom.records.content import Content
 from greenroom.records.human_requests import request_digest, responses_in
 from greenroom.records.identifiers import new_invocation_id
-from greenroom.records.run import AgentRunRequest, Run, RunStatus
+from greenroom.records.run import RETRYABLE, AgentRunRequest, Run, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.accept import SINCE_COMPACTION, Accepted, accept_message, is_to_task, needs_older_events
@@ -139,6 +140,8 @@ class Admission:
         if stored and needs_older_events(stored.events, request.new_message, request.invocation_id):
             stored = await self._find(key, None)
         session = stored or Session(id=key.session_id, app_name=key.app_name, user_id=key.user_id)
+        if open_call is not None and not log_state_of(session.events).is_open(open_call):
+            raise NotWaiting(request.invocation_id or "", f"the response to call {open_call!r}")
         queue = queues.of_session(key)
         is_idle = not queue
         accepted = accept_message(session.events, request.new_message, request.invocation_id)
@@ -160,10 +163,8 @@ class Admission:
         if queue and request.multitask_strategy == "reject":
             raise SessionBusy(session.id, queue[0].run.id)
         earlier = continued.record if continued is not None else None
-        if open_call is not None:
-            is_waiting = earlier is not None and earlier.status is RunStatus.WAITING
-            if not is_waiting or not log_state_of(session.events).is_open(open_call):
-                raise NotWaiting(run_id or "", f"the response to call {open_call!r}")
+        if open_call is not None and (earlier is None or earlier.status is not RunStatus.WAITING):
+            raise NotWaiting(run_id or "", f"the response to call {open_call!r}")
         if earlier is None:
             self.limits.check_session(session)
 
@@ -182,7 +183,15 @@ class Admission:
         if continued is not None:
             run.asked = without_answered(continued.pending, message)
         if earlier is not None:
-            for name in ("created_at", "started_at", "usage", "after_seq", "webhooks"):
+            for name in (
+                "created_at",
+                "started_at",
+                "usage",
+                "after_seq",
+                "webhooks",
+                "retries",
+                "retry_of",
+            ):
                 setattr(run, name, getattr(earlier, name))
         elif runner.app is not None and runner.app.webhooks:
             add_webhooks(run, runner.app.webhooks, is_of_app=True)
@@ -193,6 +202,97 @@ class Admission:
             run.steered_into = queue[0].run.id
 
         return RunTask(run, runner, answered=answered, session=session if is_idle else None)
+
+    async def admit_retry(
+        self,
+        run_id: str,
+        key: SessionKey,
+        runner: Runner,
+        queues: SessionQueues,
+        *,
+        idempotency_key: str | None,
+    ) -> RunTask | Run:
+        """A failed or cancelled run to enqueue once more, or the one that the same request started before.
+
+        Raises RunNotFound, NotRetryable, SessionBusy, SessionNotFound, SessionFull, IdempotencyConflict,
+        TooManyRuns.
+        """
+        digest = _digest_of_retry(run_id, fork=False)
+        if idempotency_key is not None:
+            started = await self._retried_with(key, idempotency_key, digest, queues)
+            if started is not None:
+                return started
+        task = queues.tasks.get(run_id)
+        run = task.run if task is not None else await self.run_store.get(run_id)
+        if run is None:
+            raise RunNotFound(run_id)
+        check_is_retryable(run)
+        if queue := queues.of_session(key):
+            raise SessionBusy(key.session_id, queue[0].run.id)
+        session = await self._session_with(run)
+        end = session.events.end
+        if run.started_at is not None:
+            check_is_newest(run, session)
+        self.limits.check_session(session)
+
+        await self.limiter.acquire(key)
+        retried = msgspec.structs.replace(
+            run,
+            status=RunStatus.QUEUED,
+            ended_at=None,
+            error=None,
+            stalled=0,
+            stalled_alone=0,
+            resumed_alone=False,
+            progress=-1,
+            retries=run.retries + 1,
+            steered_into=None,
+            after_seq=run.after_seq if run.started_at is not None else end,
+            message_after_seq=run.message_after_seq if run.started_at is not None else end,
+            idempotency_key=idempotency_key,
+            request_digest=digest if idempotency_key is not None else None,
+        )
+        return RunTask(retried, runner, is_resumed=True, session=session)
+
+    async def forked_with(self, origin: Run, idempotency_key: str, queues: SessionQueues) -> Run | None:
+        """The run that the same request started before in a fork. Raises IdempotencyConflict."""
+        digest = _digest_of_retry(origin.id, fork=True)
+        return await self._retried_with(origin.session_key, idempotency_key, digest, queues)
+
+    async def admit_fork(
+        self, origin: Run, retried_run: str, key: SessionKey, runner: Runner, *, idempotency_key: str | None
+    ) -> RunTask:
+        """A new run that continues a failed or cancelled one in a fork of its session. Raises SessionFull, TooManyRuns.
+
+        retried_run: the run whose events the fork has, see `end_of_run`. key: of the fork.
+        """
+        session = await self.session_service.get_session(**key._asdict())
+        if session is None:
+            raise SessionNotFound(*key)
+        self.limits.check_session(session)
+        run = self._new_run(new_invocation_id(), session, runner)
+        run.message_after_seq = origin.message_after_seq
+        run.retries = 1
+        run.retry_of = retried_run
+        run.idempotency_key = idempotency_key
+        run.request_digest = _digest_of_retry(origin.id, fork=True) if idempotency_key is not None else None
+        if origin.request is not None:
+            run.request = msgspec.structs.replace(origin.request, session_id=session.id, invocation_id=None)
+        if runner.app is not None and runner.app.webhooks:
+            add_webhooks(run, runner.app.webhooks, is_of_app=True)
+        if run.request is not None and run.request.webhooks:
+            add_webhooks(run, run.request.webhooks)
+        await self.limiter.acquire(key)
+        return RunTask(run, runner, is_resumed=True, session=session)
+
+    async def _session_with(self, run: Run) -> Session:
+        """The session of a run, with all events of the run. Raises SessionNotFound."""
+        session = await self.session_service.get_session(**run.session_key._asdict(), config=SINCE_COMPACTION)
+        if session is not None and session.events.skipped > min(run.after_seq, run.message_after_seq):
+            session = await self.session_service.get_session(**run.session_key._asdict())
+        if session is None:
+            raise SessionNotFound(*run.session_key)
+        return session
 
     async def admit_live(self, key: SessionKey, runner: Runner, queues: SessionQueues, live: LiveInput) -> RunTask:
         """A live run to enqueue. Raises SessionNotFound, SessionFull, TooManyRuns."""
@@ -249,6 +349,14 @@ class Admission:
             app_name=key.app_name, user_id=key.user_id, key=idempotency_key
         )
 
+    async def _retried_with(
+        self, key: SessionKey, idempotency_key: str, digest: str, queues: SessionQueues
+    ) -> Run | None:
+        started = await self._started_with(key, idempotency_key, queues)
+        if started is not None and started.request_digest != digest:
+            raise IdempotencyConflict(idempotency_key)
+        return started
+
     async def _started_by(self, key: SessionKey, forwarded: ForwardedRequest, queues: SessionQueues) -> Run | None:
         """The run that an earlier copy of the request has started or continued."""
         task = queues.tasks.get(forwarded.run_id)
@@ -282,6 +390,45 @@ class Admission:
         pending = task.pending_requests(session) if task is not None else run.asked
         check_asked(session, accepted.message, pending)
         return Continued(run, pending, runner)
+
+
+def check_is_retryable(run: Run) -> None:
+    """Raises NotRetryable."""
+    if run.status not in RETRYABLE:
+        raise NotRetryable(run.id, f"its status is {run.status.value!r}, neither 'failed' nor 'cancelled'")
+    if run.request is None:
+        raise NotRetryable(run.id, "the input of a live run isn't stored")
+
+
+def _digest_of_retry(run_id: str, *, fork: bool) -> str:
+    return hashlib.sha256(f"retry {run_id} {fork}".encode()).hexdigest()
+
+
+def end_of_run(run: Run, session: Session) -> tuple[str, int]:
+    """The id with which the run's events are in the log, and the sequence number of the last of them.
+
+    session: with its whole log.
+    """
+    for run_id in (run.id, run.retry_of):
+        for index in range(len(session.events) - 1, -1, -1):
+            if run_id is not None and session.events[index].invocation_id == run_id:
+                return run_id, index + 1
+    return run.id, min(run.message_after_seq, len(session.events))
+
+
+def check_is_newest(run: Run, session: Session) -> None:
+    """Raises NotRetryable if the session went on after the run."""
+    events = session.events
+    rewound = log_state_of(events).rewound
+    is_in_log = False
+    for index in range(len(events) - 1, max(run.message_after_seq - events.skipped, 0) - 1, -1):
+        event = events[index]
+        if event.actions.rewind_before_invocation_id:
+            raise NotRetryable(run.id, "its session was rewound since; retry it in a fork")
+        if event.invocation_id == run.id:
+            is_in_log = True
+        elif event.content is not None and index not in rewound and not is_in_log:
+            raise NotRetryable(run.id, "its session has later messages; retry it in a fork")
 
 
 def check_asked(session: Session, message: Content | None, pending: Mapping[str, str]) -> None:

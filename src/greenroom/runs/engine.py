@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Collection
 from typing import NamedTuple, Protocol
 
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.event_streams.stream import LiveItem
+from greenroom.event_streams.stream import LiveItem, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.base import JsonValue
 from greenroom.records.event import Event
@@ -144,6 +144,33 @@ class RunEngine(ABC):
         """Continues a run that waits for this signal, with a value, and returns its record.
 
         Raises RunNotFound, NotWaiting, and what `start` does.
+        """
+
+    @abstractmethod
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        fork: bool = False,
+        idempotency_key: str | None = None,
+        traceparent: str | None = None,
+        caller: Caller | None = None,
+        forwarded: ForwardedRequest | None = None,
+    ) -> Run:
+        """Continues a failed or cancelled run from where it ended, and returns its record when that is stored.
+
+        What ended it stays in the log and counts no longer. Stored responses to calls stay; calls that were cut off or
+        failed are made again or reported as their tools' `on_interrupt` says. fork: a new run continues it in a fork of
+        its session, which is left as it is.
+        Raises RunNotFound, NotRetryable, SessionBusy, SessionFull, AppNotFound, AppLoadError,
+        IdempotencyConflict, NotOffered, TooManyRuns, Unavailable.
+        """
+
+    @abstractmethod
+    async def rewind(self, key: SessionKey, before_run: str) -> StreamItem:
+        """Takes a session back to where a run began, and returns the stored rewind.
+
+        Waiting runs that are taken back are cancelled. Raises SessionNotFound, RunNotFound, SessionBusy, SessionFull.
         """
 
     @abstractmethod

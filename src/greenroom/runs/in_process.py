@@ -25,12 +25,14 @@ from greenroom.errors import (
     OwnershipLost,
     RunCancelled,
     RunNotFound,
+    SessionBusy,
     SessionNotFound,
     Unavailable,
 )
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, RunEnded, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.log.state import log_state_of
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
@@ -53,8 +55,9 @@ from greenroom.records.session import Session, SessionFilter, SessionKey
 from greenroom.records.shard import SHARDS, Shards
 from greenroom.records.wake_up import WakeUp, answer_to
 from greenroom.records.webhook_delivery import add_webhooks
+from greenroom.runner.rewind import rewind_event
 from greenroom.runner.runner import Runner, live_config
-from greenroom.runs.admission import Admission
+from greenroom.runs.admission import Admission, check_is_retryable, end_of_run
 from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.engine import Attachment, ForwardedRequest, RunEngine
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
@@ -378,6 +381,103 @@ class InProcessRunEngine(RunEngine):
             request, open_call=call_id, attach=False, traceparent=run.traceparent, caller=run.caller
         )
         return continued
+
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        fork: bool = False,
+        idempotency_key: str | None = None,
+        traceparent: str | None = None,
+        caller: Caller | None = None,
+        forwarded: ForwardedRequest | None = None,
+    ) -> Run:
+        run = await self.get(run_id)
+        if idempotency_key is None and forwarded is not None:
+            idempotency_key = forwarded.run_id  # the request may come again
+        if fork:
+            return await self._retry_in_fork(
+                run, idempotency_key=idempotency_key, traceparent=traceparent, caller=caller
+            )
+        key = run.session_key
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(key)
+        runner = await self._runner_of(key.app_name)
+        try:
+            async with self._admission.lock(key):
+                task = await self._admission.admit_retry(
+                    run_id, key, runner, self._queues, idempotency_key=idempotency_key
+                )
+                if isinstance(task, Run):
+                    return task
+                stored = self._enqueue_retry(task, traceparent=traceparent, caller=caller)
+        finally:
+            self._runners.release(runner)
+        await stored
+        return task.run
+
+    async def _retry_in_fork(
+        self, run: Run, *, idempotency_key: str | None, traceparent: str | None, caller: Caller | None
+    ) -> Run:
+        if idempotency_key is not None:
+            started = await self._admission.forked_with(run, idempotency_key, self._queues)
+            if started is not None:
+                return started
+        check_is_retryable(run)
+        runner = await self._runner_of(run.app_name)
+        try:
+            session = await self.session_service.get_session(**run.session_key._asdict())
+            if session is None:
+                raise SessionNotFound(*run.session_key)
+            retried_run, seq = end_of_run(run, session)
+            forked = await self.session_service.fork_session(**run.session_key._asdict(), seq=seq)
+            try:
+                async with self._admission.lock(forked.key):
+                    task = await self._admission.admit_fork(
+                        run, retried_run, forked.key, runner, idempotency_key=idempotency_key
+                    )
+                    stored = self._enqueue_retry(task, traceparent=traceparent, caller=caller)
+                await stored
+            except GreenroomError:
+                await self.session_service.delete_session(**forked.key._asdict())
+                raise
+        finally:
+            self._runners.release(runner)
+        return task.run
+
+    def _enqueue_retry(self, task: RunTask, *, traceparent: str | None, caller: Caller | None) -> asyncio.Future[None]:
+        task.run.traceparent = traceparent
+        task.run.caller = caller
+        self._runners.retain(task.runner)
+        return self._queues.enqueue(task)
+
+    async def rewind(self, key: SessionKey, before_run: str) -> StreamItem:
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(key)
+        async with self._admission.lock(key):
+            if queue := self._queues.of_session(key):
+                raise SessionBusy(key.session_id, queue[0].run.id)
+            session = await self.session_service.get_session(**key._asdict())
+            if session is None:
+                raise SessionNotFound(*key)
+            self.limits.check_session(session)
+            event = await rewind_event(session, before_run, self.artifact_service)
+            [stored] = await self.session_service.append(session, event)
+            item = StreamItem(event, run_id=event.invocation_id, seq=stored.seq, json=stored.json)
+            self._stream.publish(key, item)
+
+            logged = log_state_of(session.events)
+            of_session = RunFilter(
+                app_names=[key.app_name],
+                user_id=key.user_id,
+                session_id=key.session_id,
+                statuses=[RunStatus.WAITING],
+            )
+            waiting = await self.run_store.list_runs(of_session, limit=None)
+            for run in waiting.runs:
+                if not logged.has_run(run.id):
+                    await self._cancel_waiting(run)
+        return item
 
     async def get(self, run_id: str) -> Run:
         task = self._queues.tasks.get(run_id)

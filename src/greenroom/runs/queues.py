@@ -20,7 +20,7 @@ from greenroom.invocation.context import ABANDONED, Steering
 from greenroom.records.content import Content
 from greenroom.records.human_requests import responses_in
 from greenroom.records.model_exchange import LiveRequest
-from greenroom.records.run import Run, RunStatus
+from greenroom.records.run import RETRYABLE, Run, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
 from greenroom.runs.app_versions import AppVersions
@@ -422,7 +422,8 @@ class SessionQueues:
         task.record_outcome()
         task.count_usage()
         run.ended_at = time.time()
-        if run.request is not None:  # the log has the message, or it is no longer needed
+        is_kept = run.status in RETRYABLE and not task.is_message_stored
+        if run.request is not None and not is_kept:
             run.request = msgspec.structs.replace(run.request, new_message=None, state_delta=None)
         self.release(task.key, task.runner)
         if self._tasks.get(run.id) is task:

@@ -21,6 +21,7 @@ from greenroom.errors import (
 from greenroom.invocation.context import ABANDONED, Steering
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.log.progress import RunProgress
+from greenroom.log.retries import retry_events, retry_in
 from greenroom.log.run_state import RunState
 from greenroom.log.state import events_of_run, log_state_of
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
@@ -192,6 +193,16 @@ class RunTask:
         logged = log_state_of(events).find_run(self.run.id)
         return logged is not None and logged.has_events(since=self.run.message_after_seq - events.skipped)
 
+    @property
+    def is_message_stored(self) -> bool:
+        """Whether the log has the message of its request."""
+        if self.log is None:
+            return False
+        events = self.log.session.events
+        logged = log_state_of(events).find_run(self.run.id)
+        since = self.run.message_after_seq - events.skipped
+        return logged is not None and any(index >= since for index in logged.messages)
+
     def count_usage(self) -> None:
         """Sets the run's usage, with that of compactions."""
         while self.log is not None and self.log.summaries:
@@ -288,23 +299,26 @@ class RunTask:
         events = session.events
         end = events.end
         run.after_seq = min(run.after_seq, end)
-        if run.attempts == 1 and run.message_after_seq < end:
+        if run.attempts == 1 and not run.retries and run.message_after_seq < end:
             run.message_after_seq = end  # events were stored while it was queued
             queues.save(self)
         run.message_after_seq = min(run.message_after_seq, end)
 
+        if run.retries and log_state_of(events).retries(run.id) < run.retries:
+            await self._begin_retry(log)
+            events = session.events
         logged = log_state_of(events).find_run(run.id)
         stored: Sequence[Event] = ()
         if logged is not None:
             run.asked = _asked_in_log(run, logged, events)
             stored = events_of_run(events, run.id, since=run.after_seq - events.skipped)
-        for event in stored:
+        for event in self._events_before_retries(events) if run.retries else stored:
             self.usage.add(event)
 
         begun: RunProgress | None = None
         if logged is not None and logged.has_events(since=run.message_after_seq - events.skipped):
             begun = logged.progress
-            if begun.is_over:
+            if begun.is_over or _waits_again(logged, events):
                 return
         if self.stopped_by is not None:  # before it had read its log
             if stored:
@@ -318,6 +332,21 @@ class RunTask:
 
         executed = self._remaining(request, log, begun, config)
         await self._collect(executed, request.deadline_seconds or queues.defaults.deadline_seconds, queues)
+
+    async def _begin_retry(self, log: RunLog) -> None:
+        """Takes back what ended the run."""
+        run = self.run
+        retried = log_state_of(log.session.events).find_run(run.retry_of or run.id)
+        author = self.runner.agent.name
+        begin = retry_events(log.session.events, retried, number=run.retries, author=author, retried_run=run.retry_of)
+        for event in begin:
+            event.invocation_id = run.id
+        await log.commit(*begin)
+
+    def _events_before_retries(self, events: CopyOnWriteList[Event]) -> list[Event]:
+        """The stored events of a run, those that retries took back, too: their models have to be paid."""
+        own = events[max(self.run.after_seq - events.skipped, 0) :]
+        return [event for event in own if event.invocation_id == self.run.id]
 
     def _remaining(
         self, request: AgentRunRequest, log: RunLog, begun: RunProgress | None, config: RunConfig
@@ -458,3 +487,9 @@ def _asked_in_log(run: Run, logged: RunState, events: CopyOnWriteList[Event]) ->
         for request in logged.requests_since(run.message_after_seq - events.skipped)
     }
     return {**run.asked, **asked}
+
+
+def _waits_again(logged: RunState, events: CopyOnWriteList[Event]) -> bool:
+    """Whether a run that was cancelled while it waited has just been retried."""
+    retry = retry_in(events[-1])
+    return retry is not None and not retry.taken_back and logged.status is RunStatus.WAITING

@@ -6,6 +6,7 @@ import type {
   ArtifactVersion,
   Content,
   CreateSessionRequest,
+  Event,
   EventPage,
   ForkSessionRequest,
   FunctionCall,
@@ -150,6 +151,11 @@ export class Client {
     return this.post(`${session(place)}/fork`, body);
   }
 
+  /** Takes a session back to where a run began; returns the event of the rewind. */
+  rewindSession(place: SessionPlace, beforeRun: string): Promise<Event> {
+    return this.post(`${session(place)}/rewind`, { rewindBeforeInvocationId: beforeRun });
+  }
+
   async deleteSession(place: SessionPlace): Promise<void> {
     await this.transport.send(session(place), { method: "DELETE" }, true);
   }
@@ -197,6 +203,11 @@ export class Client {
 
   cancelRun(runId: string): Promise<Run> {
     return this.transport.json(`/runs/${encode(runId)}/cancel`, { method: "POST", headers: { "idempotency-key": runId } });
+  }
+
+  /** Continues a failed or cancelled run from where it ended; with `fork`, as a new run in a fork of its session. */
+  retryRun(runId: string, { fork = false }: { readonly fork?: boolean } = {}, idempotencyKey: string = newKey()): Promise<Run> {
+    return this.post(`/runs/${encode(runId)}/retry`, { fork }, { "idempotency-key": idempotencyKey });
   }
 
   /** The webhooks of a run, with those of its app. */

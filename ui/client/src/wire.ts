@@ -937,6 +937,18 @@ export type RequestedMetric = {
   readonly criterion?: JsonObject;
 };
 
+/** The way of a retry. */
+export type RetryRunRequest = {
+  /** Whether a new run continues in a fork of the session; otherwise the run itself does. */
+  readonly fork?: boolean;
+};
+
+/** The run that a session is taken back to. */
+export type RewindSessionRequest = {
+  /** The id of the first run that doesn't count any more. */
+  readonly rewindBeforeInvocationId: string;
+};
+
 /** A property that a judge finds fulfilled or not. */
 export type Rubric = {
   /** Unique within its list. */
@@ -1001,7 +1013,7 @@ export type Run = {
   readonly afterSeq?: number;
   /** The session's last sequence number before the message of `request`, which may be a later message than the run's first. */
   readonly messageAfterSeq?: number;
-  /** The request's body, to start the run again; None for a live run, which can't be started again. Its message and its changes of the state are removed when the run has ended: the log has them. */
+  /** The request's body, to start the run again; None for a live run, which can't be started again. Its message and its changes of the state are removed when the run has ended, if the log has them. */
   readonly request?: AgentRunRequest;
   /** The idempotency key that the caller sent. */
   readonly idempotencyKey?: string;
@@ -1015,6 +1027,10 @@ export type Run = {
   readonly isLive?: boolean;
   /** Version of the app's code in the last attempt. */
   readonly appVersion?: string;
+  /** Number of times that it was retried by request, after it had failed or was cancelled. */
+  readonly retries?: number;
+  /** The run of another session that this one continues after a fork. */
+  readonly retryOf?: string;
   /** Times and signals that continue the run while it waits, by id of the call that waits for them. */
   readonly wakeUps?: { readonly [key: string]: WakeUp };
   /** The digests of its pending approval and credential requests, by request id. */

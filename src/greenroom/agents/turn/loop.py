@@ -26,6 +26,8 @@ from greenroom.agents.turn.resume import resume_point
 from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, may_send_events
 from greenroom.errors import as_exception, code_of, message_of
 from greenroom.invocation.context import InvocationContext
+from greenroom.log.retries import FAILED_CALLS
+from greenroom.records.base import JsonValue
 from greenroom.records.event import Event, NodeInfo
 from greenroom.telemetry.agent_spans import model_call_span
 from greenroom.tools.tool import BaseTool
@@ -186,6 +188,9 @@ async def _make_calls(
         if responses is not None:
             responses.error_code = code_of(error)
             responses.error_message = message_of(error)
+            if len(calls) > 1:
+                failed: list[JsonValue] = [one.call.id for one in calls if one.error is not None]
+                responses.custom_metadata = {**(responses.custom_metadata or {}), FAILED_CALLS: failed}
             ctx.unstored += [*(event for event in to_store if event is not responses), responses]
         raise error
     for event in to_store:

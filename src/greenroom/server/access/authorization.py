@@ -239,6 +239,7 @@ class AuthorizedRuns(Authorized[RunEngine]):
     attach_to_session = _reading(RunEngine.attach_to_session)
     append = _writing(RunEngine.append)
     delete_session = _writing(RunEngine.delete_session)
+    rewind = _writing(RunEngine.rewind)
 
     async def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
         self._permissions.check("write", app_name, user_id)
@@ -366,6 +367,28 @@ class AuthorizedRuns(Authorized[RunEngine]):
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
         return await self._watched_result(self._service.signal(run_id, name, value))
+
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        fork: bool,
+        idempotency_key: str | None = None,
+        traceparent: str | None = None,
+    ) -> Run:
+        """Raises RunNotFound, also for another user's run, NotRetryable, and what `start` does."""
+        run = await self.get(run_id)
+        self._permissions.check("write", run.app_name, run.user_id)
+        exchange = self._permissions.exchange
+        retrying = self._service.retry(
+            run_id,
+            fork=fork,
+            idempotency_key=idempotency_key,
+            traceparent=traceparent,
+            caller=self._identity.caller,
+            forwarded=exchange and exchange.take_forwarded(),
+        )
+        return await self._watched_result(retrying)
 
     async def save_push_config(self, config: PushConfig) -> None:
         """Raises RunNotFound, also for another user's run, and InvalidRequest."""

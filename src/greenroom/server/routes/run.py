@@ -55,6 +55,13 @@ class EventPage(Record, kw_only=True, omit_defaults=False):
     """Sequence number of the last event of the page, which is the `after` of the next page."""
 
 
+class RetryRunRequest(Record, kw_only=True):
+    """The way of a retry."""
+
+    fork: bool = False
+    """Whether a new run continues in a fork of the session; otherwise the run itself does."""
+
+
 async def run(context: RequestContext) -> AnyReply:
     """Waits for the run to end, and returns its events as a JSON array, without internal ones."""
     request = await _run_request(context)
@@ -110,8 +117,12 @@ async def _start_in_background(
         traceparent=context.headers.get("traceparent"),
         attach=False,
     )
-    location = context.address.path(f"/runs/{quote(started.id, safe='')}")
-    return Reply(value=public_record(started), status=202, headers={"location": location})
+    return _accepted(context, started)
+
+
+def _accepted(context: RequestContext, run: Run) -> Reply:
+    location = context.address.path(f"/runs/{quote(run.id, safe='')}")
+    return Reply(value=public_record(run), status=202, headers={"location": location})
 
 
 async def edit_event(context: RequestContext) -> AnyReply:
@@ -191,6 +202,18 @@ async def cancel_run(context: RequestContext) -> AnyReply:
     return Reply(
         value=public_record(await context.engine.cancel(context.path["run_id"], reason="requested by a client"))
     )
+
+
+async def retry_run(context: RequestContext) -> AnyReply:
+    """Continues a failed or cancelled run from where it ended."""
+    body: RetryRunRequest = context.body or RetryRunRequest()
+    retried = await context.engine.retry(
+        context.path["run_id"],
+        fork=body.fork,
+        idempotency_key=idempotency_key(context),
+        traceparent=context.headers.get("traceparent"),
+    )
+    return _accepted(context, retried)
 
 
 async def signal_run(context: RequestContext) -> AnyReply:
