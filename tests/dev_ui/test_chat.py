@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import time
 from typing import Any
@@ -9,6 +11,10 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.records.content import FunctionCall
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.testing.scripted_model import ScriptedModel
 from tests.dev_ui.axe import serious_violations
 from tests.dev_ui.conftest import World
 from tests.dev_ui.sessions import make_session
@@ -81,6 +87,47 @@ async def test_a_message_interrupts_a_running_session_on_demand(world: World) ->
     await expect(page.locator(".run-head").first).to_contain_text("Cancelled")
     await expect(page.get_by_text("You said: hello instead")).to_be_visible()
     await expect(page.locator(".run-head").last).to_contain_text("Succeeded")
+
+
+async def test_the_active_run_reads_a_message_at_its_next_step(world: World) -> None:
+    may_end = asyncio.Event()
+
+    async def look() -> str:
+        """Looks."""
+        await may_end.wait()
+        return "seen"
+
+    def answer(request: LlmRequest) -> Any:
+        text = request.contents[-1].text()
+        return FunctionCall(name="look") if text == "look" else f"You said: {text}"
+
+    async with world.serve(LlmAgent(name="looks", model=ScriptedModel(answer), tools=[look])) as server:
+        await make_session(server, "looks", "steered", [])
+        page = await world.open(f"{server.url}/dev-ui/apps/looks/sessions/steered")
+        await send(page, "look")
+        await expect(page.get_by_label("Call of look, running")).to_be_visible()
+        await page.get_by_label("While the run is active").select_option("steer")
+        await send(page, "use metric units")
+        await expect(page.locator(".run-head").last).to_contain_text("is read before the active run's next model call")
+        await expect(page.locator(".user-bubble.waiting")).to_have_text("use metric units")
+        await send(page, "never mind")
+        await expect(page.locator(".run-head")).to_have_count(3)
+        await page.locator(".run-head").last.get_by_role("button", name="Cancel").click()
+        await expect(page.locator(".run-head")).to_have_count(2)
+        await expect(page.locator(".user-bubble.waiting")).to_have_count(1)
+        may_end.set()
+        await expect(page.get_by_text("You said: use metric units")).to_be_visible()
+        await expect(page.get_by_text("The run read this here:")).to_be_visible()
+        for _ in range(2):
+            await expect(page.locator(".run-head")).to_have_count(1)
+            await expect(page.locator(".user-bubble")).to_have_text(["look", "use metric units"])
+            await page.reload()
+        await expect(page.get_by_text("The run read this here:")).to_be_visible()
+        if folder := os.environ.get("SCREENSHOTS"):
+            for scheme in ("light", "dark"):
+                await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+                await page.screenshot(path=f"{folder}/steered-{scheme}.png")
+        await page.goto("about:blank")
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -6,7 +6,7 @@ import { type Strategy, isStreaming, setStreaming } from "./actions";
 type Attachment = { readonly name: string; readonly type: string; readonly size: number; readonly data: string };
 
 export type ComposerProps = {
-  /** The id of the active run, for which a message waits or which it stops. */
+  /** The id of the active run, for which a message waits, which reads it or which it stops. */
   readonly activeRun: string | null;
   readonly placeholder: string;
   readonly send: (parts: readonly Part[], streaming: boolean, strategy: Strategy) => Promise<void>;
@@ -19,6 +19,7 @@ const MOST_ROWS = 12;
 
 const STRATEGIES = {
   enqueue: { verb: "Enqueue", effect: "after this run" },
+  steer: { verb: "Steer", effect: "read at its next step" },
   interrupt: { verb: "Interrupt", effect: "stops this run" },
 } as const satisfies Record<Strategy, unknown>;
 

@@ -131,10 +131,14 @@ function UserText({ item }: { item: TextItem }) {
         {item.text}
         <Files parts={item.files} />
       </div>
-      <button type="button" className="button quiet small reveal" title="Edit and send again in a fork" onClick={() => setDraft(item.text)}>
-        <Pencil size={14} aria-hidden="true" />
-        <span className="hidden">Edit and send again in a fork</span>
-      </button>
+      {item.isSteering ? (
+        <span className="soft">The run read this here:</span>
+      ) : (
+        <button type="button" className="button quiet small reveal" title="Edit and send again in a fork" onClick={() => setDraft(item.text)}>
+          <Pencil size={14} aria-hidden="true" />
+          <span className="hidden">Edit and send again in a fork</span>
+        </button>
+      )}
     </div>
   );
 }

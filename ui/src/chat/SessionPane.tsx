@@ -6,6 +6,7 @@ import { DEFAULT_USER, type SessionPlace, client, listApps } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { titleKey } from "../frame/SessionTitle";
 import { reload } from "../reload";
+import { STEERING } from "../timeline/items";
 import { objectOf, textOf } from "../timeline/requests";
 import type { Timeline } from "../timeline/model";
 import { Composer } from "./Composer";
@@ -71,13 +72,18 @@ export function SessionPane({ place }: { place: SessionPlace }) {
           const run = await runAgain({ app, user, session }, eventId, parts, isStreaming());
           await navigate({ to: "/apps/$app/sessions/$session", params: { app, session: run.sessionId }, search: base });
         }),
-      cancel: (runId: string) => catching(async () => feed.add(await client.cancelRun(runId))),
+      cancel: (runId: string) =>
+        catching(async () => {
+          feed.add(await client.cancelRun(runId));
+          setSent((before) => before.filter((one) => one.runId !== runId));
+        }),
     };
   }, [app, user, session, base, feed, navigate, open]);
 
   useTitle(place, timeline);
   useActiveRuns(app, timeline);
-  const active = timeline.runs.find((run) => run.status === "running") ?? timeline.runs.find((run) => run.status === "queued");
+  const active = timeline.runs.find((run) => run.status === "running") ?? timeline.runs.find((run) => run.status === "queued" && run.steeredInto === null);
+  const steering = new Set(timeline.runs.flatMap((run) => (run.steeredInto === null ? [] : [run.id])));
   const pending = sent.filter(({ runId }) => !isInLog(timeline, runId));
 
   async function send(parts: readonly Part[], streaming: boolean, strategy: Strategy) {
@@ -108,7 +114,7 @@ export function SessionPane({ place }: { place: SessionPlace }) {
                 <div className="user-text">
                   <div className="user-bubble waiting">{text}</div>
                 </div>
-                {active !== undefined && active.id !== runId && <p className="soft queued">Queued: it starts when the runs before it have ended.</p>}
+                {active !== undefined && active.id !== runId && !steering.has(runId) && <p className="soft queued">Queued: it starts when the runs before it have ended.</p>}
               </div>
             ))}
           </TimelineView>
@@ -154,7 +160,7 @@ export function SessionPane({ place }: { place: SessionPlace }) {
 }
 
 function isInLog(timeline: Timeline, runId: string): boolean {
-  return timeline.runs.some((run) => run.id === runId && run.items.length > 0);
+  return timeline.byId.has(STEERING + runId) || timeline.runs.some((run) => run.id === runId && run.items.length > 0);
 }
 
 /** Has the list of sessions read the runs again when one of this session starts, begins to wait or ends. */

@@ -139,7 +139,8 @@ function RunHeader({ run }: { run: RunGroup }) {
           <WakeUpText wakeUp={wakeUp} />
         </span>
       ))}
-      {wakeUps.length > 0 && (
+      {run.steeredInto !== null && <span>is read before the active run's next model call</span>}
+      {(wakeUps.length > 0 || run.steeredInto !== null) && (
         <button type="button" className="link" onClick={() => void cancel(run.id)}>
           Cancel
         </button>

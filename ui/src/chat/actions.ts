@@ -3,7 +3,7 @@ import type { JsonObject, Part, Run } from "greenroom-client";
 import { type SessionPlace, client } from "../api";
 
 /** What a message does that is sent while a run is active. */
-export type Strategy = "enqueue" | "interrupt";
+export type Strategy = "enqueue" | "steer" | "interrupt";
 
 export function startRun(place: SessionPlace, parts: readonly Part[], streaming: boolean, strategy: Strategy = "enqueue"): Promise<Run> {
   return client.startRun(place, { message: { role: "user", parts }, streaming, multitaskStrategy: strategy });

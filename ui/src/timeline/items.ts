@@ -15,6 +15,8 @@ export type Built = {
 export type Responses = ReadonlyMap<string, readonly LoggedEvent[]>;
 
 const TRANSFER = "transfer_to_agent";
+/** Begins the id of the event with a message that an active run has read; the id of the request's own run follows. */
+export const STEERING = "steering-";
 const HIDDEN_STATE = "__session_metadata__";
 const WAKE_UPS = "greenroom_wake_ups"; // in the metadata of the event with the calls
 
@@ -241,7 +243,8 @@ export function messageItems(event: Event, isStreaming: boolean): Item[] {
 
 function text(event: Event, index: number, content: string, isStreaming: boolean, isCutOff: boolean) {
   const isUser = event.author === "user";
-  return { ...base(event, `text${index}`), kind: "text", isUser, text: content, files: [] as readonly Part[], isStreaming, isCutOff } as const;
+  const isSteering = isUser && event.id.startsWith(STEERING);
+  return { ...base(event, `text${index}`), kind: "text", isUser, isSteering, text: content, files: [] as readonly Part[], isStreaming, isCutOff } as const;
 }
 
 function addCode(items: Item[], event: Event, part: Part, index: number): void {

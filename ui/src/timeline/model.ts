@@ -15,7 +15,8 @@ export type Timeline = {
 /** One run, or (isPatch) one change of the state from outside of runs. Times are Unix seconds.
 
     key: of this group; a run that was continued after others has several groups. endedAt: null while active. attempts: 0
-    for an imported run, which has no record. wakeUps: what continues it while it waits, by id of the call. */
+    for an imported run, which has no record. wakeUps: what continues it while it waits, by id of the call.
+    steeredInto: the active run that is to read its message. */
 export type RunGroup = {
   readonly key: string;
   readonly id: string;
@@ -28,6 +29,7 @@ export type RunGroup = {
   readonly models: readonly string[];
   readonly tokens: number;
   readonly error: Run["error"] | null;
+  readonly steeredInto: string | null;
   readonly wakeUps: { readonly [callId: string]: WakeUp };
   readonly items: readonly Item[];
 };
@@ -40,9 +42,11 @@ type Base = {
   readonly at: number;
 };
 
+/** isSteering: a user's message that its run has read while it worked. */
 export type TextItem = Base & {
   readonly kind: "text";
   readonly isUser: boolean;
+  readonly isSteering: boolean;
   readonly text: string;
   readonly files: readonly Part[];
   readonly isStreaming: boolean;

@@ -1,7 +1,7 @@
 // From the event stream to the session's log, and from the log to the timeline. Pure: the same events give the same
 // timeline, however often, late or out of order they come.
 import type { Event, Run, RunStatus } from "greenroom-client";
-import { type Built, type State, buildItems, partsOf } from "./items";
+import { type Built, STEERING, type State, buildItems, partsOf } from "./items";
 import { type Draft, withDrafts } from "./drafts";
 import type { Item, LoggedEvent, RunGroup, Timeline } from "./model";
 
@@ -180,12 +180,14 @@ export function timelineOf(log: Log): Timeline {
   return { runs, events: log.events, byId: log.byId, lastSeq: log.events.at(-1)?.seq ?? 0 };
 }
 
-/** Active runs that have no stored event yet: queued ones, and those of which only chunks have come. */
+/** Active runs that have no stored event yet: queued ones, and those of which only chunks have come. A message that another
+    run has read needs none. */
 function withoutEvents(log: Log, known: ReadonlyMap<string, number>): ReadonlyMap<string, RunStatus> {
   const found = new Map<string, RunStatus>();
   for (const draft of log.drafts.values()) found.set(draft.chunks[0]?.invocationId ?? "", "running");
   for (const run of log.runs.values()) if (run.status === "queued" || run.status === "running") found.set(run.id, run.status);
   for (const id of known.keys()) found.delete(id);
+  for (const id of found.keys()) if (log.byId.has(STEERING + id)) found.delete(id);
   return found;
 }
 
@@ -219,6 +221,7 @@ function group(log: Log, segment: Segment, status: RunStatus, isLast: boolean, i
     isResumed: attempts > 1,
     models: built?.models ?? [],
     tokens: built?.tokens ?? 0,
+    steeredInto: status === "queued" ? (run?.steeredInto ?? null) : null,
     wakeUps: isLast && status === "waiting" ? (run?.wakeUps ?? {}) : {},
     error: isLast && status === "failed" ? (run?.error ?? null) : null,
     items,

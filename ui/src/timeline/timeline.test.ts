@@ -200,6 +200,26 @@ test("a sleeping call says until when or for which signal, until it is answered"
   expect(after.runs.map((run) => Object.keys(run.wakeUps).length)).toEqual([0, 1]);
 });
 
+test("a message to the active run waits until that run has read it", () => {
+  const inputs = recorded("calls");
+  const first = inputs[0];
+  if (first?.kind !== "event") throw new Error("no event");
+  const run: Run = {
+    id: "later",
+    appName: "desk",
+    userId: "user",
+    sessionId: "calls",
+    status: "queued",
+    createdAt: first.event.timestamp,
+    steeredInto: first.event.invocationId,
+  };
+  const sent: readonly Input[] = [first, { kind: "run", run }];
+  expect(shown(sent).runs.map(({ steeredInto }) => steeredInto)).toEqual([null, first.event.invocationId]);
+  const read: Event = { ...first.event, id: "steering-later", timestamp: first.event.timestamp + 1 };
+  const after = shown([...sent, { kind: "event", seq: 2, event: read }]);
+  expect(after.runs.map((group) => group.items.map((item) => item.kind === "text" && item.isSteering))).toEqual([[false, true]]);
+});
+
 test("a workflow asks, is answered, and its nodes' outputs are shown", () => {
   const items = shown(recorded("workflow")).runs.flatMap((run) => allItems(run.items));
   expect(items.find((item) => item.kind === "request")).toMatchObject({ request: { type: "input", message: "How many guests at The Harbour?" }, answer: { by: "user" } });
