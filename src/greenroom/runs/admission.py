@@ -41,6 +41,9 @@ from greenroom.runs.store import RunStore
 from greenroom.runs.task import LiveInput, RunTask
 from greenroom.sessions.service import BaseSessionService
 
+_REPEATED_IDS = 10_000
+"""Number of run ids of repeated requests that are kept."""
+
 
 class Continued(NamedTuple):
     """The run that a request continues."""
@@ -69,6 +72,8 @@ class Admission:
 
     def __post_init__(self) -> None:
         self._locks = WeakValueDictionary[SessionKey, asyncio.Lock]()
+        self._repeated: dict[str, None] = {}
+        """Run ids of the newest forwarded requests that were sent again."""
 
     def lock(self, key: SessionKey) -> asyncio.Lock:
         """The session's lock, kept while it is held or waited for."""
@@ -358,13 +363,21 @@ class Admission:
         return started
 
     async def _started_by(self, key: SessionKey, forwarded: ForwardedRequest, queues: SessionQueues) -> Run | None:
-        """The run that an earlier copy of the request has started or continued."""
-        task = queues.tasks.get(forwarded.run_id)
+        """The run that another copy of the request has started or continued.
+
+        The first copy may still be under way when the second one arrives, and be admitted after it.
+        """
+        run_id = forwarded.run_id
+        if forwarded.is_repeated:
+            self._repeated[run_id] = None
+            if len(self._repeated) > _REPEATED_IDS:
+                del self._repeated[next(iter(self._repeated))]
+        task = queues.tasks.get(run_id)
         if task is not None:
             return task.run
-        if not forwarded.is_repeated:
+        if run_id not in self._repeated:
             return None
-        return await self.run_store.get(forwarded.run_id) or await self._started_with(key, forwarded.run_id, queues)
+        return await self.run_store.get(run_id) or await self._started_with(key, run_id, queues)
 
     async def _run_to_continue(
         self, run_id: str, accepted: Accepted, session: Session, task: RunTask | None, runner: Runner
