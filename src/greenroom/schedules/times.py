@@ -93,7 +93,7 @@ def _last_of_interval(schedule: Schedule, seconds: float, until: float) -> float
 
 def _next_of_cron(expression: str, zone: ZoneInfo, after: float) -> float | None:
     """Instants never decrease with the times on the wall, so those up to the time at `after` aren't later than it."""
-    start = datetime.fromtimestamp(after, zone).replace(tzinfo=None)
+    start = datetime.fromtimestamp(math.floor(after), zone).replace(tzinfo=None)
     for wall_time in _wall_times(expression, start):
         instant = _instant(wall_time, zone)
         if instant > after:
@@ -102,7 +102,7 @@ def _next_of_cron(expression: str, zone: ZoneInfo, after: float) -> float | None
 
 
 def _last_of_cron(expression: str, zone: ZoneInfo, until: float) -> float | None:
-    at_until = datetime.fromtimestamp(until, zone)
+    at_until = datetime.fromtimestamp(math.floor(until), zone)
     start = at_until.replace(tzinfo=None, fold=0) + timedelta(seconds=1)
     if at_until.fold:
         start += _MOST_REPEATED  # times on the wall later than this one were before it
