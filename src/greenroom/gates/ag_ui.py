@@ -8,7 +8,10 @@ specification, version 1.0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
+
+import msgspec
 
 from greenroom.errors import (
     AppLoadError,
@@ -50,7 +53,7 @@ from greenroom.records.base import JsonObject, JsonValue, Record, as_object
 from greenroom.records.content import Content, FileData, FunctionResponse, Part
 from greenroom.records.human_requests import DECLINED, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, requests_in
 from greenroom.records.identifiers import new_event_id
-from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
+from greenroom.records.run import AgentRunRequest, MultitaskStrategy, Run, RunFilter, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.state import REMOVED, apply_delta
 from greenroom.records.tool_declaration import FunctionDeclaration
@@ -159,7 +162,8 @@ class RunAgentInput(Record, kw_only=True):
     context: list[ContextEntry] | None = None
     """Texts for the model."""
     forwarded_props: JsonValue = None
-    """`userId` names the user, if the caller may act for that user."""
+    """`userId` names the user, if the caller may act for that user; `multitaskStrategy` is the policy for a thread that
+    has an active run."""
     resume: list[ResumeEntry] | None = None
     """Answers to interrupts of the previous run."""
 
@@ -364,6 +368,7 @@ async def run_agent(context: RequestContext) -> AnyReply:
     key = SessionKey(context.path["app_name"], str(user_id), body.thread_id)
     session = await find_session(context, key)
     state = as_object(body.state)
+    strategy = _strategy(body)
     if session is not None and (run := await _started(context, body, key)):
         attachment = await context.engine.attach(run.id, after=run.message_after_seq)
         return stream_reply(context, attachment, AgUiEvents(body, session.state), run)
@@ -379,14 +384,42 @@ async def run_agent(context: RequestContext) -> AnyReply:
     else:
         stored_state = dict(session.state)
         changes = {name: value for name, value in state.items() if stored_state.get(name) != value}
-        message = new_message(_new_parts(body, session))
+        unread = await _unread_words(context, key) if strategy == "steer" else []
+        message = new_message(_new_parts(body, session, unread))
 
     request = AgentRunRequest(
-        **key._asdict(), new_message=message, streaming=True, state_delta=changes or None, client_tools=client_tools
+        **key._asdict(),
+        new_message=message,
+        streaming=True,
+        state_delta=changes or None,
+        client_tools=client_tools,
+        multitask_strategy=strategy,
     )
     run, attachment = await start(context, request, new_session=new_session, idempotency_key=body.run_id)
     assert attachment is not None
     return stream_reply(context, attachment, AgUiEvents(body, {**stored_state, **state}), run)
+
+
+def _strategy(body: RunAgentInput) -> MultitaskStrategy:
+    """Raises InvalidRequest."""
+    given = as_object(body.forwarded_props).get("multitaskStrategy", "enqueue")
+    try:
+        return msgspec.convert(given, MultitaskStrategy)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(str(error), location=("body", "forwardedProps", "multitaskStrategy")) from None
+
+
+async def _unread_words(context: RequestContext, key: SessionKey) -> list[Part]:
+    """The words of messages that the active run has not read yet, oldest first."""
+    queued = RunFilter(
+        app_names=[key.app_name], user_id=key.user_id, session_id=key.session_id, statuses=[RunStatus.QUEUED]
+    )
+    listed = await context.engine.list_runs(queued, limit=100)
+    words: list[Part] = []
+    for run in reversed(listed.runs):
+        message = run.request.new_message if run.request is not None else None
+        words += [part for part in (message.parts if message is not None else None) or () if _is_word(part)]
+    return words
 
 
 async def _started(context: RequestContext, body: RunAgentInput, key: SessionKey) -> Run | None:
@@ -409,12 +442,12 @@ def _whole_conversation(
     return [*contents_of_chat(instructions, _parts), *history], [*_context(body, parts), *parts]
 
 
-def _new_parts(body: RunAgentInput, session: Session) -> list[Part]:
+def _new_parts(body: RunAgentInput, session: Session, unread: Sequence[Part]) -> list[Part]:
     """Returns the new parts of a message to an existing thread: answers to interrupts, then everything after the
     assistant's last message.
 
     Clients that keep the history themselves send more: results that the server sent them or has already, and the user's
-    words before a run that ended without a message.
+    words before a run that ended without a message. unread: words that are queued for the active run.
     """
     answers = [_answer(entry, session) for entry in body.resume or ()]
     results: list[Part] = []
@@ -431,7 +464,7 @@ def _new_parts(body: RunAgentInput, session: Session) -> list[Part]:
             is_repeated = result and not log_state.is_open(message.tool_call_id)
             (repeated_results if is_repeated else results).extend(result)
 
-    last_words = _last_user_words(session)
+    last_words = [*_last_user_words(session), *unread]
     is_repetition = bool(last_words) and words[: len(last_words)] == last_words
     if is_repetition and (answers or results or len(words) > len(last_words)):
         words = words[len(last_words) :]

@@ -126,10 +126,14 @@ class A2aCall:
             raise errors.InternalError(message=error.detail) from error
 
     async def run(self, task_id: str) -> Run:
-        """Raises RunNotFound, also for another app's run."""
+        """The run of a task; the one that has read the message, if that was sent to another task. Raises RunNotFound,
+        also for another app's run.
+        """
         run = await self.context.engine.get(task_id)
         if run.app_name != self.app_name:
             raise RunNotFound(task_id)
+        if run.read_at_seq is not None and run.steered_into is not None:
+            return await self.run(run.steered_into)
         return run
 
     async def read(self, run: Run, *, keeps_artifacts: bool = True) -> tuple[TaskEvents, int]:
@@ -276,7 +280,7 @@ class RunHandler(RequestHandler):
             tasks = [
                 apply_history_length(await call.task(run, keeps_artifacts=params.include_artifacts), params)
                 for run in page.runs
-                if (run.ended_at or run.started_at or run.created_at) >= after
+                if (run.ended_at or run.started_at or run.created_at) >= after and run.steered_into is None
             ]
 
         matching = [task for task in tasks if not params.status or task.status.state == params.status]
@@ -371,7 +375,13 @@ async def _start(call: A2aCall, request: SendRequest, *, attach: bool, streaming
 
     earlier_events: TaskEvents | None = None
     if message.task_id:
-        earlier = await _waiting_run(call, message)
+        earlier = await _run_of_task(call, message)
+        if earlier.status is RunStatus.RUNNING:
+            run_request = _run_request(request, earlier.session_key, parts, header, streaming=streaming)
+            started = await _steer(call, run_request, earlier, message, attach=attach)
+            if config is not None:
+                await push.save(context, started.run, config)
+            return started
         key = SessionKey(earlier.app_name, earlier.user_id, earlier.session_id)
         session = await find_session(context, key)
         earlier_events, _ = await call.read(earlier)
@@ -385,12 +395,7 @@ async def _start(call: A2aCall, request: SendRequest, *, attach: bool, streaming
         key = _session_key(call, message)
         session = await context.sessions.get_session(**key._asdict(), config=GetSessionConfig(num_recent_events=1))
 
-    run_request = AgentRunRequest(
-        **key._asdict(),
-        new_message=Content(role="user", parts=parts),
-        streaming=streaming,
-        custom_metadata={REQUEST: header, METADATA: without_internal(with_integers(request.metadata))},
-    )
+    run_request = _run_request(request, key, parts, header, streaming=streaming)
     # A context that the server chooses differs with each attempt, so only the others can be repeated.
     repeatable = message.context_id or message.task_id
     run, attachment = await start(
@@ -409,13 +414,49 @@ async def _start(call: A2aCall, request: SendRequest, *, attach: bool, streaming
     return _Started(run, events, attachment)
 
 
-async def _waiting_run(call: A2aCall, message: SentMessage) -> Run:
-    """The run of the message's task, which must wait for a message. Raises RunNotFound and A2A's errors."""
+def _run_request(
+    request: SendRequest, key: SessionKey, parts: list[Part], header: JsonObject, *, streaming: bool
+) -> AgentRunRequest:
+    return AgentRunRequest(
+        **key._asdict(),
+        new_message=Content(role="user", parts=parts),
+        streaming=streaming,
+        custom_metadata={REQUEST: header, METADATA: without_internal(with_integers(request.metadata))},
+    )
+
+
+async def _steer(
+    call: A2aCall, run_request: AgentRunRequest, task: Run, message: SentMessage, *, attach: bool
+) -> _Started:
+    """Sends a message to a task that is working. If that ends first, the message starts a new task.
+
+    A stream follows the task of the message; other requests wait for the task that has read it.
+    """
+    engine = call.context.engine
+    is_stream = run_request.streaming
+    run_request.multitask_strategy = "steer"
+    run, attachment = await start(
+        call.context,
+        run_request,
+        attach=attach and not is_stream,
+        idempotency_key=f"a2a:{message.message_id}",
+    )
+    followed = task if run.steered_into == task.id else run
+    events, seq = await call.read(followed)
+    if is_stream:
+        attachment = await engine.attach(followed.id, after=seq)
+    if attachment is not None:
+        call.attachments.append(attachment)
+    return _Started(await engine.get(followed.id), events, attachment)
+
+
+async def _run_of_task(call: A2aCall, message: SentMessage) -> Run:
+    """The run of the message's task, which must work, or wait for a message. Raises RunNotFound and A2A's errors."""
     run = await call.run(message.task_id)
     if message.context_id and message.context_id != run.session_id:
         raise errors.InvalidParamsError(message=f"The task is of the context {run.session_id!r}")
-    if run.status is not RunStatus.WAITING:
-        state = "has ended" if run.status.is_over else "is working"
+    if run.status not in (RunStatus.WAITING, RunStatus.RUNNING):
+        state = "has ended" if run.status.is_over else "is queued"
         raise errors.UnsupportedOperationError(message=f"The task {run.id} {state}")
     return run
 

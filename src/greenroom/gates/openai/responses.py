@@ -8,6 +8,7 @@ from contextlib import aclosing
 from urllib.parse import quote
 from zlib import crc32
 
+import msgspec
 from msgspec.structs import replace
 
 from greenroom.errors import InvalidRequest, RunNotFound
@@ -19,8 +20,9 @@ from greenroom.gates.run_start import NewSession, find_session, start
 from greenroom.gates.steps import CallStep, CorrectionStep, MediaStep, MessageEnd, Step, StepReader, TextStep
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content, Part
-from greenroom.records.run import AgentRunRequest, Run, RunStatus
+from greenroom.records.run import AgentRunRequest, MultitaskStrategy, Run, RunStatus
 from greenroom.records.session import SessionKey
+from greenroom.records.steering import is_steering
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_context import RequestContext
 from greenroom.server.routes.run import PAGE_LIMIT, RUN_ID_HEADER, failure_of
@@ -67,7 +69,7 @@ class ResponsesRequest(Record, kw_only=True, rename=None):
     user: str | None = None
     """The user that the caller acts for; by default the caller's own."""
     metadata: dict[str, str] | None = None
-    """Repeated in the reply."""
+    """Repeated in the reply. `multitask_strategy` is the policy for a conversation that has an active run."""
 
 
 _CHECK = 1 << 20
@@ -387,7 +389,8 @@ async def _stored(
     """The response, the run as it was at the response's end, the events of its stream, and whether
     the run had a later message since.
 
-    A response begins with the run's first message after `seq`, and ends with its next one.
+    A response begins with the run's first message after `seq`, and ends with its next one; messages that the run has
+    read within its turn end none.
     """
     reply = ResponseWriter(run, response_id=context.path["response_id"], after=after)
     reader = StepReader()
@@ -404,7 +407,7 @@ async def _stored(
         for number, event in enumerate(page.events, at + 1):
             if event.invocation_id != run.id:
                 continue
-            if event.author == "user":
+            if event.author == "user" and (messages == 0 or not is_steering(event)):
                 messages += 1
                 if messages == 2:
                     break
@@ -430,7 +433,19 @@ async def _find(context: RequestContext, response_id: str) -> tuple[Run, int]:
     match = _ID.fullmatch(response_id)
     if match is None:
         raise RunNotFound(response_id)
-    return await context.engine.get(match["run"]), int(match["seq"])
+    run = await context.engine.get(match["run"])
+    if run.steered_into is not None and run.read_at_seq is not None:
+        return await context.engine.get(run.steered_into), run.read_at_seq - 1
+    return run, int(match["seq"])
+
+
+def _strategy(body: ResponsesRequest) -> MultitaskStrategy:
+    """Raises InvalidRequest."""
+    given = (body.metadata or {}).get("multitask_strategy", "enqueue")
+    try:
+        return msgspec.convert(given, MultitaskStrategy)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(str(error), location=("body", "metadata", "multitask_strategy")) from None
 
 
 async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[AgentRunRequest, NewSession | None]:
@@ -475,7 +490,11 @@ async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[Agen
         message = new_message(part for content in from_user for part in content.parts or ())
 
     request = AgentRunRequest(
-        **key._asdict(), new_message=message, streaming=bool(body.stream), client_tools=client_tools
+        **key._asdict(),
+        new_message=message,
+        streaming=bool(body.stream),
+        client_tools=client_tools,
+        multitask_strategy=_strategy(body),
     )
     return request, new_session
 
