@@ -31,6 +31,8 @@ GreenroomError
 │   ├── SessionExists
 │   ├── NotWaiting                       a run does not wait for that signal or response
 │   ├── NotRetryable                     a run did not fail, or its session went on
+│   ├── SignalRepeated                   a run has received this signal before
+│   ├── SignalsFull                      a run holds as many signals as it may
 │   ├── SessionBusy                      another run is active and the caller chose "reject"
 │   ├── SessionFull                      it has reached the limit of events
 │   ├── ScheduleConflict                 its id is taken, or its app declares it, so it can't be changed
@@ -338,6 +340,18 @@ class NotWaiting(Conflict):
 class NotRetryable(Conflict):
     def __init__(self, run_id: str, reason: str) -> None:
         super().__init__(f"Run {run_id!r} can't be retried: {reason}")
+        self.run_id = run_id
+
+
+class SignalRepeated(Conflict):
+    def __init__(self, run_id: str, name: str) -> None:
+        super().__init__(f"Run {run_id!r} has received this signal {name!r} before")
+        self.run_id = run_id
+
+
+class SignalsFull(Conflict):
+    def __init__(self, run_id: str, limit: str) -> None:
+        super().__init__(f"Run {run_id!r} can't store more signals before it waits for some: it has {limit}")
         self.run_id = run_id
 
 

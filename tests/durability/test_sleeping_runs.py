@@ -68,14 +68,17 @@ async def _sleep(http: _Client, number: int, share: float) -> str:
     elif number % 3:
         call = f"wait {json.dumps({'seconds': seconds})}"
     else:
-        call = f"wait_for {json.dumps({'signal': 'go', 'timeout_seconds': _LONGEST * (number % 2 + 0.5)})}"
+        timeout = _LONGEST * share * 2 if number % 2 else 600
+        call = f"wait_for {json.dumps({'signal': 'go', 'timeout_seconds': timeout})}"
     body = {"newMessage": {"parts": [{"text": call}]}}
     reply = await _repeat(http, "POST", f"{session}/runs", json=body, headers={"Idempotency-Key": f"k-{number}"})
     assert reply.status_code == 202, reply.text
     run = f"/runs/{reply.json()['id']}"
     if number % 3 == 0:
-        await asyncio.sleep(seconds)
-        signals = [_repeat(http, "POST", f"{run}/signals/go", json=number) for _ in range(2)]
+        if number % 2:
+            await asyncio.sleep(seconds)  # else the signal may come before the run waits for it
+        key = {"Idempotency-Key": f"k-{number}"}
+        signals = [_repeat(http, "POST", f"{run}/signals/go", json=number, headers=key) for _ in range(2)]
         for sent in await asyncio.gather(*signals):
             assert sent.status_code in (200, 409), sent.text
     async with asyncio.timeout(60 + SLEEPERS / 5):
@@ -106,10 +109,14 @@ async def _check(http: _Client, session: str) -> None:
         assert [part.get("text") for part in events[-1]["content"]["parts"]] == [LAST]
         assert len(events) == 4
 
+    number = int(session.rpartition("-")[2])
     for call, answer in zip(calls, answers, strict=True):
         (wake_up,) = call["customMetadata"]["greenroom_wake_ups"].values()
         [response] = _responses_of(answer)
-        if "value" not in response:
+        if "value" in response:
+            assert response["value"] == number
+        else:
+            assert number % 6, "a signal that came early was lost"
             assert answer["timestamp"] >= wake_up["at"]
 
 

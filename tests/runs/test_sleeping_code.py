@@ -22,6 +22,7 @@ from greenroom.records.content import Content, FunctionCall, FunctionResponse, P
 from greenroom.records.event import Event
 from greenroom.records.human_requests import RequestInput
 from greenroom.records.run import RunStatus
+from greenroom.runs.signals import new_signal
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.engines import Stores, asking, end_of, engine_over, finish, stores_in
@@ -74,7 +75,7 @@ async def test_a_node_sleeps_twice_and_waits_for_a_signal(stores: Stores) -> Non
         [wake_up] = (await engine.get(run.id)).wake_ups.values()
         assert wake_up.signal == "paid"
 
-        await engine.signal(run.id, "paid", 12)
+        await engine.signal(run.id, new_signal("paid", 12))
         assert (await end_of(engine, run.id)).status is RunStatus.SUCCEEDED
     assert begun == [0, 1, 2, 3]
     assert await outputs(stores) == ["paid 12"]
@@ -116,9 +117,9 @@ async def test_a_node_waits_for_several_signals_at_a_time(stores: Stores) -> Non
         run = await finish(engine, asking("go"))
         assert [wake_up.signal for wake_up in run.wake_ups.values()] == ["a", "b", "c"]
         for name in ("b", "a"):
-            await engine.signal(run.id, name, name.upper())
+            await engine.signal(run.id, new_signal(name, name.upper()))
             assert (await end_of(engine, run.id)).status is RunStatus.WAITING
-        await engine.signal(run.id, "c", "C")
+        await engine.signal(run.id, new_signal("c", "C"))
         assert (await end_of(engine, run.id)).status is RunStatus.SUCCEEDED
     assert await outputs(stores) == [["A", "B", "C"]]
 
@@ -156,7 +157,7 @@ async def test_each_run_of_a_session_waits_for_itself(stores: Stores) -> None:
     async with engine_over(stores, flow(collect)) as engine:
         runs = [await finish(engine, asking("go")) for _ in range(2)]
         for number, run in enumerate(runs):
-            await engine.signal(run.id, "paid", number)
+            await engine.signal(run.id, new_signal("paid", number))
             assert (await end_of(engine, run.id)).status is RunStatus.SUCCEEDED
     assert await outputs(stores) == [0, 1]
 

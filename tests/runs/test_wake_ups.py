@@ -11,16 +11,20 @@ from typing import Any
 
 import pytest
 
+from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import SequentialAgent
-from greenroom.errors import NotWaiting
+from greenroom.errors import NotWaiting, SignalsFull
+from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
-from greenroom.records.content import FunctionCall, FunctionResponse, Part
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event
 from greenroom.records.run import Run, RunStatus
 from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.runs.signals import new_signal
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.sleep import WaitTool, wait, wait_for
-from tests.durability.engines import WHERE, Stores, asking, end_of, engine_over, finish, stores_in
+from tests.durability.engines import WHERE, Stores, asking, end_of, ended, engine_over, finish, start, stores_in
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -115,17 +119,77 @@ async def test_a_signal_continues_a_run_once(stores: Stores) -> None:
     async with engine_over(stores, sleeper(("wait_for", {"signal": "paid"}))) as engine:
         run = await finish(engine, asking("go"))
         assert run.status is RunStatus.WAITING
-        with pytest.raises(NotWaiting):
-            await engine.signal(run.id, "shipped", None)
-        sent = await asyncio.gather(
-            *(engine.signal(run.id, "paid", {"amount": n}) for n in range(5)), return_exceptions=True
-        )
-        assert sorted(type(one).__name__ for one in sent) == ["NotWaiting"] * 4 + ["Run"]
+        signals = (new_signal("paid", {"amount": n}, key="k") for n in range(5))
+        sent = await asyncio.gather(*(engine.signal(run.id, signal) for signal in signals), return_exceptions=True)
+        assert sorted(type(one).__name__ for one in sent) == ["Run"] + ["SignalRepeated"] * 4
         await end_of(engine, run.id)
         with pytest.raises(NotWaiting):
-            await engine.signal(run.id, "paid", None)
+            await engine.signal(run.id, new_signal("paid", None))
     (answer,) = await answers(stores)
     assert set(answer) == {"value"}
+
+
+class TwoSteps(BaseAgent):
+    """Waits for `a`, then for `b`; meanwhile a test may act."""
+
+    steps: dict[str, asyncio.Event]
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
+        await self.steps["begin"].wait()
+        values = [await ctx.wait_for("a"), await ctx.wait_for("b"), await ctx.wait_for("b")]
+        yield ctx.new_event(content=Content(role="model", parts=[Part(text=f"{values}")]))
+
+
+@pytest.mark.parametrize("when", ["queued", "running", "waiting"])
+async def test_signals_that_come_early_are_each_taken_once(stores: Stores, when: str) -> None:
+    begin = asyncio.Event()
+    async with engine_over(stores, TwoSteps(name="desk", steps={"begin": begin})) as engine:
+        await engine.recover()
+        if when == "queued":
+            await start(engine, asking("first"))
+        run, attachment = await start(engine, asking("go"))
+        if when == "waiting":
+            begin.set()
+            assert (await ended(attachment)).status is RunStatus.WAITING
+        assert (await engine.get(run.id)).status == when
+
+        for value in (1, 2):
+            got = await engine.signal(run.id, new_signal("b", value))
+            assert [signal.value for signal in got.signals] == list(range(1, value + 1))
+        stored = await stores.runs.get(run.id)
+        assert stored is not None
+        assert len(stored.signals) == 2
+        begin.set()
+        await engine.signal(run.id, new_signal("a", 0))
+        ended_run = await until_over(engine, run.id)
+    assert ended_run.signals == []
+    assert (await stores.log())[-1].content == Content(role="model", parts=[Part(text="[0, 1, 2]")])
+
+
+async def test_an_early_signal_outlives_its_server(stores: Stores) -> None:
+    begin = asyncio.Event()
+    async with engine_over(stores, TwoSteps(name="desk", steps={"begin": begin})) as engine:
+        run, _ = await start(engine, asking("go"))
+        for name in ("b", "b", "a"):
+            await engine.signal(run.id, new_signal(name, name))
+    begin.set()
+    async with engine_over(stores, TwoSteps(name="desk", steps={"begin": begin})) as engine:
+        assert await engine.recover() == 1
+        await until_over(engine, run.id)
+    assert (await stores.log())[-1].content == Content(role="model", parts=[Part(text="['a', 'b', 'b']")])
+
+
+async def test_a_run_stores_a_bounded_number_and_size_of_signals(stores: Stores) -> None:
+    async with engine_over(stores, sleeper(("wait_for", {"signal": "paid"}))) as engine:
+        run = await finish(engine, asking("go"))
+        with pytest.raises(SignalsFull):
+            await engine.signal(run.id, new_signal("later", "x" * 70_000))
+        for number in range(100):
+            await engine.signal(run.id, new_signal("later", number))
+        with pytest.raises(SignalsFull):
+            await engine.signal(run.id, new_signal("later", 100))
+        await engine.signal(run.id, new_signal("paid", 1))
+        assert len((await end_of(engine, run.id)).signals) == 100
 
 
 async def test_a_signal_that_does_not_come_times_out(stores: Stores) -> None:

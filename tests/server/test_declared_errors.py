@@ -50,7 +50,7 @@ AGENTS = {
 # Shown elsewhere: who may do what, each endpoint's; a store or a server that can't go on, or lacks a package; limits.
 ELSEWHERE = {
     errors.Unauthenticated, errors.Forbidden, errors.Unavailable, errors.StorageError, errors.MissingExtra,
-    errors.TooManyRequests, errors.TooManyRuns, errors.SessionFull,
+    errors.TooManyRequests, errors.TooManyRuns, errors.SessionFull, errors.SignalsFull,
 }  # fmt: skip
 
 

@@ -371,9 +371,17 @@ class AsyncClient:
         at = path("runs", run_id, "webhooks", webhook_id, "test")
         return await self._connection.call("POST", at, WebhookDelivery)
 
-    async def signal_run(self, run_id: str, name: str, value: JsonValue = None) -> Run:
-        """Continues a run that waits for this signal. Raises RunNotFound, and NotWaiting if it doesn't wait for it."""
-        return await self._connection.call("POST", path("runs", run_id, "signals", name), Run, body=value)
+    async def signal_run(
+        self, run_id: str, name: str, value: JsonValue = None, *, idempotency_key: str | None = None
+    ) -> Run:
+        """Sends a signal to a run, which continues with its value when it waits for it.
+
+        idempotency_key: the run receives one of the signals with the same key; by default a new one. Raises
+        RunNotFound, NotWaiting for a run that is over, and SignalsFull.
+        """
+        at = path("runs", run_id, "signals", name)
+        headers = {"idempotency-key": idempotency_key or uuid4().hex}
+        return await self._connection.call("POST", at, Run, body=value, headers=headers, is_repeatable=True)
 
     # schedules
 

@@ -16,7 +16,7 @@ from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Content
 from greenroom.records.session import GetSessionConfig, SessionKey
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.records.wake_up import WakeUp
+from greenroom.records.wake_up import SentSignal, WakeUp
 
 MultitaskStrategy = Literal["enqueue", "reject", "interrupt", "steer"]
 """Policy of a request while another run is active in its session: wait in the queue, fail with 409, cancel it, or pass
@@ -310,6 +310,10 @@ class Run(Record, kw_only=True):
     """The digests of its pending approval and credential requests, by request id."""
     webhooks: list[RunWebhook] = []  # noqa: RUF012 - msgspec makes a new one each time
     """Receivers of the run's states."""
+    signals: list[SentSignal] = []  # noqa: RUF012 - msgspec makes a new one each time
+    """Signals that were sent before the run waits for them, oldest first."""
+    signal_ids: dict[str, float] = {}  # noqa: RUF012 - msgspec makes a new one each time
+    """The ids of signals that it received, and the Unix seconds until which it refuses them a second time."""
     steered_into: str | None = None
     """The active run that is to read the message of this request, or has read it: then this run has done nothing
     itself. None for a run of its own."""
@@ -333,7 +337,7 @@ class Run(Record, kw_only=True):
         return SessionKey(self.app_name, self.user_id, self.session_id)
 
 
-_INTERNAL_FIELDS = frozenset({"request", "request_digest", "asked", "traceparent", "caller", "webhooks"})
+_INTERNAL_FIELDS = frozenset({"request", "request_digest", "asked", "traceparent", "caller", "webhooks", "signal_ids"})
 
 
 def public_record(run: Run) -> Run:

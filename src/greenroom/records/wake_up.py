@@ -27,6 +27,21 @@ class WakeUp(Record, kw_only=True):
     """A run that its time can continue only that much later is cancelled instead; None: it always continues."""
 
 
+class SentSignal(Record, kw_only=True):
+    """A signal that was sent to a run."""
+
+    id: str
+    """Of its idempotency key or its URL; a run receives a signal with the same id once."""
+    name: str
+    """The name that a call of `wait_for` gives."""
+    value: JsonValue = None
+    """The result of the call."""
+    sent_at: float
+    """Unix seconds."""
+    known_until: float
+    """Unix seconds, until which the run refuses it a second time."""
+
+
 def note_wake_up(event: Event, call: FunctionCall, wake_up: WakeUp) -> None:
     """Adds it to the event that makes the call."""
     metadata = dict(event.custom_metadata or {})

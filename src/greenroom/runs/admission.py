@@ -33,16 +33,21 @@ from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.accept import SINCE_COMPACTION, Accepted, accept_message, is_to_task, needs_older_events
 from greenroom.runner.runner import Runner
 from greenroom.runs.app_versions import AppVersions
-from greenroom.runs.engine import ForwardedRequest
+from greenroom.runs.engine import ForwardedRequest, OpenCall
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.queues import SessionQueues, without_answered
 from greenroom.runs.runner_cache import version_of
+from greenroom.runs.signals import take_signal
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import LiveInput, RunTask
 from greenroom.sessions.service import BaseSessionService
 
 _REPEATED_IDS = 10_000
 """Number of run ids of repeated requests that are kept."""
+_CONTINUED = (
+    "created_at", "started_at", "usage", "after_seq", "webhooks", "retries", "retry_of", "signals", "signal_ids"
+)  # fmt: skip
+"""Fields of a run's record that a message which continues it keeps."""
 
 
 class Continued(NamedTuple):
@@ -91,7 +96,7 @@ class Admission:
         *,
         idempotency_key: str | None,
         forwarded: ForwardedRequest | None = None,
-        open_call: str | None = None,
+        open_call: OpenCall | None = None,
     ) -> RunTask | Run:
         """The run to enqueue, or the one that the same request started before. Its runner may be that of an earlier
         version of the app.
@@ -138,15 +143,15 @@ class Admission:
         queues: SessionQueues,
         *,
         new_run_id: str | None,
-        open_call: str | None,
+        open_call: OpenCall | None,
     ) -> RunTask:
         """new_run_id: of a run that isn't an earlier one's continuation; by default a random one."""
         stored = await self._find(key)
         if stored and needs_older_events(stored.events, request.new_message, request.invocation_id):
             stored = await self._find(key, None)
         session = stored or Session(id=key.session_id, app_name=key.app_name, user_id=key.user_id)
-        if open_call is not None and not log_state_of(session.events).is_open(open_call):
-            raise NotWaiting(request.invocation_id or "", f"the response to call {open_call!r}")
+        if open_call is not None and not log_state_of(session.events).is_open(open_call.id):
+            raise NotWaiting(request.invocation_id or "", f"the response to call {open_call.id!r}")
         queue = queues.of_session(key)
         is_idle = not queue
         accepted = accept_message(session.events, request.new_message, request.invocation_id)
@@ -169,7 +174,7 @@ class Admission:
             raise SessionBusy(session.id, queue[0].run.id)
         earlier = continued.record if continued is not None else None
         if open_call is not None and (earlier is None or earlier.status is not RunStatus.WAITING):
-            raise NotWaiting(run_id or "", f"the response to call {open_call!r}")
+            raise NotWaiting(run_id or "", f"the response to call {open_call.id!r}")
         if earlier is None:
             self.limits.check_session(session)
 
@@ -188,16 +193,10 @@ class Admission:
         if continued is not None:
             run.asked = without_answered(continued.pending, message)
         if earlier is not None:
-            for name in (
-                "created_at",
-                "started_at",
-                "usage",
-                "after_seq",
-                "webhooks",
-                "retries",
-                "retry_of",
-            ):
+            for name in _CONTINUED:
                 setattr(run, name, getattr(earlier, name))
+            if open_call is not None and open_call.signal is not None:
+                take_signal(run, open_call.signal)
         elif runner.app is not None and runner.app.webhooks:
             add_webhooks(run, runner.app.webhooks, is_of_app=True)
         if request.webhooks:

@@ -10,7 +10,6 @@ from typing import NamedTuple, Protocol
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.event_streams.stream import LiveItem, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
-from greenroom.records.base import JsonValue
 from greenroom.records.event import Event
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import (
@@ -24,6 +23,7 @@ from greenroom.records.run import (
     Webhook,
 )
 from greenroom.records.session import Session, SessionKey
+from greenroom.records.wake_up import SentSignal
 from greenroom.runs.ownership import Replicas
 from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.schedules import Schedules
@@ -53,6 +53,15 @@ class ForwardedRequest(NamedTuple):
     is_repeated: bool
 
 
+class OpenCall(NamedTuple):
+    """A long-running call that a time or a signal answers."""
+
+    id: str
+
+    signal: SentSignal | None
+    """Answers it; None if a time does."""
+
+
 class RunEngine(ABC):
     push_notifications: PushNotifications
     """Reports the states of runs to clients of gates."""
@@ -78,15 +87,15 @@ class RunEngine(ABC):
         traceparent: str | None = None,
         caller: Caller | None = None,
         forwarded: ForwardedRequest | None = None,
-        open_call: str | None = None,
+        open_call: OpenCall | None = None,
     ) -> tuple[Run, Attachment | None]:
         """Starts a run, or queues it after the session's active run, depending on `multitask_strategy`.
 
         The record is stored when this returns, so the run survives a crash. The same idempotency key returns the same
         run. The attached reader doesn't get the user's own events. traceparent: the caller's trace, as W3C has it.
         caller: as authenticated; None without authentication. A forwarded request that is repeated returns the run that
-        it has started or continued. open_call: the id of the long-running call that the message answers, if it may do
-        so only while the run waits and the call is open.
+        it has started or continued. open_call: the long-running call that the message answers, if it may do so only
+        while the run waits and the call is open.
         Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, SessionFull, NotWaiting,
         IdempotencyConflict, TooManyRuns, Unavailable, all without side effects.
         """
@@ -140,10 +149,11 @@ class RunEngine(ABC):
         """Removes a webhook from a run, with its messages; does nothing when there is none. Raises RunNotFound."""
 
     @abstractmethod
-    async def signal(self, run_id: str, name: str, value: JsonValue) -> Run:
-        """Continues a run that waits for this signal, with a value, and returns its record.
+    async def signal(self, run_id: str, signal: SentSignal) -> Run:
+        """Continues a run that waits for this signal, and returns its record. Another run stores the signal, and takes
+        it when it waits for it; it is stored when this returns.
 
-        Raises RunNotFound, NotWaiting, and what `start` does.
+        Raises RunNotFound, NotWaiting for a run that is over, SignalRepeated, SignalsFull, and what `start` does.
         """
 
     @abstractmethod

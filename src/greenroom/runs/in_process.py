@@ -34,7 +34,7 @@ from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, Ru
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.log.state import log_state_of
 from greenroom.memory.service import BaseMemoryService
-from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.identifiers import uuid4
 from greenroom.records.replica import ReplicaStatus
@@ -53,13 +53,13 @@ from greenroom.records.run import (
 )
 from greenroom.records.session import Session, SessionFilter, SessionKey
 from greenroom.records.shard import SHARDS, Shards
-from greenroom.records.wake_up import WakeUp, answer_to
+from greenroom.records.wake_up import SentSignal, WakeUp, answer_to
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.rewind import rewind_event
 from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission, check_is_retryable, end_of_run
 from greenroom.runs.app_versions import AppVersions
-from greenroom.runs.engine import Attachment, ForwardedRequest, RunEngine
+from greenroom.runs.engine import Attachment, ForwardedRequest, OpenCall, RunEngine
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf, Replicas, require
@@ -68,6 +68,7 @@ from greenroom.runs.queues import SessionQueues
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
 from greenroom.runs.schedules import Schedules
+from greenroom.runs.signals import check_is_new, store_signal
 from greenroom.runs.steering import SteeringReader, find_reading
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.suspects import SuspectRuns, is_suspect
@@ -138,7 +139,7 @@ class InProcessRunEngine(RunEngine):
             auto_create_session=self.auto_create_session,
         )
         self._memory_writer = MemoryWriter(self.run_store)
-        self._wake_ups = WakeUps(self.run_store, self._wake)
+        self._wake_ups = WakeUps(self.run_store, self.get, self._wake)
         self.schedules = Schedules(
             run_store=self.run_store,
             session_service=self.session_service,
@@ -178,7 +179,7 @@ class InProcessRunEngine(RunEngine):
         traceparent: str | None = None,
         caller: Caller | None = None,
         forwarded: ForwardedRequest | None = None,
-        open_call: str | None = None,
+        open_call: OpenCall | None = None,
     ) -> tuple[Run, Attachment | None]:
         key = SessionKey(request.app_name, request.user_id, request.session_id)
         if self._takeovers is not None:
@@ -337,15 +338,41 @@ class InProcessRunEngine(RunEngine):
         """Stores a run's record, and nothing but its webhooks is different."""
         await self.run_store.save(run, is_to_remember=self._memory_writer.is_pending(run.id))
 
-    async def signal(self, run_id: str, name: str, value: JsonValue) -> Run:
-        run = await self.get(run_id)
-        for call_id, wake_up in run.wake_ups.items():
-            if wake_up.signal == name:
-                return await self._continue(run, call_id, wake_up, {"value": value})
-        raise NotWaiting(run_id, f"the signal {name!r}")
+    async def signal(self, run_id: str, signal: SentSignal) -> Run:
+        call = await self._call_or_store(run_id, signal)
+        if isinstance(call, Run):
+            return call
+        try:
+            return await self._continue(*call, signal=signal)
+        except NotWaiting:  # somebody has answered the call meanwhile
+            call = await self._call_or_store(run_id, signal)
+        if isinstance(call, Run):
+            return call
+        return await self._continue(*call, signal=signal)
 
-    async def _wake(self, run: Run, call_id: str, wake_up: WakeUp) -> None:
-        """Continues a run at its time, or cancels it when it is too late."""
+    async def _call_or_store(self, run_id: str, signal: SentSignal) -> Run | tuple[Run, str, WakeUp]:
+        """The call of the run that waits for this signal; or the run, with whose record the signal is stored."""
+        run = await self.get(run_id)
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(run.session_key)
+        async with self._admission.lock(run.session_key):
+            run = await self.get(run_id)
+            check_is_new(run, signal)
+            for call_id, wake_up in run.wake_ups.items():
+                if wake_up.signal == signal.name:
+                    return run, call_id, wake_up
+            if run.is_live or (run.status.is_over and run.status is not RunStatus.WAITING):
+                raise NotWaiting(run_id, f"the signal {signal.name!r}")
+            store_signal(run, signal)
+            await self.run_store.save(run, is_to_remember=self._memory_writer.is_pending(run.id))
+            return run
+
+    async def _wake(self, run: Run, call_id: str, wake_up: WakeUp, signal: SentSignal | None) -> None:
+        """Continues a run with a stored signal or at its time, or cancels it when it is too late."""
+        if signal is not None:
+            await self._continue(run, call_id, wake_up, signal=signal)
+            return
+
         now = time.time()
         late_seconds = now - (wake_up.at or now)
         if wake_up.max_late_seconds is not None and late_seconds > wake_up.max_late_seconds:
@@ -356,7 +383,7 @@ class InProcessRunEngine(RunEngine):
         response["time"] = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
         if late_seconds >= _LATE_SECONDS:
             response["late_seconds"] = round(late_seconds, 3)
-        await self._continue(run, call_id, wake_up, response)
+        await self._continue(run, call_id, wake_up, response=response)
 
     async def _cancel_late(self, run: Run, call_id: str, late_seconds: float) -> None:
         """Cancels a run whose call may not be answered so late. Does nothing when somebody has answered it."""
@@ -367,18 +394,32 @@ class InProcessRunEngine(RunEngine):
                 run.error = described(too_late)
                 await self._cancel_waiting(run)
 
-    async def _continue(self, run: Run, call_id: str, wake_up: WakeUp, response: JsonObject) -> Run:
+    async def _continue(
+        self,
+        run: Run,
+        call_id: str,
+        wake_up: WakeUp,
+        *,
+        signal: SentSignal | None = None,
+        response: JsonObject | None = None,
+    ) -> Run:
+        """Answers a call with a signal's value, or another response. Raises NotWaiting if it is not open."""
+        answer = {"value": signal.value} if signal is not None else response or {}
         first = run.request or AgentRunRequest(app_name=run.app_name, user_id=run.user_id, session_id=run.session_id)
         request = msgspec.structs.replace(
             first,
-            new_message=answer_to(call_id, wake_up, response),
+            new_message=answer_to(call_id, wake_up, answer),
             invocation_id=None,
             state_delta=None,
             webhooks=None,
             multitask_strategy="enqueue",
         )
         continued, _ = await self.start(
-            request, open_call=call_id, attach=False, traceparent=run.traceparent, caller=run.caller
+            request,
+            open_call=OpenCall(call_id, signal),
+            attach=False,
+            traceparent=run.traceparent,
+            caller=run.caller,
         )
         return continued
 

@@ -16,9 +16,10 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from greenroom.errors import GreenroomError, NotWaiting, OwnershipLost
+from greenroom.errors import GreenroomError, NotWaiting, OwnershipLost, RunNotFound
 from greenroom.records.run import Run, RunStatus
-from greenroom.records.wake_up import WakeUp
+from greenroom.records.wake_up import SentSignal, WakeUp
+from greenroom.runs.signals import stored_signal
 from greenroom.runs.store import RunStore
 from greenroom.runs.store_timer import LONGEST_SLEEP, StoreTimer
 
@@ -33,11 +34,13 @@ _RETRY_SECONDS = 60.0
 class WakeUps:
     """The timer of one engine.
 
-    wake: continues a run by the response to a call. Raises NotWaiting when the call is not open any more.
+    get: the newest record of a run. wake: continues a run by the response to a call, with a stored signal or at its
+    time. Raises NotWaiting when the call is not open any more. Both raise OwnershipLost.
     """
 
     run_store: RunStore
-    wake: Callable[[Run, str, WakeUp], Awaitable[None]]
+    get: Callable[[str], Awaitable[Run]]
+    wake: Callable[[Run, str, WakeUp, SentSignal | None], Awaitable[None]]
 
     def __post_init__(self) -> None:
         self._saving: set[asyncio.Future[None]] = set()
@@ -45,12 +48,17 @@ class WakeUps:
 
     def add(self, run: Run) -> None:
         """Stores the time of a run that ends as waiting, before its record."""
+        now = time.time()
         times = [wake_up.at for wake_up in run.wake_ups.values() if wake_up.at is not None]
+        if run.signals and any(stored_signal(run, wake_up) is not None for wake_up in run.wake_ups.values()):
+            times.append(now)
+
         if times:
-            saving = self.run_store.save_wake_up(run, min(times))
+            at = max(min(times), now)  # differs from the time at which it was continued, whose row may be deleted later
+            saving = self.run_store.save_wake_up(run, at)
             self._saving.add(saving)
             saving.add_done_callback(self._saving.discard)
-            self._timer.look_at(min(times))
+            self._timer.look_at(at)
 
     def look(self) -> None:
         """Reads the times of the store, which has those of other processes."""
@@ -73,23 +81,32 @@ class WakeUps:
 
     async def _wake_run(self, run_id: str, at: float) -> None:
         """Continues the run if it waits, and moves or deletes its stored time."""
-        run = await self.run_store.get(run_id)
         again: float | None = None
-        if run is not None and not run.status.is_over:
-            again = time.time() + LONGEST_SLEEP  # its end stores its next time
-        elif run is not None and run.status is RunStatus.WAITING:
-            again = await self._continue(run)
+        try:
+            run = await self.get(run_id)
+            if not run.status.is_over:
+                again = time.time() + LONGEST_SLEEP  # its end stores its next time
+            elif run.status is RunStatus.WAITING:
+                again = await self._continue(run)
+        except RunNotFound:
+            pass
+        except OwnershipLost:
+            return  # the server that runs the session now has the time, too
         await self.run_store.move_wake_up(run_id, at, to=again)
 
     async def _continue(self, run: Run) -> float | None:
         """Returns the time of the next try if the run can't continue now."""
         for call_id, wake_up in run.wake_ups.items():
-            if wake_up.at is None or wake_up.at > time.time():
+            signal = stored_signal(run, wake_up)
+            if signal is None and (wake_up.at is None or wake_up.at > time.time()):
                 continue
             try:
-                await self.wake(run, call_id, wake_up)
-            except (NotWaiting, OwnershipLost):
+                await self.wake(run, call_id, wake_up, signal)
+                return None
+            except NotWaiting:
                 continue
+            except OwnershipLost:
+                raise
             except GreenroomError as error:
                 _log.warning("run %s can't continue, and is tried again: %s", run.id, error)
                 return time.time() + _RETRY_SECONDS

@@ -138,6 +138,13 @@ class RequestContext:
         replicas = self._server.engine.replicas
         return None if replicas is None else replicas.own_id
 
+    @property
+    def forwarded_id(self) -> str | None:
+        """The same for each copy of a request that another server has forwarded; None for a client's own."""
+        exchange = self._permissions.exchange
+        forwarded = exchange.take_forwarded() if exchange is not None else None
+        return None if forwarded is None else forwarded.run_id
+
     def forward_to(self, replica_id: str) -> None:
         """Has another server of the store answer the request, in place of the handler's response."""
         if self._permissions.exchange is not None:

@@ -242,9 +242,10 @@ export class Client {
     return this.transport.json(`${webhookPath(runId, webhookId)}/test`, { method: "POST" });
   }
 
-  /** Continues a run that waits for this signal. */
+  /** Sends a signal to a run, once. The run continues with its value when it waits for it. */
   signalRun(runId: string, name: string, value: JsonValue = null): Promise<Run> {
-    return this.transport.json(`/runs/${encode(runId)}/signals/${encode(name)}`, { method: "POST", body: value });
+    const headers = { "idempotency-key": crypto.randomUUID() };
+    return this.transport.json(`/runs/${encode(runId)}/signals/${encode(name)}`, { method: "POST", body: value, headers });
   }
 
   // Schedules

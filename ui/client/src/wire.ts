@@ -1037,6 +1037,10 @@ export type Run = {
   readonly asked?: { readonly [key: string]: string };
   /** Receivers of the run's states. */
   readonly webhooks?: readonly RunWebhook[];
+  /** Signals that were sent before the run waits for them, oldest first. */
+  readonly signals?: readonly SentSignal[];
+  /** The ids of signals that it received, and the Unix seconds until which it refuses them a second time. */
+  readonly signalIds?: { readonly [key: string]: number };
   /** The active run that is to read the message of this request, or has read it: then this run has done nothing itself. None for a run of its own. */
   readonly steeredInto?: string;
   /** The sequence number of the message in the log, where the other run has read it. */
@@ -1261,6 +1265,20 @@ export type Schema = {
   readonly ref?: string;
   /** Schemas by name, for `ref`. */
   readonly defs?: JsonValue;
+};
+
+/** A signal that was sent to a run. */
+export type SentSignal = {
+  /** Of its idempotency key or its URL; a run receives a signal with the same id once. */
+  readonly id: string;
+  /** The name that a call of `wait_for` gives. */
+  readonly name: string;
+  /** The result of the call. */
+  readonly value?: JsonValue;
+  /** Unix seconds. */
+  readonly sentAt: number;
+  /** Unix seconds, until which the run refuses it a second time. */
+  readonly knownUntil: number;
 };
 
 /** A copy of a session: the maps and lists belong to the holder, the events are shared and immutable. */

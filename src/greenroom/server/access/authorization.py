@@ -8,6 +8,7 @@ alone, so another user's run is reported as not found.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +27,10 @@ from greenroom.errors import (
     OwnershipLost,
     RunNotFound,
     ScheduleNotFound,
+    SignalRepeated,
 )
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
-from greenroom.records.base import JsonValue
 from greenroom.records.event import Event
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import (
@@ -45,6 +46,7 @@ from greenroom.records.run import (
 from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule
 from greenroom.records.session import SessionKey
 from greenroom.records.state import APP_PREFIX
+from greenroom.records.wake_up import SentSignal
 from greenroom.records.webhook_delivery import WebhookDelivery
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.runs.schedules import Schedules
@@ -362,11 +364,15 @@ class AuthorizedRuns(Authorized[RunEngine]):
         self._permissions.check("write", app_name, run.user_id if run is not None else None)
         return await self._watched_result(self._service.webhooks.test(app_name, webhook, run))
 
-    async def signal(self, run_id: str, name: str, value: JsonValue) -> Run:
-        """Raises RunNotFound, also for another user's run, and NotWaiting."""
+    async def signal(self, run_id: str, signal: SentSignal) -> Run:
+        """A signal that the run has received before has no effect. Raises RunNotFound, also for another user's run, and
+        NotWaiting, SignalsFull.
+        """
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
-        return await self._watched_result(self._service.signal(run_id, name, value))
+        with contextlib.suppress(SignalRepeated):
+            return await self._watched_result(self._service.signal(run_id, signal))
+        return await self.get(run_id)
 
     async def retry(
         self,

@@ -30,6 +30,7 @@ from greenroom.records.run import (
 from greenroom.records.session import SessionKey
 from greenroom.runner.accept import check_is_of_one_kind
 from greenroom.runs.engine import Attachment
+from greenroom.runs.signals import new_signal
 from greenroom.runs.watch import RunWatch
 from greenroom.server.replies import AnyReply, Reply, StreamReply, failure_reply
 from greenroom.server.request_body import wait_for_disconnect
@@ -217,9 +218,10 @@ async def retry_run(context: RequestContext) -> AnyReply:
 
 
 async def signal_run(context: RequestContext) -> AnyReply:
-    """Continues a run that waits for a signal."""
-    run = await context.engine.signal(context.path["run_id"], context.path["signal_name"], context.body)
-    return Reply(value=public_record(run))
+    """Sends a signal to a run, which continues if it waits for it."""
+    key = idempotency_key(context) or context.forwarded_id
+    signal = new_signal(context.path["signal_name"], context.body, key=key)
+    return Reply(value=public_record(await context.engine.signal(context.path["run_id"], signal)))
 
 
 async def run_events(context: RequestContext) -> AnyReply:
