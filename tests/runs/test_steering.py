@@ -261,7 +261,7 @@ async def test_cancelling_an_unread_message_removes_it(stores: Stores) -> None:
         _, first = await wait_at(gate, engine)
         steering, second = await start(engine, steer("never"))
         cancelled = await engine.cancel(steering.id, reason="a test")
-        assert cancelled.status is RunStatus.CANCELLED
+        assert (cancelled.status, cancelled.steered_into) == (RunStatus.CANCELLED, None)
         items = await items_of(second)
         assert isinstance(items[-1], RunEnded)
         assert (items[-1].run.id, items[-1].run.status) == (steering.id, RunStatus.CANCELLED)

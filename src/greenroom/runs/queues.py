@@ -422,6 +422,8 @@ class SessionQueues:
         task.record_outcome()
         task.count_usage()
         run.ended_at = time.time()
+        if run.waits_to_be_read:  # it was cancelled
+            run.steered_into = None
         is_kept = run.status in RETRYABLE and not task.is_message_stored
         if run.request is not None and not is_kept:
             run.request = msgspec.structs.replace(run.request, new_message=None, state_delta=None)
