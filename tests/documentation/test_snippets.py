@@ -576,6 +576,22 @@ def test_compaction() -> None:
 # evaluation
 
 
+async def test_an_app_declares_a_schedule() -> None:
+    LLMRegistry.register(r"local/.+", lambda _: ScriptedModel(["Yes."]))
+    async with serving(create_app(agents=[run_snippet("schedule")["app"]])) as server:
+        path = "/apps/weather/schedules/umbrella"
+        assert (await server.client.get(path)).json()["isOfApp"]
+        run = (await server.client.post(f"{path}/run")).json()
+        events = f"/runs/{run['id']}/events"
+
+        async def has_answered() -> bool:
+            listed = (await server.client.get(events)).json()["events"]
+            texts = [event["content"]["parts"][0]["text"] for event in listed]
+            return texts == ["Do I need an umbrella today?", "Yes."]
+
+        await until(has_answered)
+
+
 async def test_an_agent_sleeps() -> None:
     LLMRegistry.register(r"local/.+", lambda _: ScriptedModel([FunctionCall(name="wait_for", args={"signal": "paid"})]))
     runner = InMemoryRunner(run_snippet("sleep")["agent"], app_name="app")

@@ -208,13 +208,14 @@ class DirectoryAppLoader(AppLoader):
 
         Arguments of tools are refused, but for MCP toolsets, as ADK does. Raises AgentConfigError.
         """
-        from greenroom.apps.load_yaml import load_app_agent  # imported only for YAML apps
+        from greenroom.apps.load_yaml import load_app_agent, load_app_schedules  # imported only for YAML apps
 
         root_file = folder_of(self.agents_dir, app_name) / ROOT_FILE
         if root_file in edited or root_file.is_file():
             try:
                 with self._loading:
                     load_app_agent(root_file, self._package, allow_args=False, edited=edited)
+                    load_app_schedules(root_file.parent, edited=edited)
             except GreenroomError:
                 raise
             except Exception as error:  # of the app's own modules
@@ -269,6 +270,8 @@ class DirectoryAppLoader(AppLoader):
                 _log.warning("app %r keeps its previous version", app_name)
         else:
             _log.info("app %r was %s", app_name, "reloaded" if old is not None else "added")
+            if self.reloaded is not None:
+                self.reloaded(app_name)
 
     def _refuse_known_failure(self, app_name: str) -> None:
         failure = self._failures.get(app_name)
@@ -341,10 +344,12 @@ class DirectoryAppLoader(AppLoader):
         folder = folder_of(self.agents_dir, app_name)
         root_file = folder / ROOT_FILE
         if root_file.is_file():
-            from greenroom.apps.load_yaml import load_app_agent  # imported only for YAML apps
+            from greenroom.apps.load_yaml import load_app_agent, load_app_schedules  # imported only for YAML apps
 
             agent, files = load_app_agent(root_file, self._package)
-            return _Loaded(App(name=app_name, root_agent=agent), "yaml", frozenset(files))
+            schedules, more_files = load_app_schedules(folder)
+            app = App(name=app_name, root_agent=agent, schedules=schedules)
+            return _Loaded(app, "yaml", frozenset(files | more_files))
         shown = folder.relative_to(self.agents_dir)
         raise AgentConfigError(f"neither {shown}/__init__.py nor {shown}/agent.py has a root_agent or an app")
 

@@ -9,7 +9,12 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.isolation import PrivatePackage, package_importing
 from greenroom.apps.yaml_config.agents import AgentBuilder
+from greenroom.apps.yaml_config.document import ConfigFile
 from greenroom.apps.yaml_config.references import References
+from greenroom.apps.yaml_config.schedules import read_schedules
+from greenroom.records.schedule import Schedule
+
+SCHEDULES_FILE = "schedules.yaml"
 
 
 def load_agent(
@@ -63,3 +68,15 @@ def load_app_agent(
     )
     agent = builder.build(path)
     return agent, builder.files
+
+
+def load_app_schedules(folder: Path, *, edited: Mapping[Path, bytes] | None = None) -> tuple[list[Schedule], set[Path]]:
+    """The schedules of an app's `schedules.yaml`, and the files that were read. Raises ConfigFileError.
+
+    edited: contents in place of those on disk.
+    """
+    path = folder / SCHEDULES_FILE
+    data = (edited or {}).get(path)
+    if data is None and not path.is_file():
+        return [], set()
+    return read_schedules(ConfigFile(path, SCHEDULES_FILE, data)), {path}

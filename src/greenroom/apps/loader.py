@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound
 
 
 class AppLoader(ABC):
+    reloaded: Callable[[str], None] | None = None
+    """Called, in any thread, with the name of an app that was loaded anew since its files have changed."""
+
     @abstractmethod
     def list_apps(self) -> list[str]:
         """Returns the names of all apps, sorted, including apps that can't be loaded."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -75,10 +75,16 @@ class Schedule(Record, kw_only=True):
     last_run_id: str | None = None
     """The run that it started last. Set by the server."""
 
+    if TYPE_CHECKING:  # type checkers take it for an argument of the constructor; see `from_shorthands`
+        message: str | None = None
+
     @classmethod
-    def from_shorthands(cls, /, *args: Any, message: str | None = None, **arguments: Any) -> dict[str, Any]:
+    def from_shorthands(cls, /, *args: Any, **arguments: Any) -> dict[str, Any]:
         """Takes the text of the user's message as `message`, in place of `request`."""
+        message = arguments.pop("message", None)
         if message is not None:
+            if "request" in arguments:
+                raise ValueError("Schedule() takes either message or request")
             content = Content(role="user", parts=[Part(text=message)])
             arguments["request"] = SessionRunRequest(new_message=content)
         return super().from_shorthands(*args, **arguments)

@@ -148,6 +148,7 @@ class InProcessRunEngine(RunEngine):
             cancel_run=self.cancel,
             limits=self.schedule_limits,
         )
+        self._declaring: set[asyncio.Task[None]] = set()
         self._resuming_suspects: set[asyncio.Task[None]] = set()
         self._takeovers: Takeovers | None = None
         """None where this process owns all sessions."""
@@ -619,6 +620,7 @@ class InProcessRunEngine(RunEngine):
 
     async def recover(self) -> int:
         await self.run_store.lock(wait_seconds=self.lock_wait_seconds)
+        self.apps.reloaded = partial(self._reloaded, asyncio.get_running_loop())
         if self.run_store.counts is not None:
             self._limiter.share(self.run_store.counts)
         ownership = self.run_store.ownership
@@ -694,6 +696,24 @@ class InProcessRunEngine(RunEngine):
                 apps[name] = await self.apps.load_async(name)
         await self.schedules.declare(apps, shards)
 
+    def _reloaded(self, loop: asyncio.AbstractEventLoop, app_name: str) -> None:
+        """Called in any thread."""
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._declare_reloaded, app_name)
+
+    def _declare_reloaded(self, app_name: str) -> None:
+        declaring = asyncio.create_task(self._declare_schedules_of(app_name))
+        self._declaring.add(declaring)
+        declaring.add_done_callback(self._declaring.discard)
+
+    async def _declare_schedules_of(self, app_name: str) -> None:
+        try:
+            app = await self.apps.load_async(app_name)
+            ownership = self.run_store.ownership
+            await self.schedules.declare({app_name: app}, None if ownership is None else ownership.owned())
+        except GreenroomError as error:
+            _log.error("the schedules of app %s are not stored: %s", app_name, error)
+
     def _resume(self, tasks: Sequence[RunTask]) -> None:
         suspects = [task for task in tasks if task.is_held]
         if suspects:
@@ -718,6 +738,9 @@ class InProcessRunEngine(RunEngine):
         return await self.run_store.drain()
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
+        self.apps.reloaded = None
+        for declaring in self._declaring:
+            declaring.cancel()
         await self._wake_ups.close()
         await self.schedules.close()
         draining = asyncio.create_task(self.run_store.drain())

@@ -69,6 +69,14 @@ def zone_of(name: str) -> ZoneInfo:
         raise InvalidRequest(message, location=("body", "timeZone")) from None
 
 
+def read_time(text: str) -> float:
+    """The Unix seconds of a date and time with its offset, such as `2026-03-01T09:00:00+01:00`. Raises ValueError."""
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError(f"{text!r} has no offset, such as +01:00, or Z")
+    return time.timestamp()
+
+
 def _first_of_interval(schedule: Schedule, seconds: float) -> float:
     return schedule.start_at if schedule.start_at is not None else schedule.created_at + seconds
 
