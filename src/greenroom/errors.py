@@ -9,6 +9,7 @@ GreenroomError
 │   │   ├── AppNotFound
 │   │   ├── SessionNotFound              also a SessionError [ValueError]
 │   │   ├── RunNotFound                  [ValueError]
+│   │   ├── RequestNotFound              a request to people
 │   │   ├── ArtifactNotFound
 │   │   ├── ScheduleNotFound
 │   │   ├── TraceNotFound
@@ -33,6 +34,7 @@ GreenroomError
 │   ├── NotRetryable                     a run did not fail, or its session went on
 │   ├── SignalRepeated                   a run has received this signal before
 │   ├── SignalsFull                      a run holds as many signals as it may
+│   ├── RequestClosed                    a request to people that was answered before, or whose run has ended
 │   ├── SessionBusy                      another run is active and the caller chose "reject"
 │   ├── SessionFull                      it has reached the limit of events
 │   ├── ScheduleConflict                 its id is taken, or its app declares it, so it can't be changed
@@ -204,6 +206,12 @@ class RunNotFound(NotFound, ValueError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"Run not found: {run_id!r}")
         self.run_id = run_id
+
+
+class RequestNotFound(NotFound):
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"Request not found: {request_id!r}")
+        self.request_id = request_id
 
 
 class ArtifactNotFound(NotFound):
@@ -378,6 +386,12 @@ class ApprovalRefused(Conflict):
     def __init__(self, reason: str) -> None:
         super().__init__(f"This approval is not accepted: {reason}")
         self.reason = reason
+
+
+class RequestClosed(Conflict):
+    def __init__(self, request_id: str, outcome: str) -> None:
+        super().__init__(f"Request {request_id!r} takes no answer: {outcome}")
+        self.request_id = request_id
 
 
 class AppVersionChanged(Conflict):

@@ -9,12 +9,22 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from greenroom.errors import IdempotencyConflict, InvalidRequest
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
+from greenroom.records.inbox import (
+    GivenAnswer,
+    HumanRequest,
+    Reader,
+    RequestChanges,
+    RequestFilter,
+    RequestKind,
+    RequestStatus,
+)
 from greenroom.records.run import (
     AgentRunRequest,
     ListRunsResponse,
@@ -365,3 +375,98 @@ async def test_a_deleted_session_leaves_no_wake_up(run_store: RunStore) -> None:
     await run_store.save_wake_up(run, 10.25)
     await run_store.delete_session(**_SESSION)
     assert await run_store.next_wake_ups(10) == []
+
+
+def _request(request_id: str, run_id: str = "e-1", **fields: Any) -> HumanRequest:
+    given: dict[str, Any] = {
+        "kind": RequestKind.APPROVAL,
+        "status": RequestStatus.OPEN,
+        "call_id": f"adk-{request_id}",
+        "agent": "desk",
+        "tool": "pay",
+        "created_at": 10.0,
+        "approvers": [_SESSION["user_id"]],
+        **_SESSION,
+        **fields,
+    }
+    return HumanRequest(id=request_id, run_id=run_id, **given)
+
+
+async def _ids(run_store: RunStore, **where: Any) -> list[str]:
+    return [request.id for request in (await run_store.list_requests(RequestFilter(**where))).requests]
+
+
+async def test_requests_are_stored_with_their_runs_record(run_store: RunStore) -> None:
+    run = _run(status=RunStatus.WAITING)
+    requests = [_request("q-1"), _request("q-2", created_at=20.0), _request("q-3", created_at=20.0)]
+    await run_store.save(run, requests=RequestChanges(added=requests))
+    assert await _ids(run_store) == ["q-3", "q-2", "q-1"]
+    assert await run_store.get_request("q-1") == requests[0]
+    assert await run_store.get_request("q-4") is None
+
+    answer = GivenAnswer(user_id="bob", answered_at=30.0, confirmed=True)
+    answered = msgspec.structs.replace(requests[1], status=RequestStatus.ANSWERED, answers=[answer])
+    changes = RequestChanges(added=[_request("q-2"), requests[2]], answered=[answered], cancelled=["q-1"])
+    await run_store.save(run, requests=changes)
+    assert await _ids(run_store) == ["q-3"]
+    assert await run_store.get_request("q-2") == answered
+    cancelled = await run_store.get_request("q-1")
+    assert cancelled is not None
+    assert cancelled.status is RequestStatus.CANCELLED
+
+    await run_store.save(run, requests=RequestChanges(added=[_request("q-2")], cancelled=["q-2"]))
+    assert await run_store.get_request("q-2") == answered
+
+
+async def test_pages_of_requests_have_each_once(run_store: RunStore) -> None:
+    requests = [_request(f"q-{number}", created_at=10.0 + number // 2) for number in range(5)]
+    await run_store.save(_run(status=RunStatus.WAITING), requests=RequestChanges(added=requests))
+    found: list[str] = []
+    token: str | None = None
+    while True:
+        page = await run_store.list_requests(RequestFilter(), limit=2, page_token=token)
+        found += [request.id for request in page.requests]
+        token = page.next_page_token
+        if token is None:
+            break
+    assert found == ["q-4", "q-3", "q-2", "q-1", "q-0"]
+
+
+async def test_requests_are_filtered(run_store: RunStore) -> None:
+    await run_store.save(
+        _run(status=RunStatus.WAITING),
+        requests=RequestChanges(added=[_request("q-1"), _request("q-2", kind=RequestKind.INPUT, tool=None)]),
+    )
+    other = _run("e-2", status=RunStatus.WAITING, user_id="zoe")
+    asked = _request("q-3", "e-2", user_id="zoe", approvers=["zoe", "bob"])
+    await run_store.save(other, requests=RequestChanges(added=[asked]))
+
+    app = _SESSION["app_name"]
+    assert await _ids(run_store, app_names=[app]) == ["q-3", "q-2", "q-1"]
+    assert await _ids(run_store, app_names=[]) == []
+    assert await _ids(run_store, user_id="zoe") == ["q-3"]
+    assert await _ids(run_store, kinds=[RequestKind.INPUT]) == ["q-2"]
+    assert await _ids(run_store, tool="pay") == ["q-3", "q-1"]
+    assert await _ids(run_store, run_ids=["e-2", "e-3"]) == ["q-3"]
+    for user, seen in (("zoe", ["q-3"]), ("bob", ["q-3"]), (_SESSION["user_id"], ["q-2", "q-1"]), ("eve", [])):
+        assert await _ids(run_store, seen_by=Reader(user_id=user)) == seen
+        assert await _ids(run_store, answered_by=Reader(user_id=user)) == seen
+    assert await _ids(run_store, seen_by=Reader(user_id="eve", all_users_of=[app])) == ["q-3", "q-2", "q-1"]
+    assert await _ids(run_store, answered_by=Reader(user_id="eve", all_users_of=[app])) == []
+
+
+async def test_a_saved_request_concerns_others(run_store: RunStore) -> None:
+    request = _request("q-1")
+    await run_store.save(_run(status=RunStatus.WAITING), requests=RequestChanges(added=[request]))
+    await run_store.save_request(msgspec.structs.replace(request, approvers=["bob"]))
+    assert await _ids(run_store, answered_by=Reader(user_id="bob")) == ["q-1"]
+    assert await _ids(run_store, answered_by=Reader(user_id=request.user_id)) == []
+
+
+async def test_a_deleted_session_leaves_no_request(run_store: RunStore) -> None:
+    await run_store.save(_run(status=RunStatus.WAITING), requests=RequestChanges(added=[_request("q-1")]))
+    await run_store.delete_session(**_SESSION)
+    assert await _ids(run_store) == []
+    assert await run_store.get_request("q-1") is None
+    await run_store.save(_run(status=RunStatus.WAITING), requests=RequestChanges(added=[_request("q-1")]))
+    assert await _ids(run_store, seen_by=Reader(user_id=_SESSION["user_id"])) == ["q-1"]

@@ -11,6 +11,7 @@ from greenroom.models.model import BaseLlm
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.testing.scripted_model import Script, ScriptedModel
+from greenroom.tools.builtin.run_control import request_input
 
 
 def scripted(name: str, script: Script, *, tools: Any = (), **more: Any) -> LlmAgent:
@@ -24,6 +25,18 @@ def last_text(request: LlmRequest) -> str:
 def echo(name: str = "echo") -> LlmAgent:
     """Repeats the message, word by word when it streams."""
     return scripted(name, lambda request: f"You said {last_text(request)}")
+
+
+def asking_echo() -> LlmAgent:
+    """Repeats the message, and asks a person for input if it begins with "ask"."""
+
+    def answer(request: LlmRequest) -> str | FunctionCall:
+        text = last_text(request)
+        if text.startswith("ask"):
+            return FunctionCall(name="adk_request_input", args={"message": text})
+        return f"You said {text}"
+
+    return scripted("echo", answer, tools=[request_input])
 
 
 class HeldModel(BaseLlm):

@@ -23,11 +23,11 @@ from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.openapi import build_openapi
 from greenroom.server.settings import AuthSettings
 from greenroom.tools.builtin.sleep import wait_for
-from tests.server.agents import echo, scripted
+from tests.server.agents import asking_echo, scripted
 from tests.server.conftest import Serve
 from tests.server.json_schema import check
 from tests.server.serving import Serving
-from tests.server.test_endpoint_table import with_webhook
+from tests.server.test_endpoint_table import with_request, with_webhook
 
 DOCUMENT = build_openapi(ENDPOINTS, SOCKETS)
 _TRACE = "/dev/apps/{app_name}/debug/trace"
@@ -274,11 +274,12 @@ async def test_replies_are_as_described(serve: Serve) -> None:
     sleeper = scripted("sleeper", [waiting, "awake"], tools=[wait_for])
     adder = scripted("adder", ["hi"], tools=[add])
     failing = scripted("failing", [ValueError("no"), "fine"])
-    server = await serve(echo(), adder, sleeper, failing, allow_private_webhooks=True)
+    server = await serve(asking_echo(), adder, sleeper, failing, allow_private_webhooks=True)
     get = server.client.get
     post = server.client.post
     session = await server.new_session("echo", state={"a": 1})
     run = await server.run("echo", stateDelta={"b": [1, None]})
+    request = f"/requests/{await with_request(server)}"
     run_id = run.headers["x-run-id"]
     await server.new_session("failing")
     failed = (await server.run("failing")).headers["x-run-id"]
@@ -312,6 +313,9 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/runs/{run_id}/retry", "post", await post(f"/runs/{failed}/retry")),
         (one + "/rewind", "post", await post(f"{session}2/rewind", json={"rewindBeforeInvocationId": first_of_two})),
         ("/runs/{run_id}/signals/{signal_name}", "post", await post(f"/runs/{sleeping}/signals/go", json={"a": 1})),
+        ("/requests", "get", await get("/requests")),
+        ("/requests/{request_id}", "get", await get(request)),
+        ("/requests/{request_id}/answer", "post", await post(f"{request}/answer", json={"response": "this"})),
         (sessions, "get", await get("/apps/echo/users/ann/sessions")),
         (sessions, "post", await post("/apps/echo/users/ann/sessions")),
         (one, "get", await get(session)),

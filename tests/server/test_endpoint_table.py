@@ -17,6 +17,8 @@ from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS
 from greenroom.server.request_context import is_path_without_app
 from greenroom.server.router import Router
+from tests.server.agents import asking_echo
+from tests.server.conftest import Serve
 from tests.server.security.rules import status_of
 from tests.server.serving import Serving
 
@@ -35,6 +37,7 @@ VALUES = {
     "run_id": "r",
     "signal_name": "go",
     "schedule_id": "daily",
+    "request_id": "q",
     "event_id": "e",
     "webhook_id": "w",
     "delivery_id": "msg_1",
@@ -52,6 +55,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PUT", "{schedule_id}"): SCHEDULE,
     ("POST", "webhooks"): {"url": "https://127.0.0.1:9/", "states": ["waiting"]},
     ("POST", "rewind"): {"rewindBeforeInvocationId": "missing"},
+    ("POST", "answer"): {"response": "this"},
     ("PATCH", "memory"): {"sessionId": "s-1"},
     ("POST", "/config/telemetry"): {"telemetry": True},
     ("POST", "/sign-in"): {"key": "x"},
@@ -121,7 +125,17 @@ async def prepared(server: Serving, endpoint: Endpoint) -> dict[str, str]:
     if endpoint.tag == "webhooks":
         values["delivery_id"] = await with_webhook(server, values["run_id"])
     await with_schedule(server, endpoint)
+    if endpoint.tag == "requests":
+        values["request_id"] = await with_request(server)
     return await with_evaluations(server, endpoint, values)
+
+
+async def with_request(server: Serving, text: str = "ask") -> str:
+    """Has `asking_echo` ask ann for input. Returns the request's id."""
+    asking = await server.run("echo", text)
+    run = (await server.client.get(f"/runs/{asking.headers['x-run-id']}")).json()
+    [request_id] = run["requests"].values()
+    return request_id
 
 
 async def with_webhook(server: Serving, run_id: str) -> str:
@@ -159,6 +173,11 @@ async def with_evaluations(server: Serving, endpoint: Endpoint, values: dict[str
     results = (await server.client.get(f"{dev}/eval_results")).json()
     is_new = endpoint.handler.__name__ == "create_empty_eval_set"
     return {**values, "eval_result_id": results[-1], "eval_set_id": "set_b" if is_new else "set_a"}
+
+
+@pytest.fixture
+async def server(serve: Serve) -> Serving:
+    return await serve(asking_echo(), allow_private_webhooks=True)
 
 
 def test_aliases_lead_to_the_handler_of_their_endpoint(server: Serving) -> None:

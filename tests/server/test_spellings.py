@@ -107,7 +107,8 @@ async def test_each_field_of_a_body_is_known_by_either_name(server: Serving, sna
             reported = [step for step in cause["loc"] if isinstance(step, str) and step != "..."]
             assert reported == ["body", *place], (endpoint.path, reply.text)
             count += 1
-        assert count >= len(record.fields) - 1, endpoint.path
+        anything = sum(isinstance(field.type, types.AnyType) for field in record.fields)
+        assert count >= len(record.fields) - max(anything, 1), endpoint.path
 
 
 @pytest.mark.parametrize("snake", [False, True], ids=["camelCase", "snake_case"])

@@ -15,6 +15,13 @@ from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.event import Event
+from greenroom.records.inbox import (
+    AnswerRequestResponse,
+    HumanRequest,
+    ListRequestsResponse,
+    RequestAnswer,
+    RequestKind,
+)
 from greenroom.records.listings import AppInfo, ArtifactVersion
 from greenroom.records.run import (
     ListRunsResponse,
@@ -436,6 +443,61 @@ class AsyncClient:
         at = path("apps", app_name, "schedules", schedule_id, "runs")
         listed = await self._connection.call("GET", at, ListScheduleRunsResponse, query={"limit": limit})
         return listed.runs
+
+    # requests to people
+
+    async def list_requests(
+        self,
+        *,
+        app_name: str | None = None,
+        user_id: str | None = None,
+        kind: Iterable[RequestKind] = (),
+        tool: str | None = None,
+        mine: bool = False,
+        approver: str | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ListRequestsResponse:
+        """Open requests of all sessions that the caller may see, newest first, 100 at a time.
+
+        mine: only those that the caller itself may answer now. approver: those that this user may answer now.
+        """
+        query = {
+            "app_name": app_name,
+            "user_id": user_id,
+            "kind": list(kind),
+            "tool": tool,
+            "mine": "true" if mine else None,
+            "approver": approver,
+            "limit": limit,
+            "page_token": page_token,
+        }
+        return await self._connection.call("GET", "/requests", ListRequestsResponse, query=query)
+
+    async def get_request(self, request_id: str) -> HumanRequest:
+        """A request to people, open or closed. Raises RequestNotFound."""
+        return await self._connection.call("GET", path("requests", request_id), HumanRequest)
+
+    async def answer_request(
+        self,
+        request_id: str,
+        *,
+        confirmed: bool | None = None,
+        payload: JsonValue = None,
+        response: JsonValue = None,
+        comment: str | None = None,
+        user_id: str | None = None,
+    ) -> AnswerRequestResponse:
+        """Answers a request; its run goes on. confirmed, payload: of an approval. response: of other requests.
+
+        user_id: who answers, for callers that act for all users of the app.
+        Raises RequestNotFound, RequestClosed, InvalidRequest.
+        """
+        answer = RequestAnswer(
+            confirmed=confirmed, payload=payload, response=response, comment=comment, user_id=user_id
+        )
+        at = path("requests", request_id, "answer")
+        return await self._connection.call("POST", at, AnswerRequestResponse, body=answer)
 
     # logins
 

@@ -308,6 +308,8 @@ class Run(Record, kw_only=True):
     """Times and signals that continue the run while it waits, by id of the call that waits for them."""
     asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time
     """The digests of its pending approval and credential requests, by request id."""
+    requests: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time
+    """Ids of the open requests to people while the run waits, by id of the call that waits for the answer."""
     webhooks: list[RunWebhook] = []  # noqa: RUF012 - msgspec makes a new one each time
     """Receivers of the run's states."""
     signals: list[SentSignal] = []  # noqa: RUF012 - msgspec makes a new one each time

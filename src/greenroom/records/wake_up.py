@@ -58,7 +58,7 @@ def wake_ups_in(event: Event) -> dict[str, WakeUp]:
         return {}
 
 
-def answer_to(call_id: str, wake_up: WakeUp, response: dict[str, JsonValue]) -> Content:
-    """The message that continues the run."""
-    answer = FunctionResponse(id=call_id, name=wake_up.tool, response=response)
+def answer_to(call_id: str, name: str, response: dict[str, JsonValue]) -> Content:
+    """The message that continues a run, by the response to a call of the function `name`."""
+    answer = FunctionResponse(id=call_id, name=name, response=response)
     return Content(role="user", parts=[Part(function_response=answer)])

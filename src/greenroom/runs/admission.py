@@ -25,8 +25,16 @@ from greenroom.errors import (
 from greenroom.log.state import log_state_of
 from greenroom.records import wire
 from greenroom.records.content import Content
-from greenroom.records.human_requests import request_digest, responses_in
+from greenroom.records.human_requests import read_confirmation, request_digest, responses_in
 from greenroom.records.identifiers import new_invocation_id
+from greenroom.records.inbox import (
+    Answerer,
+    GivenAnswer,
+    HumanRequest,
+    RequestChanges,
+    RequestKind,
+    RequestStatus,
+)
 from greenroom.records.run import RETRYABLE, AgentRunRequest, Run, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.records.webhook_delivery import add_webhooks
@@ -123,7 +131,12 @@ class Admission:
         await self.limiter.acquire(key, may_exceed=replaces)
         try:
             task = await self._admit(
-                request, key, runner, queues, new_run_id=forwarded and forwarded.run_id, open_call=open_call
+                request,
+                key,
+                runner,
+                queues,
+                new_run_id=forwarded and forwarded.run_id,
+                open_call=open_call,
             )
         except BaseException:
             self.limiter.release(key)
@@ -190,8 +203,13 @@ class Admission:
             session = await self._create(key)
         run = self._new_run(run_id, session, runner)
         run.request = request
+        requests: RequestChanges | None = None
         if continued is not None:
             run.asked = without_answered(continued.pending, message)
+        if earlier is not None and earlier.requests:
+            run.requests = without_answered(earlier.requests, message)
+            answerer = open_call.answerer if open_call is not None else None
+            requests = await self._answered(earlier, message, answerer or Answerer(user_id=key.user_id))
         if earlier is not None:
             for name in _CONTINUED:
                 setattr(run, name, getattr(earlier, name))
@@ -205,7 +223,32 @@ class Admission:
         if is_steering and continued is None and queue:
             run.steered_into = queue[0].run.id
 
-        return RunTask(run, runner, answered=answered, session=session if is_idle else None)
+        return RunTask(run, runner, answered=answered, session=session if is_idle else None, requests=requests)
+
+    async def _answered(self, earlier: Run, message: Content | None, answerer: Answerer) -> RequestChanges | None:
+        """The stored requests that a message answers, with its answers."""
+        now = time.time()
+        answered: list[HumanRequest] = []
+        for response in responses_in(message):
+            request_id = earlier.requests.get(response.id or "")
+            request = await self.run_store.get_request(request_id) if request_id is not None else None
+            if request is None or request.status is not RequestStatus.OPEN:
+                continue
+            confirmed = read_confirmation(response).confirmed if request.kind is RequestKind.APPROVAL else None
+            answer = GivenAnswer(
+                user_id=answerer.user_id, answered_at=now, confirmed=confirmed, comment=answerer.comment
+            )
+            answered.append(
+                msgspec.structs.replace(
+                    request,
+                    status=RequestStatus.ANSWERED,
+                    answers=[*request.answers, answer],
+                    approvers=[],
+                    confirmed=confirmed,
+                    closed_at=now,
+                )
+            )
+        return RequestChanges(answered=answered) if answered else None
 
     async def admit_retry(
         self,

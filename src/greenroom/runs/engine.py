@@ -11,6 +11,7 @@ from greenroom.credentials.service import BaseCredentialService
 from greenroom.event_streams.stream import LiveItem, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.event import Event
+from greenroom.records.inbox import Answerer, HumanRequest, ListRequestsResponse, RequestAnswer, RequestFilter
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import (
     AgentRunRequest,
@@ -54,12 +55,15 @@ class ForwardedRequest(NamedTuple):
 
 
 class OpenCall(NamedTuple):
-    """A long-running call that a time or a signal answers."""
+    """A long-running call that a time, a signal or a person answers."""
 
     id: str
 
-    signal: SentSignal | None
-    """Answers it; None if a time does."""
+    signal: SentSignal | None = None
+    """The signal that answers it."""
+
+    answerer: Answerer | None = None
+    """The person who answers it."""
 
 
 class RunEngine(ABC):
@@ -181,6 +185,25 @@ class RunEngine(ABC):
         """Takes a session back to where a run began, and returns the stored rewind.
 
         Waiting runs that are taken back are cancelled. Raises SessionNotFound, RunNotFound, SessionBusy, SessionFull.
+        """
+
+    @abstractmethod
+    async def get_request(self, request_id: str) -> HumanRequest:
+        """A request to people, open or closed. Raises RequestNotFound."""
+
+    @abstractmethod
+    async def list_requests(
+        self, where: RequestFilter, *, limit: int = 100, page_token: str | None = None
+    ) -> ListRequestsResponse:
+        """Open requests, newest first. Raises InvalidRequest as `list_runs` does."""
+
+    @abstractmethod
+    async def answer_request(
+        self, request_id: str, answer: RequestAnswer, *, answerer: Answerer
+    ) -> tuple[HumanRequest, Run]:
+        """Answers a request, and returns it with the run, which goes on with the function response.
+
+        Raises RequestNotFound, RequestClosed, InvalidRequest, and what `start` does.
         """
 
     @abstractmethod

@@ -20,9 +20,12 @@ from greenroom.artifacts.service import USER_NAMESPACE, BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import (
+    ApprovalRefused,
     GreenroomError,
     NotWaiting,
     OwnershipLost,
+    RequestClosed,
+    RequestNotFound,
     RunCancelled,
     RunNotFound,
     SessionBusy,
@@ -35,8 +38,19 @@ from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.log.state import log_state_of
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.base import JsonObject
+from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.identifiers import uuid4
+from greenroom.records.inbox import (
+    Answerer,
+    HumanRequest,
+    ListRequestsResponse,
+    RequestAnswer,
+    RequestChanges,
+    RequestFilter,
+    RequestStatus,
+    answer_message,
+)
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import (
     AgentRunRequest,
@@ -310,7 +324,7 @@ class InProcessRunEngine(RunEngine):
         run.ended_at = time.time()
         run.asked = {}
         run.wake_ups = {}
-        await self.run_store.save(run)
+        await self.run_store.save(run, requests=_without_requests(run))
         self._watches.publish(run)
         self._stream.publish(run.session_key, RunEnded(run))
 
@@ -406,10 +420,14 @@ class InProcessRunEngine(RunEngine):
     ) -> Run:
         """Answers a call with a signal's value, or another response. Raises NotWaiting if it is not open."""
         answer = {"value": signal.value} if signal is not None else response or {}
+        return await self._answer_call(run, answer_to(call_id, wake_up.tool, answer), OpenCall(call_id, signal))
+
+    async def _answer_call(self, run: Run, message: Content, open_call: OpenCall) -> Run:
+        """Continues a waiting run by the response to a call, as the request that it continues was made."""
         first = run.request or AgentRunRequest(app_name=run.app_name, user_id=run.user_id, session_id=run.session_id)
         request = msgspec.structs.replace(
             first,
-            new_message=answer_to(call_id, wake_up, answer),
+            new_message=message,
             invocation_id=None,
             state_delta=None,
             webhooks=None,
@@ -417,7 +435,7 @@ class InProcessRunEngine(RunEngine):
         )
         continued, _ = await self.start(
             request,
-            open_call=OpenCall(call_id, signal),
+            open_call=open_call,
             attach=False,
             traceparent=run.traceparent,
             caller=run.caller,
@@ -520,6 +538,38 @@ class InProcessRunEngine(RunEngine):
                 if not logged.has_run(run.id):
                     await self._cancel_waiting(run)
         return item
+
+    async def get_request(self, request_id: str) -> HumanRequest:
+        request = await self.run_store.get_request(request_id)
+        if request is None:
+            raise RequestNotFound(request_id)
+        return request
+
+    async def list_requests(
+        self, where: RequestFilter, *, limit: int = 100, page_token: str | None = None
+    ) -> ListRequestsResponse:
+        return await self.run_store.list_requests(where, limit=limit, page_token=page_token)
+
+    async def answer_request(
+        self, request_id: str, answer: RequestAnswer, *, answerer: Answerer
+    ) -> tuple[HumanRequest, Run]:
+        request = await self._open_request(request_id)
+        message = answer_message(request, answer)
+        try:
+            run = await self._answer_call(
+                await self.get(request.run_id), message, OpenCall(request.call_id, answerer=answerer)
+            )
+        except (NotWaiting, ApprovalRefused):
+            await self._open_request(request_id)  # another answer may have been faster
+            raise
+        return await self.get_request(request_id), run
+
+    async def _open_request(self, request_id: str) -> HumanRequest:
+        """Raises RequestNotFound, RequestClosed."""
+        request = await self.get_request(request_id)
+        if request.status is not RequestStatus.OPEN:
+            raise RequestClosed(request_id, request.outcome)
+        return request
 
     async def get(self, run_id: str) -> Run:
         task = self._queues.tasks.get(run_id)
@@ -662,7 +712,7 @@ class InProcessRunEngine(RunEngine):
                 run.status = RunStatus.FAILED
                 run.ended_at = time.time()
                 run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
-                ended.append(self.run_store.save(run))
+                ended.append(self.run_store.save(run, requests=_without_requests(run)))
                 continue
             self._limiter.add(run.session_key)
             resumed.append(RunTask(run, runner, is_resumed=True, is_stored=True, is_held=is_suspect(run)))
@@ -816,6 +866,15 @@ class InProcessRunEngine(RunEngine):
             with_user_events=with_user_events,
             catch_up=catch_up,
         )
+
+
+def _without_requests(run: Run) -> RequestChanges | None:
+    """Cancels the open requests to people of a run that ends without an answer to them."""
+    if not run.requests:
+        return None
+    changes = RequestChanges(cancelled=list(run.requests.values()))
+    run.requests = {}
+    return changes
 
 
 async def _when_stored(stored: asyncio.Future[None], reader: AttachmentOrNone) -> AttachmentOrNone:

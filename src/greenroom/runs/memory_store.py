@@ -9,6 +9,15 @@ from collections import OrderedDict
 import msgspec
 
 from greenroom.errors import IdempotencyConflict
+from greenroom.records.inbox import (
+    HumanRequest,
+    ListRequestsResponse,
+    RequestChanges,
+    RequestFilter,
+    RequestStatus,
+    may_answer,
+    may_see,
+)
 from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter
 from greenroom.records.shard import Shards
 from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
@@ -32,8 +41,11 @@ class InMemoryRunStore(RunStore):
         self._deliveries_of_run: dict[str, list[str]] = {}
         self._push_configs: dict[str, dict[str, PushConfig]] = {}
         self._wake_ups: dict[str, float] = {}
+        self._requests: dict[str, HumanRequest] = {}
+        self._requests_of_run: dict[str, list[str]] = {}
+        self._open_requests: dict[str, None] = {}
 
-    def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
+    def save(self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None) -> Future[None]:
         done: Future[None] = get_running_loop().create_future()
         if run.idempotency_key is not None:
             scoped_key = run.app_name, run.user_id, run.idempotency_key
@@ -56,6 +68,8 @@ class InMemoryRunStore(RunStore):
         else:
             self._finished.pop(run.id, None)
             self._unfinished[run.id] = None
+        if requests is not None:
+            self._change_requests(requests)
         done.set_result(None)
 
         if run.webhooks:
@@ -78,6 +92,9 @@ class InMemoryRunStore(RunStore):
             self._deliveries.pop(delivery_id, None)
 
         self._wake_ups.pop(run_id, None)
+        for request_id in self._requests_of_run.pop(run_id, ()):
+            del self._requests[request_id]
+            self._open_requests.pop(request_id, None)
         for key in self._keys.pop(run_id, ()):
             del self._by_idempotency_key[run.app_name, run.user_id, key]
 
@@ -202,6 +219,47 @@ class InMemoryRunStore(RunStore):
     async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
         return heapq.nsmallest(limit, ((at, run_id) for run_id, at in self._wake_ups.items()))
 
+    def _change_requests(self, changes: RequestChanges) -> None:
+        for request in changes.added:
+            if request.id not in self._requests:
+                self._put_request(request)
+        for request in changes.answered:
+            self._put_request(request)
+        for request_id in changes.cancelled:
+            request = self._requests.get(request_id)
+            if request is not None and request.status is RequestStatus.OPEN:
+                self._put_request(msgspec.structs.replace(request, status=RequestStatus.CANCELLED))
+
+    def _put_request(self, request: HumanRequest) -> None:
+        if request.id not in self._requests:
+            self._requests_of_run.setdefault(request.run_id, []).append(request.id)
+        self._requests[request.id] = msgspec.structs.replace(request)
+        if request.status is RequestStatus.OPEN:
+            self._open_requests[request.id] = None
+        else:
+            self._open_requests.pop(request.id, None)
+
+    async def save_request(self, request: HumanRequest) -> None:
+        self._put_request(request)
+
+    async def get_request(self, request_id: str) -> HumanRequest | None:
+        request = self._requests.get(request_id)
+        return None if request is None else msgspec.structs.replace(request)
+
+    async def list_requests(
+        self, where: RequestFilter, *, limit: int | None = 100, page_token: str | None = None
+    ) -> ListRequestsResponse:
+        check_limit(limit)
+        before = page_position(page_token)
+        found = [
+            request
+            for request in map(self._requests.__getitem__, self._open_requests)
+            if _is_listed(request, where) and (before is None or (request.created_at, request.id) < before)
+        ]
+        found.sort(key=lambda request: (request.created_at, request.id), reverse=True)
+        page = [msgspec.structs.replace(request) for request in found[:limit]]
+        return ListRequestsResponse(requests=page, next_page_token=next_page(page) if len(page) < len(found) else None)
+
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
         unfinished = [self._runs[run_id] for run_id in self._unfinished]
         if shards is not None:
@@ -211,3 +269,15 @@ class InMemoryRunStore(RunStore):
 
 def _created_at(run: Run) -> float:
     return run.created_at
+
+
+def _is_listed(request: HumanRequest, where: RequestFilter) -> bool:
+    return (
+        (where.app_names is None or request.app_name in where.app_names)
+        and where.user_id in (None, request.user_id)
+        and (where.kinds is None or request.kind in where.kinds)
+        and where.tool in (None, request.tool)
+        and (where.run_ids is None or request.run_id in where.run_ids)
+        and (where.seen_by is None or may_see(where.seen_by, request))
+        and (where.answered_by is None or may_answer(where.answered_by, request))
+    )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from greenroom.errors import IdempotencyConflict, OwnershipLost, StoreInUse
 from greenroom.postgres.connection import Connection
-from greenroom.postgres.database import Database, numbered
+from greenroom.postgres.database import Database, Transaction, numbered
 from greenroom.postgres.notifications import Notifications
 from greenroom.postgres.ownership import (
     IS_OWNER,
@@ -24,6 +24,7 @@ from greenroom.postgres.ownership import (
 )
 from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records import wire
+from greenroom.records.inbox import HumanRequest, RequestChanges
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import PushConfig, Run
 from greenroom.records.session import SessionKey
@@ -33,6 +34,7 @@ from greenroom.runs.postgres_changes import PostgresRunChanges
 from greenroom.runs.postgres_counts import PostgresRunCounts
 from greenroom.runs.postgres_load import DatabaseLoad, list_replicas
 from greenroom.runs.postgres_replicas import ReplicaTable
+from greenroom.runs.sql_requests import write_changes, write_request
 from greenroom.runs.sql_store import (
     ADD_DELIVERY,
     DELETE_DELIVERIES,
@@ -148,7 +150,7 @@ class PostgresRunStore(SqlRunStore):
             return await super()._rows_in(None, query)
         return await self._postgres.fetch(query.format(and_in_shards=_AND_IN_SHARDS), sorted(shards))
 
-    def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
+    def save(self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None) -> Future[None]:
         try:
             fence = self._fence(run.session_key)
         except OwnershipLost as error:
@@ -157,9 +159,11 @@ class PostgresRunStore(SqlRunStore):
         deliveries = self._new_deliveries(run) if run.webhooks else ()
         request = wire.encode(run.request).decode() if run.request is not None else None
         fenced = FencedRun(row_of(run, request, is_to_remember), fence)
-        if run.idempotency_key is None and not deliveries:
+        if run.idempotency_key is None and not deliveries and requests is None:
             return self._saving(run, self._postgres.submit_row(_save_runs, fenced))
-        return self._saving(run, self._save_with(run, fenced, deliveries, has_new_key=run.idempotency_key is not None))
+        has_new_key = run.idempotency_key is not None
+        saving = self._save_with(run, fenced, deliveries, has_new_key=has_new_key, requests=requests)
+        return self._saving(run, saving)
 
     def save_progress(self, run: Run) -> Future[None]:
         try:
@@ -174,9 +178,15 @@ class PostgresRunStore(SqlRunStore):
         return self._saving(run, self._save_with(run, fenced, deliveries, has_new_key=False))
 
     def _save_with(
-        self, run: Run, fenced: FencedRun, deliveries: Sequence[WebhookDelivery], *, has_new_key: bool
+        self,
+        run: Run,
+        fenced: FencedRun,
+        deliveries: Sequence[WebhookDelivery],
+        *,
+        has_new_key: bool,
+        requests: RequestChanges | None = None,
     ) -> Future[None]:
-        """Writes a record in one transaction with its idempotency key and with messages to webhooks."""
+        """Writes a record in one transaction with its idempotency key, messages to webhooks, and requests to people."""
         key = run.idempotency_key if has_new_key else None
         scoped_key = run.app_name, run.user_id, key
         run_id = run.id
@@ -192,6 +202,8 @@ class PostgresRunStore(SqlRunStore):
                 raise refused
             for delivery in deliveries:
                 await connection.execute(numbered(ADD_DELIVERY), *delivery_row(delivery))
+            if requests is not None:
+                await write_changes(Transaction(connection), requests)
 
         return self._note_deliveries(deliveries, self._postgres.submit(apply))
 
@@ -230,6 +242,15 @@ class PostgresRunStore(SqlRunStore):
             await connection.execute(numbered(SAVE_WAKE_UP), run.id, at)
 
         return self._queued(self._postgres.submit(apply))
+
+    async def save_request(self, request: HumanRequest) -> None:
+        fence = self._fence(request.session_key)
+
+        async def apply(connection: Connection) -> None:
+            await check(fence, connection)
+            await write_request(Transaction(connection), request)
+
+        await self._postgres.submit(apply)
 
     async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
         epochs = self.ownership.epochs

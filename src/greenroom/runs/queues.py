@@ -331,11 +331,13 @@ class SessionQueues:
 
     def save(self, task: RunTask) -> asyncio.Future[None]:
         """Stores the record, or stops the run when that fails: no later process could resume it."""
-        if task.is_stored:
+        requests = task.requests
+        if task.is_stored and requests is None:
             saving = self.run_store.save_progress(task.run)
         else:
-            task.is_being_stored = True
-            saving = self.run_store.save(task.run)
+            task.requests = None
+            task.is_being_stored = not task.is_stored
+            saving = self.run_store.save(task.run, requests=requests)
         _when_done(saving, partial(self._saved, task))
         return saving
 
@@ -481,7 +483,7 @@ class SessionQueues:
         self.watches.publish(task.run)
         if task.run.wake_ups:
             self.wake_ups.add(task.run)
-        return self.run_store.save(task.run, is_to_remember=task.is_to_remember)
+        return self.run_store.save(task.run, is_to_remember=task.is_to_remember, requests=task.requests)
 
     def _end_saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
         error = None if saving.cancelled() else saving.exception()

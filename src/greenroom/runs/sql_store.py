@@ -12,10 +12,18 @@ import msgspec
 
 from greenroom.errors import StorageError
 from greenroom.records import wire
+from greenroom.records.inbox import HumanRequest, ListRequestsResponse, RequestFilter
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunFilter, RunStatus
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import Shards
 from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
+from greenroom.runs.sql_requests import (
+    DELETE_ANSWERERS_OF_SESSION,
+    GET_REQUEST,
+    list_query,
+    read_request,
+    write_request,
+)
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 from greenroom.schedules.sql import SqlScheduleStore
 
@@ -49,6 +57,8 @@ DELETE_SESSION = (
     _DELETE_OF_RUNS.format("webhooks"),
     _DELETE_OF_RUNS.format("webhook_deliveries"),
     _DELETE_OF_RUNS.format("wake_ups"),
+    DELETE_ANSWERERS_OF_SESSION,
+    _DELETE_OF_RUNS.format("requests"),
     "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?",
 )
 _UNFINISHED = """
@@ -175,11 +185,15 @@ class SqlRunStore(RunStore):
         self, where: RunFilter, *, limit: int | None = 100, page_token: str | None = None
     ) -> ListRunsResponse:
         check_limit(limit)
-        if self._newest is not None and not self._newest.done():
-            await asyncio.wait([self._newest])  # a client that has read the end of a run finds it in the list
+        await self._wait_for_writes()
         found = await self._select(*_list_query(where, page_position(page_token), limit))
         page = found[:limit]
         return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
+
+    async def _wait_for_writes(self) -> None:
+        """Waits for what is queued: a client that has read the end of a run finds it in the lists."""
+        if self._newest is not None and not self._newest.done():
+            await asyncio.wait([self._newest])
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         key = app_name, user_id, session_id
@@ -238,6 +252,24 @@ class SqlRunStore(RunStore):
 
     async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
         return [(at, run_id) for at, run_id in await self._database.fetch(_NEXT_WAKE_UPS, limit)]
+
+    async def save_request(self, request: HumanRequest) -> None:
+        await self._database.transact(lambda transaction: write_request(transaction, request))
+
+    async def get_request(self, request_id: str) -> HumanRequest | None:
+        await self._wait_for_writes()
+        rows = await self._database.fetch(GET_REQUEST, request_id)
+        return read_request(*rows[0]) if rows else None
+
+    async def list_requests(
+        self, where: RequestFilter, *, limit: int | None = 100, page_token: str | None = None
+    ) -> ListRequestsResponse:
+        check_limit(limit)
+        await self._wait_for_writes()
+        rows = await self._database.fetch(*list_query(where, page_position(page_token), limit))
+        found = [read_request(*row) for row in rows]
+        page = found[:limit]
+        return ListRequestsResponse(requests=page, next_page_token=next_page(page) if len(page) < len(found) else None)
 
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
         return [_run(data, request) for *_, data, request in await self._rows_in(shards, _UNFINISHED)]

@@ -12,11 +12,14 @@ from collections.abc import Sequence
 
 from greenroom.errors import IdempotencyConflict, StoreInUse
 from greenroom.records import wire
+from greenroom.records.inbox import RequestChanges
 from greenroom.records.run import Run
 from greenroom.records.webhook_delivery import WebhookDelivery
+from greenroom.runs.sql_requests import write_changes
 from greenroom.runs.sql_store import ADD_DELIVERY, KEY_HOLDER, SAVE_KEY, RunRow, SqlRunStore, delivery_row, row_of
 from greenroom.sqlite.database import Database
 from greenroom.sqlite.row_insert import RowInsert
+from greenroom.sqlite.transaction import Transaction, completed
 
 try:
     import fcntl
@@ -40,12 +43,13 @@ class SqliteRunStore(SqlRunStore):
         super().__init__(self._file)
         self._lock: _ServerLock | None = None
 
-    def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
+    def save(self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None) -> Future[None]:
         deliveries = self._new_deliveries(run) if run.webhooks else ()
         row = row_of(run, wire.encode(run.request).decode() if run.request is not None else None, is_to_remember)
-        if run.idempotency_key is None and not deliveries:
+        if run.idempotency_key is None and not deliveries and requests is None:
             return self._queued(self._file.submit_row(_SAVE, row))
-        return self._queued(self._save_with(run, row, deliveries, has_new_key=run.idempotency_key is not None))
+        has_new_key = run.idempotency_key is not None
+        return self._queued(self._save_with(run, row, deliveries, has_new_key=has_new_key, requests=requests))
 
     def save_progress(self, run: Run) -> Future[None]:
         deliveries = self._new_deliveries(run) if run.webhooks else ()
@@ -55,9 +59,15 @@ class SqliteRunStore(SqlRunStore):
         return self._queued(self._save_with(run, row, deliveries, has_new_key=False))
 
     def _save_with(
-        self, run: Run, row: RunRow, deliveries: Sequence[WebhookDelivery], *, has_new_key: bool
+        self,
+        run: Run,
+        row: RunRow,
+        deliveries: Sequence[WebhookDelivery],
+        *,
+        has_new_key: bool,
+        requests: RequestChanges | None = None,
     ) -> Future[None]:
-        """Writes a record in one transaction with its idempotency key and with messages to webhooks."""
+        """Writes a record in one transaction with its idempotency key, messages to webhooks, and requests to people."""
         key = run.idempotency_key if has_new_key else None
         scoped_key = run.app_name, run.user_id, key
         digest = run.request_digest
@@ -70,6 +80,8 @@ class SqliteRunStore(SqlRunStore):
             _SAVE.write(cursor, [row])
             for delivery in deliveries:
                 cursor.execute(ADD_DELIVERY, delivery_row(delivery))
+            if requests is not None:
+                completed(write_changes(Transaction(cursor), requests))
 
         return self._note_deliveries(deliveries, self._file.submit(apply, after_rows=True))
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
+from greenroom.records.inbox import HumanRequest, ListRequestsResponse, RequestChanges, RequestFilter
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter
 from greenroom.records.shard import Shards
@@ -70,10 +71,13 @@ class RunStore(ABC):
     """Called in the event loop when messages to webhooks are stored, which `save` and `save_progress` do."""
 
     @abstractmethod
-    def save(self, run: Run, *, is_to_remember: bool = False) -> asyncio.Future[None]:
+    def save(
+        self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None
+    ) -> asyncio.Future[None]:
         """Writes the record as it is now, over an earlier one. Queued at once; the future is done when it is stored.
 
-        In the same transaction, it stores the messages about the run's status that its webhooks receive.
+        In the same transaction, it stores the messages about the run's status that its webhooks receive, and the
+        changes of its requests to people.
         The future may be dropped. is_to_remember: marks an ended run for `list_to_remember`, until `remembered`.
         """
 
@@ -170,6 +174,19 @@ class RunStore(ABC):
         """The earliest times, each with the id of its run, of the sessions that this process owns."""
 
     @abstractmethod
+    async def save_request(self, request: HumanRequest) -> None:
+        """Stores a request to people, over an earlier state of it. It is on disk when this returns."""
+
+    @abstractmethod
+    async def get_request(self, request_id: str) -> HumanRequest | None: ...
+
+    @abstractmethod
+    async def list_requests(
+        self, where: RequestFilter, *, limit: int | None = 100, page_token: str | None = None
+    ) -> ListRequestsResponse:
+        """Open requests of all runs, newest first, ties by id; paged as `list_runs` is. Raises InvalidRequest."""
+
+    @abstractmethod
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
         """Returns all queued and running runs, oldest first. At start-up, these were interrupted by a crash.
 
@@ -230,17 +247,17 @@ def _nothing() -> None:
     """Ends nothing."""
 
 
-def next_page(runs: Sequence[Run]) -> str:
+def next_page(page: Sequence[Run] | Sequence[HumanRequest]) -> str:
     """The token of the next page."""
-    return wire.write_page_token(runs[-1].created_at, runs[-1].id)
+    return wire.write_page_token(page[-1].created_at, page[-1].id)
 
 
 def page_position(page_token: str | None) -> tuple[float, str] | None:
-    """Creation time and id of the last run of the previous page. Raises InvalidRequest."""
+    """Creation time and id of the last record of the previous page. Raises InvalidRequest."""
     if not page_token:
         return None
-    time, (run_id,) = wire.read_page_token(page_token, keys=1)
-    return time, run_id
+    time, (record_id,) = wire.read_page_token(page_token, keys=1)
+    return time, record_id
 
 
 def check_limit(limit: int | None) -> None:

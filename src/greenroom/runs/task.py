@@ -20,6 +20,7 @@ from greenroom.errors import (
 )
 from greenroom.invocation.context import ABANDONED, Steering
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.log.inbox import open_requests
 from greenroom.log.progress import RunProgress
 from greenroom.log.retries import retry_events, retry_in
 from greenroom.log.run_state import RunState
@@ -28,6 +29,7 @@ from greenroom.records.answer_metadata import GenerateContentResponseUsageMetada
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.human_requests import request_digest, requests_in
+from greenroom.records.inbox import RequestChanges
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.accept import accept_message
@@ -94,6 +96,8 @@ class RunTask:
     is_resumed: bool = False
     """An earlier process left it unfinished: it continues from its record and its log."""
 
+    requests: RequestChanges | None = None
+    """Changes of the run's requests to people, to store with its next record."""
     is_stored: bool = False
     """Its record, with the request, is in the store."""
     is_being_stored: bool = False
@@ -233,8 +237,25 @@ class RunTask:
         if run.status is RunStatus.CANCELLED:
             run.asked = {}
         run.wake_ups = {}
+        earlier_requests = run.requests
+        run.requests = {}
         if run.status is RunStatus.WAITING and logged is not None and self.log is not None:
-            run.wake_ups = logged.wake_ups(self.log.session.events)
+            events = self.log.session.events
+            run.wake_ups = logged.wake_ups(events)
+            self._record_requests(logged, events, earlier_requests)
+        elif earlier_requests:
+            self.requests = RequestChanges(cancelled=list(earlier_requests.values()))
+
+    def _record_requests(self, logged: RunState, events: Sequence[Event], earlier: Mapping[str, str]) -> None:
+        """Sets the requests to people of a run that waits.
+
+        earlier: those that were open when it began or was continued.
+        """
+        added = open_requests(self.run, logged, events)
+        self.run.requests = {request.call_id: request.id for request in added}
+        cancelled = [request_id for request_id in earlier.values() if request_id not in self.run.requests.values()]
+        if added or cancelled:
+            self.requests = RequestChanges(added=added, cancelled=cancelled)
 
     def pending_requests(self, session: Session) -> Mapping[str, str]:
         """The run's pending requests to people, see `Run.asked`."""

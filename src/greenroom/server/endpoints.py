@@ -26,6 +26,8 @@ from greenroom.errors import (
     NotOffered,
     NotRetryable,
     NotWaiting,
+    RequestClosed,
+    RequestNotFound,
     RunFailed,
     RunNotFound,
     ScheduleConflict,
@@ -47,6 +49,13 @@ from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.records.event import Event
+from greenroom.records.inbox import (
+    AnswerRequestResponse,
+    HumanRequest,
+    ListRequestsResponse,
+    RequestAnswer,
+    RequestKind,
+)
 from greenroom.records.listings import AppInfo, ArtifactVersion, ListAppsResponse
 from greenroom.records.replica import ListReplicasResponse
 from greenroom.records.run import (
@@ -78,6 +87,7 @@ from greenroom.server.routes import (
     debug,
     evaluation,
     live,
+    requests,
     run,
     schedules,
     server,
@@ -294,6 +304,26 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "List the history of a schedule, newest first: its times, with the runs that were started, or why none was",
         query=(Query("limit", Positive, "Maximum number of entries; 100 by default, at most 1000."),),
         replies=ListScheduleRunsResponse, errors=(ScheduleNotFound,)),
+    Endpoint("GET", "/requests", requests.list_requests, "requests", "read",
+        "List the open requests to people that the caller may see, of all sessions, newest first",
+        replies=ListRequestsResponse, errors=(InvalidRequest,),
+        query=(
+            Query("app_name", str, "Only requests of this app."),
+            Query("user_id", str, "Only requests in sessions of this user."),
+            Query("kind", list[RequestKind], "Only requests of one of these kinds."),
+            Query("tool", str, "Only requests of this tool."),
+            Query("mine", bool, "Only requests that the caller itself may answer now.", default=False),
+            Query("approver", str, "Only requests that this user may answer now."),
+            Query("limit", Positive, "Maximum number of requests; 100 by default, at most 1000."),
+            Query("page_token", str, "The `nextPageToken` of the previous page."),
+        )),
+    Endpoint("GET", "/requests/{request_id}", requests.get_request, "requests", "read",
+        "Get a request to people, open or closed", replies=HumanRequest, errors=(RequestNotFound,)),
+    Endpoint("POST", "/requests/{request_id}/answer", requests.answer_request, "requests", "run",
+        "Answer a request to people; its run goes on, as after a function response to `/run`", body=RequestAnswer,
+        replies=AnswerRequestResponse,
+        errors=(RequestNotFound, RequestClosed, ApprovalRefused, InvalidRequest, AppNotFound, AppLoadError,
+            TooManyRuns, Unavailable)),
     Endpoint("GET", _SESSION, sessions.get_session, "sessions", "read", "Get a session with its state and its events",
         replies=Session, errors=(SessionNotFound, InvalidRequest),
         query=(

@@ -36,6 +36,7 @@ SCOPE_OF: dict[str, str] = {
             POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
             POST /agent-identity/finalize
             POST {SCHEDULES}; PUT DELETE {SCHEDULE}; POST {SCHEDULE}/pause; POST {SCHEDULE}/resume; POST {SCHEDULE}/run
+            POST /requests/{{request_id}}/answer
             POST {RUN_WEBHOOKS}; DELETE {RUN_WEBHOOKS}/{{webhook_id}}; POST {RUN_WEBHOOKS}/{{webhook_id}}/test
             POST {RUN_WEBHOOKS}/{{webhook_id}}/deliveries/{{delivery_id}}/redeliver
         """,
@@ -51,6 +52,7 @@ SCOPE_OF: dict[str, str] = {
             GET {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}; GET {DEV}/eval_results/{{eval_result_id}}
             GET {SCHEDULES}; GET {SCHEDULE}; GET {SCHEDULE}/runs
             GET {RUN_WEBHOOKS}; GET {RUN_WEBHOOKS}/{{webhook_id}}/deliveries
+            GET /requests; GET /requests/{{request_id}}
         """,
         "manage": f"""
             POST {DEV}/eval-sets; POST {DEV}/eval_sets/{{eval_set_id}}; DELETE {DEV}/eval-sets/{{eval_set_id}}
@@ -72,8 +74,8 @@ SCOPE_OF: dict[str, str] = {
     for method in methods
 }
 
-Reach: TypeAlias = Literal["user", "run", "trace", "schedule", "all users", "app", "server"]
-"""Object of a request: a user of an app, a run or a trace by its id alone, a schedule by its app and id, all users of an app, an app, or none."""
+Reach: TypeAlias = Literal["user", "run", "request", "trace", "schedule", "all users", "app", "server"]
+"""Object of a request: a user of an app, a run, a request to people or a trace by its id alone, a schedule by its app and id, all users of an app, an app, or none."""
 
 _OF_A_USER = {"user_id", "session_id", "artifact_name", "version", "event_id", "credential_key"}
 _OF_AN_APP = {"app_name", "eval_set_id", "eval_id", "eval_result_id", "test_name"}
@@ -90,6 +92,8 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
         return "user"
     if "run_id" in names and names <= {"run_id", "signal_name", "webhook_id", "delivery_id"}:
         return "run"
+    if names == {"request_id"}:
+        return "request"
     if path.startswith(APP_WEBHOOKS):
         return "all users"
     if "/debug/trace/" in path and names <= {"app_name", "session_id", "event_id"}:

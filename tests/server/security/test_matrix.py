@@ -13,7 +13,7 @@ from greenroom.server.access.identity import SCOPES
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.request_context import is_path_without_app
-from tests.server.agents import echo
+from tests.server.agents import asking_echo, echo
 from tests.server.conftest import Serve
 from tests.server.security.keys import Keys, bearer
 from tests.server.security.rules import SCOPE_OF, reach_of, status_of
@@ -28,6 +28,7 @@ from tests.server.test_endpoint_table import (
     paths_of,
     with_evaluations,
     with_schedule,
+    with_request,
     with_webhook,
 )
 
@@ -86,6 +87,8 @@ class World:
         if endpoint.tag == "webhooks":
             values["delivery_id"] = await with_webhook(self.server, values["run_id"])
         await with_schedule(self.server, endpoint, SECRET)
+        if endpoint.tag == "requests":
+            values["request_id"] = await with_request(self.server, f"ask {SECRET}")
         return await with_evaluations(self.server, endpoint, values)
 
     async def ask(
@@ -110,7 +113,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 
 @pytest.fixture
 async def world(serve: Serve, keys: Keys) -> AsyncIterator[World]:
-    server = await serve(echo(), echo("other"), auth=keys.auth, default_app="echo", allow_private_webhooks=True)
+    server = await serve(asking_echo(), echo("other"), auth=keys.auth, default_app="echo", allow_private_webhooks=True)
     async with httpx.AsyncClient(base_url=server.url, verify=False) as client:
         yield World(server, client, keys)
 
@@ -175,13 +178,13 @@ async def test_other_users_get_nothing_of_anns(world: World, keys: Keys, endpoin
             assert status not in (403, 500), name
         elif not who.has(scope) or reach in ("user", "all users") or (_is_of_echo(path) and not who.reaches("echo")):
             assert (status, reply.json()["code"]) == (403, "Forbidden"), name
-        elif reach in ("run", "trace", "schedule"):
-            ids = ("run_id", "event_id", "session_id", "schedule_id")
+        elif reach in ("run", "request", "trace", "schedule"):
+            ids = ("run_id", "event_id", "session_id", "schedule_id", "request_id")
             absent = {**values, **dict.fromkeys(ids, "absent")}
             unknown = await world.ask(endpoint, path, absent, who.headers)
             assert status == unknown.status_code, name
             same = reply.text
-            for one in ("run_id", "event_id", "schedule_id"):
+            for one in ("run_id", "event_id", "schedule_id", "request_id"):
                 same = same.replace(values[one], "absent")
             assert same == unknown.text, name
             assert status == 404 or reply.json() == [], name

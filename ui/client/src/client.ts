@@ -2,6 +2,7 @@ import { type Frame, frames } from "./sse.ts";
 import { type Following, follow, RunStream, type StreamItem } from "./stream.ts";
 import { type Sent, Transport } from "./transport.ts";
 import type {
+  AnswerRequestResponse,
   AppInfo,
   ArtifactVersion,
   Content,
@@ -11,9 +12,11 @@ import type {
   ForkSessionRequest,
   FunctionCall,
   GraphResponse,
+  HumanRequest,
   JsonObject,
   JsonValue,
   ListDeliveriesResponse,
+  ListRequestsResponse,
   ListRunsResponse,
   ListRunWebhooksResponse,
   ListScheduleRunsResponse,
@@ -21,6 +24,8 @@ import type {
   ListUsageResponse,
   Part,
   PatchSessionRequest,
+  RequestAnswer,
+  RequestKind,
   Run,
   RunStatus,
   RunWebhook,
@@ -52,6 +57,18 @@ export type RunQuery = {
   readonly status?: readonly RunStatus[];
   readonly created_from?: number;
   readonly created_before?: number;
+  readonly signal?: AbortSignal;
+  readonly limit?: number;
+  readonly page_token?: string;
+};
+/** mine: only those that the caller itself may answer now; approver: those that this user may. */
+export type RequestQuery = {
+  readonly app_name?: string;
+  readonly user_id?: string;
+  readonly kind?: readonly RequestKind[];
+  readonly tool?: string;
+  readonly mine?: boolean;
+  readonly approver?: string;
   readonly signal?: AbortSignal;
   readonly limit?: number;
   readonly page_token?: string;
@@ -294,7 +311,22 @@ export class Client {
     return (await this.get<ListScheduleRunsResponse>(path)).runs;
   }
 
-  // Answers
+  // Requests to people, and answers
+
+  /** A page of the open requests to people that the caller may see, of all sessions, newest first. */
+  listRequests({ signal, ...query }: RequestQuery = {}): Promise<ListRequestsResponse> {
+    return this.transport.json(`/requests${search(query)}`, { signal });
+  }
+
+  /** A request to people, open or closed. */
+  getRequest(requestId: string): Promise<HumanRequest> {
+    return this.get(`/requests/${encode(requestId)}`);
+  }
+
+  /** Answers a request to people; its run goes on. */
+  answerRequest(requestId: string, answer: RequestAnswer): Promise<AnswerRequestResponse> {
+    return this.transport.json(`/requests/${encode(requestId)}/answer`, { method: "POST", body: answer });
+  }
 
   /** Answers a call of a run that waits, and returns the stream of the events that follow. */
   answer(run: Run, request: Pick<FunctionCall, "id" | "name">, response: JsonObject): Promise<RunStream> {
@@ -392,7 +424,7 @@ function requestOf({ message, ...rest }: RunMessage): SessionRunRequest {
   return { ...rest, newMessage: typeof message === "string" ? { role: "user", parts: [{ text: message }] } : message };
 }
 
-function search(query: { readonly [name: string]: string | number | readonly string[] | undefined }): string {
+function search(query: { readonly [name: string]: string | number | boolean | readonly string[] | undefined }): string {
   const found = new URLSearchParams();
   for (const [name, value] of Object.entries(query))
     for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) found.append(name, String(one));

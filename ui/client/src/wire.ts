@@ -85,6 +85,14 @@ export type AgentRunRequest = {
   readonly sessionId: string;
 };
 
+/** The request after an answer. */
+export type AnswerRequestResponse = {
+  /** With the answer. */
+  readonly request: HumanRequest;
+  /** The run, which goes on if the answer decided the request; None for callers who may not see it. */
+  readonly run?: Run;
+};
+
 /** Instructions and tools of an app's agents. */
 export type AppDetails = {
   /** The details of each agent, by its name. */
@@ -573,6 +581,18 @@ export type GenerateContentResponseUsageMetadata = {
   readonly trafficType?: string;
 };
 
+/** A person's answer to a request. */
+export type GivenAnswer = {
+  /** The person who answered. */
+  readonly userId: string;
+  /** Unix seconds. */
+  readonly answeredAt: number;
+  /** Whether an approval was given; None for other kinds. */
+  readonly confirmed?: boolean;
+  /** The person's words about it. */
+  readonly comment?: string;
+};
+
 /** A stored credential without its secrets. */
 export type GrantedLogin = {
   /** The key that the credential is stored under. */
@@ -587,6 +607,52 @@ export type GrantedLogin = {
 export type GraphResponse = {
   /** DOT text; omitted for an unknown event. */
   readonly dotSrc?: string;
+};
+
+/** A request to people. Times are Unix seconds. */
+export type HumanRequest = {
+  /** Unique among all sessions. */
+  readonly id: string;
+  /** The kind of answer. */
+  readonly kind: RequestKind;
+  /** `cancelled` if its run ended, or went on, without an answer to it. */
+  readonly status: RequestStatus;
+  /** The app that runs. */
+  readonly appName: string;
+  /** The owner of the session. */
+  readonly userId: string;
+  /** The session of the run. */
+  readonly sessionId: string;
+  /** The run that waits. */
+  readonly runId: string;
+  /** Id of the function call in the session's log that waits for the answer. */
+  readonly callId: string;
+  /** The agent that asks. */
+  readonly agent: string;
+  /** The tool that needs the approval or login, or that asks for input; None for a workflow's node. */
+  readonly tool?: string;
+  /** The arguments of the tool's call, as the log shows them. Of a login: what it is for. */
+  readonly arguments?: JsonObject;
+  /** The question. */
+  readonly message?: string;
+  /** Data that comes with the question. */
+  readonly payload?: JsonValue;
+  /** JSON Schema of the answer to a request for input. */
+  readonly responseSchema?: JsonValue;
+  /** Time of the request. */
+  readonly createdAt: number;
+  /** Time at which the default answer is given; None if there is none. */
+  readonly deadline?: number;
+  /** The users who may answer, and haven't yet. */
+  readonly approvers?: readonly string[];
+  /** The answers so far, oldest first. */
+  readonly answers?: readonly GivenAnswer[];
+  /** The outcome of an approval; None while it is open. */
+  readonly confirmed?: boolean;
+  /** Time of the answer that decided it. */
+  readonly closedAt?: number;
+  /** Whether the caller, as itself, may answer it now. */
+  readonly mayAnswer?: boolean;
 };
 
 /** Steps before the final response: `invocation_events`, or the other three, which older files have. */
@@ -701,6 +767,14 @@ export type ListMetricsInfoResponse = {
 export type ListReplicasResponse = {
   /** In the order of their starts. */
   readonly replicas: readonly ReplicaStatus[];
+};
+
+/** A page of a list of requests to people. */
+export type ListRequestsResponse = {
+  /** Open ones, newest first. */
+  readonly requests?: readonly HumanRequest[];
+  /** `page_token` of the next request; None on the last page. */
+  readonly nextPageToken?: string;
 };
 
 /** The webhooks of a run. */
@@ -927,6 +1001,24 @@ export type ReplicaStatus = {
   readonly oldestRunAgeSeconds?: number;
 };
 
+/** Body of `/requests/{request_id}/answer`. */
+export type RequestAnswer = {
+  /** The decision on an approval, which must have one; false declines a login. */
+  readonly confirmed?: boolean;
+  /** Of an approval: what its tool asks for; without a payload in the request, arguments in place of the model's. */
+  readonly payload?: JsonValue;
+  /** The answer to a request for input; of a login, the credential in one of the forms that `/run` takes. */
+  readonly response?: JsonValue;
+  /** Kept with the answer. */
+  readonly comment?: string;
+  /** The person who answers, for callers that act for all users of the app; by default the caller itself. */
+  readonly userId?: string;
+};
+
+export type RequestKind = "approval" | "input" | "login";
+
+export type RequestStatus = "answered" | "cancelled" | "open";
+
 /** A metric to compute. */
 export type RequestedMetric = {
   /** A metric that `metrics-info` lists. */
@@ -1035,6 +1127,8 @@ export type Run = {
   readonly wakeUps?: { readonly [key: string]: WakeUp };
   /** The digests of its pending approval and credential requests, by request id. */
   readonly asked?: { readonly [key: string]: string };
+  /** Ids of the open requests to people while the run waits, by id of the call that waits for the answer. */
+  readonly requests?: { readonly [key: string]: string };
   /** Receivers of the run's states. */
   readonly webhooks?: readonly RunWebhook[];
   /** Signals that were sent before the run waits for them, oldest first. */

@@ -25,6 +25,7 @@ from greenroom.errors import (
     AppNotFound,
     Forbidden,
     OwnershipLost,
+    RequestNotFound,
     RunNotFound,
     ScheduleNotFound,
     SignalRepeated,
@@ -32,6 +33,15 @@ from greenroom.errors import (
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.event import Event
+from greenroom.records.inbox import (
+    Answerer,
+    HumanRequest,
+    ListRequestsResponse,
+    Reader,
+    RequestAnswer,
+    RequestFilter,
+    may_answer,
+)
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import (
     AgentRunRequest,
@@ -395,6 +405,73 @@ class AuthorizedRuns(Authorized[RunEngine]):
             forwarded=exchange and exchange.take_forwarded(),
         )
         return await self._watched_result(retrying)
+
+    async def list_requests(
+        self, where: RequestFilter, *, approver: str | None, limit: int, page_token: str | None = None
+    ) -> ListRequestsResponse:
+        """Open requests to people that the caller may see; with `approver` only those that this user may answer now.
+
+        Raises Forbidden.
+        """
+        reader = self._reader(approver)
+        if approver is not None:
+            where.answered_by = reader
+        listed = await self._service.list_requests(self._seen(where), limit=limit, page_token=page_token)
+        for request in listed.requests:
+            request.may_answer = may_answer(reader, request)
+        return listed
+
+    def _seen(self, where: RequestFilter) -> RequestFilter:
+        """Limits the filter to requests that the caller may see. Raises Forbidden for an app beyond its reach."""
+        identity = self._identity
+        for app in where.app_names or ():
+            identity.check_app(app)
+        if where.app_names is None and identity.apps is not None:
+            where.app_names = sorted(identity.apps)
+        if not identity.is_unlimited:
+            where.seen_by = self._reader()
+        return where
+
+    def _reader(self, user_id: str | None = None) -> Reader:
+        """The caller, or the user for whom it reads. Raises Forbidden."""
+        identity = self._identity
+        if user_id is not None and user_id != identity.subject:
+            apps = ["*"] if identity.apps is None else sorted(identity.apps)
+            if not all(identity.acts_for(app, user_id) for app in apps):
+                raise Forbidden(f"These credentials don't act for user {user_id!r}")
+            return Reader(user_id=user_id)
+        return Reader(
+            user_id=identity.subject, scopes=sorted(identity.scopes), all_users_of=sorted(identity.apps_of_all_users)
+        )
+
+    async def get_request(self, request_id: str) -> HumanRequest:
+        """Raises RequestNotFound, also for a request that the caller may not see."""
+        request = await self._watched_result(self._service.get_request(request_id))
+        if not self._may_see(request):
+            raise RequestNotFound(request_id)
+        request.may_answer = may_answer(self._reader(), request)
+        return request
+
+    def _may_see(self, request: HumanRequest) -> bool:
+        return self._identity.acts_for(request.app_name, request.user_id)
+
+    async def answer_request(self, request_id: str, answer: RequestAnswer) -> tuple[HumanRequest, Run | None]:
+        """The run is None for callers who may not see it. Raises as `RunEngine.answer_request` and `get_request`."""
+        request = await self.get_request(request_id)
+        answerer = self._answerer(request, answer)
+        answered, run = await self._watched_result(self._service.answer_request(request_id, answer, answerer=answerer))
+        answered.may_answer = may_answer(self._reader(), answered)
+        return answered, run if self._identity.acts_for(run.app_name, run.user_id) else None
+
+    def _answerer(self, request: HumanRequest, answer: RequestAnswer) -> Answerer:
+        """The person who answers. Raises Forbidden."""
+        identity = self._identity
+        user_id = answer.user_id
+        if user_id is None:
+            user_id = request.user_id if identity.caller is None else identity.subject
+        elif not identity.acts_for(request.app_name, user_id):
+            raise Forbidden(f"These credentials don't act for user {user_id!r} in app {request.app_name!r}")
+        return Answerer(user_id=user_id, comment=answer.comment)
 
     async def save_push_config(self, config: PushConfig) -> None:
         """Raises RunNotFound, also for another user's run, and InvalidRequest."""

@@ -63,6 +63,14 @@ class Identity:
             return False
         return user_id == self.subject or ADMIN in self.scopes or APP_PREFIX + app_name in self.scopes
 
+    @property
+    def apps_of_all_users(self) -> frozenset[str]:
+        """Apps that scopes name, or that the caller is limited to, for all users of which it acts."""
+        if ADMIN in self.scopes:
+            return self.apps or frozenset()
+        named = frozenset(scope.removeprefix(APP_PREFIX) for scope in self.scopes if scope.startswith(APP_PREFIX))
+        return named if self.apps is None else named & self.apps
+
     def check(self, access: Access) -> None:
         """Raises Forbidden."""
         if not self.may(access):
