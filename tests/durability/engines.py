@@ -18,6 +18,7 @@ from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
+from greenroom.records.inbox import RequestChanges
 from greenroom.records.run import AgentRunRequest, Run
 from greenroom.records.session import Session
 from greenroom.runs.engine import Attachment, run_store_beside
@@ -68,9 +69,11 @@ class HeldStore(InMemoryRunStore):
         super().__init__()
         self._held: list[asyncio.Future[None]] = []
 
-    def save(self, run: Run, *, is_to_remember: bool = False) -> asyncio.Future[None]:
+    def save(
+        self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None
+    ) -> asyncio.Future[None]:
         if not run.status.is_over:
-            return super().save(run, is_to_remember=is_to_remember)
+            return super().save(run, is_to_remember=is_to_remember, requests=requests)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._held.append(future)
         return future
