@@ -27,8 +27,8 @@ from tests.server.test_endpoint_table import (
     filled,
     paths_of,
     with_evaluations,
-    with_schedule,
     with_request,
+    with_schedule,
     with_webhook,
 )
 
