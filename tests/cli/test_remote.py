@@ -146,3 +146,31 @@ def test_the_api_key_is_sent_to_the_server(cli: Cli) -> None:
         foreign = cli("run", "parrot", "hi", "--user", "bob", **named)
         assert (foreign.returncode, foreign.stdout) == (1, "")
         assert key not in foreign.stderr + refused.stderr
+
+
+def test_schedules_of_a_server_are_managed(served_cli: Cli) -> None:
+    added = served_cli(
+        *("schedules", "add", "parrot", "--user", "ada", "--id", "daily", "--message", "hello", "--cron", "0 9 * * *")
+    )
+    assert added.stdout == "daily\n"
+    assert added.stderr.startswith("next run: ")
+    wrong = served_cli("schedules", "add", "parrot", "--user", "ada", "--message", "hello", "--at", "2026-03-01")
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "has no offset" in wrong.stderr
+
+    assert served_cli("schedules", "pause", "parrot", "daily").stderr == "Paused schedule 'daily'.\n"
+    header, row = served_cli("schedules", "list", "parrot").stdout.splitlines()
+    assert header.split() == ["id", "user", "times", "next", "run"]
+    assert row.split() == ["daily", "ada", "0", "9", "*", "*", "*", "UTC", "paused"]
+    assert "next run: 2" in served_cli("schedules", "resume", "parrot", "daily").stderr
+
+    run = served_cli("schedules", "run", "parrot", "daily")
+    assert run.stdout.startswith("e-")
+    session = run.stderr.split()[1]
+    assert session.startswith("daily-")
+    assert "hello" in served_cli("sessions", "show", session, "--user", "ada").stdout
+
+    assert served_cli("schedules", "delete", "parrot", "daily").returncode == 0
+    gone = served_cli("schedules", "delete", "parrot", "daily")
+    assert "App 'parrot' has no schedule 'daily'" in gone.stderr
+    assert served_cli("schedules", "list", "parrot").stderr == "No schedules found.\n"

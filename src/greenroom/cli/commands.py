@@ -24,6 +24,7 @@ from greenroom.cli import (
     recordings,
     replicas,
     run,
+    schedules,
     schema,
     server_commands,
     sessions,
@@ -81,6 +82,7 @@ app.command(database.app)
 app.command(replicas.replicas)
 app.command(keys.app)
 app.command(logins.app)
+app.command(schedules.app)
 app.command(schema.schema)
 app.command(sessions.app)
 sessions.app.command(sessions_transfer.export_sessions, name="export")

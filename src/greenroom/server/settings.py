@@ -390,7 +390,7 @@ class ServeSettings(ServerSettings):
 OTHER_VARIABLES = {
     "GREENROOM_DEBUG": "Show tracebacks of errors and all log messages, like `--debug`.",
     "GREENROOM_CONFIG": "The configuration file, like `--config`.",
-    "GREENROOM_URL": "The server of `greenroom run` and `greenroom sessions`, like `--url`.",
+    "GREENROOM_URL": "The server of `greenroom run`, `greenroom sessions` and `greenroom schedules`, like `--url`.",
     "GREENROOM_API_KEY": "The API key for that server. Safer than `--api-key`, which other users can see.",
     "GREENROOM_MCP_START_SECONDS": "Seconds in which the process of an MCP server must start. Default: 60.",
     "GREENROOM_CACHE_DIR": "The folder of local models. Default: the user's cache folder.",
