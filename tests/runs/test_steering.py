@@ -12,8 +12,11 @@ import pytest
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.workflow.workflow import Workflow
 from greenroom.agents.workflows import ParallelAgent, SequentialAgent
+from greenroom.apps.app import App
 from greenroom.errors import IdempotencyConflict, StorageError
+from greenroom.evaluation.replay import replay_session
 from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
@@ -494,6 +497,12 @@ def _second_of_sequence(gate: Gate, model: ScriptedModel) -> BaseAgent:
     return SequentialAgent(name="flow", sub_agents=[draft, LlmAgent(name="desk", model=model, tools=[gate.wait])])
 
 
+def _node_of_graph(gate: Gate, model: ScriptedModel) -> BaseAgent:
+    draft = LlmAgent(name="draft", model=ScriptedModel(["a draft"]))
+    desk = LlmAgent(name="desk", model=model, tools=[gate.wait])
+    return Workflow(name="flow", edges=[("START", draft), (draft, desk)])
+
+
 def _transferred_to(gate: Gate, model: ScriptedModel) -> BaseAgent:
     desk = LlmAgent(
         name="desk", description="A desk.", model=model, tools=[gate.wait], disallow_transfer_to_parent=True
@@ -507,6 +516,7 @@ def _transferred_to(gate: Gate, model: ScriptedModel) -> BaseAgent:
     [
         (_desk, []),
         (_second_of_sequence, ["draft: a draft"]),
+        (_node_of_graph, ["draft: a draft"]),
         (_transferred_to, ["root: calls transfer_to_agent", "root: gets transfer_to_agent"]),
     ],
 )
@@ -555,3 +565,17 @@ async def test_an_unread_message_is_read_after_a_crash(tmp_path: Path) -> None:
             await engine.recover()
             assert numbered(await items_of(await engine.attach(steering.id))) == ["4 be brief", "5 I know: be brief"]
             assert (await engine.get(steering.id)).steered_into == run.id
+
+
+async def test_a_steered_session_can_be_replayed(stores: Stores) -> None:
+    gate = Gate()
+    async with engine_over(stores, LlmAgent(name="desk", model=waiting_model(), tools=[gate.wait])) as engine:
+        _, first = await wait_at(gate, engine)
+        _, second = await start(engine, steer("be brief"))
+        gate.open.set()
+        await items_of(first)
+        await items_of(second)
+        await finish(engine, asking("call wait"))
+    session = await stores.session()
+    silent = LlmAgent(name="desk", model=ScriptedModel([]), tools=[gate.wait])
+    assert await replay_session(App(name="desk", root_agent=silent), session) == ""

@@ -22,6 +22,7 @@ from greenroom.records.identifiers import is_state_patch_id, new_function_call_i
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.recording import LlmRecording, Recording, Recordings, ToolRecording
 from greenroom.records.session import Session
+from greenroom.records.steering import is_steering
 from greenroom.tools.result import take_media, to_response
 from greenroom.tools.tool import BaseTool
 
@@ -182,7 +183,7 @@ def turns_of(session: Session) -> list[tuple[int, Event]]:
     """The events with the indexes of their turns; -1 before the first.
 
     A turn begins with a message of the user, a change of the state outside a run, or a run without
-    a message: a live run, or one that an agent began.
+    a message: a live run, or one that an agent began. A message that was read within a turn begins none.
     """
     live = live_runs(session)
 
@@ -194,7 +195,7 @@ def turns_of(session: Session) -> list[tuple[int, Event]]:
         is_first = event.invocation_id not in begun
         begun.add(event.invocation_id)
 
-        is_message = event.author == "user" and event.content is not None and not is_live
+        is_message = event.author == "user" and event.content is not None and not is_live and not is_steering(event)
         is_run_without_message = is_first and (is_live or event.author != "user")
         turn += is_message or is_run_without_message or is_state_patch_id(event.invocation_id)
         turns.append((turn, event))

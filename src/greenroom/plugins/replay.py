@@ -33,6 +33,7 @@ from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionRespon
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LiveRequest, LlmRequest, LlmResponse
 from greenroom.records.recording import LlmRecording, Recording, ToolRecording
+from greenroom.records.steering import is_steering
 from greenroom.tools.tool import BaseTool
 
 _log = logging.getLogger("greenroom.plugins")
@@ -465,10 +466,11 @@ def _quoted_agent(content: JsonObject) -> str | None:
 
 def comparable_events(events: Iterable[Event]) -> list[JsonObject]:
     """Orders the events of concurrent branches by branch. Leaves out those of agents that run as
-    tools, since a replay uses only their results.
+    tools, since a replay uses only their results, and messages that were read within a turn, since
+    a replay sends only those that begin one.
     """
     ordered: list[JsonObject] = []
-    outer = (event for event in events if event.isolation_scope is None)
+    outer = (event for event in events if event.isolation_scope is None and not is_steering(event))
     for _, group in groupby(outer, lambda event: event.branch is not None):
         ordered += map(comparable_event, sorted(group, key=lambda event: event.branch or ""))
     return ordered

@@ -47,6 +47,19 @@ test("apps, sessions and their changes", async () => {
   await assert.rejects(client.getSession(place), isError("SessionNotFound", 404));
 });
 
+test("a message reaches the active run", async () => {
+  const place = await sessionOf("worker");
+  const working = await client.startRun(place, { message: "go" });
+  const steering = await client.startRun(place, { message: "be brief", multitaskStrategy: "steer" });
+  assert.equal(steering.steeredInto, working.id);
+  const events: Event[] = [];
+  const stream = await client.follow(steering.id);
+  for await (const event of stream) events.push(event);
+  assert.deepEqual(events.map(text), ["be brief", "told be brief"]);
+  assert.equal(stream.run.id, working.id);
+  assert.equal((await client.getRun(steering.id)).readAtSeq, 4);
+});
+
 test("a run is read to its end, and started once by one key", async () => {
   const place = await sessionOf("echo");
   const stream = await client.run(place, { message: "hi" });
