@@ -88,6 +88,18 @@ async def test_a_message_is_read_as_it_is_written(client: AsyncClient) -> None:
     assert texts([event for event in events if not event.partial]) == ["I will tell you this slowly"]
 
 
+async def test_a_stream_waits_for_a_run_that_starts_later(client: AsyncClient) -> None:
+    await client.create_session(**PLACE)
+    stream = await client.run(**PLACE, message="later", delay_seconds=0.2)
+    assert stream.run.status is RunStatus.QUEUED
+    start_at = stream.run.start_at
+    assert start_at is not None
+    assert texts([event async for event in stream]) == ["You said later"]
+    assert stream.run.started_at is not None
+    assert stream.run.started_at >= start_at
+    assert (await client.run(**PLACE, message="later", start_at=start_at + 3600)).run.start_at == start_at + 3600
+
+
 async def test_one_key_is_one_run(client: AsyncClient) -> None:
     await client.create_session(**PLACE)
     streams = [await client.run(**PLACE, message="once", idempotency_key="k") for _ in range(3)]

@@ -102,14 +102,20 @@ async def stores_in(folder: Path | None) -> AsyncGenerator[Stores]:
 
 @asynccontextmanager
 async def engine_over(
-    stores: Stores, agent: BaseAgent | App, *, grace_seconds: float = 0.0, plugins: Sequence[BasePlugin] = ()
+    stores: Stores,
+    agent: BaseAgent | App,
+    *,
+    grace_seconds: float = 0.0,
+    plugins: Sequence[BasePlugin] = (),
+    **options: Any,
 ) -> AsyncGenerator[InProcessRunEngine]:
-    """An engine with one app. Closed at the end, which leaves unfinished runs for the next one."""
+    """An engine with one app. options: of the engine. Closed at the end, which leaves unfinished runs for the next one."""
     app = agent if isinstance(agent, App) else App(name=WHERE["app_name"], root_agent=agent, plugins=plugins)
     engine = InProcessRunEngine(
         apps=StaticAppLoader([app]),
         run_store=stores.runs,
         session_service=stores.sessions,
+        **options,
     )
     try:
         yield engine

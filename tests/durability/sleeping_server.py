@@ -52,8 +52,10 @@ async def _sleep_twice(ctx: Context, node_input: float) -> str:
 
 
 def _calls(message: str) -> Said:
-    """Makes the call in the user's message: its name and its arguments as JSON."""
+    """Makes the call in the user's message: its name and its arguments as JSON. Answers a message without one."""
     name, _, args = message.partition(" ")
+    if not args:
+        return LAST
     return FunctionCall(name=name, args=json.loads(args))
 
 

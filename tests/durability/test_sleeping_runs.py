@@ -12,26 +12,18 @@ import random
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.durability.server_process import ServerProcess, server_in
+from tests.durability.patient_client import PatientClient, kill_repeatedly, patient_client
+from tests.durability.server_process import server_in
 from tests.durability.sleeping_server import APP, FLOW, LAST
 from tests.seed import SEED
 
 SLEEPERS = int(os.environ.get("GREENROOM_SLEEPERS", "60"))
 _LONGEST = 4.0 + SLEEPERS / 100
 _KILLS = 4 + SLEEPERS // 100
-_AT_ONCE = 50
-"""Requests: the client's pool of connections is slow with more."""
 
 Json = dict[str, Any]
-
-
-class _Client(httpx.AsyncClient):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.at_once = asyncio.Semaphore(_AT_ONCE)
 
 
 @pytest.mark.kill
@@ -41,27 +33,20 @@ async def test_each_sleeping_run_continues_once(store: str, tmp_path: Path, requ
     chance = random.Random(SEED)
     async with server_in(tmp_path, module="tests.durability.sleeping_server", GREENROOM_URI=uri) as server:
         await server.start()
-        async with _Client(base_url=server.url, timeout=60) as http:
-            killing = asyncio.create_task(_kill(server, chance))
+        async with patient_client(server) as client:
+            killing = asyncio.create_task(kill_repeatedly(server, chance, times=_KILLS))
             async with asyncio.TaskGroup() as group:
-                sleeping = [group.create_task(_sleep(http, n, chance.random())) for n in range(SLEEPERS)]
+                sleeping = [group.create_task(_sleep(client, n, chance.random())) for n in range(SLEEPERS)]
             await killing
             for one in sleeping:
-                await _check(http, one.result())
+                await _check(client, one.result())
 
 
-async def _kill(server: ServerProcess, chance: random.Random) -> None:
-    for _ in range(_KILLS):
-        await asyncio.sleep(chance.uniform(0.3, 1.0))
-        await server.kill()
-        await server.start(wait=False)
-
-
-async def _sleep(http: _Client, number: int, share: float) -> str:
+async def _sleep(client: PatientClient, number: int, share: float) -> str:
     """Starts a run that sleeps, sends the signal to every third one, and returns its session when it has ended."""
     app = FLOW if number % 6 == 5 else APP
     session = f"/apps/{app}/users/ann/sessions/s-{number}"
-    await _repeat(http, "POST", session)
+    await client.send("POST", session)
     seconds = share * _LONGEST
     if app == FLOW:
         call = str(seconds / 2)
@@ -71,34 +56,22 @@ async def _sleep(http: _Client, number: int, share: float) -> str:
         timeout = _LONGEST * share * 2 if number % 2 else 600
         call = f"wait_for {json.dumps({'signal': 'go', 'timeout_seconds': timeout})}"
     body = {"newMessage": {"parts": [{"text": call}]}}
-    reply = await _repeat(http, "POST", f"{session}/runs", json=body, headers={"Idempotency-Key": f"k-{number}"})
+    reply = await client.send("POST", f"{session}/runs", json=body, headers={"Idempotency-Key": f"k-{number}"})
     assert reply.status_code == 202, reply.text
     run = f"/runs/{reply.json()['id']}"
     if number % 3 == 0:
         if number % 2:
             await asyncio.sleep(seconds)  # else the signal may come before the run waits for it
         key = {"Idempotency-Key": f"k-{number}"}
-        signals = [_repeat(http, "POST", f"{run}/signals/go", json=number, headers=key) for _ in range(2)]
+        signals = [client.send("POST", f"{run}/signals/go", json=number, headers=key) for _ in range(2)]
         for sent in await asyncio.gather(*signals):
             assert sent.status_code in (200, 409), sent.text
-    async with asyncio.timeout(60 + SLEEPERS / 5):
-        while (await _repeat(http, "GET", run)).json()["status"] != "succeeded":
-            await asyncio.sleep(0.1 + SLEEPERS / 200)
+    await client.wait_for_status(run, "succeeded", seconds=60 + SLEEPERS / 5, pause_seconds=0.1 + SLEEPERS / 200)
     return session
 
 
-async def _repeat(http: _Client, method: str, path: str, **request: Any) -> httpx.Response:
-    """Sends a request until it is answered: the server may be killed meanwhile."""
-    async with http.at_once, asyncio.timeout(60):
-        while True:
-            try:
-                return await http.request(method, path, **request)
-            except httpx.TransportError:
-                await asyncio.sleep(0.05)
-
-
-async def _check(http: _Client, session: str) -> None:
-    events: list[Json] = (await http.get(session)).json()["events"]
+async def _check(client: PatientClient, session: str) -> None:
+    events: list[Json] = (await client.send("GET", session)).json()["events"]
     calls = [event for event in events if event.get("longRunningToolIds")]
     answers = [event for event in events if _responses_of(event)]
     if FLOW in session:

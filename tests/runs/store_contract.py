@@ -470,3 +470,43 @@ async def test_a_deleted_session_leaves_no_request(run_store: RunStore) -> None:
     assert await run_store.get_request("q-1") is None
     await run_store.save(_run(status=RunStatus.WAITING), requests=RequestChanges(added=[_request("q-1")]))
     assert await _ids(run_store, seen_by=Reader(user_id=_SESSION["user_id"])) == ["q-1"]
+
+
+async def test_a_delayed_run_is_stored_with_its_time(run_store: RunStore) -> None:
+    run = _run(start_at=30.5, key="k-1")
+    await run_store.save(run)
+    assert await _get(run_store) == run
+    assert await run_store.next_wake_ups(10) == [(30.5, "e-1")]
+    assert await run_store.list_unfinished() == []
+    assert await run_store.list_unfinished(Shards([shard_of(run.session_key)])) == []
+
+    run.start_at = None
+    await run_store.save_progress(run)
+    assert [one.id for one in await run_store.list_unfinished()] == ["e-1"]
+    assert await run_store.next_wake_ups(10) == [(30.5, "e-1")]
+    await run_store.delete_wake_up("e-1")
+    await run_store.delete_wake_up("e-1")
+    assert await run_store.next_wake_ups(10) == []
+
+
+async def test_a_delayed_run_that_is_refused_leaves_no_time(run_store: RunStore) -> None:
+    await run_store.save(_run(key="k-1"))
+    with pytest.raises(IdempotencyConflict):
+        await run_store.save(_run("e-2", start_at=30.5, key="k-1"))
+    await run_store.save(_run("e-3", start_at=40.5, status=RunStatus.CANCELLED))
+    assert await run_store.next_wake_ups(10) == []
+
+
+async def test_delayed_runs_are_listed_as_queued(run_store: RunStore) -> None:
+    for number in range(6):
+        start_at = 30.5 if number % 2 else None
+        await run_store.save(_run(f"e-{number}", at=number, start_at=start_at, user_id=f"u-{number}"))
+    every = ["e-5", "e-4", "e-3", "e-2", "e-1", "e-0"]
+    queued = RunFilter(statuses=[RunStatus.QUEUED])
+    assert await _listed(run_store, queued) == every
+    assert await _listed(run_store, queued, limit=3) == every[:3]
+    assert await _listed(run_store, RunFilter(statuses=list(RunStatus))) == every
+    assert await _listed(run_store, RunFilter(statuses=[RunStatus.QUEUED], user_id="u-3")) == ["e-3"]
+    assert await _listed(run_store, RunFilter(statuses=[RunStatus.RUNNING])) == []
+    with_app = RunFilter(statuses=[RunStatus.QUEUED, RunStatus.FAILED], app_names=["concierge"])
+    assert await _listed(run_store, with_app) == every

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -28,6 +29,7 @@ from greenroom.sessions.sqlite import SqliteSessionService
 from tests.postgres import work as postgres_work
 from tests.postgres.postgres_server import PostgresServer, started_server
 from tests.runs.store_contract import *  # noqa: F403
+from tests.sqlite import work as sqlite_work
 
 pytestmark = pytest.mark.slow
 
@@ -265,5 +267,67 @@ async def test_only_the_runs_of_a_shard_are_read_in_postgresql(
     assert sorted(run.created_at for run in unfinished) == [number for number in expected if number % 2 == 0]
     read = await postgres_work.plans(connection, work.statements, ["runs"])
     assert read.rows <= 3 * len(unfinished)
+    assert not read.scans
+    await connection.close()
+
+
+_MANY_DELAYED = (
+    """
+    INSERT INTO runs (id, app_name, user_id, session_id, status, created_at, data)
+    SELECT 'e-' || number, 'a', 'u', 's-' || number, 'queued delayed', number,
+        '{"id":"e","appName":"a","userId":"u","sessionId":"s","status":"queued","createdAt":1,"startAt":2}'
+    FROM numbers
+    """,
+    "INSERT INTO wake_ups (run_id, at) SELECT 'e-' || number, 1e9 + number FROM numbers",
+)
+_SQLITE_NUMBERS = """
+    WITH RECURSIVE numbers (number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM numbers WHERE number < 10000)
+"""
+_POSTGRES_NUMBERS = "WITH numbers AS (SELECT generate_series(1, 10000) AS number)"
+
+
+async def _read_of_delayed(store: RunStore) -> None:
+    """Reads what a starting server does, a page of the list, and the times that are due."""
+    assert await store.list_unfinished() == []
+    assert len((await store.list_runs(RunFilter(statuses=[RunStatus.QUEUED]), limit=50)).runs) == 50
+    assert len(await store.next_wake_ups(50)) == 50
+
+
+async def test_few_of_many_delayed_runs_are_read_in_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.db"
+    with sqlite_work.counting(monkeypatch) as work:
+        store = SqliteRunStore(path)
+        await store.get("e-1")  # makes the tables
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            for statement in _MANY_DELAYED:
+                connection.execute(_SQLITE_NUMBERS + statement)
+            connection.commit()
+            work.reset()
+            await _read_of_delayed(store)
+            await store.close()
+            explained = [connection.execute(f"EXPLAIN QUERY PLAN {one.text}").fetchall() for one in work.statements]
+
+    steps = [step for plan in explained for *_, step in plan]
+    assert "SEARCH runs USING INDEX runs_delayed (status=?)" in steps
+    assert "SCAN wake_ups USING COVERING INDEX wake_ups_by_time" in steps
+    assert work.instructions < 5000
+
+
+async def test_few_of_many_delayed_runs_are_read_in_postgresql(
+    postgres_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with postgres_work.counting(monkeypatch) as work:
+        store = PostgresRunStore(postgres_uri)
+        await store.get("e-1")  # makes the tables
+        connection = await asyncpg.connect(postgres_uri)
+        for statement in _MANY_DELAYED:
+            await connection.execute(_POSTGRES_NUMBERS + statement)
+        await connection.execute("ANALYZE runs, wake_ups")
+        work.reset()
+        await _read_of_delayed(store)
+        await store.close()
+
+    read = await postgres_work.plans(connection, work.statements, ["runs", "wake_ups"])
+    assert read.rows < 400
     assert not read.scans
     await connection.close()

@@ -114,7 +114,10 @@ def test_descriptions_are_those_of_the_docstrings() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     body = schemas["AgentRunRequest"]
     assert body["description"] == "Body of `/run` and `/run_sse`."
-    assert body["properties"]["deadlineSeconds"]["description"] == "The run is failed after this time."
+    assert (
+        body["properties"]["deadlineSeconds"]["description"]
+        == "The run is failed after this time, which counts from its start."
+    )
     assert body["properties"]["appName"]["description"] == "Empty if the server is to take its default app."
     assert schemas["Event"]["properties"]["author"]["description"] == '"user" or the name of an agent.'
     assert schemas["Event"]["properties"]["errorCode"]["description"].startswith("A finish reason"), "inherited"

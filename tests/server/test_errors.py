@@ -71,6 +71,11 @@ async def test_what_is_no_object_is_refused(server: Serving, body: str) -> None:
         ({"multitaskStrategy": "maybe"}, ["body", "multitaskStrategy"]),
         ({"deadlineSeconds": 0}, ["body", "deadlineSeconds"]),
         ({"deadlineSeconds": "soon"}, ["body", "deadlineSeconds"]),
+        ({"startAt": "tomorrow"}, ["body", "startAt"]),
+        ({"startAt": 1e12}, ["body", "startAt"]),
+        ({"delaySeconds": -1}, ["body", "delaySeconds"]),
+        ({"delaySeconds": 5, "startAt": 2e9}, ["body", "delaySeconds"]),
+        ({"delaySeconds": 5, "invocationId": "e-1"}, ["body", "delaySeconds"]),
         ({"onDisconnect": "explode"}, ["body", "onDisconnect"]),
     ],
 )

@@ -30,10 +30,15 @@ OnToolsetError = Literal["fail", "warn"]
 INVOCATION_ID = r"^[\x21-\x7e]{1,256}$"
 WEBHOOK_ID = r"^[A-Za-z0-9_-]{0,64}$"
 MAX_DEADLINE_SECONDS = 1e9
+MAX_DELAY_SECONDS = 1e9
+MAX_START_AT = 253_402_300_800.0
+"""The year 10000, in Unix seconds."""
 MAX_WEBHOOKS = 10
 """Of one run."""
 
 _DEADLINE = {"exclusiveMinimum": 0, "exclusiveMaximum": MAX_DEADLINE_SECONDS}
+_DELAY = {"minimum": 0, "exclusiveMaximum": MAX_DELAY_SECONDS}
+_START_AT = {"minimum": 0, "exclusiveMaximum": MAX_START_AT}
 
 
 _MAX_LLM_CALLS_VARIABLE = "ADK_MAX_LLM_CALLS"
@@ -162,7 +167,11 @@ class SessionRunRequest(Record, kw_only=True):
     on_disconnect: OnDisconnect | None = None
     """Whether the run continues or is cancelled when the client disconnects."""
     deadline_seconds: Annotated[float, Meta(extra_json_schema=_DEADLINE)] | None = None
-    """The run is failed after this time."""
+    """The run is failed after this time, which counts from its start."""
+    start_at: Annotated[float, Meta(extra_json_schema=_START_AT)] | None = None
+    """Unix seconds at which the run starts; at once if they have passed."""
+    delay_seconds: Annotated[float, Meta(extra_json_schema=_DELAY)] | None = None
+    """Seconds after which the run starts, in place of `startAt`."""
     client_tools: list[FunctionDeclaration] | None = None
     """Functions that the client executes; a call stays open until a message brings its function
     response."""
@@ -260,6 +269,8 @@ class Run(Record, kw_only=True):
     """The state of the run."""
     created_at: float
     """Unix seconds of the request."""
+    start_at: float | None = None
+    """Unix seconds at which the run starts; None if it starts at once, and when the time has come."""
     started_at: float | None = None
     """Unix seconds of the first start; None while the run is queued."""
     ended_at: float | None = None
@@ -337,6 +348,11 @@ class Run(Record, kw_only=True):
     @property
     def session_key(self) -> SessionKey:
         return SessionKey(self.app_name, self.user_id, self.session_id)
+
+    @property
+    def is_delayed(self) -> bool:
+        """True while the run waits for its time, outside of its session's queue."""
+        return self.start_at is not None and self.status is RunStatus.QUEUED
 
 
 _INTERNAL_FIELDS = frozenset({"request", "request_digest", "asked", "traceparent", "caller", "webhooks", "signal_ids"})

@@ -15,6 +15,7 @@ import msgspec
 from greenroom.errors import (
     ApprovalRefused,
     IdempotencyConflict,
+    InvalidRequest,
     NotRetryable,
     NotWaiting,
     RunNotFound,
@@ -35,7 +36,7 @@ from greenroom.records.inbox import (
     RequestKind,
     RequestStatus,
 )
-from greenroom.records.run import RETRYABLE, AgentRunRequest, Run, RunStatus
+from greenroom.records.run import MAX_DELAY_SECONDS, MAX_START_AT, RETRYABLE, AgentRunRequest, Run, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.accept import SINCE_COMPACTION, Accepted, accept_message, is_to_task, needs_older_events
@@ -106,8 +107,8 @@ class Admission:
         forwarded: ForwardedRequest | None = None,
         open_call: OpenCall | None = None,
     ) -> RunTask | Run:
-        """The run to enqueue, or the one that the same request started before. Its runner may be that of an earlier
-        version of the app.
+        """The run to enqueue, or to store if it is delayed, or the one that the same request started before. Its runner
+        may be that of an earlier version of the app.
 
         open_call: see `RunEngine.start`.
 
@@ -127,20 +128,17 @@ class Admission:
             if started is not None:
                 return started
 
-        replaces = request.multitask_strategy == "interrupt" and bool(queues.of_session(key))
-        await self.limiter.acquire(key, may_exceed=replaces)
-        try:
-            task = await self._admit(
-                request,
-                key,
-                runner,
-                queues,
-                new_run_id=forwarded and forwarded.run_id,
-                open_call=open_call,
-            )
-        except BaseException:
-            self.limiter.release(key)
-            raise
+        new_run_id = forwarded.run_id if forwarded is not None else None
+        start_at = start_time(request)
+        if start_at is not None:
+            task = await self._admit_delayed(request, start_at, key, runner, run_id=new_run_id or new_invocation_id())
+        else:
+            await self.limiter.acquire(key, may_exceed=_replaces(request, queues))
+            try:
+                task = await self._admit(request, key, runner, queues, new_run_id=new_run_id, open_call=open_call)
+            except BaseException:
+                self.limiter.release(key)
+                raise
 
         if idempotency_key is None and forwarded is not None and task.run.id != forwarded.run_id:
             idempotency_key = forwarded.run_id  # the request continues an earlier run
@@ -215,8 +213,8 @@ class Admission:
                 setattr(run, name, getattr(earlier, name))
             if open_call is not None and open_call.signal is not None:
                 take_signal(run, open_call.signal)
-        elif runner.app is not None and runner.app.webhooks:
-            add_webhooks(run, runner.app.webhooks, is_of_app=True)
+        else:
+            _add_webhooks_of_app(run, runner)
         if request.webhooks:
             add_webhooks(run, request.webhooks)
         queue = queues.of_session(key)
@@ -294,6 +292,7 @@ class Admission:
             progress=-1,
             retries=run.retries + 1,
             steered_into=None,
+            start_at=None,
             after_seq=run.after_seq if run.started_at is not None else end,
             message_after_seq=run.message_after_seq if run.started_at is not None else end,
             idempotency_key=idempotency_key,
@@ -325,8 +324,7 @@ class Admission:
         run.request_digest = _digest_of_retry(origin.id, fork=True) if idempotency_key is not None else None
         if origin.request is not None:
             run.request = msgspec.structs.replace(origin.request, session_id=session.id, invocation_id=None)
-        if runner.app is not None and runner.app.webhooks:
-            add_webhooks(run, runner.app.webhooks, is_of_app=True)
+        _add_webhooks_of_app(run, runner)
         if run.request is not None and run.request.webhooks:
             add_webhooks(run, run.request.webhooks)
         await self.limiter.acquire(key)
@@ -341,6 +339,53 @@ class Admission:
             raise SessionNotFound(*run.session_key)
         return session
 
+    async def _admit_delayed(
+        self, request: AgentRunRequest, start_at: float, key: SessionKey, runner: Runner, *, run_id: str
+    ) -> RunTask:
+        """A run that starts later. It isn't counted until then."""
+        session, message = await self._accept_new(request, key, run_id)
+        run = self._new_run(run_id, session, runner)
+        run.start_at = start_at
+        run.request = msgspec.structs.replace(request, new_message=message, start_at=None, delay_seconds=None)
+        _add_webhooks_of_app(run, runner)
+        if request.webhooks:
+            add_webhooks(run, request.webhooks)
+        return RunTask(run, runner)
+
+    async def admit_due(self, run: Run, request: AgentRunRequest, runner: Runner, queues: SessionQueues) -> RunTask:
+        """A delayed run to enqueue, since its time has come. It is checked again, as a request that comes now.
+
+        Raises SessionNotFound, InvalidRequest, SessionBusy, SessionFull, TooManyRuns.
+        """
+        key = run.session_key
+        await self.limiter.acquire(key, may_exceed=_replaces(request, queues))
+        try:
+            session, message = await self._accept_new(request, key, run.id)
+            queue = queues.of_session(key)
+            if queue and request.multitask_strategy == "reject":
+                raise SessionBusy(session.id, queue[0].run.id)
+        except BaseException:
+            self.limiter.release(key)
+            raise
+
+        run.start_at = None
+        run.after_seq = run.message_after_seq = session.events.end
+        run.app_version = version_of(runner)
+        run.request = msgspec.structs.replace(request, new_message=message)
+        if queue and request.multitask_strategy == "steer" and message is not None:
+            run.steered_into = queue[0].run.id
+        return RunTask(run, runner, session=session if not queue else None)
+
+    async def _accept_new(
+        self, request: AgentRunRequest, key: SessionKey, run_id: str
+    ) -> tuple[Session, Content | None]:
+        """The session and the accepted message of a run that continues no other."""
+        stored = await self._find(key)
+        session = stored or Session(id=key.session_id, app_name=key.app_name, user_id=key.user_id)
+        message = accept_message(session.events, request.new_message, run_id).message
+        self.limits.check_session(session)
+        return stored or await self._create(key), message
+
     async def admit_live(self, key: SessionKey, runner: Runner, queues: SessionQueues, live: LiveInput) -> RunTask:
         """A live run to enqueue. Raises SessionNotFound, SessionFull, TooManyRuns."""
         await self.limiter.acquire(key)
@@ -353,8 +398,7 @@ class Admission:
             raise
         run = self._new_run(new_invocation_id(), session, runner)
         run.is_live = True
-        if runner.app is not None and runner.app.webhooks:
-            add_webhooks(run, runner.app.webhooks, is_of_app=True)
+        _add_webhooks_of_app(run, runner)
         return RunTask(run, runner, session=session if is_idle else None, live=live)
 
     def _new_run(self, run_id: str, session: Session, runner: Runner) -> Run:
@@ -426,7 +470,7 @@ class Admission:
     ) -> Continued | None:
         """The run that a message continues; None if that is a new one, since the task that it is for was cancelled.
 
-        Raises RunNotFound, AppVersionChanged, ApprovalRefused.
+        Raises RunNotFound, InvalidRequest, AppVersionChanged, ApprovalRefused.
         """
         run = task.run if task is not None else await self.run_store.get(run_id)
         if run is None:
@@ -439,6 +483,8 @@ class Admission:
                 raise RunNotFound(run_id)
             return Continued(None, {}, runner)
 
+        if run.is_delayed:
+            raise InvalidRequest("The run has not started, and can't be continued", location=("body", "invocationId"))
         if run.status is RunStatus.CANCELLED and is_to_task(accepted.message, accepted.answered):
             return None
         runner = await self.versions.runner_for(run, runner, session)
@@ -484,6 +530,41 @@ def check_is_newest(run: Run, session: Session) -> None:
             is_in_log = True
         elif event.content is not None and index not in rewound and not is_in_log:
             raise NotRetryable(run.id, "its session has later messages; retry it in a fork")
+
+
+def start_time(request: AgentRunRequest) -> float | None:
+    """The time (Unix seconds) at which the run starts; None if it starts now. Raises InvalidRequest."""
+    if request.start_at is None and request.delay_seconds is None:
+        return None
+    if request.start_at is not None and request.delay_seconds is not None:
+        raise InvalidRequest("Give either startAt or delaySeconds", location=("body", "delaySeconds"))
+
+    now = time.time()
+    if request.start_at is not None:
+        name = "startAt"
+        start_at = request.start_at
+        if not 0 <= start_at < MAX_START_AT:
+            raise InvalidRequest("startAt must be Unix seconds before the year 10000", location=("body", name))
+    else:
+        name = "delaySeconds"
+        start_at = now + (request.delay_seconds or 0.0)
+        if not now <= start_at < now + MAX_DELAY_SECONDS:
+            raise InvalidRequest("delaySeconds must be 0 or more", location=("body", name))
+    if request.invocation_id is not None or responses_in(request.new_message):
+        raise InvalidRequest("Only a new run can start later, not the continuation of one", location=("body", name))
+    return start_at if start_at > now else None
+
+
+def _replaces(request: AgentRunRequest, queues: SessionQueues) -> bool:
+    """True if the run preempts those of its session."""
+    if request.multitask_strategy != "interrupt":
+        return False
+    return bool(queues.of_session(SessionKey(request.app_name, request.user_id, request.session_id)))
+
+
+def _add_webhooks_of_app(run: Run, runner: Runner) -> None:
+    if runner.app is not None and runner.app.webhooks:
+        add_webhooks(run, runner.app.webhooks, is_of_app=True)
 
 
 def check_asked(session: Session, message: Content | None, pending: Mapping[str, str]) -> None:

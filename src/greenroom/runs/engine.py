@@ -95,6 +95,9 @@ class RunEngine(ABC):
     ) -> tuple[Run, Attachment | None]:
         """Starts a run, or queues it after the session's active run, depending on `multitask_strategy`.
 
+        With `start_at` or `delay_seconds`, a later time, the run is only stored: at that time it starts as by a request
+        that comes then, or fails if that is refused.
+
         The record is stored when this returns, so the run survives a crash. The same idempotency key returns the same
         run. The attached reader doesn't get the user's own events. traceparent: the caller's trace, as W3C has it.
         caller: as authenticated; None without authentication. A forwarded request that is repeated returns the run that

@@ -30,6 +30,7 @@ from greenroom.errors import (
     RunNotFound,
     SessionBusy,
     SessionNotFound,
+    TooManyRuns,
     Unavailable,
 )
 from greenroom.event_streams.in_process import InProcessEventStream
@@ -58,7 +59,6 @@ from greenroom.records.run import (
     ListRunsResponse,
     Run,
     RunConfig,
-    RunError,
     RunFilter,
     RunStatus,
     RunWebhook,
@@ -78,7 +78,7 @@ from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf, Replicas, require
 from greenroom.runs.push_notifications import PushNotifications
-from greenroom.runs.queues import SessionQueues
+from greenroom.runs.queues import SessionQueues, when_done
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
 from greenroom.runs.schedules import Schedules
@@ -93,7 +93,7 @@ from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import SendWebhook, Webhooks
 from greenroom.schedules.store import ScheduleLimits
 from greenroom.sessions.service import BaseSessionService
-from greenroom.telemetry.span import TraceListener
+from greenroom.telemetry.span import Trace, TraceListener
 from greenroom.version import __version__
 
 AttachmentOrNone = TypeVar("AttachmentOrNone", Attachment, Attachment | None)
@@ -153,7 +153,7 @@ class InProcessRunEngine(RunEngine):
             auto_create_session=self.auto_create_session,
         )
         self._memory_writer = MemoryWriter(self.run_store)
-        self._wake_ups = WakeUps(self.run_store, self.get, self._wake)
+        self._wake_ups = WakeUps(self.run_store, self.get, self._wake, self._start_delayed)
         self.schedules = Schedules(
             run_store=self.run_store,
             session_service=self.session_service,
@@ -222,16 +222,78 @@ class InProcessRunEngine(RunEngine):
                     reader = self._steering_reader(task.run, task, after=None, with_user_events=False)
                 elif attach:
                     reader = self._reader(
-                        task, after=task.run.message_after_seq, with_user_events=False, catch_up=False
+                        task.run, after=task.run.message_after_seq, with_user_events=False, catch_up=False
                     )
-                if request.multitask_strategy == "interrupt":
-                    self._queues.preempt(task.key, task.run.id)
-                self._runners.retain(task.runner)
-                stored = self._queues.enqueue(task)
+                if task.run.is_delayed:
+                    # Stored under the lock, so that the same request finds it.
+                    return task.run, await _when_stored(self._save_delayed(task.run), reader)
+                stored = self._enqueue(task, request)
         finally:
             self._runners.release(runner)
 
         return task.run, await _when_stored(stored, reader)
+
+    def _enqueue(self, task: RunTask, request: AgentRunRequest) -> asyncio.Future[None]:
+        """Starts a run, now or after those before it. Returns the future of its record."""
+        if request.multitask_strategy == "interrupt":
+            self._queues.preempt(task.key, task.run.id)
+        self._runners.retain(task.runner)
+        return self._queues.enqueue(task)
+
+    def _save_delayed(self, run: Run) -> asyncio.Future[None]:
+        """Stores a run that starts later. Nothing else is kept of it."""
+        saving = self.run_store.save(run)
+        when_done(saving, partial(self._delayed_saved, run))
+        return saving
+
+    def _delayed_saved(self, run: Run, saving: asyncio.Future[None]) -> None:
+        if saving.cancelled() or saving.exception() is None:
+            self._watches.publish(run)
+            self._wake_ups.look(run.start_at or 0.0)
+
+    async def _start_delayed(self, run: Run) -> None:
+        """Starts a run at its time, or ends it with the error for which it can't start.
+
+        Raises RunNotFound, and TooManyRuns and Unavailable: then it may be tried again.
+        """
+        key = run.session_key
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(key)
+        async with self._admission.lock(key):
+            run = await self.get(run.id)
+            if run.is_delayed and run.request is not None:  # else it was cancelled meanwhile
+                await self._enqueue_due(run, run.request)
+
+    async def _enqueue_due(self, run: Run, request: AgentRunRequest) -> None:
+        try:
+            runner = await self._runner_of(run.app_name)
+            try:
+                stored = self._enqueue(await self._admission.admit_due(run, request, runner, self._queues), request)
+            finally:
+                self._runners.release(runner)
+        except (TooManyRuns, Unavailable):
+            raise
+        except GreenroomError as error:
+            _log.warning("run %s can't start at its time, and has failed: %s", run.id, error)
+            stored = self._end_unstarted(run, error)
+        await stored
+
+    def _end_unstarted(self, run: Run, error: GreenroomError) -> asyncio.Future[None]:
+        """Stores and publishes the end of a run that has no task."""
+        run.status = RunStatus.CANCELLED if isinstance(error, RunCancelled) else RunStatus.FAILED
+        run.error = described(error)
+        run.ended_at = time.time()
+        saving = self.run_store.save(run, requests=_without_requests(run))
+        when_done(saving, partial(self._unstarted_ended, RunEnded(run, error)))
+        return saving
+
+    def _unstarted_ended(self, end: RunEnded, saving: asyncio.Future[None]) -> None:
+        if saving.cancelled() or saving.exception() is not None:
+            return
+        self._watches.publish(end.run)
+        self._stream.publish(end.run.session_key, end)
+        if self.trace_listeners:
+            Trace(end.run.session_key, end.run.id).end(end.run.status, self.trace_listeners)
 
     async def start_live(
         self,
@@ -257,7 +319,7 @@ class InProcessRunEngine(RunEngine):
                 if after is not None:
                     reader = self.attach_to_session(key, after=min(after, after_seq))
                 else:
-                    reader = self._reader(task, after=after_seq, with_user_events=True, catch_up=False)
+                    reader = self._reader(task.run, after=after_seq, with_user_events=True, catch_up=False)
                 self._runners.retain(runner)
                 stored = self._queues.enqueue(task)
         finally:
@@ -276,15 +338,21 @@ class InProcessRunEngine(RunEngine):
             return self._steering_reader(task.run, task, after=after, with_user_events=with_user_events)
         if task is None:
             run = await self.get(run_id)
-            if self._takeovers is not None and not run.status.is_over:
+            if self._takeovers is not None and not run.status.is_over and not run.is_delayed:
                 raise OwnershipLost(*run.session_key)
             if run.read_at_seq is not None:
                 return self._steering_reader(run, None, after=after, with_user_events=with_user_events)
             after = run.after_seq if after is None else after
+            if not run.status.is_over:  # it is delayed, or was until a moment ago
+                reader = self._reader(run, after=after, with_user_events=with_user_events)
+                run = await self.get(run_id)
+                if not run.status.is_over:
+                    return reader
+                reader.close()
             read_log = self._log_reader(run.session_key)
             return EndedRunReader(run, read_log, after=after, with_user_events=with_user_events)
         after = task.run.after_seq if after is None else after
-        return self._reader(task, after=after, with_user_events=with_user_events)
+        return self._reader(task.run, after=after, with_user_events=with_user_events)
 
     def attach_to_session(self, key: SessionKey, *, after: int) -> Attachment:
         if self._takeovers is not None:
@@ -309,6 +377,9 @@ class InProcessRunEngine(RunEngine):
                 run = await self.get(run_id)
                 if run.status is RunStatus.WAITING:
                     await self._cancel_waiting(run)
+                elif run.is_delayed:
+                    await self._end_unstarted(run, RunCancelled(run_id, reason))
+                    await self.run_store.delete_wake_up(run_id)
                 return run
             task = self._queues.stop(task, RunCancelled(run_id, reason))
         await task.wait_for_end()
@@ -693,7 +764,6 @@ class InProcessRunEngine(RunEngine):
         await self.push_notifications.resume(shards)
         await self.webhooks.resume(shards)
 
-        self._wake_ups.look()
         left_behind = await self.run_store.list_unfinished(shards)
         to_remember = await self.run_store.list_to_remember(shards)
         resumed: list[RunTask] = []
@@ -709,15 +779,13 @@ class InProcessRunEngine(RunEngine):
             try:
                 runner = await self._runners.acquire(run.app_name)
             except GreenroomError as error:
-                run.status = RunStatus.FAILED
-                run.ended_at = time.time()
-                run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
-                ended.append(self.run_store.save(run, requests=_without_requests(run)))
+                ended.append(self._end_unstarted(run, error))
                 continue
             self._limiter.add(run.session_key)
             resumed.append(RunTask(run, runner, is_resumed=True, is_stored=True, is_held=is_suspect(run)))
 
         self._resume(resumed)
+        self._wake_ups.look()  # not earlier: runs that it starts are no longer left behind
         for run in to_remember:
             with contextlib.suppress(GreenroomError):  # the app is gone
                 runner = await self._runners.acquire(run.app_name)
@@ -857,12 +925,12 @@ class InProcessRunEngine(RunEngine):
             read_log=self._log_reader(run.session_key),
         )
 
-    def _reader(self, task: RunTask, *, after: int, with_user_events: bool, catch_up: bool = True) -> Attachment:
+    def _reader(self, run: Run, *, after: int, with_user_events: bool, catch_up: bool = True) -> Attachment:
         return Follower(
-            self._stream.subscribe(task.key, run_id=task.run.id, with_user_events=with_user_events),
+            self._stream.subscribe(run.session_key, run_id=run.id, with_user_events=with_user_events),
             after=after,
-            read_log=self._log_reader(task.key),
-            run_id=task.run.id,
+            read_log=self._log_reader(run.session_key),
+            run_id=run.id,
             with_user_events=with_user_events,
             catch_up=catch_up,
         )

@@ -60,7 +60,9 @@ class InMemoryRunStore(RunStore):
             self._by_session.setdefault((run.app_name, run.user_id, run.session_id), {})[run.id] = None
         self._runs[run.id] = msgspec.structs.replace(run)
 
-        if run.status.is_over:
+        if run.start_at is not None and run.is_delayed:
+            self._wake_ups[run.id] = run.start_at
+        elif run.status.is_over:
             self._unfinished.pop(run.id, None)
             self._finished[run.id] = None
             if len(self._finished) > self._max_finished:
@@ -215,6 +217,9 @@ class InMemoryRunStore(RunStore):
             del self._wake_ups[run_id]
         else:
             self._wake_ups[run_id] = to
+
+    async def delete_wake_up(self, run_id: str) -> None:
+        self._wake_ups.pop(run_id, None)
 
     async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
         return heapq.nsmallest(limit, ((at, run_id) for run_id, at in self._wake_ups.items()))

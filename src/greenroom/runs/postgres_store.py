@@ -159,7 +159,7 @@ class PostgresRunStore(SqlRunStore):
         deliveries = self._new_deliveries(run) if run.webhooks else ()
         request = wire.encode(run.request).decode() if run.request is not None else None
         fenced = FencedRun(row_of(run, request, is_to_remember), fence)
-        if run.idempotency_key is None and not deliveries and requests is None:
+        if run.idempotency_key is None and not deliveries and requests is None and not run.is_delayed:
             return self._saving(run, self._postgres.submit_row(_save_runs, fenced))
         has_new_key = run.idempotency_key is not None
         saving = self._save_with(run, fenced, deliveries, has_new_key=has_new_key, requests=requests)
@@ -186,11 +186,14 @@ class PostgresRunStore(SqlRunStore):
         has_new_key: bool,
         requests: RequestChanges | None = None,
     ) -> Future[None]:
-        """Writes a record in one transaction with its idempotency key, messages to webhooks, and requests to people."""
+        """Writes a record in one transaction with its idempotency key, its start time, messages to webhooks, and
+        requests to people.
+        """
         key = run.idempotency_key if has_new_key else None
         scoped_key = run.app_name, run.user_id, key
         run_id = run.id
         digest = run.request_digest
+        start_at = run.start_at if run.is_delayed else None
 
         async def apply(connection: Connection) -> None:
             if key is not None:
@@ -200,6 +203,8 @@ class PostgresRunStore(SqlRunStore):
             (refused,) = await _save_runs.write(connection, [fenced])
             if refused is not None:
                 raise refused
+            if start_at is not None:
+                await connection.execute(numbered(SAVE_WAKE_UP), run_id, start_at)
             for delivery in deliveries:
                 await connection.execute(numbered(ADD_DELIVERY), *delivery_row(delivery))
             if requests is not None:

@@ -338,7 +338,7 @@ class SessionQueues:
             task.requests = None
             task.is_being_stored = not task.is_stored
             saving = self.run_store.save(task.run, requests=requests)
-        _when_done(saving, partial(self._saved, task))
+        when_done(saving, partial(self._saved, task))
         return saving
 
     def _saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
@@ -439,7 +439,7 @@ class SessionQueues:
                 task.end_stored = self._save_end(task)
                 if run.is_live:
                     # Its log has no end: until the record is stored, a crash would cancel the run.
-                    _when_done(task.end_stored, partial(self._publish_stored, task.key, ended))
+                    when_done(task.end_stored, partial(self._publish_stored, task.key, ended))
                 else:
                     self.stream.publish(task.key, ended)
             else:  # it was refused before anything was stored
@@ -474,7 +474,7 @@ class SessionQueues:
     def _save_end(self, task: RunTask) -> asyncio.Future[None]:
         """Stores the record of the end; until then, the task holds it."""
         saving = self._store_end(task)
-        _when_done(saving, partial(self._end_saved, task))
+        when_done(saving, partial(self._end_saved, task))
         return saving
 
     def _store_end(self, task: RunTask) -> asyncio.Future[None]:
@@ -538,7 +538,7 @@ def _may_conflict(task: RunTask) -> bool:
     return task.run.idempotency_key is not None and not task.is_stored
 
 
-def _when_done(saving: asyncio.Future[None], call: Callable[[asyncio.Future[None]], None]) -> None:
+def when_done(saving: asyncio.Future[None], call: Callable[[asyncio.Future[None]], None]) -> None:
     """Calls at once if the write is done already, as it always is in memory."""
     if saving.done():
         call(saving)

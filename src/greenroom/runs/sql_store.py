@@ -104,12 +104,16 @@ _PRUNE_DELIVERIES = """
 SAVE_WAKE_UP = """
     INSERT INTO wake_ups (run_id, at) VALUES (?, ?) ON CONFLICT (run_id) DO UPDATE SET at = excluded.at
 """
+_DELETE_WAKE_UP = "DELETE FROM wake_ups WHERE run_id = ?"
 _MOVE_WAKE_UP = "UPDATE wake_ups SET at = ? WHERE run_id = ? AND at = ?"
-_DELETE_WAKE_UP = "DELETE FROM wake_ups WHERE run_id = ? AND at = ?"
+_DELETE_WAKE_UP_AT = "DELETE FROM wake_ups WHERE run_id = ? AND at = ?"
 _NEXT_WAKE_UPS = "SELECT at, run_id FROM wake_ups ORDER BY at LIMIT ?"
 
 _MARK = " unremembered"
 """Follows the status, in its column, of runs whose events have yet to be added to memory."""
+_DELAYED = "queued delayed"
+"""In the column of the status, of runs that start later. Neither a start of the server nor a count of queued runs reads
+them."""
 _TO_REMEMBER = """
     SELECT app_name, user_id, session_id, data, request FROM runs
     WHERE status IN ('succeeded unremembered', 'failed unremembered', 'cancelled unremembered') {and_in_shards}
@@ -119,6 +123,8 @@ _IS_INDEXED = """
     status IN ('queued', 'running', 'waiting', 'failed', 'failed unremembered', 'cancelled', 'cancelled unremembered')
 """
 """As the index `runs_by_status` has it, which databases use for queries with the same term."""
+_IS_DELAYED = f"status = '{_DELAYED}'"
+"""The same of the index `runs_delayed`."""
 
 _MAX_PARTS = 50
 """Apps of a list of runs that are looked up one by one; databases take a few hundred."""
@@ -246,9 +252,12 @@ class SqlRunStore(RunStore):
 
     async def move_wake_up(self, run_id: str, at: float, *, to: float | None) -> None:
         if to is None:
-            await self._database.execute(_DELETE_WAKE_UP, run_id, at)
+            await self._database.execute(_DELETE_WAKE_UP_AT, run_id, at)
         else:
             await self._database.execute(_MOVE_WAKE_UP, to, run_id, at)
+
+    async def delete_wake_up(self, run_id: str) -> None:
+        await self._database.execute(_DELETE_WAKE_UP, run_id)
 
     async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
         return [(at, run_id) for at, run_id in await self._database.fetch(_NEXT_WAKE_UPS, limit)]
@@ -297,7 +306,10 @@ class SqlRunStore(RunStore):
 
 def row_of(run: Run, request: str | None, is_to_remember: bool = False) -> RunRow:
     data = wire.encode(msgspec.structs.replace(run, request=None)).decode()
-    status = run.status.value + (_MARK if is_to_remember else "")
+    if run.is_delayed:
+        status = _DELAYED
+    else:
+        status = run.status.value + (_MARK if is_to_remember else "")
     return run.id, run.app_name, run.user_id, run.session_id, status, run.created_at, data, request
 
 
@@ -363,13 +375,18 @@ def _parts(where: RunFilter) -> list[tuple[list[str], list[str]]]:
     statuses: list[str] | None = None
     if where.statuses is not None:
         statuses = [status + mark for status in dict.fromkeys(where.statuses) for mark in ("", _MARK)]
+        if RunStatus.QUEUED in where.statuses:
+            statuses.append(_DELAYED)
     apps = None if where.app_names is None else list(dict.fromkeys(where.app_names))
     of_apps = [] if apps is None else [f"app_name IN ({', '.join('?' * len(apps)) or 'NULL'})"]
     of_statuses = [] if statuses is None else [f"status IN ({', '.join('?' * len(statuses)) or 'NULL'})"]
 
     is_of_one_owner = where.user_id is not None or where.session_id is not None
     if statuses and not is_of_one_owner and RunStatus.SUCCEEDED not in (where.statuses or ()):
-        return [([_IS_INDEXED, "status = ?", *of_apps], [status, *(apps or ())]) for status in statuses]
+        return [
+            ([_IS_DELAYED if status == _DELAYED else _IS_INDEXED, "status = ?", *of_apps], [status, *(apps or ())])
+            for status in statuses
+        ]
     if apps and len(apps) <= _MAX_PARTS and not is_of_one_owner:
         return [(["app_name = ?", *of_statuses], [app, *(statuses or ())]) for app in apps]
     return [([*of_apps, *of_statuses], [*(apps or ()), *(statuses or ())])]

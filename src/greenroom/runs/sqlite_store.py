@@ -16,7 +16,16 @@ from greenroom.records.inbox import RequestChanges
 from greenroom.records.run import Run
 from greenroom.records.webhook_delivery import WebhookDelivery
 from greenroom.runs.sql_requests import write_changes
-from greenroom.runs.sql_store import ADD_DELIVERY, KEY_HOLDER, SAVE_KEY, RunRow, SqlRunStore, delivery_row, row_of
+from greenroom.runs.sql_store import (
+    ADD_DELIVERY,
+    KEY_HOLDER,
+    SAVE_KEY,
+    SAVE_WAKE_UP,
+    RunRow,
+    SqlRunStore,
+    delivery_row,
+    row_of,
+)
 from greenroom.sqlite.database import Database
 from greenroom.sqlite.row_insert import RowInsert
 from greenroom.sqlite.transaction import Transaction, completed
@@ -46,7 +55,7 @@ class SqliteRunStore(SqlRunStore):
     def save(self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None) -> Future[None]:
         deliveries = self._new_deliveries(run) if run.webhooks else ()
         row = row_of(run, wire.encode(run.request).decode() if run.request is not None else None, is_to_remember)
-        if run.idempotency_key is None and not deliveries and requests is None:
+        if run.idempotency_key is None and not deliveries and requests is None and not run.is_delayed:
             return self._queued(self._file.submit_row(_SAVE, row))
         has_new_key = run.idempotency_key is not None
         return self._queued(self._save_with(run, row, deliveries, has_new_key=has_new_key, requests=requests))
@@ -67,10 +76,13 @@ class SqliteRunStore(SqlRunStore):
         has_new_key: bool,
         requests: RequestChanges | None = None,
     ) -> Future[None]:
-        """Writes a record in one transaction with its idempotency key, messages to webhooks, and requests to people."""
+        """Writes a record in one transaction with its idempotency key, its start time, messages to webhooks, and
+        requests to people.
+        """
         key = run.idempotency_key if has_new_key else None
         scoped_key = run.app_name, run.user_id, key
         digest = run.request_digest
+        start_at = run.start_at if run.is_delayed else None
 
         def apply(cursor: sqlite3.Cursor) -> None:
             if key is not None:
@@ -78,6 +90,8 @@ class SqliteRunStore(SqlRunStore):
                 if cursor.execute(KEY_HOLDER, scoped_key).fetchone() != (row[0],):
                     raise IdempotencyConflict(key)
             _SAVE.write(cursor, [row])
+            if start_at is not None:
+                cursor.execute(SAVE_WAKE_UP, (row[0], start_at))
             for delivery in deliveries:
                 cursor.execute(ADD_DELIVERY, delivery_row(delivery))
             if requests is not None:

@@ -76,8 +76,8 @@ class RunStore(ABC):
     ) -> asyncio.Future[None]:
         """Writes the record as it is now, over an earlier one. Queued at once; the future is done when it is stored.
 
-        In the same transaction, it stores the messages about the run's status that its webhooks receive, and the
-        changes of its requests to people.
+        In the same transaction, it stores the messages about the run's status that its webhooks receive, the changes of
+        its requests to people, and the time of a delayed run as its wake-up.
         The future may be dropped. is_to_remember: marks an ended run for `list_to_remember`, until `remembered`.
         """
 
@@ -170,6 +170,10 @@ class RunStore(ABC):
         """Changes the time of the note, or deletes it, unless it has another time than `at` now."""
 
     @abstractmethod
+    async def delete_wake_up(self, run_id: str) -> None:
+        """Deletes the note of a run; does nothing when there is none."""
+
+    @abstractmethod
     async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
         """The earliest times, each with the id of its run, of the sessions that this process owns."""
 
@@ -188,7 +192,8 @@ class RunStore(ABC):
 
     @abstractmethod
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
-        """Returns all queued and running runs, oldest first. At start-up, these were interrupted by a crash.
+        """Returns all queued and running runs, oldest first, but delayed ones. At start-up, these were interrupted by
+        a crash.
 
         shards: only of their sessions.
         """

@@ -1,9 +1,12 @@
-"""Continues waiting runs at their times. A sleeping run is rows in the store; no task or memory is kept for it.
+"""Continues waiting runs at their times, and starts delayed ones. They are rows in the store; no task or memory is kept
+for them.
 
     12:00:00  a run calls `wait(seconds=3600)`, and ends as waiting; its time is stored, before its record
     12:00:00  the timer knows that the earliest time is 13:00:00, and asks the store nothing until then
     13:00:00  it reads the times that are due, and the runs' records, which say which calls wait, and until when
     13:00:00  the response to the call is admitted as a client's is, if the call is still open: the run continues
+
+The time of a delayed run is stored with its record, which says when the run starts.
 
 A stored time only says when to look at a run: where it is wrong or left behind, nothing happens.
 """
@@ -16,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from greenroom.errors import GreenroomError, NotWaiting, OwnershipLost, RunNotFound
+from greenroom.errors import GreenroomError, NotWaiting, OwnershipLost, RunNotFound, TooManyRuns, Unavailable
 from greenroom.records.run import Run, RunStatus
 from greenroom.records.wake_up import SentSignal, WakeUp
 from greenroom.runs.signals import stored_signal
@@ -35,12 +38,14 @@ class WakeUps:
     """The timer of one engine.
 
     get: the newest record of a run. wake: continues a run by the response to a call, with a stored signal or at its
-    time. Raises NotWaiting when the call is not open any more. Both raise OwnershipLost.
+    time. Raises NotWaiting when the call is not open any more. start: starts a delayed run if it still waits for its
+    time. Raises TooManyRuns, and Unavailable. All raise OwnershipLost.
     """
 
     run_store: RunStore
     get: Callable[[str], Awaitable[Run]]
     wake: Callable[[Run, str, WakeUp, SentSignal | None], Awaitable[None]]
+    start: Callable[[Run], Awaitable[None]]
 
     def __post_init__(self) -> None:
         self._saving: set[asyncio.Future[None]] = set()
@@ -60,9 +65,9 @@ class WakeUps:
             saving.add_done_callback(self._saving.discard)
             self._timer.look_at(at)
 
-    def look(self) -> None:
-        """Reads the times of the store, which has those of other processes."""
-        self._timer.look_at(0.0)
+    def look(self, at: float = 0.0) -> None:
+        """Reads the times of the store, which has those of other processes, now or at a time in Unix seconds."""
+        self._timer.look_at(at)
 
     async def close(self) -> None:
         await self._timer.close()
@@ -74,17 +79,19 @@ class WakeUps:
         now = time.time()
         due = [(at, run_id) for at, run_id in found if at <= now]
         await asyncio.gather(*(self._wake_run(run_id, at) for at, run_id in due))
-        if len(due) < len(found):
-            self._timer.look_at(found[len(due)][0])
-        elif due:
-            self._timer.look_at(now)
+        if due:
+            self._timer.look_at(now)  # there may be more, and some may have been moved
+        elif found:
+            self._timer.look_at(found[0][0])
 
     async def _wake_run(self, run_id: str, at: float) -> None:
         """Continues the run if it waits, and moves or deletes its stored time."""
         again: float | None = None
         try:
             run = await self.get(run_id)
-            if not run.status.is_over:
+            if run.start_at is not None and run.is_delayed:
+                again = await self._start(run, run.start_at)
+            elif not run.status.is_over:
                 again = time.time() + LONGEST_SLEEP  # its end stores its next time
             elif run.status is RunStatus.WAITING:
                 again = await self._continue(run)
@@ -93,6 +100,21 @@ class WakeUps:
         except OwnershipLost:
             return  # the server that runs the session now has the time, too
         await self.run_store.move_wake_up(run_id, at, to=again)
+
+    async def _start(self, run: Run, start_at: float) -> float | None:
+        """Returns the time of the next try if the run can't start now."""
+        late_seconds = time.time() - start_at
+        if late_seconds < 0:
+            return start_at
+        try:
+            await self.start(run)
+        except OwnershipLost:
+            raise
+        except TooManyRuns:
+            return time.time() + min(max(late_seconds / 4, LONGEST_SLEEP), _RETRY_SECONDS)
+        except Unavailable:
+            return time.time() + LONGEST_SLEEP
+        return None
 
     async def _continue(self, run: Run) -> float | None:
         """Returns the time of the next try if the run can't continue now."""

@@ -71,8 +71,12 @@ export type AgentRunRequest = {
   readonly multitaskStrategy?: "enqueue" | "interrupt" | "reject" | "steer";
   /** Whether the run continues or is cancelled when the client disconnects. */
   readonly onDisconnect?: "cancel" | "continue";
-  /** The run is failed after this time. */
+  /** The run is failed after this time, which counts from its start. */
   readonly deadlineSeconds?: number;
+  /** Unix seconds at which the run starts; at once if they have passed. */
+  readonly startAt?: number;
+  /** Seconds after which the run starts, in place of `startAt`. */
+  readonly delaySeconds?: number;
   /** Functions that the client executes; a call stays open until a message brings its function response. */
   readonly clientTools?: readonly FunctionDeclaration[];
   /** Receivers of the run's states, besides those of the app. */
@@ -1083,6 +1087,8 @@ export type Run = {
   readonly status: RunStatus;
   /** Unix seconds of the request. */
   readonly createdAt: number;
+  /** Unix seconds at which the run starts; None if it starts at once, and when the time has come. */
+  readonly startAt?: number;
   /** Unix seconds of the first start; None while the run is queued. */
   readonly startedAt?: number;
   /** Unix seconds; None until the run has ended. */
@@ -1425,8 +1431,12 @@ export type SessionRunRequest = {
   readonly multitaskStrategy?: "enqueue" | "interrupt" | "reject" | "steer";
   /** Whether the run continues or is cancelled when the client disconnects. */
   readonly onDisconnect?: "cancel" | "continue";
-  /** The run is failed after this time. */
+  /** The run is failed after this time, which counts from its start. */
   readonly deadlineSeconds?: number;
+  /** Unix seconds at which the run starts; at once if they have passed. */
+  readonly startAt?: number;
+  /** Seconds after which the run starts, in place of `startAt`. */
+  readonly delaySeconds?: number;
   /** Functions that the client executes; a call stays open until a message brings its function response. */
   readonly clientTools?: readonly FunctionDeclaration[];
   /** Receivers of the run's states, besides those of the app. */
