@@ -9,12 +9,13 @@ import time
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Dialog, Page, expect
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.records.content import FunctionCall
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing.scripted_model import ScriptedModel
+from tests.dev_ui.apps import flaky
 from tests.dev_ui.axe import serious_violations
 from tests.dev_ui.conftest import World
 from tests.dev_ui.sessions import make_session
@@ -221,7 +222,7 @@ async def test_a_message_is_edited_and_sent_in_a_fork_and_a_failure_retried(worl
     session = await make_session(world.server, "desk", "fork", ["hello", "boom"])
     page = await world.open(f"apps/desk/sessions/{session}")
     await expect(page.get_by_text("The model is overloaded")).to_be_visible()
-    await page.get_by_role("button", name="Retry from here").click()
+    await page.get_by_role("button", name="Run again in a fork").click()
     await expect(page).not_to_have_url(re.compile("/fork"))
     await expect(page.get_by_text("The model is overloaded")).to_be_visible()
     await page.locator(".user-text").last.hover()
@@ -231,6 +232,57 @@ async def test_a_message_is_edited_and_sent_in_a_fork_and_a_failure_retried(worl
     await expect(page.get_by_text("You said: hello again")).to_be_visible()
     await expect(page.get_by_text("You said: hello", exact=True)).to_be_visible()
     await expect(page.get_by_text("overloaded")).to_have_count(0)
+
+
+async def test_a_failed_run_is_retried_in_its_session_or_in_a_fork(world: World) -> None:
+    async with world.serve(flaky()) as server:
+        session = await make_session(server, "flaky", "retried-here", ["hello retry"])
+        page = await world.open(f"{server.url}/dev-ui/apps/flaky/sessions/{session}")
+        await page.locator(".run-head").get_by_role("button", name="Retry").click()
+        await expect(page.get_by_text("You said: hello retry")).to_be_visible()
+        await expect(page.get_by_text("Retried from here")).to_be_visible()
+        await expect(page.locator(".run-head")).to_contain_text("Succeeded")
+        await expect(page.locator(".run-head")).to_contain_text("retried")
+        assert await serious_violations(page) == []
+
+        await send(page, "first failure")
+        await expect(page.locator(".run-head").last).to_contain_text("Failed")
+        await send(page, "second failure")
+        await expect(page.locator(".run-head")).to_have_count(3)
+        await page.locator(".run-head").nth(1).get_by_role("button", name="Retry in a fork").click()
+        await expect(page).not_to_have_url(re.compile("sessions/retried-here$"))
+        await expect(page.get_by_text("You said: first failure")).to_be_visible()
+
+        await page.goto(f"{server.url}/dev-ui/runs?session=retried-here")
+        await page.get_by_role("row").nth(1).get_by_role("checkbox").check()
+        await page.get_by_role("button", name="Retry 1").click()
+        await expect(page.get_by_role("row").nth(1)).to_contain_text("Succeeded")
+        await page.goto("about:blank")
+
+
+async def test_a_session_is_rewound_to_before_a_message(world: World) -> None:
+    session = await make_session(world.server, "desk", "rewound", ["hello", "note", "weather"])
+    page = await world.open(f"apps/desk/sessions/{session}")
+    await page.locator(".user-text").nth(1).hover()
+
+    async def accept(dialog: Dialog) -> None:
+        await dialog.accept()
+
+    page.once("dialog", accept)
+    await page.get_by_role("button", name="Rewind to before this message").nth(1).click()
+    await expect(page.get_by_text("Rewound to before run")).to_be_visible()
+    for _ in range(2):
+        await expect(page.locator(".run-head").filter(has_text="rewound")).to_have_count(2)
+        await expect(page.locator(".run-head").filter(has_text="Running")).to_have_count(0)
+        assert await serious_violations(page) == []
+        await page.reload()
+        await expect(page.get_by_text("Rewound to before run")).to_be_visible()
+    await send(page, "hello again")
+    await expect(page.get_by_text("You said: hello again")).to_be_visible()
+    if folder := os.environ.get("SCREENSHOTS"):
+        for scheme in ("light", "dark"):
+            await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            await page.screenshot(path=f"{folder}/rewound-{scheme}.png")
 
 
 async def test_events_are_stepped_through_opened_and_closed_by_keys(world: World) -> None:

@@ -65,7 +65,7 @@ async def test_an_approval_of_a_workflow_chooses_its_route(world: World, allow: 
 async def test_a_failed_run_is_retried_in_a_fork_that_compares_with_it(world: World) -> None:
     session = await make_session(world.server, "flaky", "retried", ["hello"])
     page = await world.open(f"apps/flaky/sessions/{session}")
-    await page.get_by_role("button", name="Retry from here").click()
+    await page.get_by_role("button", name="Run again in a fork").click()
     await expect(page).not_to_have_url(re.compile(f"sessions/{session}"))
     await expect(page.get_by_text("You said: hello")).to_be_visible()
     await expect(page.get_by_text("overloaded")).to_have_count(0)

@@ -1,5 +1,5 @@
 import type { Part } from "greenroom-client";
-import { ArrowRightLeft, FileText, Pencil, RotateCcw, TriangleAlert } from "lucide-react";
+import { ArrowRightLeft, FileText, Pencil, RotateCcw, TriangleAlert, Undo2 } from "lucide-react";
 import { memo, useState } from "react";
 import { SERVER, sessionPath } from "../api";
 import { AgentName, agentColor } from "../components/AgentName";
@@ -73,6 +73,8 @@ export const ItemView = memo(function ItemView({ item }: { item: Item }) {
           <p>{item.text}</p>
         </details>
       );
+    case "retry":
+      return <p className="rule">Retried from here</p>;
     case "rewind":
       return <p className="rule">Rewound to before run {item.runId}</p>;
   }
@@ -88,8 +90,10 @@ function AgentText({ item }: { item: TextItem }) {
   );
 }
 
+const REWIND = "Take the session back to before this message? What follows stays in the log, but agents no longer see it.";
+
 function UserText({ item }: { item: TextItem }) {
-  const { runAgain } = useChat();
+  const { runAgain, rewind } = useChat();
   const [draft, setDraft] = useState<string | null>(null);
   const [isBusy, setBusy] = useState(false);
   const eventId = item.eventIds[0] ?? "";
@@ -137,6 +141,12 @@ function UserText({ item }: { item: TextItem }) {
         <button type="button" className="button quiet small reveal" title="Edit and send again in a fork" onClick={() => setDraft(item.text)}>
           <Pencil size={14} aria-hidden="true" />
           <span className="hidden">Edit and send again in a fork</span>
+        </button>
+      )}
+      {!item.isSteering && (
+        <button type="button" className="button quiet small reveal" title="Rewind to before this message" onClick={() => confirm(REWIND) && void rewind(eventId)}>
+          <Undo2 size={14} aria-hidden="true" />
+          <span className="hidden">Rewind to before this message</span>
         </button>
       )}
     </div>
@@ -223,7 +233,7 @@ export function ErrorItemView({ code, message, eventId }: { code: string; messag
       </button>
       <button type="button" className="button small" onClick={() => void runAgain(eventId, null)}>
         <RotateCcw size={14} aria-hidden="true" />
-        Retry from here
+        Run again in a fork
       </button>
     </div>
   );

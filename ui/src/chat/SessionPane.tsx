@@ -72,6 +72,18 @@ export function SessionPane({ place }: { place: SessionPlace }) {
           const run = await runAgain({ app, user, session }, eventId, parts, isStreaming());
           await navigate({ to: "/apps/$app/sessions/$session", params: { app, session: run.sessionId }, search: base });
         }),
+      retry: (runId: string, inFork: boolean) =>
+        catching(async () => {
+          const run = await client.retryRun(runId, { fork: inFork });
+          if (inFork) await navigate({ to: "/apps/$app/sessions/$session", params: { app, session: run.sessionId }, search: base });
+          else feed.add(run);
+        }),
+      rewind: (eventId: string) =>
+        catching(async () => {
+          const { events, byId } = feed.getSnapshot().timeline;
+          const event = events[byId.get(eventId) ?? -1]?.event;
+          if (event !== undefined) await client.rewindSession({ app, user, session }, event.invocationId);
+        }),
       cancel: (runId: string) =>
         catching(async () => {
           feed.add(await client.cancelRun(runId));

@@ -11,8 +11,8 @@ import { useChat } from "./context";
 import { ErrorItemView, ItemView } from "./ItemView";
 
 type Row =
-  | { readonly kind: "run"; readonly key: string; readonly run: RunGroup }
-  | { readonly kind: "item"; readonly key: string; readonly item: Item; readonly showsAuthor: boolean }
+  | { readonly kind: "run"; readonly key: string; readonly run: RunGroup; readonly isNewest: boolean }
+  | { readonly kind: "item"; readonly key: string; readonly item: Item; readonly showsAuthor: boolean; readonly isRewound: boolean }
   | { readonly kind: "failure"; readonly key: string; readonly run: RunGroup };
 
 const NEAR_END_PX = 48;
@@ -107,13 +107,13 @@ export function TimelineView(props: { timeline: Timeline; chosen: string | null;
 }
 
 function RowView({ row, chosen, cursor }: { row: Row; chosen: string | null; cursor: string | null }) {
-  if (row.kind === "run") return <RunHeader run={row.run} />;
+  if (row.kind === "run") return <RunHeader run={row.run} isNewest={row.isNewest} />;
   if (row.kind === "failure") {
     const last = row.run.items.at(-1)?.eventIds[0] ?? "";
     return <ErrorItemView code={row.run.error?.code ?? ""} message={row.run.error?.message ?? ""} eventId={last} />;
   }
   const ids = row.item.eventIds;
-  const marks = `${chosen !== null && ids.includes(chosen) ? " chosen" : ""}${cursor !== null && ids.includes(cursor) ? " cursor" : ""}`;
+  const marks = `${row.isRewound ? " rewound" : ""}${chosen !== null && ids.includes(chosen) ? " chosen" : ""}${cursor !== null && ids.includes(cursor) ? " cursor" : ""}`;
   return (
     <div className={`item${marks}`} data-event={ids[0]}>
       {row.showsAuthor && <AgentName name={row.item.author} />}
@@ -122,8 +122,11 @@ function RowView({ row, chosen, cursor }: { row: Row; chosen: string | null; cur
   );
 }
 
-function RunHeader({ run }: { run: RunGroup }) {
-  const { place, cancel } = useChat();
+/** isNewest: no later run has begun in the session. */
+function RunHeader({ run, isNewest }: { run: RunGroup; isNewest: boolean }) {
+  const { place, cancel, retry } = useChat();
+  const [isRetrying, setRetrying] = useState(false);
+  const isRetryable = (run.status === "failed" || run.status === "cancelled") && run.attempts > 0;
   const wakeUps = Object.entries(run.wakeUps);
   return (
     <header className="run-head">
@@ -134,6 +137,21 @@ function RunHeader({ run }: { run: RunGroup }) {
       {run.tokens > 0 && <Cost app={place.app} runId={run.id} endedAt={run.endedAt} />}
       {run.models.length > 0 && <span className="run-model">{run.models.join(", ")}</span>}
       {run.isResumed && <span title={`${run.attempts} attempts`}>resumed</span>}
+      {run.retries > 0 && <span>retried{run.retries > 1 && ` ${run.retries} times`}</span>}
+      {run.isRewound && <span>rewound</span>}
+      {isRetryable && (
+        <button
+          type="button"
+          className="link"
+          disabled={isRetrying}
+          onClick={() => {
+            setRetrying(true);
+            void retry(run.id, !isNewest).finally(() => setRetrying(false));
+          }}
+        >
+          {isNewest ? "Retry" : "Retry in a fork"}
+        </button>
+      )}
       {wakeUps.map(([callId, wakeUp]) => (
         <span key={callId}>
           <WakeUpText wakeUp={wakeUp} />
@@ -151,13 +169,15 @@ function RunHeader({ run }: { run: RunGroup }) {
 
 function rowsOf(timeline: Timeline): readonly Row[] {
   const rows: Row[] = [];
+  const newest = timeline.runs.findLast((run) => !run.isPatch);
   for (const run of timeline.runs) {
-    if (!run.isPatch) rows.push({ kind: "run", key: run.key, run });
+    const { isRewound } = run;
+    if (!run.isPatch) rows.push({ kind: "run", key: run.key, run, isNewest: run === newest && !isRewound });
     let author = "";
     for (const item of run.items) {
       const isShown = WITH_AUTHOR.has(item.kind) && item.author !== "user" && item.author !== author;
       if (WITH_AUTHOR.has(item.kind)) author = item.author;
-      rows.push({ kind: "item", key: item.key, item, showsAuthor: isShown });
+      rows.push({ kind: "item", key: item.key, item, showsAuthor: isShown, isRewound });
     }
     if (run.error !== null && run.items.at(-1)?.kind !== "error") rows.push({ kind: "failure", key: `${run.key}:failure`, run });
   }

@@ -9,6 +9,10 @@ export type ChatActions = {
   readonly answer: (callId: string, name: string, response: JsonObject) => Promise<void>;
   readonly runAgain: (eventId: string, parts: readonly Part[] | null) => Promise<void>;
   readonly cancel: (runId: string) => Promise<void>;
+  /** Continues a failed or cancelled run; inFork: in a fork of the session, as it has later messages. */
+  readonly retry: (runId: string, inFork: boolean) => Promise<void>;
+  /** Takes the session back to where the event's run began. */
+  readonly rewind: (eventId: string) => Promise<void>;
 };
 
 export const ChatContext = createContext<ChatActions | null>(null);

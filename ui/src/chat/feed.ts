@@ -2,7 +2,7 @@
 import type { Event, Run } from "greenroom-client";
 import { type SessionPlace, client, patientClient } from "../api";
 import type { Timeline } from "../timeline/model";
-import { EMPTY_LOG, type Input, type Log, reduce, timelineOf } from "../timeline/reduce";
+import { EMPTY_LOG, type Input, type Log, isOutsideOfRuns, reduce, timelineOf } from "../timeline/reduce";
 
 export type Connection = "loading" | "live" | "reconnecting" | "failed";
 export type Snapshot = { readonly timeline: Timeline; readonly connection: Connection; readonly error: Error | null };
@@ -116,8 +116,10 @@ export class SessionFeed {
 
   /** The record of the newest run, when another client has started it. */
   private async askForRun(): Promise<void> {
-    const id = this.log.events.at(-1)?.event.invocationId;
-    if (id === undefined || id.startsWith("p-") || this.log.runs.has(id) || this.asked.has(id)) return;
+    const newest = this.log.events.at(-1)?.event;
+    if (newest === undefined || isOutsideOfRuns(newest)) return;
+    const id = newest.invocationId;
+    if (this.log.runs.has(id) || this.asked.has(id)) return;
     this.asked.add(id);
     try {
       const run = await client.getRun(id);

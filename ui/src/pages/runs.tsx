@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import type { Run } from "greenroom-client";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { DEFAULT_USER, SERVER, call, listApps, sessionPath } from "../api";
+import { DEFAULT_USER, SERVER, call, client, listApps } from "../api";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Status } from "../components/Status";
@@ -200,7 +200,7 @@ function Bulk({ chosen, clear }: { chosen: readonly Run[]; clear: () => void }) 
   });
   if (chosen.length === 0) return act.isError ? <ErrorLine error={act.error} /> : null;
   const cancellable = chosen.filter(isActive);
-  const resumable = chosen.filter((run) => run.status === "failed" || run.status === "cancelled");
+  const retryable = chosen.filter((run) => run.status === "failed" || run.status === "cancelled");
   const [left, right] = chosen;
   return (
     <div className="bulk" role="group" aria-label="Chosen runs">
@@ -216,10 +216,10 @@ function Bulk({ chosen, clear }: { chosen: readonly Run[]; clear: () => void }) 
       <button
         type="button"
         className="button"
-        disabled={resumable.length === 0 || act.isPending}
-        onClick={() => act.mutate({ runs: resumable, one: resumeRun })}
+        disabled={retryable.length === 0 || act.isPending}
+        onClick={() => act.mutate({ runs: retryable, one: (run) => client.retryRun(run.id) })}
       >
-        Resume {resumable.length}
+        Retry {retryable.length}
       </button>
       {chosen.length === 2 && left !== undefined && right !== undefined && (
         <Link className="button link" to="/compare" search={{ left: right.id, right: left.id }}>
@@ -236,11 +236,6 @@ function Bulk({ chosen, clear }: { chosen: readonly Run[]; clear: () => void }) 
 
 function cancelRun(run: Run): Promise<unknown> {
   return call("POST", `/runs/${encodeURIComponent(run.id)}/cancel`);
-}
-
-function resumeRun(run: Run): Promise<unknown> {
-  const place = { app: run.appName, user: run.userId, session: run.sessionId };
-  return call("POST", `${sessionPath(place)}/runs`, { invocationId: run.id });
 }
 
 function NoRuns({ filters, clear }: { filters: RunFilters; clear: () => void }) {

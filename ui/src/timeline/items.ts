@@ -17,6 +17,7 @@ export type Responses = ReadonlyMap<string, readonly LoggedEvent[]>;
 const TRANSFER = "transfer_to_agent";
 /** Begins the id of the event with a message that an active run has read; the id of the request's own run follows. */
 export const STEERING = "steering-";
+const RETRY = "greenroom:retry"; // in the metadata of the event with which a retry begins
 const HIDDEN_STATE = "__session_metadata__";
 const WAKE_UPS = "greenroom_wake_ups"; // in the metadata of the event with the calls
 
@@ -182,6 +183,7 @@ class Builder {
       const text = (actions.compaction.compactedContent.parts ?? []).map((part) => part.text ?? "").join("");
       items.push({ ...base(event, "compaction"), kind: "compaction", text });
     }
+    if (event.customMetadata?.[RETRY] !== undefined) items.push({ ...base(event, "retry"), kind: "retry" });
     if (actions.rewindBeforeInvocationId) {
       items.push({ ...base(event, "rewind"), kind: "rewind", runId: actions.rewindBeforeInvocationId });
     }

@@ -12,10 +12,10 @@ export type Timeline = {
   readonly lastSeq: number;
 };
 
-/** One run, or (isPatch) one change of the state from outside of runs. Times are Unix seconds.
+/** One run, or (isPatch) one change from outside of runs: of the state, or a rewind. Times are Unix seconds.
 
     key: of this group; a run that was continued after others has several groups. endedAt: null while active. attempts: 0
-    for an imported run, which has no record. wakeUps: what continues it while it waits, by id of the call.
+    for an imported run, which has no record. isRewound: a later rewind took it back. wakeUps: what continues it while it waits, by id of the call.
     steeredInto: the active run that is to read its message. */
 export type RunGroup = {
   readonly key: string;
@@ -26,6 +26,8 @@ export type RunGroup = {
   readonly endedAt: number | null;
   readonly attempts: number;
   readonly isResumed: boolean;
+  readonly retries: number;
+  readonly isRewound: boolean;
   readonly models: readonly string[];
   readonly tokens: number;
   readonly error: Run["error"] | null;
@@ -111,6 +113,8 @@ export type CodeItem = Base & {
 export type OutputItem = Base & { readonly kind: "output"; readonly node: string; readonly value: JsonValue };
 export type ErrorItem = Base & { readonly kind: "error"; readonly code: string; readonly message: string };
 export type CompactionItem = Base & { readonly kind: "compaction"; readonly text: string };
+/** The beginning of a retry. */
+export type RetryItem = Base & { readonly kind: "retry" };
 export type RewindItem = Base & { readonly kind: "rewind"; readonly runId: string };
 
 export type Item =
@@ -126,4 +130,5 @@ export type Item =
   | OutputItem
   | ErrorItem
   | CompactionItem
+  | RetryItem
   | RewindItem;

@@ -37,6 +37,16 @@ export const EMPTY_LOG: Log = {
 
 const PATCH_PREFIX = "p-";
 
+/** Whether an event is no run's: a change of the state, or a rewind. */
+export function isOutsideOfRuns({ invocationId, actions }: Event): boolean {
+  return invocationId.startsWith(PATCH_PREFIX) || Boolean(actions.rewindBeforeInvocationId);
+}
+
+function isPatch({ runId, events }: Segment): boolean {
+  const [first] = events;
+  return first === undefined ? runId.startsWith(PATCH_PREFIX) : isOutsideOfRuns(first.event);
+}
+
 /** Takes in what the server sent. Events that the log has already change nothing. */
 export function reduce(log: Log, inputs: readonly Input[]): Log {
   const stored: LoggedEvent[] = [];
@@ -177,7 +187,20 @@ export function timelineOf(log: Log): Timeline {
   for (const [runId, status] of withoutEvents(log, lastOf)) {
     runs.push(group(log, { runId, events: [] }, status, true, withDrafts([], draftsOf(log, runId)), null));
   }
-  return { runs, events: log.events, byId: log.byId, lastSeq: log.events.at(-1)?.seq ?? 0 };
+  return { runs: withRewound(runs), events: log.events, byId: log.byId, lastSeq: log.events.at(-1)?.seq ?? 0 };
+}
+
+/** Marks the runs that were taken back: those from the named one up to each rewind. */
+function withRewound(runs: readonly RunGroup[]): readonly RunGroup[] {
+  const rewound = new Set<RunGroup>();
+  for (const [index, run] of runs.entries()) {
+    for (const item of run.items) {
+      if (item.kind !== "rewind") continue;
+      const first = runs.findIndex(({ id }) => id === item.runId);
+      if (first >= 0) for (const one of runs.slice(first, index)) rewound.add(one);
+    }
+  }
+  return rewound.size === 0 ? runs : runs.map((run) => (rewound.has(run) ? { ...run, isRewound: true } : run));
 }
 
 /** Active runs that have no stored event yet: queued ones, and those of which only chunks have come. A message that another
@@ -198,7 +221,7 @@ function draftsOf(log: Log, runId: string): readonly Draft[] {
 /** The record's status, unless there are later events: then the run was continued. Imported runs have no record. */
 function statusOf(log: Log, segment: Segment, isNewest: boolean): RunStatus {
   const run = log.runs.get(segment.runId);
-  if (segment.runId.startsWith(PATCH_PREFIX)) return "succeeded";
+  if (isPatch(segment)) return "succeeded";
   if (run === undefined) return isNewest ? "running" : "succeeded";
   if (run.status === "queued" || run.endedAt === undefined || run.endedAt === null) return run.status === "queued" ? "running" : run.status;
   return (segment.events.at(-1)?.event.timestamp ?? 0) > run.endedAt ? "running" : run.status;
@@ -210,15 +233,18 @@ function group(log: Log, segment: Segment, status: RunStatus, isLast: boolean, i
   const isActive = status === "running" || status === "queued";
   const ended = isLast ? (run?.endedAt ?? last?.event.timestamp ?? null) : (last?.event.timestamp ?? null);
   const attempts = run?.attempts ?? 1;
+  const retries = run?.retries ?? 0;
   return {
     key: `${segment.runId}:${first?.seq ?? 0}`,
     id: segment.runId,
-    isPatch: segment.runId.startsWith(PATCH_PREFIX),
+    isPatch: isPatch(segment),
     status,
     startedAt: first?.event.timestamp ?? run?.startedAt ?? run?.createdAt ?? 0,
     endedAt: isActive ? null : ended,
     attempts,
-    isResumed: attempts > 1,
+    isResumed: attempts - retries > 1,
+    retries,
+    isRewound: false,
     models: built?.models ?? [],
     tokens: built?.tokens ?? 0,
     steeredInto: status === "queued" ? (run?.steeredInto ?? null) : null,
