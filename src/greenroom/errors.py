@@ -43,6 +43,7 @@ GreenroomError
 │   ├── AppVersionChanged                a run would continue with other code, and its app refuses that
 │   └── IdempotencyConflict        422   one key, two different requests
 ├── RunFailed                      500   the run itself failed
+│   ├── RunGivenUp                       it was cut off again and again, and may be what ends the server
 │   ├── AppLoadError                     the app's own code failed on import
 │   ├── ModelError
 │   │   ├── ModelNotFound                no factory knows the model's name [ValueError]
@@ -418,6 +419,12 @@ class IdempotencyConflict(Conflict):
 
 
 class RunFailed(GreenroomError): ...
+
+
+class RunGivenUp(RunFailed):
+    def __init__(self, stalled: int) -> None:
+        super().__init__(f"The run was cut off {stalled} times without storing an event; it is given up")
+        self.stalled = stalled
 
 
 class AppLoadError(RunFailed):

@@ -48,7 +48,7 @@ async def test_only_the_run_that_ends_the_process_is_given_up(tmp_path: Path) ->
     }
     crashed = runs["crash"]
     assert crashed.error is not None
-    assert crashed.error.code == "RunFailed"
+    assert crashed.error.code == "RunGivenUp"
     assert crashed.stalled >= MAX_ATTEMPTS
     assert crashed.stalled_alone >= MAX_ATTEMPTS_ALONE
 

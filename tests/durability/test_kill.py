@@ -225,7 +225,7 @@ def _check_end(run: RunReader, log: list[Json]) -> None:
     assert run.end is not None
     said = [_is_last_word(event) for event in log if event["invocationId"] == run.run_id]
     if run.end["status"] == "failed":
-        assert run.end["error"]["code"] == "RunFailed", run.end
+        assert run.end["error"]["code"] == "RunGivenUp", run.end
         assert run.end["attempts"] > MAX_ATTEMPTS, run.end
         assert not any(said)
     else:

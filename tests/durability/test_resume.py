@@ -476,12 +476,12 @@ async def test_a_run_cut_off_too_often_is_failed_and_its_calls_are_closed(folder
             ended = await end_of(engine, "e-1")
             assert ended.status is RunStatus.FAILED
             assert ended.error is not None
-            assert ended.error.code == "RunFailed"
+            assert ended.error.code == "RunGivenUp"
             assert await _stored_record(stores, "e-1") == ended
             log = await stores.log()
             assert [r.id for event in log for r in event.get_function_responses()] == ["c-1"]
             assert log[-1].get_function_responses()[0].response == INTERRUPTED
-            assert log[-1].error_code == "RunFailed"
+            assert log[-1].error_code == "RunGivenUp"
             assert (await finish(engine, asking("again"))).status is RunStatus.SUCCEEDED
 
 

@@ -191,6 +191,24 @@ async def test_runs_are_filtered(run_store: RunStore) -> None:
         assert await _listed(run_store, where) == expected
 
 
+async def test_runs_are_filtered_by_error(run_store: RunStore) -> None:
+    for number, status in enumerate([RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.SUCCEEDED, RunStatus.FAILED] * 2):
+        run = _run(f"e-{number}", at=float(number), status=status)
+        if status is not RunStatus.SUCCEEDED:
+            run.error = RunError(code="ValueError" if number < 3 else "it's", message='"error":{"code":"missing",\x00')
+        await run_store.save(run, is_to_remember=number == 3)
+    for where, expected in (
+        (RunFilter(error_code="ValueError"), ["e-1", "e-0"]),
+        (RunFilter(error_code="it's"), ["e-7", "e-5", "e-4", "e-3"]),
+        (RunFilter(error_code="it's", statuses=[RunStatus.FAILED, RunStatus.SUCCEEDED]), ["e-7", "e-4", "e-3"]),
+        (RunFilter(error_code="it's", statuses=[RunStatus.WAITING]), []),
+        (RunFilter(error_code="it's", user_id="ann", created_before=5.0), ["e-4", "e-3"]),
+        (RunFilter(error_code="missing"), []),
+    ):
+        assert await _listed(run_store, where) == expected
+    assert await _listed(run_store, RunFilter(error_code="it's"), limit=2) == ["e-7", "e-5"]
+
+
 async def test_runs_are_listed_in_pages(run_store: RunStore) -> None:
     for number in range(7):
         await run_store.save(_run(f"e-{number}", at=float(number // 3), status=RunStatus.SUCCEEDED))

@@ -314,6 +314,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/runs/{run_id}/events", "get", await get(f"/runs/{run_id}/events")),
         ("/runs/{run_id}/cancel", "post", await post(f"/runs/{run_id}/cancel")),
         ("/runs/{run_id}/retry", "post", await post(f"/runs/{failed}/retry")),
+        ("/runs/retry", "post", await post("/runs/retry", json={"appName": "failing"})),
         (one + "/rewind", "post", await post(f"{session}2/rewind", json={"rewindBeforeInvocationId": first_of_two})),
         ("/runs/{run_id}/signals/{signal_name}", "post", await post(f"/runs/{sleeping}/signals/go", json={"a": 1})),
         ("/requests", "get", await get("/requests")),

@@ -10,6 +10,7 @@ import pytest
 from greenroom.client.async_client import AsyncClient
 from greenroom.errors import NotRetryable, RunNotFound, SessionBusy
 from greenroom.records.content import FunctionCall
+from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import RunStatus
 from greenroom.tools.builtin.sleep import wait_for
 from tests.server.agents import scripted
@@ -102,3 +103,46 @@ async def test_rewind_is_refused_while_a_run_is_active(serve: Serve) -> None:
         with pytest.raises(SessionBusy):
             await client.rewind_session(**PLACE, before_run=first)
     release.set()
+
+
+async def test_runs_are_retried_by_their_error(serve: Serve) -> None:
+    def fails(request: LlmRequest) -> Any:
+        said = request.contents[-1].text()
+        if said == "odd" and not mended:
+            return ValueError("odd")
+        return KeyError("even") if said == "even" else "Fine."
+
+    mended: list[bool] = []
+    server = await serve(scripted("desk", fails))
+    for number in range(4):
+        await server.new_session("desk", session=f"s-{number}")
+        await server.run("desk", "odd" if number % 2 else "even", sessionId=f"s-{number}")
+    mended.append(True)
+
+    async with AsyncClient(server.url) as client:
+        odd = await client.list_runs(error_code="ValueError")
+        assert [run.session_id for run in odd.runs] == ["s-3", "s-1"]
+        assert not (await client.list_runs(error_code="ValueError", status=[RunStatus.SUCCEEDED])).runs
+        assert len((await client.list_runs(error_code="ValueError", limit=1)).runs) == 1
+
+        first = await client.retry_runs(error_code="ValueError", limit=1)
+        assert [run.session_id for run in first.started] == ["s-3"]
+        second = await client.retry_runs(error_code="ValueError", limit=1, page_token=first.next_page_token)
+        assert [run.session_id for run in second.started] == ["s-1"]
+        assert second.next_page_token is None
+        for run in odd.runs:
+            assert (await ended(server, run.id))["status"] == "succeeded"
+
+        await server.run("desk", "fine", sessionId="s-0")
+        rest = await client.retry_runs(app_name="desk")
+        assert [run.session_id for run in rest.started] == ["s-2"]
+        assert [(one.code, "later messages" in one.detail) for one in rest.refused] == [("NotRetryable", True)]
+
+
+async def test_filter_of_retries_is_checked(serve: Serve) -> None:
+    server = await serve(scripted("desk", ["Fine."]))
+    for body in ({"status": ["running"]}, {"limit": 101}, {"limit": 0}, {"pageToken": "x"}, []):
+        assert (await server.client.post("/runs/retry", json=body)).status_code == 422, body
+    assert (await server.client.post("/runs/retry", json={})).json() == {
+        "started": [], "refused": [], "nextPageToken": None,
+    }  # fmt: skip

@@ -24,6 +24,7 @@ from greenroom.cli import (
     recordings,
     replicas,
     run,
+    runs,
     schedules,
     schema,
     server_commands,
@@ -80,6 +81,7 @@ app.command(server_commands.config_app)
 app.command(models.app)
 app.command(database.app)
 app.command(replicas.replicas)
+app.command(runs.app)
 app.command(keys.app)
 app.command(logins.app)
 app.command(schedules.app)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 from uuid import uuid4
 
 from greenroom.client.connection import Connection, path
 from greenroom.client.run_stream import RunStream
-from greenroom.errors import ArtifactNotFound
+from greenroom.errors import ArtifactNotFound, GreenroomError, OwnershipLost
 from greenroom.records import wire
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject, JsonValue
@@ -26,6 +26,8 @@ from greenroom.records.listings import AppInfo, ArtifactVersion
 from greenroom.records.run import (
     ListRunsResponse,
     MultitaskStrategy,
+    RetryRunsRequest,
+    RetryRunsResponse,
     Run,
     RunStatus,
     RunWebhook,
@@ -314,6 +316,7 @@ class AsyncClient:
         user_id: str | None = None,
         session_id: str | None = None,
         status: Iterable[RunStatus] = (),
+        error_code: str | None = None,
         created_from: float | None = None,
         created_before: float | None = None,
         limit: int | None = None,
@@ -325,6 +328,7 @@ class AsyncClient:
             "user_id": user_id,
             "session_id": session_id,
             "status": list(status),
+            "error_code": error_code,
             "created_from": created_from,
             "created_before": created_before,
             "limit": limit,
@@ -350,6 +354,44 @@ class AsyncClient:
             headers={"idempotency-key": idempotency_key or uuid4().hex},
             is_repeatable=True,
         )
+
+    async def retry_runs(
+        self,
+        *,
+        app_name: str | None = None,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        status: Iterable[Literal["failed", "cancelled"]] = ("failed",),
+        error_code: str | None = None,
+        created_from: float | None = None,
+        created_before: float | None = None,
+        fork: bool = False,
+        limit: int = 100,
+        page_token: str | None = None,
+    ) -> RetryRunsResponse:
+        """Retries each run of a page of those that the filter selects, newest first, and says which were refused."""
+        request = RetryRunsRequest(
+            app_name=app_name,
+            user_id=user_id,
+            session_id=session_id,
+            status=list(status),
+            error_code=error_code,
+            created_from=created_from,
+            created_before=created_before,
+            fork=fork,
+            limit=limit,
+            page_token=page_token,
+        )
+        result = await self._connection.call("POST", "/runs/retry", RetryRunsResponse, body=request)
+        elsewhere = [one for one in result.refused if one.code == OwnershipLost.__name__]
+        for one in elsewhere:  # the request for a single run is forwarded to the server of its session
+            try:
+                result.started.append(await self.retry_run(one.run_id, fork=fork))
+                result.refused.remove(one)
+            except GreenroomError as error:
+                one.code = error.code
+                one.detail = error.detail
+        return result
 
     # webhooks of runs
 

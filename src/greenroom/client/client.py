@@ -165,6 +165,7 @@ class Client:
     revoke_credential = _synchronous(AsyncClient.revoke_credential)
     cancel_run = _synchronous(AsyncClient.cancel_run)
     retry_run = _synchronous(AsyncClient.retry_run)
+    retry_runs = _synchronous(AsyncClient.retry_runs)
     list_webhooks = _synchronous(AsyncClient.list_webhooks)
     add_webhook = _synchronous(AsyncClient.add_webhook)
     delete_webhook = _synchronous(AsyncClient.delete_webhook)

@@ -384,6 +384,8 @@ class RunFilter(Record, kw_only=True):
     user_id: str | None = None
     session_id: str | None = None
     statuses: list[RunStatus] | None = None
+    error_code: str | None = None
+    """Of a failed or cancelled run."""
     created_from: float | None = None
     created_before: float | None = None
 
@@ -392,6 +394,53 @@ class ListRunsResponse(Record, kw_only=True, omit_defaults=False):
     """A page of a list of runs."""
 
     runs: list[Run] = msgspec.field(default_factory=list[Run])
+    """Newest first."""
+    next_page_token: str | None = None
+    """`page_token` of the next request; None on the last page."""
+
+
+class RetryRunsRequest(Record, kw_only=True):
+    """A filter for the runs to retry; missing fields filter nothing."""
+
+    app_name: str | None = None
+    """Only runs of this app."""
+    user_id: str | None = None
+    """Only runs of this user."""
+    session_id: str | None = None
+    """Only runs of this session."""
+    status: list[Literal["failed", "cancelled"]] = msgspec.field(default_factory=lambda: ["failed"])
+    """Only runs with one of these statuses."""
+    error_code: str | None = None
+    """Only runs that failed with this error."""
+    created_from: float | None = None
+    """Only runs created at or after these Unix seconds."""
+    created_before: float | None = None
+    """Only runs created before these Unix seconds."""
+    fork: bool = False
+    """Whether new runs continue in forks of the sessions."""
+    limit: Annotated[int, Meta(ge=1, le=100)] = 100
+    """Maximum number of runs that are looked at."""
+    page_token: str | None = None
+    """The `nextPageToken` of the previous page."""
+
+
+class RefusedRetry(Record, kw_only=True):
+    """A run that could not be retried."""
+
+    run_id: str
+    """The run."""
+    code: str
+    """The class name of the error."""
+    detail: str
+    """The error's text."""
+
+
+class RetryRunsResponse(Record, kw_only=True, omit_defaults=False):
+    """The result of retrying a page of runs."""
+
+    started: list[Run] = msgspec.field(default_factory=list[Run])
+    """Newest first."""
+    refused: list[RefusedRetry] = msgspec.field(default_factory=list[RefusedRetry])
     """Newest first."""
     next_page_token: str | None = None
     """`page_token` of the next request; None on the last page."""

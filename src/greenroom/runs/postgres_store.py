@@ -118,6 +118,8 @@ _save_runs = SaveRuns()
 class PostgresRunStore(SqlRunStore):
     """With the URI of a `PostgresSessionService`, this store and the service write in one order and share commits."""
 
+    data_contains = "strpos(data, ?) > 0"
+
     def __init__(self, uri: str, *, address: str | None = None) -> None:
         """Connects on the first call. Raises MissingExtra.
 

@@ -6,7 +6,7 @@ import asyncio
 from asyncio import Future
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -133,6 +133,9 @@ _REMEMBERED = f"UPDATE runs SET status = replace(status, '{_MARK}', '') WHERE id
 
 
 class SqlRunStore(RunStore):
+    data_contains: ClassVar[str]
+    """A term for `data` with a text in it, in the database's own SQL."""
+
     def __init__(self, database: SqliteDatabase | PostgresDatabase) -> None:
         """Takes ownership of `database`, which is closed with the store."""
         self._database = database
@@ -192,7 +195,7 @@ class SqlRunStore(RunStore):
     ) -> ListRunsResponse:
         check_limit(limit)
         await self._wait_for_writes()
-        found = await self._select(*_list_query(where, page_position(page_token), limit))
+        found = await self._select(*_list_query(where, page_position(page_token), limit, self.data_contains))
         page = found[:limit]
         return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
 
@@ -348,13 +351,19 @@ def _first(runs: list[Run]) -> Run | None:
 
 
 def _list_query(
-    where: RunFilter, after: tuple[float, str] | None, limit: int | None
+    where: RunFilter, after: tuple[float, str] | None, limit: int | None, data_contains: str
 ) -> tuple[str, *tuple[str | float, ...]]:
     """Returns a query for the runs after a position, one more than `limit`, newest first; and its arguments.
 
     For each selected app or status, it reads a page by an index, regardless of the number of other and older runs.
     """
     terms, arguments = _conditions(where, after)
+    if where.error_code is not None:
+        terms.append(data_contains)
+        arguments.append(f'"error":{{"code":{wire.encode(where.error_code).decode()},')  # as `Run` is encoded
+        with_errors = [RunStatus.FAILED, RunStatus.CANCELLED]
+        statuses = [one for one in with_errors if where.statuses is None or one in where.statuses]
+        where = msgspec.structs.replace(where, statuses=statuses)
     order = "ORDER BY created_at DESC, id DESC"
     if limit is not None:
         order += f" LIMIT {limit + 1}"

@@ -46,6 +46,8 @@ _SAVE = RowInsert(_INSERT, columns=8, end=_UPDATE)
 class SqliteRunStore(SqlRunStore):
     """Stores runs in SQLite. With the path of a `SqliteSessionService`, both write in one order and share commits."""
 
+    data_contains = "instr(data, ?) > 0"
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Opens the file on the first call."""
         self._file = Database.open(path)

@@ -9,7 +9,7 @@ Example: a tool of run C calls `os._exit` whenever it runs. A, B and C are activ
     4        A, B, C are suspects   resumes a few of them at a time     C: A and B may have made progress by now
     5        the rest are suspects  resumes A, then B, then C alone     C alone, the first time
     6, 7     C is a suspect         resumes C alone                     C alone, again
-    8                               fails C with RunFailed
+    8                               fails C with RunGivenUp
 
 A suspect leaves the trial when it has stored an event or has ended. If it does neither for a while, the next one starts
 beside it, and neither counts as alone: the process may then end by either of them. The time is twice as long after each

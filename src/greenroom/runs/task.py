@@ -16,6 +16,7 @@ from greenroom.errors import (
     OwnershipLost,
     RunCancelled,
     RunFailed,
+    RunGivenUp,
     StorageError,
 )
 from greenroom.invocation.context import ABANDONED, Steering
@@ -386,7 +387,7 @@ class RunTask:
         )
 
     async def _count_attempt(self, stored_events: int, queues: TaskQueues) -> None:
-        """Counts the attempt before this one, if it was cut off without storing an event. Raises RunFailed when it was
+        """Counts the attempt before this one, if it was cut off without storing an event. Raises RunGivenUp when it was
         cut off too often.
         """
         run = self.run
@@ -401,7 +402,7 @@ class RunTask:
 
         await queues.save(self)  # this attempt may end the process at once
         if run.stalled >= MAX_ATTEMPTS and run.stalled_alone >= MAX_ATTEMPTS_ALONE:
-            too_often = RunFailed(f"The run was cut off {run.stalled} times without storing an event; it is given up")
+            too_often = RunGivenUp(run.stalled)
             await self.record_abort(too_often)
             raise too_often
 

@@ -72,7 +72,7 @@ class RunWatch:
     """
 
     def __init__(self, where: RunFilter, close: Callable[[RunWatch], None]) -> None:
-        self._where = msgspec.structs.replace(where, statuses=None)
+        self._where = msgspec.structs.replace(where, statuses=None, error_code=None)
         self._close = close
         self._pending: dict[str, Run] = {}
         self._has_lost = False
@@ -117,6 +117,7 @@ def matches(run: Run, where: RunFilter) -> bool:
         and where.user_id in (None, run.user_id)
         and where.session_id in (None, run.session_id)
         and (where.statuses is None or run.status in where.statuses)
+        and (where.error_code is None or (run.error is not None and run.error.code == where.error_code))
         and (where.created_from is None or run.created_at >= where.created_from)
         and (where.created_before is None or run.created_at < where.created_before)
     )

@@ -30,7 +30,7 @@ SCOPE_OF: dict[str, str] = {
             GET /dev-ui/assets/config/runtime-config.json; GET POST /config/telemetry; GET POST /sign-in
         """,
         "run": f"""
-            POST /run; POST /run_sse; POST {SESSION}/runs; POST /runs/{{run_id}}/cancel; POST /runs/{{run_id}}/retry; POST {SESSION}/rewind; POST /runs/{{run_id}}/signals/{{signal_name}}; POST {USER}/sessions
+            POST /run; POST /run_sse; POST {SESSION}/runs; POST /runs/{{run_id}}/cancel; POST /runs/retry; POST /runs/{{run_id}}/retry; POST {SESSION}/rewind; POST /runs/{{run_id}}/signals/{{signal_name}}; POST {USER}/sessions
             POST PATCH DELETE {SESSION}; POST {SESSION}/artifacts; PUT DELETE {ARTIFACT}; POST {SESSION}/fork; POST {SESSION}/events/{{event_id}}/edit; DELETE {USER}; DELETE {USER}/credentials/{{credential_key:path}}; PATCH {USER}/memory
             POST {DEV}/tests/run
             POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
@@ -113,7 +113,7 @@ def status_of(endpoint: Endpoint) -> int:
         return 501
     if "/signals/" in endpoint.path:
         return 409  # no run waits for one
-    if endpoint.path.endswith("/retry"):
+    if endpoint.path == "/runs/{run_id}/retry":
         return 409  # no run has failed
     if endpoint.path.endswith("/rewind"):
         return 404  # to a run that isn't there

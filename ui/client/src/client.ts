@@ -1,3 +1,4 @@
+import { GreenroomError } from "./errors.ts";
 import { type Frame, frames } from "./sse.ts";
 import { type Following, follow, RunStream, type StreamItem } from "./stream.ts";
 import { type Sent, Transport } from "./transport.ts";
@@ -26,6 +27,9 @@ import type {
   PatchSessionRequest,
   RequestAnswer,
   RequestKind,
+  RefusedRetry,
+  RetryRunsRequest,
+  RetryRunsResponse,
   Run,
   RunStatus,
   RunWebhook,
@@ -55,6 +59,7 @@ export type RunQuery = {
   readonly user_id?: string;
   readonly session_id?: string;
   readonly status?: readonly RunStatus[];
+  readonly error_code?: string;
   readonly created_from?: number;
   readonly created_before?: number;
   readonly signal?: AbortSignal;
@@ -225,6 +230,22 @@ export class Client {
   /** Continues a failed or cancelled run from where it ended; with `fork`, as a new run in a fork of its session. */
   retryRun(runId: string, { fork = false }: { readonly fork?: boolean } = {}, idempotencyKey: string = newKey()): Promise<Run> {
     return this.post(`/runs/${encode(runId)}/retry`, { fork }, { "idempotency-key": idempotencyKey });
+  }
+
+  /** Retries each run of a page of those that a filter selects, newest first, and says which were refused. */
+  async retryRuns(body: RetryRunsRequest = {}): Promise<RetryRunsResponse> {
+    const result: RetryRunsResponse = await this.transport.json("/runs/retry", { method: "POST", body });
+    const started = [...(result.started ?? [])];
+    const refused: RefusedRetry[] = [];
+    for (const one of result.refused ?? []) {
+      if (one.code !== "OwnershipLost") refused.push(one);
+      // the request for a single run is forwarded to the server of its session
+      else await this.retryRun(one.runId, { fork: body.fork ?? false }).then(
+        (run) => started.push(run),
+        (error: unknown) => refused.push(error instanceof GreenroomError ? { ...one, code: error.code, detail: error.message } : one),
+      );
+    }
+    return { ...result, started, refused };
   }
 
   /** The webhooks of a run, with those of its app. */

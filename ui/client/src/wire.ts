@@ -981,6 +981,16 @@ export type ProblemCause = {
   readonly msg: string;
 };
 
+/** A run that could not be retried. */
+export type RefusedRetry = {
+  /** The run. */
+  readonly runId: string;
+  /** The class name of the error. */
+  readonly code: string;
+  /** The error's text. */
+  readonly detail: string;
+};
+
 /** A server, and the unfinished runs of the sessions that it owns. */
 export type ReplicaStatus = {
   /** The id of the process. */
@@ -1037,6 +1047,40 @@ export type RequestedMetric = {
 export type RetryRunRequest = {
   /** Whether a new run continues in a fork of the session; otherwise the run itself does. */
   readonly fork?: boolean;
+};
+
+/** A filter for the runs to retry; missing fields filter nothing. */
+export type RetryRunsRequest = {
+  /** Only runs of this app. */
+  readonly appName?: string;
+  /** Only runs of this user. */
+  readonly userId?: string;
+  /** Only runs of this session. */
+  readonly sessionId?: string;
+  /** Only runs with one of these statuses. */
+  readonly status?: readonly ("cancelled" | "failed")[];
+  /** Only runs that failed with this error. */
+  readonly errorCode?: string;
+  /** Only runs created at or after these Unix seconds. */
+  readonly createdFrom?: number;
+  /** Only runs created before these Unix seconds. */
+  readonly createdBefore?: number;
+  /** Whether new runs continue in forks of the sessions. */
+  readonly fork?: boolean;
+  /** Maximum number of runs that are looked at. */
+  readonly limit?: number;
+  /** The `nextPageToken` of the previous page. */
+  readonly pageToken?: string;
+};
+
+/** The result of retrying a page of runs. */
+export type RetryRunsResponse = {
+  /** Newest first. */
+  readonly started?: readonly Run[];
+  /** Newest first. */
+  readonly refused?: readonly RefusedRetry[];
+  /** `page_token` of the next request; None on the last page. */
+  readonly nextPageToken?: string;
 };
 
 /** The run that a session is taken back to. */

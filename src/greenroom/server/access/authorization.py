@@ -24,6 +24,7 @@ from greenroom.errors import (
     AppLoadError,
     AppNotFound,
     Forbidden,
+    GreenroomError,
     OwnershipLost,
     RequestNotFound,
     RunNotFound,
@@ -47,6 +48,8 @@ from greenroom.records.run import (
     AgentRunRequest,
     ListRunsResponse,
     PushConfig,
+    RefusedRetry,
+    RetryRunsResponse,
     Run,
     RunConfig,
     RunFilter,
@@ -472,6 +475,24 @@ class AuthorizedRuns(Authorized[RunEngine]):
         elif not identity.acts_for(request.app_name, user_id):
             raise Forbidden(f"These credentials don't act for user {user_id!r} in app {request.app_name!r}")
         return Answerer(user_id=user_id, comment=answer.comment)
+
+    async def retry_runs(
+        self, where: RunFilter, *, fork: bool, limit: int, page_token: str | None = None, traceparent: str | None = None
+    ) -> RetryRunsResponse:
+        """Retries each run of a page of those that the caller may see. A run whose session another server runs is
+        refused with OwnershipLost. Raises Forbidden.
+        """
+        page = await self.list_runs(where, limit=limit, page_token=page_token)
+        result = RetryRunsResponse(next_page_token=page.next_page_token)
+        for run in page.runs:
+            try:
+                self._permissions.check("write", run.app_name, run.user_id)
+                caller = self._identity.caller
+                started = await self._service.retry(run.id, fork=fork, traceparent=traceparent, caller=caller)
+                result.started.append(started)
+            except GreenroomError as error:
+                result.refused.append(RefusedRetry(run_id=run.id, code=error.code, detail=error.detail))
+        return result
 
     async def save_push_config(self, config: PushConfig) -> None:
         """Raises RunNotFound, also for another user's run, and InvalidRequest."""

@@ -22,8 +22,10 @@ from greenroom.records.run import (
     AgentRunRequest,
     ListRunsResponse,
     OnDisconnect,
+    RetryRunsRequest,
     Run,
     RunFilter,
+    RunStatus,
     SessionRunRequest,
     public_record,
 )
@@ -156,6 +158,7 @@ async def list_runs(context: RequestContext) -> AnyReply:
         user_id=query["user_id"],
         session_id=query["session_id"],
         statuses=query["status"],
+        error_code=query["error_code"],
         created_from=query["created_from"],
         created_before=query["created_before"],
     )
@@ -215,6 +218,29 @@ async def retry_run(context: RequestContext) -> AnyReply:
         traceparent=context.headers.get("traceparent"),
     )
     return _accepted(context, retried)
+
+
+async def retry_runs(context: RequestContext) -> AnyReply:
+    """Retries each run of a page of those that a filter selects."""
+    body: RetryRunsRequest = context.body
+    where = RunFilter(
+        app_names=None if body.app_name is None else [body.app_name],
+        user_id=body.user_id,
+        session_id=body.session_id,
+        statuses=[RunStatus(status) for status in body.status],
+        error_code=body.error_code,
+        created_from=body.created_from,
+        created_before=body.created_before,
+    )
+    result = await context.engine.retry_runs(
+        where,
+        fork=body.fork,
+        limit=body.limit,
+        page_token=body.page_token,
+        traceparent=context.headers.get("traceparent"),
+    )
+    result.started = [public_record(run) for run in result.started]
+    return Reply(value=result)
 
 
 async def signal_run(context: RequestContext) -> AnyReply:
