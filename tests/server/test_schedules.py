@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from greenroom.records.content import FunctionCall
 from greenroom.server.settings import LimitSettings
-from tests.server.agents import echo
+from greenroom.tools.tool import ToolContext
+from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve, Store
+from tests.server.security.keys import Keys, bearer
 from tests.server.serving import Json, Serving, until
 
 AT = "/apps/echo/schedules"
@@ -198,3 +202,63 @@ async def test_ids_are_unique_and_numbers_limited(serve: Serve) -> None:
     for expected in (201, 409):
         reply = await server.client.post(AT, json={**schedule_of(cron="0 9 * * *"), "userId": "bob"})
         assert reply.status_code == expected
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    return Keys(tmp_path / "keys.db")
+
+
+@pytest.mark.parametrize("store", ["memory"])
+async def test_runs_have_the_permissions_of_the_caller_who_stored_the_schedule_last(serve: Serve, keys: Keys) -> None:
+    seen: list[Any] = []
+
+    def look(tool_context: ToolContext) -> str:
+        """Look."""
+        seen.append(tool_context.caller)
+        return "seen"
+
+    looking = scripted("echo", [FunctionCall(name="look"), "done"], tools=[look], loop=True)
+    server = await serve(looking, auth=keys.auth)
+    admin = bearer(keys("root", "admin"))
+    ann = bearer(key := keys("ann", "run", "read"))
+    body = schedule_of(id="daily", cron="0 9 * * *")
+    assert (await server.client.post(AT, json=body, headers=admin)).status_code == 201
+
+    async def run_now(headers: dict[str, str]) -> Any:
+        run = await server.client.post(f"{AT}/daily/run", headers=headers)
+        assert run.status_code == 202, run.text
+        await until(lambda: bool(seen))
+        return seen.pop()
+
+    assert (await run_now(ann)).user_id == "root"
+    assert (await server.client.put(f"{AT}/daily", json=body, headers=ann)).status_code == 200
+    assert ((caller := await run_now(admin)).user_id, caller.scopes) == ("ann", ["read", "run"])
+
+    keys.revoke(key)
+
+    async def is_refused() -> bool:
+        return (await server.client.post(f"{AT}/daily/run", headers=admin)).status_code == 403
+
+    await until(is_refused)  # the file of keys is read again twice a second
+    due = {**body, "cron": None, "at": time.time() + 1.5}
+    assert (await server.client.put(f"{AT}/daily", json=due, headers=bearer(keys("ann", "run")))).status_code == 200
+    keys.revoke(keys("ann", "run"))
+    server.client.headers.update(admin)
+    await until(lambda: history_has(server, "refused"))
+
+
+async def history_has(server: Serving, outcome: str) -> bool:
+    return outcome in {entry["outcome"] for entry in await history(server, "daily")}
+
+
+@pytest.mark.parametrize("store", ["memory"])
+async def test_a_schedule_writes_the_state_that_its_caller_may(serve: Serve, keys: Keys) -> None:
+    server = await serve(echo(), auth=keys.auth)
+    body = schedule_of(cron="0 9 * * *")
+    body["request"]["stateDelta"] = {"app:price": 1}
+    for scopes, expected in ((("run",), 403), (("run", "manage"), 201)):
+        reply = await server.client.post(AT, json=body, headers=bearer(keys("ann", *scopes)))
+        assert reply.status_code == expected, reply.text
+    others = {**schedule_of(cron="0 9 * * *"), "userId": "bob"}
+    assert (await server.client.post(AT, json=others, headers=bearer(keys("ann", "run")))).status_code == 403

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -128,6 +128,8 @@ class InProcessRunEngine(RunEngine):
     """Of runs whose app sets none; None: as `RunConfig()` has it."""
     limits: RunLimits = _NO_LIMITS
     schedule_limits: ScheduleLimits = _SCHEDULE_LIMITS
+    is_valid_caller: Callable[[Caller], Awaitable[bool]] | None = None
+    """False for a caller whose API key was revoked or has expired: no schedule of its starts runs."""
     lock_wait_seconds: float = 10.0
     """Time for which `recover` waits for another server on the same store to end, as in a rolling restart."""
     trace_listeners: Sequence[TraceListener] = ()
@@ -161,6 +163,7 @@ class InProcessRunEngine(RunEngine):
             get_run=self.get,
             cancel_run=self.cancel,
             limits=self.schedule_limits,
+            is_valid=self.is_valid_caller,
         )
         self._declaring: set[asyncio.Task[None]] = set()
         self._resuming_suspects: set[asyncio.Task[None]] = set()

@@ -28,6 +28,7 @@ import msgspec
 
 from greenroom.apps.app import App
 from greenroom.errors import (
+    Forbidden,
     IdempotencyConflict,
     OwnershipLost,
     RunNotFound,
@@ -142,6 +143,9 @@ class Schedules:
     get_run: Callable[[str], Awaitable[Run]]
     cancel_run: Callable[..., Awaitable[Run]]
     limits: ScheduleLimits
+    is_valid: Callable[[Caller], Awaitable[bool]] | None = None
+    """False for a caller whose API key was revoked or has expired. None without authentication."""
+
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -218,7 +222,7 @@ class Schedules:
     async def run_now(self, app_name: str, schedule_id: str, *, idempotency_key: str | None = None) -> Run:
         """Starts a run, whatever the schedule's times; the policy for overlapping runs applies only with `cancel`.
 
-        Raises ScheduleNotFound, OwnershipLost, and what `RunEngine.start` does.
+        Raises ScheduleNotFound, Forbidden, OwnershipLost, and what `RunEngine.start` does.
         """
         schedule = await self._read(app_name, schedule_id)
         self._require(schedule)
@@ -491,7 +495,13 @@ class Schedules:
     # runs
 
     async def _start_run(self, schedule: StoredSchedule, at: float, idempotency_key: str | None) -> Run:
-        """Raises what `RunEngine.start` does."""
+        """Raises Forbidden, and what `RunEngine.start` does."""
+        caller = schedule.caller
+        if caller is not None and self.is_valid is not None and not await self.is_valid(caller):
+            raise Forbidden(
+                f"The API key with which schedule {schedule.id!r} was stored was revoked or has expired. Store the "
+                "schedule again"
+            )
         key = self._session_of(schedule, at)
         has_created = schedule.session_id is None and await self._create_session(key)
         try:
@@ -499,7 +509,7 @@ class Schedules:
                 schedule.run_request(key.session_id),
                 idempotency_key=idempotency_key,
                 attach=False,
-                caller=schedule.caller,
+                caller=caller,
             )
         except IdempotencyConflict:
             started = await self._started(schedule, at)

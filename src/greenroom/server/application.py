@@ -143,6 +143,7 @@ def create_app(
             per_server=limits.runs_per_server,
             events_per_session=limits.events_per_session,
         ),
+        is_valid_caller=authenticator.is_valid if authenticator is not None else None,
         schedule_limits=ScheduleLimits(per_user=limits.schedules_per_user, per_app=limits.schedules_per_app),
         trace_listeners=[listener for listener in (traces, metrics, export) if listener is not None],
         send_webhook=webhook_sender.send,

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 from starlette.types import Scope
 
 from greenroom.errors import Unauthenticated
+from greenroom.records.run import Caller
 from greenroom.server.access.api_keys import PREFIX, ApiKeyCache, ApiKeyFile, is_key
 from greenroom.server.access.identity import COOKIE, Identity
 from greenroom.server.access.tokens import TokenVerifier
@@ -45,7 +46,14 @@ class Authenticator:
         """True while the caller's credentials are still valid."""
         if identity.expires_at is not None and time.time() >= identity.expires_at:
             return False
-        return identity.key_id is None or self._keys is None or await self._keys.is_good(identity.key_id)
+        return await self._is_good(identity.key_id)
+
+    async def is_valid(self, caller: Caller) -> bool:
+        """False if the caller's API key was revoked or has expired. A token is valid: it need not last."""
+        return await self._is_good(caller.key_id)
+
+    async def _is_good(self, key_id: str | None) -> bool:
+        return key_id is None or self._keys is None or await self._keys.is_good(key_id)
 
     async def close(self) -> None:
         if self._keys is not None:
