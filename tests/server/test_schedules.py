@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from greenroom.records.content import FunctionCall
+from greenroom.records.model_exchange import LlmRequest
 from greenroom.server.settings import LimitSettings
 from greenroom.tools.tool import ToolContext
 from tests.server.agents import echo, scripted
@@ -218,7 +219,11 @@ async def test_runs_have_the_permissions_of_the_caller_who_stored_the_schedule_l
         seen.append(tool_context.caller)
         return "seen"
 
-    looking = scripted("echo", [FunctionCall(name="look"), "done"], tools=[look], loop=True)
+    def looks_once(request: LlmRequest) -> FunctionCall | str:
+        has_looked = any(part.function_response for part in request.contents[-1].parts or ())
+        return "done" if has_looked else FunctionCall(name="look")
+
+    looking = scripted("echo", looks_once, tools=[look])
     server = await serve(looking, auth=keys.auth)
     admin = bearer(keys("root", "admin"))
     ann = bearer(key := keys("ann", "run", "read"))
