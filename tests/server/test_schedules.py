@@ -180,6 +180,8 @@ async def test_lists_are_paged_and_of_one_user(serve: Serve) -> None:
         {"at": 2e9, "request": {"invocationId": "e-1"}},
         {"at": 2e9, "request": {"multitaskStrategy": "reject"}},
         {"at": 2e9, "request": {"deadlineSeconds": 0}},
+        {"at": 2e9, "request": {"startAt": 3e9}},
+        {"at": 2e9, "request": {"delaySeconds": 5}},
         {"at": 2e9, "request": {"newMessage": {"parts": [{"functionResponse": {"id": "c", "name": "f"}}]}}},
     ],
 )

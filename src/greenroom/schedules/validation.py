@@ -82,6 +82,9 @@ def _check_request(schedule: Schedule) -> None:
         raise InvalidRequest(
             "A schedule continues no run: leave invocationId out", location=("body", "request", "invocationId")
         )
+    if request.start_at is not None or request.delay_seconds is not None:
+        message = "The schedule says when its runs start: leave startAt and delaySeconds out of the request"
+        raise InvalidRequest(message, location=("body", "request", "startAt"))
     if responses_in(request.new_message):
         message = "A schedule answers no call: its message must not hold function responses"
         raise InvalidRequest(message, location=("body", "request", "newMessage"))
