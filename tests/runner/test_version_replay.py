@@ -24,9 +24,10 @@ from greenroom.records.event import Event, EventActions
 from greenroom.records.human_requests import RequestInput, requests_in
 from greenroom.records.run import RunStatus
 from greenroom.records.session import Session
+from greenroom.records.steering import steering_event_id
 from greenroom.runner.version_replay import find_difference
 from greenroom.tools.builtin.sleep import wait
-from tests.durability.engines import Stores, asking, engine_over, finish, stores_in
+from tests.durability.engines import Stores, asking, end_of, engine_over, finish, stores_in
 from tests.durability.scripts import call, model_of
 
 _Executed = list[str]
@@ -413,6 +414,53 @@ async def test_runs_of_other_messages_between_are_left_alone() -> None:
         async with engine_over(stores, LlmAgent(name="clerk", model=model_of("Hello."))) as engine:
             assert (await finish(engine, asking("hi"))).status is RunStatus.SUCCEEDED
         assert await difference(clerk.agent(), await stores.session()) is None
+
+
+@pytest.mark.parametrize("fork", [False, True])
+async def test_a_run_that_was_retried_is_compared_without_its_failure(fork: bool) -> None:
+    clerk = Clerk()
+    failures = [True]
+
+    def look() -> JsonObject:
+        """Looks."""
+        if failures.pop():
+            raise ConnectionError("down")
+        return {"bills": 2}
+
+    def agent(*more: Any) -> LlmAgent:
+        tools = more or (FunctionTool(clerk.pay, require_confirmation=True),)
+        return clerk.agent(FunctionTool(look, on_interrupt="retry"), *tools)
+
+    async with stores_in(None) as stores:
+        async with engine_over(stores, agent()) as engine:
+            failed = await finish(engine, asking("go"))
+            assert failed.status is RunStatus.FAILED
+            failures.append(False)
+            retried = await engine.retry(failed.id, fork=fork)
+            assert (await end_of(engine, retried.id)).status is RunStatus.WAITING
+            session = await stores.sessions.get_session(**retried.session_key._asdict())
+            assert session is not None
+        assert await find_difference(desk(agent()), session, retried.id) is None
+        found = await find_difference(desk(agent(clerk.pay)), session, retried.id)
+        assert found is not None
+        assert "pay needs no approval" in found.text
+
+
+async def test_a_message_that_was_read_within_the_turn_is_no_step() -> None:
+    clerk = Clerk()
+    async with stores_in(None) as stores:
+        session = await wait_with(clerk.agent(), stores)
+        steering = Event(
+            id=steering_event_id("e-2"),
+            invocation_id=run_id_of(session),
+            author="user",
+            content=Content(role="user", parts=[Part(text="Hurry.")]),
+        )
+        session.events.insert(3, steering)
+        assert await difference(clerk.agent(), session) is None
+        found = await difference(clerk.agent(clerk.look, clerk.pay), session)
+        assert found is not None
+        assert found[0] == 5
 
 
 async def test_a_replay_has_a_time_limit() -> None:

@@ -288,6 +288,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
     failed = (await server.run("failing")).headers["x-run-id"]
     await server.new_session("sleeper")
     sleeping = (await server.run("sleeper")).headers["x-run-id"]
+    waiting_runs = await get("/apps/sleeper/waiting-runs")
     sessions = "/apps/{app_name}/users/{user_id}/sessions"
     one = sessions + "/{session_id}"
     artifacts = one + "/artifacts"
@@ -310,6 +311,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
             "delete",
             await server.client.delete("/apps/echo/users/ann/credentials/k"),
         ),
+        ("/apps/{app_name}/waiting-runs", "get", waiting_runs),
         ("/runs/{run_id}", "get", await get(f"/runs/{run_id}")),
         ("/runs/{run_id}/events", "get", await get(f"/runs/{run_id}/events")),
         ("/runs/{run_id}/cancel", "post", await post(f"/runs/{run_id}/cancel")),

@@ -28,15 +28,15 @@ def check_waiting(agents_dir: Path, session_service: str | None, limit: int) -> 
         return
 
     columns = ("app", "run", "waiting since", "for", "on_version_change", "replay")
-    print_table(columns, [_row(waiting, policy) for waiting, policy in compared])
-    different = sum(waiting.difference is not None for waiting, _ in compared)
+    print_table(columns, [_row(waiting) for waiting in compared])
+    different = sum(waiting.difference is not None for waiting in compared)
     note(f"waiting: {len(compared)}; different: {different}")
     if different:
         sys.exit(1)
 
 
-async def _compared(agents_dir: Path, uri: str | None, limit: int) -> list[tuple[WaitingRun, str]]:
-    """Returns the waiting runs with the policies of their apps. Raises CallerError for an older schema."""
+async def _compared(agents_dir: Path, uri: str | None, limit: int) -> list[WaitingRun]:
+    """Raises CallerError for a database that this release would upgrade."""
     from greenroom.apps.load_directory import DirectoryAppLoader
     from greenroom.models.by_name import LLMRegistry
     from greenroom.records.run import RunFilter, RunStatus
@@ -56,7 +56,7 @@ async def _compared(agents_dir: Path, uri: str | None, limit: int) -> list[tuple
         return [await _compare(run, apps, store) for run in listed.runs]
 
 
-async def _compare(run: Run, apps: DirectoryAppLoader, store: BaseSessionService) -> tuple[WaitingRun, str]:
+async def _compare(run: Run, apps: DirectoryAppLoader, store: BaseSessionService) -> WaitingRun:
     from greenroom.records.waiting_run import VersionDifference, WaitingRun
     from greenroom.runs.waiting_runs import compare
 
@@ -65,14 +65,14 @@ async def _compare(run: Run, apps: DirectoryAppLoader, store: BaseSessionService
         app: App = apps.load(run.app_name)
     except (AppLoadError, AppNotFound) as error:
         failed = VersionDifference(seq=0, text=error.detail)
-        return WaitingRun(run=run, difference=failed), ""
+        return WaitingRun(run=run, difference=failed)
     if session is None:
         failed = VersionDifference(seq=0, text="the session was deleted")
-        return WaitingRun(run=run, version=app.version, difference=failed), app.on_version_change
-    return await compare(run, app, session), app.on_version_change
+        return WaitingRun(run=run, version=app.version, difference=failed)
+    return await compare(run, app, session)
 
 
-def _row(waiting: WaitingRun, policy: str) -> tuple[str, ...]:
+def _row(waiting: WaitingRun) -> tuple[str, ...]:
     run = waiting.run
     since = run.ended_at or run.created_at
     return (
@@ -80,7 +80,7 @@ def _row(waiting: WaitingRun, policy: str) -> tuple[str, ...]:
         run.id,
         datetime.fromtimestamp(since).strftime("%Y-%m-%d %H:%M:%S"),
         ", ".join(waiting.waits_for),
-        policy,
+        waiting.on_version_change or "",
         _replay(waiting),
     )
 

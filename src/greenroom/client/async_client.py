@@ -37,6 +37,7 @@ from greenroom.records.run import (
 from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule, ScheduleRun
 from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session, SessionFilter
 from greenroom.records.usage import ListUsageResponse, UsageGroup
+from greenroom.records.waiting_run import ListWaitingRunsResponse
 from greenroom.records.webhook_delivery import ListDeliveriesResponse, ListRunWebhooksResponse, WebhookDelivery
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -335,6 +336,17 @@ class AsyncClient:
             "page_token": page_token,
         }
         return await self._connection.call("GET", "/runs", ListRunsResponse, query=query)
+
+    async def list_waiting_runs(
+        self, app_name: str, *, limit: int | None = None, page_token: str | None = None
+    ) -> ListWaitingRunsResponse:
+        """The waiting runs of an app, newest first, 20 at a time, each with the first step that differs in the present
+        code. Raises AppNotFound, AppLoadError.
+        """
+        query = {"limit": limit, "page_token": page_token}
+        return await self._connection.call(
+            "GET", path("apps", app_name, "waiting-runs"), ListWaitingRunsResponse, query=query
+        )
 
     async def cancel_run(self, run_id: str) -> Run:
         """Cancels a run; returns when it has ended. Raises RunNotFound."""

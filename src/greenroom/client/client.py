@@ -161,6 +161,7 @@ class Client:
     get_run = _synchronous(AsyncClient.get_run)
     get_usage = _synchronous(AsyncClient.get_usage)
     list_runs = _synchronous(AsyncClient.list_runs)
+    list_waiting_runs = _synchronous(AsyncClient.list_waiting_runs)
     list_credentials = _synchronous(AsyncClient.list_credentials)
     revoke_credential = _synchronous(AsyncClient.revoke_credential)
     cancel_run = _synchronous(AsyncClient.cancel_run)

@@ -26,5 +26,16 @@ class WaitingRun(Record, kw_only=True):
     """Names of what the run waits for, such as `approval of pay`."""
     version: str | None = None
     """The present version of the app's code; None when it can't be loaded."""
+    on_version_change: str | None = None
+    """The app's policy for a run that differs; None when the app can't be loaded."""
     difference: VersionDifference | None = None
     """None if the replay is equal, or the run began with this version."""
+
+
+class ListWaitingRunsResponse(Record, kw_only=True, omit_defaults=False):
+    """A page of the waiting runs of an app."""
+
+    waiting_runs: list[WaitingRun] = msgspec.field(default_factory=list[WaitingRun])
+    """Newest first."""
+    next_page_token: str | None = None
+    """`page_token` of the next request; None on the last page."""

@@ -80,7 +80,7 @@ async def find_difference(
     config = run_config or RunConfig()
     config = RunConfig(client_tools=config.client_tools, model_input_context=config.model_input_context)
     segments = _segments_of(session, run_id)
-    replay = _Replay(app, session, run_id, config)
+    replay = _Replay(app, session, config)
     try:
         async with asyncio.timeout(timeout_seconds):
             await replay.open()
@@ -148,10 +148,9 @@ def _why_not_replayed(app: App, session: Session, run_id: str) -> VersionDiffere
 class _Replay:
     """Replays the segments of one run, each in a fork of the session."""
 
-    def __init__(self, app: App, session: Session, run_id: str, config: RunConfig) -> None:
+    def __init__(self, app: App, session: Session, config: RunConfig) -> None:
         self._app = app
         self._session = session
-        self._run_id = run_id
         self._config = config
         self._sessions = InMemorySessionService()
 
@@ -186,14 +185,16 @@ class _Replay:
         session = await self._sessions.get_session(**fork.key._asdict())
         assert session is not None
 
+        # Of the run that was retried in a fork, the events keep their run's id.
+        run_id = self._session.events[segment.start].invocation_id
         message = segment.message.content if segment.message is not None else None
         state_delta = segment.message.actions.state_delta if segment.message is not None else None
         answered = answered_call(session.events, message)
-        if answered is None and log_state_of(session.events).has_run(self._run_id):
+        if answered is None and log_state_of(session.events).has_run(run_id):
             answered = log_state_of(session.events).waiting_task()
 
         runner = _ReplayRunner(self._app, self._sessions, plugin)
-        log = runner.open_log(session, self._run_id, self._config)
+        log = runner.open_log(session, run_id, self._config)
         run = runner.execute(log, message, answered=answered, state_delta=state_delta, run_config=self._config)
         error: Exception | None = None
         try:

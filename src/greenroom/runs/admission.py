@@ -297,6 +297,7 @@ class Admission:
             message_after_seq=run.message_after_seq if run.started_at is not None else end,
             idempotency_key=idempotency_key,
             request_digest=digest if idempotency_key is not None else None,
+            app_version=version_of(runner),  # the caller asks for the present code, which may have been corrected
         )
         return RunTask(retried, runner, is_resumed=True, session=session)
 

@@ -22,7 +22,12 @@ async def compare(run: Run, app: App, session: Session) -> WaitingRun:
 
     session: with all its events.
     """
-    compared = WaitingRun(run=public_record(run), waits_for=waits_for(run, session), version=app.version or None)
+    compared = WaitingRun(
+        run=public_record(run),
+        waits_for=waits_for(run, session),
+        version=app.version or None,
+        on_version_change=app.on_version_change,
+    )
     if run.app_version != compared.version:
         config = run_config_of(run.request, app.run_config, 0) if run.request is not None else app.run_config
         compared.difference = await find_difference(app, session, run.id, run_config=config)

@@ -72,6 +72,7 @@ from greenroom.records.run import (
 from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule
 from greenroom.records.session import Session
 from greenroom.records.usage import ListUsageResponse, UsageGroup
+from greenroom.records.waiting_run import ListWaitingRunsResponse
 from greenroom.records.webhook_delivery import (
     ListAppWebhooksResponse,
     ListDeliveriesResponse,
@@ -232,6 +233,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             Query("created_from", float, "Only runs created at or after these Unix seconds."),
             Query("created_before", float, "Only runs created before these Unix seconds."),
             Query("limit", Positive, "Maximum number of runs; 100 by default, at most 1000."),
+            Query("page_token", str, "The `nextPageToken` of the previous page."),
+        )),
+    Endpoint("GET", _APP + "/waiting-runs", run.list_waiting_runs, "runs", "manage",
+        "List the waiting runs of an app, newest first, each with the first step that differs when its log is replayed "
+        "with the present code",
+        replies=ListWaitingRunsResponse, errors=(AppNotFound, AppLoadError, InvalidRequest),
+        query=(
+            Query("limit", Positive, "Maximum number of runs; 20 by default, at most 100."),
             Query("page_token", str, "The `nextPageToken` of the previous page."),
         )),
     Endpoint("GET", "/runs/{run_id}", run.get_run, "runs", "read", "Get a run", replies=Run,

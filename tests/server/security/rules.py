@@ -58,7 +58,7 @@ SCOPE_OF: dict[str, str] = {
             POST {DEV}/eval-sets; POST {DEV}/eval_sets/{{eval_set_id}}; DELETE {DEV}/eval-sets/{{eval_set_id}}
             POST {DEV}/eval_sets/{{eval_set_id}}/add_session; PUT DELETE {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}
             POST {DEV}/tests/rebuild; PUT DELETE {DEV}/tests/{{test_name}}
-            GET {APP_WEBHOOKS}; GET {APP_WEBHOOKS}/{{webhook_id}}/deliveries; POST {APP_WEBHOOKS}/{{webhook_id}}/test
+            GET /apps/{{app_name}}/waiting-runs; GET {APP_WEBHOOKS}; GET {APP_WEBHOOKS}/{{webhook_id}}/deliveries; POST {APP_WEBHOOKS}/{{webhook_id}}/test
             POST {APP_WEBHOOKS}/{{webhook_id}}/deliveries/{{delivery_id}}/redeliver
             POST {DEV}/builder/save; POST {DEV}/builder/cancel; GET {DEV}/builder/files; GET /dev/builder/schema
         """,
@@ -94,7 +94,7 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
         return "run"
     if names == {"request_id"}:
         return "request"
-    if path.startswith(APP_WEBHOOKS):
+    if path.startswith(APP_WEBHOOKS) or path.endswith("/waiting-runs"):
         return "all users"
     if "/debug/trace/" in path and names <= {"app_name", "session_id", "event_id"}:
         return "trace"

@@ -23,6 +23,7 @@ import type {
   ListScheduleRunsResponse,
   ListSchedulesResponse,
   ListUsageResponse,
+  ListWaitingRunsResponse,
   Part,
   PatchSessionRequest,
   RequestAnswer,
@@ -221,6 +222,11 @@ export class Client {
   /** A page of the runs that the caller may see, newest first. */
   listRuns({ signal, ...query }: RunQuery = {}): Promise<ListRunsResponse> {
     return this.transport.json(`/runs${search(query)}`, { signal });
+  }
+
+  /** A page of the waiting runs of an app, each with the first step that differs in the present code. */
+  listWaitingRuns(appName: string, query: { readonly limit?: number; readonly page_token?: string } = {}): Promise<ListWaitingRunsResponse> {
+    return this.get<ListWaitingRunsResponse>(`/apps/${encode(appName)}/waiting-runs${search(query)}`);
   }
 
   cancelRun(runId: string): Promise<Run> {

@@ -819,6 +819,14 @@ export type ListUsageResponse = {
   readonly nextPageToken?: string;
 };
 
+/** A page of the waiting runs of an app. */
+export type ListWaitingRunsResponse = {
+  /** Newest first. */
+  readonly waitingRuns?: readonly WaitingRun[];
+  /** `page_token` of the next request; None on the last page. */
+  readonly nextPageToken?: string;
+};
+
 /** A line of an app's log. */
 export type LogLine = {
   /** Counted from 1, one more with each line of the server. */
@@ -1643,6 +1651,14 @@ export type UsageSum = {
   readonly cost?: number;
 };
 
+/** The first step of a run that differs when its log is replayed with other code of its app. */
+export type VersionDifference = {
+  /** The sequence number of the event, in the session's log. */
+  readonly seq: number;
+  /** The step in the log, and the step with the other code. */
+  readonly text: string;
+};
+
 /** A section of a video. */
 export type VideoMetadata = {
   /** Start of the section, such as `1.5s`. */
@@ -1651,6 +1667,20 @@ export type VideoMetadata = {
   readonly endOffset?: string;
   /** Frames per second that the model is given. */
   readonly fps?: number;
+};
+
+/** A waiting run, and whether it would differ if it continued with the present code. */
+export type WaitingRun = {
+  /** The run's record. */
+  readonly run: Run;
+  /** Names of what the run waits for, such as `approval of pay`. */
+  readonly waitsFor?: readonly string[];
+  /** The present version of the app's code; None when it can't be loaded. */
+  readonly version?: string;
+  /** The app's policy for a run that differs; None when the app can't be loaded. */
+  readonly onVersionChange?: string;
+  /** None if the replay is equal, or the run began with this version. */
+  readonly difference?: VersionDifference;
 };
 
 /** A cause that continues a run which waits for the response to a call. */

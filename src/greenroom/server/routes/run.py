@@ -30,6 +30,7 @@ from greenroom.records.run import (
     public_record,
 )
 from greenroom.records.session import SessionKey
+from greenroom.records.waiting_run import ListWaitingRunsResponse, WaitingRun
 from greenroom.runner.accept import check_is_of_one_kind
 from greenroom.runs.engine import Attachment
 from greenroom.runs.signals import new_signal
@@ -43,6 +44,7 @@ _log = logging.getLogger("greenroom.server")
 
 RUN_ID_HEADER = "x-run-id"
 PAGE_LIMIT = 1000
+WAITING_LIMIT = 100
 CHANGES_SECONDS = 0.1
 """Pause between two writes of a stream of run records, in which changes of one run become one."""
 
@@ -175,6 +177,26 @@ async def list_runs(context: RequestContext) -> AnyReply:
         raise
 
     return StreamReply(pieces=_run_changes(context, watch, page, list_page), close=watch.close)
+
+
+async def list_waiting_runs(context: RequestContext) -> AnyReply:
+    app_name = context.path["app_name"]
+    context.identity.check_reach(app_name, None)
+    app = await context.apps.load(app_name)
+
+    from greenroom.runs.waiting_runs import compare  # loads what only replays need
+
+    page = await context.engine.list_runs(
+        RunFilter(app_names=[app_name], statuses=[RunStatus.WAITING]),
+        limit=min(context.query["limit"] or 20, WAITING_LIMIT),
+        page_token=context.query["page_token"],
+    )
+    waiting: list[WaitingRun] = []
+    for one in page.runs:
+        session = await context.sessions.get_session(**one.session_key._asdict())
+        if session is not None:
+            waiting.append(await compare(one, app, session))
+    return Reply(value=ListWaitingRunsResponse(waiting_runs=waiting, next_page_token=page.next_page_token))
 
 
 async def _list_page(context: RequestContext, run_filter: RunFilter, **options: Any) -> ListRunsResponse:
