@@ -30,6 +30,10 @@ STATES: dict[str, tuple[str, list[Any]]] = {
 }
 
 
+def _request(text: str) -> dict[str, Any]:
+    return {"newMessage": {"role": "user", "parts": [{"text": text}]}}
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", STATES)
@@ -116,3 +120,31 @@ async def test_screenshot_of_a_running_session(world: World, width: int, scheme:
     await box.fill("the message after it")
     FOLDER.mkdir(exist_ok=True)
     await page.screenshot(path=FOLDER / f"running-{width}-{scheme}.png")
+
+
+SCHEDULES: list[dict[str, Any]] = [
+    {"id": "hourly", "everySeconds": 3600, "sessionId": "shot-schedule", "request": _request("Look for new orders.")},
+    {
+        "id": "morning",
+        "cron": "30 9 * * MON-FRI",
+        "timeZone": "Europe/Berlin",
+        "request": _request("Write the report."),
+    },
+    {"id": "once", "at": 1.9e9, "request": _request("Wish a happy new year.")},
+]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("chosen", ["hourly", "new"])
+async def test_screenshot_of_schedules(world: World, chosen: str, width: int, scheme: Any) -> None:
+    await world.server.client.post("/apps/desk/users/user/sessions/shot-schedule", json={})
+    for schedule in SCHEDULES:
+        await world.server.client.post("/apps/desk/schedules", json={"userId": "user", **schedule})
+    (await world.server.client.post("/apps/desk/schedules/hourly/run")).raise_for_status()
+    await world.server.client.post("/apps/desk/schedules/once/pause")
+    page = await world.open(f"schedules?app=desk&schedule={chosen}", width=width, color_scheme=scheme)
+    await expect(page.get_by_role("list", name="Schedules")).to_be_visible()
+    await page.wait_for_timeout(300)
+    FOLDER.mkdir(exist_ok=True)
+    await page.screenshot(path=FOLDER / f"page-schedules-{chosen}-{width}-{scheme}.png")

@@ -44,3 +44,18 @@ async def test_a_sleeping_run_says_until_when_and_is_cancelled(world: World) -> 
     await page.locator(".run-head").get_by_role("button", name="Cancel").click()
     await expect(page.locator(".run-head")).to_contain_text("Cancelled")
     await expect(page.get_by_text("Sleeps until")).to_have_count(0)
+
+
+async def test_a_run_that_starts_later_says_when_and_is_cancelled(world: World) -> None:
+    session = await make_session(world.server, "desk", "delayed", ["hello"])
+    body = {"newMessage": {"role": "user", "parts": [{"text": "later"}]}, "delaySeconds": 3 * 86_400}
+    (await world.server.client.post(f"/apps/desk/users/user/sessions/{session}/runs", json=body)).raise_for_status()
+    page = await world.open("runs?app=desk&session=delayed")
+    await expect(page.get_by_role("table", name="Runs")).to_contain_text("Starts at")
+    await page.goto(f"apps/desk/sessions/{session}")
+    await expect(page.locator(".run-head").last).to_contain_text(re.compile(r"Queued.*starts at \w+"))
+    await expect(page.locator(".sessions-list .chosen")).to_contain_text("Starts at")
+    await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    await page.locator(".run-head").last.get_by_role("button", name="Cancel").click()
+    await expect(page.locator(".run-head")).to_have_count(1)
+    await expect(page.get_by_text("Starts at")).to_have_count(0)

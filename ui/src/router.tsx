@@ -41,6 +41,12 @@ const runs = createRoute({
   component: lazyRouteComponent(() => import("./pages/runs"), "RunsPage"),
   validateSearch: anySearch,
 });
+const schedules = createRoute({
+  getParentRoute: () => root,
+  path: "/schedules",
+  component: lazyRouteComponent(() => import("./pages/schedules"), "SchedulesPage"),
+  validateSearch: anySearch,
+});
 const agents = createRoute({
   getParentRoute: () => root,
   path: "/agents",
@@ -79,7 +85,7 @@ const unknown = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, app, session, runs, agents, compare, evaluate, settings, signIn, unknown]),
+  routeTree: root.addChildren([home, app, session, runs, schedules, agents, compare, evaluate, settings, signIn, unknown]),
   basepath: BASE,
   defaultPreload: "intent",
 });

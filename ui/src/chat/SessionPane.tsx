@@ -94,7 +94,9 @@ export function SessionPane({ place }: { place: SessionPlace }) {
 
   useTitle(place, timeline);
   useActiveRuns(app, timeline);
-  const active = timeline.runs.find((run) => run.status === "running") ?? timeline.runs.find((run) => run.status === "queued" && run.steeredInto === null);
+  const active =
+    timeline.runs.find((run) => run.status === "running") ??
+    timeline.runs.find((run) => run.status === "queued" && run.startAt === null && run.steeredInto === null);
   const steering = new Set(timeline.runs.flatMap((run) => (run.steeredInto === null ? [] : [run.id])));
   const pending = sent.filter(({ runId }) => !isInLog(timeline, runId));
 

@@ -107,7 +107,7 @@ function ActiveRun({ run }: { run: Run | undefined }) {
   if (run === undefined) return null;
   return (
     <span className="sessions-run">
-      <Status status={run.status}>{run.status === "waiting" && <Waiting run={run} />}</Status>
+      <Status status={run.status}>{(run.status === "waiting" || run.startAt != null) && <Waiting run={run} />}</Status>
     </span>
   );
 }

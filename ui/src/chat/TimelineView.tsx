@@ -4,7 +4,7 @@ import { type ReactNode, useEffect, useLayoutEffect, useMemo, useRef, useState }
 import { AgentName } from "../components/AgentName";
 import { Cost } from "../components/Cost";
 import { Status } from "../components/Status";
-import { Duration, Time } from "../components/Time";
+import { Duration, Moment, Time } from "../components/Time";
 import { WakeUpText } from "../components/Waiting";
 import type { Item, RunGroup, Timeline } from "../timeline/model";
 import { useChat } from "./context";
@@ -132,7 +132,7 @@ function RunHeader({ run, isNewest }: { run: RunGroup; isNewest: boolean }) {
     <header className="run-head">
       <Status status={run.status} />
       <Time at={run.startedAt} />
-      <Duration from={run.startedAt} to={run.endedAt} />
+      {run.startAt === null && <Duration from={run.startedAt} to={run.endedAt} />}
       {run.tokens > 0 && <span>{run.tokens.toLocaleString()} tokens</span>}
       {run.tokens > 0 && <Cost app={place.app} runId={run.id} endedAt={run.endedAt} />}
       {run.models.length > 0 && <span className="run-model">{run.models.join(", ")}</span>}
@@ -158,7 +158,12 @@ function RunHeader({ run, isNewest }: { run: RunGroup; isNewest: boolean }) {
         </span>
       ))}
       {run.steeredInto !== null && <span>is read before the active run's next model call</span>}
-      {(wakeUps.length > 0 || run.steeredInto !== null) && (
+      {run.startAt !== null && (
+        <span>
+          starts at <Moment at={run.startAt} />
+        </span>
+      )}
+      {(wakeUps.length > 0 || run.steeredInto !== null || run.startAt !== null) && (
         <button type="button" className="link" onClick={() => void cancel(run.id)}>
           Cancel
         </button>

@@ -24,10 +24,12 @@ export function Time({ at, isRelative = false }: { at: number; isRelative?: bool
 /** at: Unix seconds. The time of day, with its day and month unless that is today. */
 export function Moment({ at }: { at: number }) {
   const date = new Date(at * 1000);
-  const isToday = date.toDateString() === new Date().toDateString();
+  const now = new Date();
+  const isToday = date.toDateString() === now.toDateString();
+  const day = date.getFullYear() === now.getFullYear() ? DAY : FULL;
   return (
     <time dateTime={date.toISOString()} title={FULL.format(date)}>
-      {(isToday ? SHORT_CLOCK : DAY).format(date)}
+      {(isToday ? SHORT_CLOCK : day).format(date)}
     </time>
   );
 }

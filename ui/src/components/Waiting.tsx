@@ -4,6 +4,13 @@ import { Moment } from "./Time";
 /** Reason of a run that isn't over and doesn't run: what it waits for. Nothing for other runs. */
 export function Waiting({ run }: { run: Run }) {
   if (run.status === "queued" && run.steeredInto != null) return "Is read by the active run";
+  if (run.status === "queued" && run.startAt != null) {
+    return (
+      <>
+        Starts at <Moment at={run.startAt} />
+      </>
+    );
+  }
   if (run.status !== "waiting") return null;
   const wakeUps = Object.entries(run.wakeUps ?? {});
   if (wakeUps.length === 0) return "Needs a person's answer";

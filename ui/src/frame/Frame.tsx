@@ -1,5 +1,5 @@
 import { Link, Outlet, useLocation } from "@tanstack/react-router";
-import { Bot, FlaskConical, ListTree, MessageSquare, Settings } from "lucide-react";
+import { Bot, CalendarClock, FlaskConical, ListTree, MessageSquare, Settings } from "lucide-react";
 import { Suspense, lazy, useEffect, useState } from "react";
 import { TopBar } from "./TopBar";
 
@@ -8,6 +8,7 @@ const Palette = lazy(() => import("../palette/Palette"));
 const PAGES = [
   { to: "/", name: "Chat", icon: MessageSquare },
   { to: "/runs", name: "Runs", icon: ListTree },
+  { to: "/schedules", name: "Schedules", icon: CalendarClock },
   { to: "/agents", name: "Agents", icon: Bot },
   { to: "/evaluate", name: "Evaluate", icon: FlaskConical },
   { to: "/settings", name: "Settings", icon: Settings },

@@ -12,6 +12,7 @@ import { Waiting } from "../components/Waiting";
 import { useMedia } from "../media";
 import { reload } from "../reload";
 import { AGES, type Age, NO_FILTERS, type RunFilters, STATUSES, type Search, isFiltered, parseFilters, toQuery, toSearch } from "./filters";
+import { TextFilter } from "./TextFilter";
 import { PAGE, useRuns } from "./useRuns";
 import "./pages.css";
 
@@ -162,23 +163,6 @@ function Filters({ filters, set }: { filters: RunFilters; set: (change: Partial<
         </button>
       )}
     </form>
-  );
-}
-
-/** Applied with Enter or when the field is left. */
-function TextFilter({ label, value, set }: { label: string; value: string; set: (value: string) => void }) {
-  const [draft, setDraft] = useState(value);
-  const apply = () => draft.trim() !== value && set(draft.trim());
-  return (
-    <input
-      className="input text-filter"
-      aria-label={label}
-      placeholder={label}
-      value={draft}
-      onChange={(event) => setDraft(event.target.value)}
-      onBlur={apply}
-      onKeyDown={(event) => event.key === "Enter" && apply()}
-    />
   );
 }
 

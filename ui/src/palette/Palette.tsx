@@ -15,6 +15,7 @@ import "./palette.css";
 const PAGES = [
   ["Chat", "/"],
   ["Runs", "/runs"],
+  ["Schedules", "/schedules"],
   ["Compare two runs", "/compare"],
   ["Agents", "/agents"],
   ["Evaluate", "/evaluate"],

@@ -15,8 +15,8 @@ export type Timeline = {
 /** One run, or (isPatch) one change from outside of runs: of the state, or a rewind. Times are Unix seconds.
 
     key: of this group; a run that was continued after others has several groups. endedAt: null while active. attempts: 0
-    for an imported run, which has no record. isRewound: a later rewind took it back. wakeUps: what continues it while it waits, by id of the call.
-    steeredInto: the active run that is to read its message. */
+    for an imported run, which has no record. isRewound: a later rewind took it back. wakeUps: what continues it while it
+    waits, by id of the call. startAt: of a run that starts later. steeredInto: the active run that is to read its message. */
 export type RunGroup = {
   readonly key: string;
   readonly id: string;
@@ -32,6 +32,7 @@ export type RunGroup = {
   readonly tokens: number;
   readonly error: Run["error"] | null;
   readonly steeredInto: string | null;
+  readonly startAt: number | null;
   readonly wakeUps: { readonly [callId: string]: WakeUp };
   readonly items: readonly Item[];
 };

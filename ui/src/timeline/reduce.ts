@@ -248,6 +248,7 @@ function group(log: Log, segment: Segment, status: RunStatus, isLast: boolean, i
     models: built?.models ?? [],
     tokens: built?.tokens ?? 0,
     steeredInto: status === "queued" ? (run?.steeredInto ?? null) : null,
+    startAt: status === "queued" ? (run?.startAt ?? null) : null,
     wakeUps: isLast && status === "waiting" ? (run?.wakeUps ?? {}) : {},
     error: isLast && status === "failed" ? (run?.error ?? null) : null,
     items,
