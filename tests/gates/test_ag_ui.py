@@ -18,10 +18,11 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.tools.functions.function_tool import ToolContext
 from tests.processes import END_WITH_PARENT
 from tests.requirements import skip_or_fail
-from tests.server.agents import HeldModel, scripted
+from tests.server.agents import Gate, HeldModel, scripted
 from tests.server.conftest import Serve
-from tests.server.serving import Serving
+from tests.server.serving import Serving, until
 
+_CALL = {"id": "c-1", "type": "function", "function": {"name": "wait_at_gate", "arguments": "{}"}}
 _FOLDER = Path(__file__).parents[1] / "node"
 _NODE = shutil.which("node")
 Run = Callable[..., Awaitable[dict[str, Any]]]
@@ -172,3 +173,28 @@ async def test_wrong_input_is_refused(serve: Serve, wrong: dict[str, Any]) -> No
     body = {"threadId": "t", "runId": "r", "messages": [user("x")], **wrong}
     assert (await server.client.post("/ag-ui/echo", json=body)).status_code == 422
     assert (await server.client.get("/runs")).json()["runs"] == []
+
+
+async def test_a_message_reaches_the_active_run(serve: Serve) -> None:
+    gate = Gate()
+
+    def answer(request: LlmRequest) -> str | FunctionCall:
+        is_first = not any(content.role == "model" for content in request.contents)
+        return FunctionCall(name="wait_at_gate", args={}) if is_first else f"told {request.contents[-1].text()}"
+
+    server = await serve(scripted("echo", answer, tools=[gate.wait_at_gate]), gates=("ag_ui",))
+    first = asyncio.create_task(run(server, user("go")))
+    await until(lambda: gate.entered)
+    called = {"id": "c", "role": "assistant", "toolCalls": [_CALL]}
+    steer = {"multitaskStrategy": "steer"}
+    second = asyncio.create_task(run(server, user("go"), called, user("be brief"), forwardedProps=steer))
+
+    async def is_queued() -> bool:
+        return bool((await server.client.get("/runs?status=queued")).json()["runs"])
+
+    await until(is_queued)
+    gate.open()
+    for made in (await first, await second):
+        assert made["error"] is None
+        assert made["messages"][-1]["content"] == "told be brief"
+        assert types(made)[-1] == "RUN_FINISHED"

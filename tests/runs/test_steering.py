@@ -24,7 +24,7 @@ from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.records.run import AgentRunRequest, Run, RunStatus
+from greenroom.records.run import AgentRunRequest, Caller, Run, RunStatus
 from greenroom.records.session import Session
 from greenroom.runs.engine import Attachment
 from greenroom.runs.in_process import InProcessRunEngine
@@ -245,6 +245,23 @@ async def test_an_answer_to_a_call_is_queued(stores: Stores) -> None:
         gate.open.set()
         await items_of(first)
         await items_of(second)
+
+
+async def test_a_message_of_another_caller_starts_a_run_of_its_own(stores: Stores) -> None:
+    gate = Gate()
+    async with engine_over(stores, LlmAgent(name="desk", model=waiting_model(), tools=[gate.wait])) as engine:
+        ann = Caller(user_id="ann", key_id="k-1", scopes=["run", "read"])
+        run, first = await engine.start(asking("call wait"), caller=ann)
+        await gate.entered.wait()
+        of_other = await engine.start(steer("call wait"), caller=Caller(user_id="bob", scopes=["run", "read"]))
+        with_less = await engine.start(steer("call wait"), caller=Caller(user_id="ann", scopes=["run"]))
+        by_other_key = await engine.start(steer("be brief"), caller=Caller(user_id="ann", scopes=["read", "run"]))
+        gate.open.set()
+        for _, reader in ((run, first), of_other, with_less, by_other_key):
+            assert reader is not None
+            await items_of(reader)
+        steered = [(await engine.get(one.id)).steered_into for one, _ in (of_other, with_less, by_other_key)]
+        assert steered == [None, None, run.id]
 
 
 async def test_a_message_for_the_active_run_by_its_id_is_read_by_it(stores: Stores) -> None:

@@ -333,6 +333,15 @@ class Run(Record, kw_only=True):
     read_at_seq: int | None = None
     """The sequence number of the message in the log, where the other run has read it."""
 
+    def may_read(self, other: Run) -> bool:
+        """Whether this run, while it is active, may read the message of another one: it acts for its own caller, and
+        must not be told what to do by somebody with other rights.
+        """
+        if self.caller is None or other.caller is None:
+            return self.caller is other.caller
+        own = self.caller
+        return (own.user_id, set(own.scopes)) == (other.caller.user_id, set(other.caller.scopes))
+
     @property
     def waits_to_be_read(self) -> bool:
         """Whether another run may read the message."""

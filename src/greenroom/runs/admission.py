@@ -36,7 +36,7 @@ from greenroom.records.inbox import (
     RequestKind,
     RequestStatus,
 )
-from greenroom.records.run import MAX_DELAY_SECONDS, MAX_START_AT, RETRYABLE, AgentRunRequest, Run, RunStatus
+from greenroom.records.run import MAX_DELAY_SECONDS, MAX_START_AT, RETRYABLE, AgentRunRequest, Caller, Run, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.accept import SINCE_COMPACTION, Accepted, accept_message, is_to_task, needs_older_events
@@ -104,6 +104,7 @@ class Admission:
         queues: SessionQueues,
         *,
         idempotency_key: str | None,
+        caller: Caller | None = None,
         forwarded: ForwardedRequest | None = None,
         open_call: OpenCall | None = None,
     ) -> RunTask | Run:
@@ -131,11 +132,15 @@ class Admission:
         new_run_id = forwarded.run_id if forwarded is not None else None
         start_at = start_time(request)
         if start_at is not None:
-            task = await self._admit_delayed(request, start_at, key, runner, run_id=new_run_id or new_invocation_id())
+            new_run_id = new_run_id or new_invocation_id()
+            task = await self._admit_delayed(request, start_at, key, runner, run_id=new_run_id)
+            task.run.caller = caller
         else:
             await self.limiter.acquire(key, may_exceed=_replaces(request, queues))
             try:
-                task = await self._admit(request, key, runner, queues, new_run_id=new_run_id, open_call=open_call)
+                task = await self._admit(
+                    request, key, runner, queues, new_run_id=new_run_id, open_call=open_call, caller=caller
+                )
             except BaseException:
                 self.limiter.release(key)
                 raise
@@ -155,6 +160,7 @@ class Admission:
         *,
         new_run_id: str | None,
         open_call: OpenCall | None,
+        caller: Caller | None,
     ) -> RunTask:
         """new_run_id: of a run that isn't an earlier one's continuation; by default a random one."""
         stored = await self._find(key)
@@ -201,6 +207,7 @@ class Admission:
             session = await self._create(key)
         run = self._new_run(run_id, session, runner)
         run.request = request
+        run.caller = caller
         requests: RequestChanges | None = None
         if continued is not None:
             run.asked = without_answered(continued.pending, message)
@@ -218,7 +225,7 @@ class Admission:
         if request.webhooks:
             add_webhooks(run, request.webhooks)
         queue = queues.of_session(key)
-        if is_steering and continued is None and queue:
+        if is_steering and continued is None and queue and queue[0].run.may_read(run):
             run.steered_into = queue[0].run.id
 
         return RunTask(run, runner, answered=answered, session=session if is_idle else None, requests=requests)
@@ -373,7 +380,7 @@ class Admission:
         run.after_seq = run.message_after_seq = session.events.end
         run.app_version = version_of(runner)
         run.request = msgspec.structs.replace(request, new_message=message)
-        if queue and request.multitask_strategy == "steer" and message is not None:
+        if queue and request.multitask_strategy == "steer" and message is not None and queue[0].run.may_read(run):
             run.steered_into = queue[0].run.id
         return RunTask(run, runner, session=session if not queue else None)
 

@@ -211,6 +211,7 @@ class InProcessRunEngine(RunEngine):
                     runner,
                     self._queues,
                     idempotency_key=idempotency_key,
+                    caller=caller,
                     forwarded=forwarded,
                     open_call=open_call,
                 )
@@ -219,7 +220,6 @@ class InProcessRunEngine(RunEngine):
                     after = task.message_after_seq if has_continued else task.after_seq
                     return task, await self.attach(task.id, after=after, with_user_events=False) if attach else None
                 task.run.traceparent = traceparent
-                task.run.caller = caller
                 reader: Attachment | None = None
                 if attach and task.run.waits_to_be_read:
                     reader = self._steering_reader(task.run, task, after=None, with_user_events=False)

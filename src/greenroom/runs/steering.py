@@ -63,16 +63,19 @@ class QueuedMessages:
     @property
     def is_pending(self) -> bool:
         queue = self.queues.of_session(self.task.key)
-        return len(queue) > 1 and self.task.stopped_by is None and any(task.may_be_read for task in queue)
+        return len(queue) > 1 and self.task.stopped_by is None and any(map(self._may_read, queue))
 
     async def read(self, ctx: InvocationContext) -> list[Content]:
         contents: list[Content] = []
         for task in list(self.queues.of_session(self.task.key)):
-            if task.may_be_read:
+            if self._may_read(task):
                 content = await self._read(task, ctx)
                 if content is not None:
                     contents.append(content)
         return contents
+
+    def _may_read(self, task: RunTask) -> bool:
+        return task.may_be_read and self.task.run.may_read(task.run)
 
     async def _read(self, task: RunTask, ctx: InvocationContext) -> Content | None:
         """Stores the message and ends its run; None if it becomes a run of its own instead."""
