@@ -208,7 +208,8 @@ class DirectoryAppLoader(AppLoader):
 
         Arguments of tools are refused, but for MCP toolsets, as ADK does. Raises AgentConfigError.
         """
-        from greenroom.apps.load_yaml import load_app_agent, load_app_schedules  # imported only for YAML apps
+        # Imported only for YAML apps.
+        from greenroom.apps.load_yaml import load_app_agent, load_app_schedules, load_app_settings
 
         root_file = folder_of(self.agents_dir, app_name) / ROOT_FILE
         if root_file in edited or root_file.is_file():
@@ -216,6 +217,7 @@ class DirectoryAppLoader(AppLoader):
                 with self._loading:
                     load_app_agent(root_file, self._package, allow_args=False, edited=edited)
                     load_app_schedules(root_file.parent, edited=edited)
+                    load_app_settings(root_file.parent, edited=edited)
             except GreenroomError:
                 raise
             except Exception as error:  # of the app's own modules
@@ -344,12 +346,20 @@ class DirectoryAppLoader(AppLoader):
         folder = folder_of(self.agents_dir, app_name)
         root_file = folder / ROOT_FILE
         if root_file.is_file():
-            from greenroom.apps.load_yaml import load_app_agent, load_app_schedules  # imported only for YAML apps
+            # Imported only for YAML apps.
+            from greenroom.apps.load_yaml import load_app_agent, load_app_schedules, load_app_settings
 
             agent, files = load_app_agent(root_file, self._package)
-            schedules, more_files = load_app_schedules(folder)
-            app = App(name=app_name, root_agent=agent, schedules=schedules)
-            return _Loaded(app, "yaml", frozenset(files | more_files))
+            schedules, schedule_files = load_app_schedules(folder)
+            settings, settings_files = load_app_settings(folder)
+            app = App(
+                name=app_name,
+                root_agent=agent,
+                schedules=schedules,
+                on_version_change=settings.on_version_change,
+                webhooks=settings.webhooks,
+            )
+            return _Loaded(app, "yaml", frozenset(files | schedule_files | settings_files))
         shown = folder.relative_to(self.agents_dir)
         raise AgentConfigError(f"neither {shown}/__init__.py nor {shown}/agent.py has a root_agent or an app")
 

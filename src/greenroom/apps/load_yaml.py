@@ -9,12 +9,14 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.isolation import PrivatePackage, package_importing
 from greenroom.apps.yaml_config.agents import AgentBuilder
+from greenroom.apps.yaml_config.app_settings import AppSettings, read_app_settings
 from greenroom.apps.yaml_config.document import ConfigFile
 from greenroom.apps.yaml_config.references import References
 from greenroom.apps.yaml_config.schedules import read_schedules
 from greenroom.records.schedule import Schedule
 
 SCHEDULES_FILE = "schedules.yaml"
+SETTINGS_FILE = "app_settings.yaml"
 
 
 def load_agent(
@@ -80,3 +82,15 @@ def load_app_schedules(folder: Path, *, edited: Mapping[Path, bytes] | None = No
     if data is None and not path.is_file():
         return [], set()
     return read_schedules(ConfigFile(path, SCHEDULES_FILE, data)), {path}
+
+
+def load_app_settings(folder: Path, *, edited: Mapping[Path, bytes] | None = None) -> tuple[AppSettings, set[Path]]:
+    """The settings in an app's `app_settings.yaml`, and the files that were read. Raises ConfigFileError.
+
+    edited: contents in place of those on disk.
+    """
+    path = folder / SETTINGS_FILE
+    data = (edited or {}).get(path)
+    if data is None and not path.is_file():
+        return AppSettings(), set()
+    return read_app_settings(ConfigFile(path, SETTINGS_FILE, data)), {path}

@@ -1,0 +1,53 @@
+"""The settings of an app in YAML, in a file beside its root agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args
+
+from greenroom.apps.app import OnVersionChange
+from greenroom.apps.yaml_config.document import ConfigFile, ConfigNode, did_you_mean, read_document
+from greenroom.apps.yaml_config.keys import entries_of
+from greenroom.errors import InvalidRequest
+from greenroom.records import wire
+from greenroom.records.run import Webhook
+from greenroom.records.webhook_delivery import check_webhook
+
+
+@dataclass(frozen=True)
+class AppSettings:
+    """The fields of an `App` that its file of settings may have."""
+
+    on_version_change: OnVersionChange = "continue"
+    webhooks: list[Webhook] = field(default_factory=list[Webhook])
+
+
+def read_app_settings(file: ConfigFile) -> AppSettings:
+    """Raises ConfigFileError."""
+    root = entries_of(read_document(file), ["on_version_change", "webhooks"], what="of an app's settings")
+    policy: OnVersionChange = "continue"
+    if "on_version_change" in root:
+        policy = _policy(root["on_version_change"])
+
+    listed = root.get("webhooks")
+    webhooks = [] if listed is None or listed.value is None else [_webhook(node) for node in listed.items]
+    return AppSettings(policy, webhooks)
+
+
+def _policy(node: ConfigNode) -> OnVersionChange:
+    policies = get_args(OnVersionChange)
+    if node.text not in policies:
+        raise node.error(f"there is no such policy: {node.text!r}{did_you_mean(node.text, policies)}")
+    return cast("OnVersionChange", node.text)
+
+
+def _webhook(node: ConfigNode) -> Webhook:
+    fields = entries_of(node, ["id", "url", "states"], what="of a webhook")
+    plain: dict[str, Any] = {key: entry.plain() for key, entry in fields.items()}
+    try:
+        webhook = wire.from_plain(plain, Webhook)
+        check_webhook(webhook)
+    except InvalidRequest as error:
+        named = fields.get(str(error.location[0]) if error.location else "", node)
+        raise named.error(error.detail) from None
+    return webhook

@@ -1,0 +1,79 @@
+"""Settings of apps in YAML."""
+
+from __future__ import annotations
+
+import pytest
+
+from greenroom.apps.load_directory import DirectoryAppLoader
+from greenroom.errors import AgentConfigError, AppLoadError
+from greenroom.records.run import RunStatus
+from tests.apps.conftest import AgentsDir
+
+AGENT = "name: shop\nmodel: scripted\ninstruction: Help."
+
+
+def write(agents_dir: AgentsDir, settings: str) -> DirectoryAppLoader:
+    agents_dir.write("shop/root_agent.yaml", AGENT)
+    agents_dir.write("shop/app_settings.yaml", settings)
+    return DirectoryAppLoader(agents_dir.path)
+
+
+def test_a_file_beside_the_root_agent_has_the_settings(agents_dir: AgentsDir) -> None:
+    loader = write(
+        agents_dir,
+        """
+        onVersionChange: pin
+        webhooks:
+          - url: https://example.com/runs
+          - {id: failures, url: https://example.com/failures, states: [failed]}
+        """,
+    )
+    app = loader.load("shop")
+    assert app.on_version_change == "pin"
+    by_url, failures = app.webhooks
+    assert (by_url.url, bool(by_url.id)) == ("https://example.com/runs", True)
+    assert (failures.id, failures.states) == ("failures", [RunStatus.FAILED])
+
+
+def test_an_app_without_the_file_has_the_defaults(agents_dir: AgentsDir) -> None:
+    agents_dir.write("shop/root_agent.yaml", AGENT)
+    app = DirectoryAppLoader(agents_dir.path).load("shop")
+    assert (app.on_version_change, list(app.webhooks)) == ("continue", [])
+
+
+def test_a_change_of_the_file_reloads_the_app(agents_dir: AgentsDir) -> None:
+    loader = write(agents_dir, "on_version_change: pin")
+    before = loader.load("shop")
+    loader.refresh()
+    agents_dir.write("shop/app_settings.yaml", "on_version_change: refuse")
+    while not loader.refresh():
+        pass
+    after = loader.load("shop")
+    assert (before.on_version_change, after.on_version_change) == ("pin", "refuse")
+    assert before.version != after.version
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("on_version_change: refuze", r"app_settings.yaml:1: on_version_change: .*did you mean 'refuse'"),
+        ("on_version_changed: pin", "did you mean 'on_version_change'"),
+        ("webhooks:\n  - {url: ftp://example.com}", r"app_settings.yaml:2: webhooks\[0\].url: .*http"),
+        ("webhooks:\n  - {url: https://example.com, states: [done]}", r"app_settings.yaml:2: webhooks\[0\]"),
+        ("webhooks:\n  - {states: [failed]}", "url"),
+        ("webhooks:\n  - {url: https://example.com, secret: x}", "no such key of a webhook"),
+        ("webhooks: 5", "must be a list"),
+    ],
+)
+def test_a_mistake_is_reported_with_its_line(agents_dir: AgentsDir, settings: str, message: str) -> None:
+    loader = write(agents_dir, settings)
+    with pytest.raises(AppLoadError, match=message):
+        loader.load("shop")
+
+
+def test_an_edit_of_the_settings_is_checked(agents_dir: AgentsDir) -> None:
+    loader = write(agents_dir, "on_version_change: pin")
+    path = loader.folder("shop") / "app_settings.yaml"
+    loader.check_edit("shop", {path: b"on_version_change: refuse"})
+    with pytest.raises(AgentConfigError, match="no such policy"):
+        loader.check_edit("shop", {path: b"on_version_change: never"})
