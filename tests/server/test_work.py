@@ -50,6 +50,7 @@ GROWS = {
     "list_apps": "returns all apps",
     "list_usage": "sums the usage that it is asked for, here that of all runs of the app",
     "metrics": "returns the metrics of all apps",
+    "retry_runs": "retries all failed runs, here those of all users",
 }
 """Handlers whose work grows, and why it may."""
 
@@ -78,8 +79,8 @@ QUERIES = {
 _NOBODY = RunFilter(app_names=["nobody"], user_id="nobody", session_id="nobody")
 
 _AGENT = """
-from tests.server.agents import echo
-root_agent = echo()
+from tests.server.agents import asking_echo
+root_agent = asking_echo()
 """
 
 
