@@ -15,7 +15,7 @@ from greenroom.models.model import BaseLlm
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import ContextCacheConfig
-from greenroom.records.run import RunConfig, Webhook
+from greenroom.records.run import MAX_PRIORITY, RunConfig, Webhook
 from greenroom.records.schedule import Schedule, with_id_by_definition
 from greenroom.records.webhook_delivery import check_webhook, with_default_id
 from greenroom.schedules.validation import check_schedule
@@ -80,6 +80,9 @@ class App:
     if a replay of its log is equal, and otherwise refuse the answer, or use the earlier version where it is loaded.
     """
 
+    priority: int = 0
+    """Of runs whose request sets none, from -10 to 10: see `limits.max_running_runs` of the server."""
+
     session_ttl_seconds: float | None = None
     """Time without an update after which a server deletes a session, with all that belongs to it; None: never."""
 
@@ -104,6 +107,9 @@ class App:
                 f"App {self.name!r}: on_version_change is one of {', '.join(get_args(OnVersionChange))}, not "
                 f"{self.on_version_change!r}"
             )
+
+        if not -MAX_PRIORITY <= self.priority <= MAX_PRIORITY:
+            raise AgentConfigError(f"App {self.name!r}: priority is from -{MAX_PRIORITY} to {MAX_PRIORITY}")
 
         self.webhooks = [with_default_id(webhook) for webhook in self.webhooks]
         try:

@@ -33,6 +33,7 @@ MAX_DEADLINE_SECONDS = 1e9
 MAX_DELAY_SECONDS = 1e9
 MAX_START_AT = 253_402_300_800.0
 """The year 10000, in Unix seconds."""
+MAX_PRIORITY = 10
 MAX_WEBHOOKS = 10
 """Of one run."""
 
@@ -164,6 +165,9 @@ class SessionRunRequest(Record, kw_only=True):
     """Lowers the limit of the app or the server."""
     multitask_strategy: MultitaskStrategy = "enqueue"
     """Policy for a session that already has an active run."""
+    priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = None
+    """Runs of a higher priority start first where the server limits the runs that it executes at a time; by default
+    that of the app."""
     on_disconnect: OnDisconnect | None = None
     """Whether the run continues or is cancelled when the client disconnects."""
     deadline_seconds: Annotated[float, Meta(extra_json_schema=_DEADLINE)] | None = None
@@ -311,6 +315,8 @@ class Run(Record, kw_only=True):
     """Whether it is a live (voice or video) run."""
     app_version: str | None = None
     """Version of the app's code in the last attempt."""
+    priority: int = 0
+    """Runs of a higher priority start first."""
     retries: int = 0
     """Number of times that it was retried by request, after it had failed or was cancelled."""
     retry_of: str | None = None

@@ -222,6 +222,7 @@ class Admission:
                 take_signal(run, open_call.signal)
         else:
             _add_webhooks_of_app(run, runner)
+        run.priority = _priority_of(request, runner)
         if request.webhooks:
             add_webhooks(run, request.webhooks)
         queue = queues.of_session(key)
@@ -335,6 +336,7 @@ class Admission:
         _add_webhooks_of_app(run, runner)
         if run.request is not None and run.request.webhooks:
             add_webhooks(run, run.request.webhooks)
+        run.priority = origin.priority
         await self.limiter.acquire(key)
         return RunTask(run, runner, is_resumed=True, session=session)
 
@@ -499,6 +501,12 @@ class Admission:
         pending = task.pending_requests(session) if task is not None else run.asked
         check_asked(session, accepted.message, pending)
         return Continued(run, pending, runner)
+
+
+def _priority_of(request: AgentRunRequest, runner: Runner) -> int:
+    if request.priority is not None:
+        return request.priority
+    return runner.app.priority if runner.app is not None else 0
 
 
 def check_is_retryable(run: Run) -> None:

@@ -78,7 +78,7 @@ from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf, Replicas, require
 from greenroom.runs.push_notifications import PushNotifications
-from greenroom.runs.queues import SessionQueues, when_done
+from greenroom.runs.queues import SessionQueues, Turns, when_done
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
 from greenroom.runs.schedules import Schedules
@@ -186,6 +186,7 @@ class InProcessRunEngine(RunEngine):
             trace_listeners=self.trace_listeners,
             memory_writer=self._memory_writer,
             wake_ups=self._wake_ups,
+            turns=None if self.limits.running is None else Turns(self.limits.running, self.limits.weights),
         )
 
     async def start(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from greenroom.errors import SessionFull, TooManyRuns
 from greenroom.records.session import Session, SessionKey
+from greenroom.runs.fair_queue import Weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +19,10 @@ class RunLimits:
     per_user: int | None = None
     per_app: int | None = None
     per_server: int | None = None
+    running: int | None = None
+    """Runs that this server executes at a time."""
+    weights: Weights = field(default_factory=Weights)
+    """Shares of apps and users in these."""
     events_per_session: int | None = None
 
     def check_session(self, session: Session) -> None:

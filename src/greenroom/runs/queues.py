@@ -24,6 +24,7 @@ from greenroom.records.run import RETRYABLE, Run, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
 from greenroom.runs.app_versions import AppVersions
+from greenroom.runs.fair_queue import FairQueue, Flow, Weights
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf
 from greenroom.runs.run_config import RunDefaults
@@ -91,6 +92,39 @@ class StartScheduler:
             asyncio.get_running_loop().call_soon(self._tick)
 
 
+class Turns:
+    """Limits the number of runs that the server executes at a time. The others wait in a fair queue."""
+
+    def __init__(self, most: int, weights: Weights) -> None:
+        self._most = most
+        self._running: set[RunTask] = set()
+        self._waiting = FairQueue[RunTask](weights)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a run may begin before all that wait."""
+        return len(self._running) < self._most and not self._waiting
+
+    @property
+    def is_next_due(self) -> bool:
+        return len(self._running) < self._most and bool(self._waiting)
+
+    def wait(self, task: RunTask) -> None:
+        self._waiting.push(task, Flow(task.run.app_name, task.run.user_id), task.run.priority)
+
+    def next(self) -> RunTask:
+        return self._waiting.pop()
+
+    def begin(self, task: RunTask) -> None:
+        self._waiting.remove(task)
+        self._running.add(task)
+
+    def end(self, task: RunTask) -> None:
+        """Ends a run, whether it has begun or not."""
+        self._waiting.remove(task)
+        self._running.discard(task)
+
+
 @dataclass(kw_only=True, eq=False)
 class SessionQueues:
     """The unfinished runs of each session: the first one runs as a task, the others wait."""
@@ -110,6 +144,8 @@ class SessionQueues:
     trace_listeners: Sequence[TraceListener]
     memory_writer: MemoryWriter
     wake_ups: WakeUps
+    turns: Turns | None = None
+    """Limits the runs that are executed at a time; None: no limit."""
     save_again_seconds: tuple[float, float] = SAVE_AGAIN_SECONDS
 
     def __post_init__(self) -> None:
@@ -168,13 +204,13 @@ class SessionQueues:
         self._tasks[run.id] = task
         if run.idempotency_key is not None:
             self._by_idempotency_key[run.app_name, run.user_id, run.idempotency_key] = task
-        return self._begin(task) if self._may_begin(task) else self.save(task)
+        return self._begin_in_turn(task) if self._may_begin(task) else self.save(task)
 
     def begin_held(self, task: RunTask) -> None:
         """Starts a held resumed run, now or after earlier runs in its session's queue."""
         task.is_held = False
         if self._may_begin(task):
-            self._begin(task)
+            self._begin_in_turn(task)
 
     def stop(self, task: RunTask, reason: GreenroomError) -> RunTask:
         """Cancels a run, and drops the queued messages that would continue it. Returns the cancelled run."""
@@ -215,6 +251,7 @@ class SessionQueues:
                 abandoned.append(task)
                 task.abandon(lost)
                 self._drop(task)
+        self._begin_next()
 
         for compacting, task in self._compacting.items():
             if is_lost(task.key):
@@ -282,12 +319,32 @@ class SessionQueues:
         queue = self._queues.get(task.key)
         return bool(queue) and queue[0] is task
 
+    def _begin_in_turn(self, task: RunTask) -> asyncio.Future[None]:
+        """Starts a run that may begin; it waits for its turn if the server executes as many as it may.
+
+        A resumed run that was running before doesn't wait.
+        """
+        turns = self.turns
+        if turns is None or task.run.status is RunStatus.RUNNING or turns.has_room:
+            return self._begin(task)
+        turns.wait(task)
+        return self.save(task)
+
+    def _begin_next(self) -> None:
+        """Starts the runs whose turn it is."""
+        while self.turns is not None and self.turns.is_next_due and not self.is_closing:
+            task = self.turns.next()
+            if self._may_begin(task):
+                self._begin(task)
+
     def _begin(self, task: RunTask) -> asyncio.Future[None]:
         run = task.run
         run.started_at = run.started_at or time.time()
         run.status = RunStatus.RUNNING
         run.attempts += 1
         task.begin()
+        if self.turns is not None:
+            self.turns.begin(task)
         stored = self.save(task)
         start = partial(self._start, task)
         if (self._scheduler.is_saturated or _may_conflict(task)) and not stored.done():
@@ -376,6 +433,8 @@ class SessionQueues:
         if is_unread and isinstance(reason, RunCancelled):
             if task.is_held:
                 self.begin_held(task)
+            elif not task.has_begun and not self.is_closing:  # it waits for its turn
+                self._begin(task)
             # It ends by itself when it has read its log, in which earlier attempts may have left calls open.
         elif task.asyncio_task is not None:
             task.asyncio_task.cancel()
@@ -429,7 +488,7 @@ class SessionQueues:
         is_kept = run.status in RETRYABLE and not task.is_message_stored
         if run.request is not None and not is_kept:
             run.request = msgspec.structs.replace(run.request, new_message=None, state_delta=None)
-        self.release(task.key, task.runner)
+        self._release(task)
         if self._tasks.get(run.id) is task:
             ended = RunEnded(run, error)
             if task.is_stored or task.is_being_stored or task.has_events:
@@ -463,7 +522,8 @@ class SessionQueues:
         if not queue:
             del self._queues[task.key]
         elif self._may_begin(queue[0]):
-            self._begin(queue[0])
+            self._begin_in_turn(queue[0])
+        self._begin_next()
 
     def _publish_stored(self, key: SessionKey, ended: RunEnded, saving: asyncio.Future[None]) -> None:
         """Notifies the readers of an end that is stored, or is retried; those of a lost session get OwnershipLost."""
@@ -519,8 +579,13 @@ class SessionQueues:
         except (OwnershipLost, StoreInUse):  # another server has the run
             task.is_to_remember = False
 
-    def _drop(self, task: RunTask) -> None:
+    def _release(self, task: RunTask) -> None:
         self.release(task.key, task.runner)
+        if self.turns is not None:
+            self.turns.end(task)
+
+    def _drop(self, task: RunTask) -> None:
+        self._release(task)
         self._forget(task)
 
     def _forget(self, task: RunTask) -> None:

@@ -30,6 +30,7 @@ from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire
 from greenroom.runs.engine import credential_service_beside, run_store_beside
+from greenroom.runs.fair_queue import Weights
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.limits import RunLimits
 from greenroom.schedules.store import ScheduleLimits
@@ -141,6 +142,8 @@ def create_app(
             per_user=limits.runs_per_user,
             per_app=limits.runs_per_app,
             per_server=limits.runs_per_server,
+            running=limits.max_running_runs,
+            weights=_weights_of(limits.run_weights),
             events_per_session=limits.events_per_session,
         ),
         is_valid_caller=authenticator.is_valid if authenticator is not None else None,
@@ -283,6 +286,15 @@ class GreenroomApp:
             await server.authenticator.close()
         for service in (server.traces, server.sessions, server.artifacts, server.memory, server.credentials):
             await service.close()
+
+
+def _weights_of(run_weights: Iterable[str]) -> Weights:
+    weights: dict[str, dict[str, float]] = {"app": {}, "user": {}}
+    for each in run_weights:
+        owner, _, weight = each.rpartition("=")
+        kind, _, name = owner.partition(":")
+        weights[kind][name] = float(weight)
+    return Weights(weights["app"], weights["user"])
 
 
 def _endpoints(gates: Iterable[GateName]) -> tuple[Endpoint, ...]:

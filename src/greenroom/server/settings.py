@@ -43,6 +43,14 @@ ProxyAddress = Annotated[
     str, Meta(pattern=r"^(?:\*|[0-9A-Fa-f:.]+(?:/\d{1,3})?)$", description="an IP address, a network or `*`")
 ]
 
+RunWeight = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?:app|user):.+=(?=[0-9.]*[1-9])[0-9]{1,6}(?:\.[0-9]{1,6})?$",
+        description="`app:NAME=WEIGHT` or `user:ID=WEIGHT`",
+    ),
+]
+
 TracedContent = Literal["nowhere", "debug", "everywhere"]
 
 
@@ -182,6 +190,14 @@ class LimitSettings(_Checked):
     runs_per_user: Count | None = setting(None, "Concurrent runs of one user in all apps, including queued ones.")
     runs_per_app: Count | None = setting(None, "Concurrent runs of one app.")
     runs_per_server: Count | None = setting(None, "Concurrent runs of the server.")
+    max_running_runs: Count | None = setting(
+        None,
+        "Runs that the server executes at a time. The others wait, and start by priority and in fair shares of the "
+        "users of each app.",
+    )
+    run_weights: tuple[RunWeight, ...] = setting(
+        (), "Shares of apps and users in these runs, 1 by default: `app:desk=2`, `user:ann=0.5`."
+    )
     requests_per_second: Rate | None = setting(
         None, "Average request rate of each API key or user, or without authentication of each client address."
     )

@@ -69,6 +69,8 @@ export type AgentRunRequest = {
   readonly maxLlmCalls?: number;
   /** Policy for a session that already has an active run. */
   readonly multitaskStrategy?: "enqueue" | "interrupt" | "reject" | "steer";
+  /** Runs of a higher priority start first where the server limits the runs that it executes at a time; by default that of the app. */
+  readonly priority?: number;
   /** Whether the run continues or is cancelled when the client disconnects. */
   readonly onDisconnect?: "cancel" | "continue";
   /** The run is failed after this time, which counts from its start. */
@@ -1177,6 +1179,8 @@ export type Run = {
   readonly isLive?: boolean;
   /** Version of the app's code in the last attempt. */
   readonly appVersion?: string;
+  /** Runs of a higher priority start first. */
+  readonly priority?: number;
   /** Number of times that it was retried by request, after it had failed or was cancelled. */
   readonly retries?: number;
   /** The run of another session that this one continues after a fork. */
@@ -1481,6 +1485,8 @@ export type SessionRunRequest = {
   readonly maxLlmCalls?: number;
   /** Policy for a session that already has an active run. */
   readonly multitaskStrategy?: "enqueue" | "interrupt" | "reject" | "steer";
+  /** Runs of a higher priority start first where the server limits the runs that it executes at a time; by default that of the app. */
+  readonly priority?: number;
   /** Whether the run continues or is cancelled when the client disconnects. */
   readonly onDisconnect?: "cancel" | "continue";
   /** The run is failed after this time, which counts from its start. */

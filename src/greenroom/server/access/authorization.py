@@ -274,6 +274,8 @@ class AuthorizedRuns(Authorized[RunEngine]):
         traceparent: str | None = None,
     ) -> tuple[Run, Attachment | None]:
         self._check("write", (request,), {})
+        if request.priority is not None and request.priority > 0:  # it comes before the runs of other users
+            self._identity.check("manage")
         exchange = self._permissions.exchange
         try:
             return await self._service.start(
