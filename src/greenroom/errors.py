@@ -16,6 +16,7 @@ GreenroomError
 │   │   └── AgentNotFound
 │   ├── Unauthenticated            401   the caller is unknown; the detail never holds credentials
 │   ├── Forbidden                  403   the caller lacks the permission
+│   ├── LinkExpired                410   a signed link that is out of date
 │   ├── TooLarge                   413
 │   ├── TooManyRequests            429   `retry_after_seconds` says when to try again
 │   │   └── TooManyRuns                  of a user, of an app or of the server, at once
@@ -247,6 +248,10 @@ class Unauthenticated(CallerError):
 
 class Forbidden(CallerError):
     status = HTTPStatus.FORBIDDEN
+
+
+class LinkExpired(CallerError):
+    status = HTTPStatus.GONE
 
 
 class TooLarge(CallerError):

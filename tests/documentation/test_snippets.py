@@ -627,6 +627,24 @@ async def test_an_agent_of_ones_own_sleeps() -> None:
     ]
 
 
+async def test_a_tool_hands_out_links(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secrets = tmp_path / "secrets.toml"
+    secrets.write_text(f'"*" = ["whsec_{"a" * 32}"]')
+    model = ScriptedModel([FunctionCall(name="ask_manager", args={"invoice": "A-1"}), "asked"])
+    LLMRegistry.register(r"local/.+", lambda _: model)
+    settings = ServerSettings(public_url="https://agents.example.com", webhook_secrets=str(secrets))
+    async with serving(create_app(agents=[run_snippet("signal_url")["agent"]], settings=settings)) as server:
+        session = await server.new_session("payer")
+        await server.client.post(f"{session}/runs", json={"newMessage": {"parts": [{"text": "go"}]}})
+        shown: list[str] = []
+
+        def has_asked() -> bool:
+            shown.append(capsys.readouterr().out)
+            return "".join(shown).count("https://agents.example.com/signals/") == 2
+
+        await until(has_asked)
+
+
 async def test_a_node_sleeps() -> None:
     agent = run_snippet("sleeping_node")["root_agent"]
     events = await _answered(agent, {"timed_out": True}, {"value": "paid"})

@@ -36,6 +36,7 @@ VALUES = {
     "eval_result_id": "echo_set_a_1",
     "run_id": "r",
     "signal_name": "go",
+    "token": "e30.e30",
     "schedule_id": "daily",
     "request_id": "q",
     "event_id": "e",

@@ -90,6 +90,10 @@ class _Waits:
         """Whether the log goes on after the place that the code has reached."""
         return self._next <= self._last
 
+    @property
+    def place(self) -> str:
+        return f"{self._place}:{self._next}"
+
     async def wait(self, tool: str, args: JsonObject, *, max_late_seconds: float | None = None) -> JsonObject:
         if self.made is not None:
             raise CodeWaiting

@@ -15,7 +15,7 @@ from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded
 from greenroom.invocation.compaction import EventsCompactionConfig
 from greenroom.invocation.live_requests import LiveRequestQueue
-from greenroom.invocation.sleep import Waiter, sleep, wait_for
+from greenroom.invocation.sleep import SignalUrlMaker, Waiter, sleep, wait_for
 from greenroom.log.calls import NEVER
 from greenroom.log.state import events_of_run, log_state_of
 from greenroom.memory.service import BaseMemoryService
@@ -24,11 +24,15 @@ from greenroom.records.auth import AuthCredential
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content
 from greenroom.records.event import Event, EventActions
+from greenroom.records.identifiers import uuid4
 from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import Span
+
+DEFAULT_EXPIRES_SECONDS = 7 * 86400.0
+"""Of signed URLs."""
 
 ABANDONED = "the process ends, and the next one resumes the run"
 """Message of the cancellation of a run that is not cancelled for good."""
@@ -43,6 +47,8 @@ class Services:
     default_model: str | BaseLlm = ""
     context_cache: ContextCacheConfig | None = None
     compaction: EventsCompactionConfig | None = None
+    signal_urls: SignalUrlMaker | None = None
+    """None outside of a server."""
 
 
 class LlmCallCounter:
@@ -372,6 +378,35 @@ class InvocationContext:
     async def wait_for(self, signal: str, *, timeout: float | None = None) -> JsonValue:
         """Like `sleep`, until a signal is sent to the run. Returns its value. timeout: seconds; then TimeoutError."""
         return await wait_for(self._waiter(), signal, timeout)
+
+    def signal_url(
+        self,
+        signal: str,
+        *,
+        value: JsonValue = None,
+        expires_seconds: float = DEFAULT_EXPIRES_SECONDS,
+        place: str | None = None,
+    ) -> str:
+        """A signed URL that sends a signal to this run once, without an API key, to hand out in a mail.
+
+        A person who opens it is asked to confirm; a program posts to it. value: of the signal; by default the body of
+        the post. place: of the URLs for the same signal and place, one counts; by default the place in the agent's
+        code. Raises NotOffered on a server without `public_url` and `webhook_secrets`, AgentConfigError without a
+        server, and ValueError.
+        """
+        urls = self.services.signal_urls
+        if urls is None:
+            raise AgentConfigError("signal_url() is for agents in a server")
+        if place is None:
+            place = self.waiter.place if self.waiter is not None else uuid4()
+        return urls.make(
+            app_name=self.app_name,
+            run_id=self.invocation_id,
+            signal=signal,
+            value=value,
+            place=place,
+            expires_seconds=expires_seconds,
+        )
 
     def _waiter(self) -> Waiter:
         if self.waiter is None:

@@ -31,12 +31,27 @@ def is_wait_id(call_id: str) -> bool:
 class Waiter(Protocol):
     """The node or agent whose code waits."""
 
+    @property
+    def place(self) -> str:
+        """The same each time that the code runs to this place in it, and in no other place of the run."""
+        ...
+
     async def wait(self, tool: str, args: JsonObject, *, max_late_seconds: float | None = None) -> JsonObject:
         """Returns the response to the call that this place in the code has made; makes it, and ends the run as waiting,
         while there is none.
 
         tool: `wait` or `wait_for`. max_late_seconds: see `WakeUp`. Raises ValueError for invalid arguments.
         """
+        ...
+
+
+class SignalUrlMaker(Protocol):
+    """Makes signed URLs, each of which sends one signal to a run."""
+
+    def make(
+        self, *, app_name: str, run_id: str, signal: str, value: JsonValue, place: str, expires_seconds: float
+    ) -> str:
+        """Raises NotOffered, and ValueError."""
         ...
 
 

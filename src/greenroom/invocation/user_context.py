@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from greenroom.errors import AgentConfigError, InvalidRequest
-from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.context import DEFAULT_EXPIRES_SECONDS, InvocationContext
 from greenroom.invocation.sleep import Waiter, sleep, wait_for
 from greenroom.log.state import log_state_of
 from greenroom.memory.service import with_metadata
@@ -261,6 +261,24 @@ class Context(ReadonlyContext):
     async def wait_for(self, signal: str, *, timeout: float | None = None) -> JsonValue:
         """Like `sleep`, until a signal is sent to the run. Returns its value. timeout: seconds; then TimeoutError."""
         return await wait_for(self._waiter(), signal, timeout)
+
+    def signal_url(
+        self, signal: str, *, value: JsonValue = None, expires_seconds: float = DEFAULT_EXPIRES_SECONDS
+    ) -> str:
+        """A signed URL that sends a signal to this run once, without an API key, to hand out in a mail.
+
+        A person who opens it is asked to confirm; a program posts to it. value: of the signal; by default the body of
+        the post. Of the URLs for the same signal that one call of a tool makes, or one place in a node's code, one
+        counts. Raises NotOffered on a server without `public_url` and `webhook_secrets`, AgentConfigError without a
+        server, and ValueError.
+        """
+        return self._invocation_context.signal_url(
+            signal, value=value, expires_seconds=expires_seconds, place=self._place
+        )
+
+    @property
+    def _place(self) -> str | None:
+        return self.function_call_id
 
     def _waiter(self) -> Waiter:
         raise AgentConfigError("sleep() and wait_for() are for nodes of workflows; a model has tools of that name")

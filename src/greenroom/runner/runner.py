@@ -21,6 +21,7 @@ from greenroom.errors import AgentConfigError, GreenroomError, RunCancelled, Ses
 from greenroom.event_streams.stream import EventStream
 from greenroom.invocation.context import InvocationContext, Services
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.invocation.sleep import SignalUrlMaker
 from greenroom.log.progress import RunProgress
 from greenroom.log.state import log_state_of
 from greenroom.memory.service import BaseMemoryService
@@ -78,6 +79,7 @@ class Runner:
         plugin_close_timeout: float = CLOSE_SECONDS,
         trace_listeners: Sequence[TraceListener] = (),
         auto_create_session: bool = False,
+        signal_urls: SignalUrlMaker | None = None,
     ) -> None:
         """Creates a runner.
 
@@ -113,6 +115,7 @@ class Runner:
             default_model=(app.default_model if app is not None else None) or "",
             context_cache=app.context_cache_config if app is not None else None,
             compaction=app.events_compaction_config if app is not None else None,
+            signal_urls=signal_urls,
         )
         self._stream = event_stream
         self._trace_listeners = trace_listeners

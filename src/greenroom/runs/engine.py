@@ -156,11 +156,12 @@ class RunEngine(ABC):
         """Removes a webhook from a run, with its messages; does nothing when there is none. Raises RunNotFound."""
 
     @abstractmethod
-    async def signal(self, run_id: str, signal: SentSignal) -> Run:
+    async def signal(self, run_id: str, signal: SentSignal, *, while_waiting: bool = True) -> Run:
         """Continues a run that waits for this signal, and returns its record. Another run stores the signal, and takes
         it when it waits for it; it is stored when this returns.
 
-        Raises RunNotFound, NotWaiting for a run that is over, SignalRepeated, SignalsFull, and what `start` does.
+        while_waiting: whether a run that waits for something else stores it. Raises RunNotFound, NotWaiting for a run
+        that is over, SignalRepeated, SignalsFull, and what `start` does.
         """
 
     @abstractmethod

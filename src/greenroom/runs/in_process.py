@@ -36,6 +36,7 @@ from greenroom.errors import (
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, RunEnded, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.invocation.sleep import SignalUrlMaker
 from greenroom.log.state import log_state_of
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.base import JsonObject
@@ -82,7 +83,7 @@ from greenroom.runs.queues import SessionQueues, Turns, when_done
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
 from greenroom.runs.schedules import Schedules
-from greenroom.runs.signals import check_is_new, store_signal
+from greenroom.runs.signals import check_receives, store_signal
 from greenroom.runs.steering import SteeringReader, find_reading
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.suspects import SuspectRuns, is_suspect
@@ -135,6 +136,8 @@ class InProcessRunEngine(RunEngine):
     trace_listeners: Sequence[TraceListener] = ()
     send_webhook: SendWebhook | None = None
     """Sends a message to a webhook; None: messages stay in the store."""
+    signal_urls: SignalUrlMaker | None = None
+    """Makes the URLs of `signal_url`; None: there are none."""
 
     def __post_init__(self) -> None:
         self._id = uuid4()
@@ -428,31 +431,30 @@ class InProcessRunEngine(RunEngine):
         """Stores a run's record, and nothing but its webhooks is different."""
         await self.run_store.save(run, is_to_remember=self._memory_writer.is_pending(run.id))
 
-    async def signal(self, run_id: str, signal: SentSignal) -> Run:
-        call = await self._call_or_store(run_id, signal)
+    async def signal(self, run_id: str, signal: SentSignal, *, while_waiting: bool = True) -> Run:
+        call = await self._call_or_store(run_id, signal, while_waiting=while_waiting)
         if isinstance(call, Run):
             return call
         try:
             return await self._continue(*call, signal=signal)
         except NotWaiting:  # somebody has answered the call meanwhile
-            call = await self._call_or_store(run_id, signal)
+            call = await self._call_or_store(run_id, signal, while_waiting=while_waiting)
         if isinstance(call, Run):
             return call
         return await self._continue(*call, signal=signal)
 
-    async def _call_or_store(self, run_id: str, signal: SentSignal) -> Run | tuple[Run, str, WakeUp]:
+    async def _call_or_store(
+        self, run_id: str, signal: SentSignal, *, while_waiting: bool
+    ) -> Run | tuple[Run, str, WakeUp]:
         """The call of the run that waits for this signal; or the run, with whose record the signal is stored."""
         run = await self.get(run_id)
         if self._takeovers is not None:
             await self._takeovers.wait_until_ready(run.session_key)
         async with self._admission.lock(run.session_key):
             run = await self.get(run_id)
-            check_is_new(run, signal)
-            for call_id, wake_up in run.wake_ups.items():
-                if wake_up.signal == signal.name:
-                    return run, call_id, wake_up
-            if run.is_live or (run.status.is_over and run.status is not RunStatus.WAITING):
-                raise NotWaiting(run_id, f"the signal {signal.name!r}")
+            call_id = check_receives(run, signal, while_waiting=while_waiting)
+            if call_id is not None:
+                return run, call_id, run.wake_ups[call_id]
             store_signal(run, signal)
             await self.run_store.save(run, is_to_remember=self._memory_writer.is_pending(run.id))
             return run
@@ -915,6 +917,7 @@ class InProcessRunEngine(RunEngine):
             credential_service=self.credential_service,
             event_stream=self._stream,
             trace_listeners=self.trace_listeners,
+            signal_urls=self.signal_urls,
         )
 
     def _steering_reader(

@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import time
 
-from greenroom.errors import SignalRepeated, SignalsFull
+from greenroom.errors import NotWaiting, SignalRepeated, SignalsFull
 from greenroom.records import wire
 from greenroom.records.base import JsonValue
 from greenroom.records.identifiers import uuid4
-from greenroom.records.run import Run
+from greenroom.records.run import Run, RunStatus
 from greenroom.records.wake_up import SentSignal, WakeUp
 
 _KNOWN_SECONDS = 86400.0
@@ -38,10 +38,21 @@ def new_signal(name: str, value: JsonValue, *, key: str | None = None, known_unt
     )
 
 
-def check_is_new(run: Run, signal: SentSignal) -> None:
-    """Raises SignalRepeated."""
+def check_receives(run: Run, signal: SentSignal, *, while_waiting: bool) -> str | None:
+    """Returns the id of the call that the signal answers; None if the run may wait for it later.
+
+    while_waiting: whether a run that waits for something else stores it. Raises SignalRepeated, NotWaiting.
+    """
     if run.signal_ids.get(signal.id, 0.0) > time.time():
         raise SignalRepeated(run.id, signal.name)
+    for call_id, wake_up in run.wake_ups.items():
+        if wake_up.signal == signal.name:
+            return call_id
+
+    may_wait_later = not run.status.is_over or (run.status is RunStatus.WAITING and while_waiting)
+    if run.is_live or not may_wait_later:
+        raise NotWaiting(run.id, f"the signal {signal.name!r}")
+    return None
 
 
 def store_signal(run: Run, signal: SentSignal) -> None:

@@ -45,6 +45,7 @@ from greenroom.server.readiness import Readiness
 from greenroom.server.router import Router
 from greenroom.server.server_state import ServerState
 from greenroom.server.settings import GateName, ServerSettings
+from greenroom.server.signal_urls import SignalUrls
 from greenroom.server.webhook_sender import WebhookSender
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
@@ -128,6 +129,7 @@ def create_app(
     if limits.requests_per_second is not None:
         rate = RequestRate(per_second=limits.requests_per_second, at_once=limits.requests_at_once)
     webhook_sender = WebhookSender(secrets=settings.webhook_secrets, allows_private=settings.allow_private_webhooks)
+    signal_urls = SignalUrls(settings.public_url, webhook_sender.signers)
     engine = InProcessRunEngine(
         apps=app_loader,
         run_store=run_store_beside(sessions, address=settings.replica_address),
@@ -150,6 +152,7 @@ def create_app(
         schedule_limits=ScheduleLimits(per_user=limits.schedules_per_user, per_app=limits.schedules_per_app),
         trace_listeners=[listener for listener in (traces, metrics, export) if listener is not None],
         send_webhook=webhook_sender.send,
+        signal_urls=signal_urls,
     )
     server = ServerState(
         apps=app_loader,
@@ -162,6 +165,7 @@ def create_app(
         logs=AppLogs(with_content=content.in_debug),
         metrics=metrics,
         webhook_sender=webhook_sender,
+        signal_urls=signal_urls,
         settings=settings,
         readiness=Readiness(sessions, artifacts, memory),
         interface=partial(_interface, settings.gates, with_auth=settings.auth.is_on),

@@ -21,6 +21,7 @@ from greenroom.errors import (
     CallerError,
     IdempotencyConflict,
     InvalidRequest,
+    LinkExpired,
     MissingExtra,
     NotFound,
     NotOffered,
@@ -36,6 +37,7 @@ from greenroom.errors import (
     SessionExists,
     SessionFull,
     SessionNotFound,
+    SignalRepeated,
     SignalsFull,
     TooLarge,
     TooManyRuns,
@@ -95,6 +97,7 @@ from greenroom.server.routes import (
     schedules,
     server,
     sessions,
+    signal_links,
     web_page,
     webhooks,
 )
@@ -108,6 +111,7 @@ _CREDENTIALS = "/apps/{app_name}/users/{user_id}/credentials"
 _ARTIFACTS = _SESSION + "/artifacts"
 _ARTIFACT = _ARTIFACTS + "/{artifact_name:path}"
 
+_SIGNAL_URL = "/signals/{token}"
 _RUN_WEBHOOKS = "/runs/{run_id}/webhooks"
 _APP_WEBHOOKS = _APP + "/webhooks"
 _SCHEDULES = _APP + "/schedules"
@@ -291,6 +295,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         body=Any | None,
         headers=(Header("Idempotency-Key", "A run receives one signal with the same key within a day."),),
         replies=Run, errors=(RunNotFound, NotWaiting, SignalsFull, TooManyRuns, Unavailable)),
+    Endpoint("GET", _SIGNAL_URL, signal_links.signal_page, "runs", "open",
+        "Show the page of a signed URL, which asks for confirmation; it changes nothing", replies=str,
+        media_type="text/html", errors=(NotFound, LinkExpired, RunNotFound, NotWaiting, SignalRepeated)),
+    Endpoint("POST", _SIGNAL_URL, signal_links.send_signal, "runs", "open",
+        "Send the signal of a signed URL once, without credentials", body=bytes, replies=signal_links.SignalSent,
+        errors=(NotFound, LinkExpired, InvalidRequest, RunNotFound, NotWaiting, SignalRepeated, SignalsFull,
+            TooManyRuns, Unavailable)),
     Endpoint("GET", _SCHEDULES, schedules.list_schedules, "schedules", "read",
         "List the schedules of an app that the caller may see, newest first", replies=ListSchedulesResponse,
         errors=(InvalidRequest,), query=(

@@ -30,6 +30,7 @@ from greenroom.server.app_logs import LogLine
 from greenroom.server.exchange import Exchange
 from greenroom.server.server_state import ServerState
 from greenroom.server.settings import ServerSettings
+from greenroom.server.signal_urls import SignalTicket
 
 _STORE_LOAD_SECONDS = 1.0
 """Time limit of the query for the metrics of a database, which may be away."""
@@ -162,6 +163,10 @@ class RequestContext:
     @property
     def schedules(self) -> AuthorizedSchedules:
         return AuthorizedSchedules(self._server.engine.schedules, self._permissions)
+
+    def read_ticket(self, token: str) -> SignalTicket:
+        """The signal of a signed URL. Raises NotFound, LinkExpired."""
+        return self._server.signal_urls.read(token)
 
     def check_webhook(self, app_name: str, webhook: Webhook) -> None:
         """Raises InvalidRequest for a webhook that can't be called, NotOffered if none can."""

@@ -19,6 +19,7 @@ from greenroom.server.access.rate_limit import RequestRate
 from greenroom.server.app_logs import AppLogs
 from greenroom.server.exchange import EXCHANGE, Exchange
 from greenroom.server.settings import ServerSettings
+from greenroom.server.signal_urls import SignalUrls
 from greenroom.server.webhook_sender import WebhookSender
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.run_metrics import RunMetrics
@@ -44,6 +45,7 @@ class ServerState:
     metrics: RunMetrics | None
     """None without prometheus_client."""
     webhook_sender: WebhookSender
+    signal_urls: SignalUrls
     settings: ServerSettings
     readiness: Readiness
     interface: Callable[[], bytes]

@@ -7,6 +7,7 @@ nested class the outer name comes first: `[cors] max_age`, `--cors-max-age`. A t
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -313,7 +314,13 @@ class ServerSettings(_Checked):
     )
     webhook_secrets: str | None = setting(
         None,
-        "A TOML file with the secrets that sign messages to webhooks, by app. It is read again when it changes.",
+        "A TOML file with the secrets that sign messages to webhooks and the links of agents, by app. It is read again "
+        "when it changes.",
+    )
+    public_url: str | None = setting(
+        None,
+        "The URL at which clients reach the server, such as `https://agents.example.com`. The links that agents hand "
+        "out (`signal_url`) begin with it.",
     )
     webhook_key: str | None = setting(
         None,
@@ -339,6 +346,8 @@ class ServerSettings(_Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.public_url is not None and not re.fullmatch(r"https?://[^/?#\s]+[^?#\s]*", self.public_url):
+            raise ConfigurationError([f"public_url must be an http or https URL, not {self.public_url!r}"])
         for proxy in self.trusted_proxies:
             if proxy == "*":
                 continue

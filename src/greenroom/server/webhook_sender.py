@@ -67,7 +67,7 @@ class WebhookSender:
             except (AddressRefused, httpx.InvalidURL):
                 fault = "The URL of a webhook must be a public address (--allow-private-webhooks allows others)"
                 raise InvalidRequest(fault, location=("url",)) from None
-        self._signers(app_name)
+        self.signers(app_name)
 
     async def send(self, delivery: WebhookDelivery) -> DeliveryAttempt:
         """Sends a message once."""
@@ -99,7 +99,7 @@ class WebhookSender:
             "user-agent": "greenroom",
             "webhook-id": delivery.id,
             "webhook-timestamp": timestamp,
-            "webhook-signature": " ".join(sign(signed) for sign in self._signers(delivery.app_name)),
+            "webhook-signature": " ".join(sign(signed) for sign in self.signers(delivery.app_name)),
         }
         async with (
             asyncio.timeout(self.timeout_seconds),
@@ -121,13 +121,12 @@ class WebhookSender:
             self._client = httpx.AsyncClient(verify=verify, transport=transport, timeout=None, trust_env=False)
         return self._client
 
-    def _signers(self, app_name: str) -> list[Sign]:
-        """Raises NotOffered."""
+    def signers(self, app_name: str) -> list[Sign]:
+        """Those of an app's secrets. Raises NotOffered."""
         signers = self._secrets.signers(app_name) if self._secrets is not None else []
         if not signers:
             raise NotOffered(
-                f"No secret signs the webhooks of app {app_name!r}: the server needs one in the file of the setting "
-                "webhook_secrets"
+                f"No secret signs for app {app_name!r}: the server needs one in the file of the setting webhook_secrets"
             )
         return signers
 

@@ -28,6 +28,7 @@ SCOPE_OF: dict[str, str] = {
         "open": """
             GET /health; GET /readyz; GET /version; GET /openapi.json; GET /docs; GET /; GET /dev-ui/{file:path}; GET /dev-ui/config
             GET /dev-ui/assets/config/runtime-config.json; GET POST /config/telemetry; GET POST /sign-in
+            GET POST /signals/{token}
         """,
         "run": f"""
             POST /run; POST /run_sse; POST {SESSION}/runs; POST /runs/{{run_id}}/cancel; POST /runs/retry; POST /runs/{{run_id}}/retry; POST {SESSION}/rewind; POST /runs/{{run_id}}/signals/{{signal_name}}; POST {USER}/sessions
@@ -102,7 +103,7 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
         return "user"
     if names and names <= _OF_AN_APP:
         return "app"
-    if not names or names == {"file"}:
+    if not names or names in ({"file"}, {"token"}):
         return "server"
     raise KeyError(f"{path} has no rule")
 
@@ -111,6 +112,8 @@ def status_of(endpoint: Endpoint) -> int:
     """Status of a permitted request to the server of these tests, whose agents are in code and can't be edited."""
     if endpoint.tag == "editing" and endpoint.access == "manage" and "cancel" not in endpoint.path:
         return 501
+    if endpoint.path == "/signals/{token}":
+        return 404  # it has no signature
     if "/signals/" in endpoint.path:
         return 409  # no run waits for one
     if endpoint.path == "/runs/{run_id}/retry":

@@ -1515,6 +1515,12 @@ export type SignInRequest = {
   readonly key: string;
 };
 
+/** A signal that was sent by its signed URL. */
+export type SignalSent = {
+  /** The signal's name. */
+  readonly signal: string;
+};
+
 /** The signed-in caller. */
 export type SignedIn = {
   /** The only user that the key acts for; None if it acts for several, or if nobody has signed in. */

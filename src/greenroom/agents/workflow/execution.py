@@ -489,6 +489,10 @@ class NodeRun:
 
     # waiting
 
+    @property
+    def place(self) -> str:
+        return f"{self.path}:{self._attempt.waits}"
+
     async def wait(self, tool: str, args: JsonObject, *, max_late_seconds: float | None = None) -> JsonObject:
         """`Context.sleep` and `Context.wait_for` in the node's code."""
         if not self.node.rerun_on_resume:

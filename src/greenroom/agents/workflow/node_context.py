@@ -54,6 +54,10 @@ class NodeContext(Context):
         return self._node_waiter
 
     @property
+    def _place(self) -> str:
+        return self._node_waiter.place
+
+    @property
     def interrupt_ids(self) -> set[str]:
         return set(self._record.requests)
 

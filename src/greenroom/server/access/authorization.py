@@ -33,6 +33,7 @@ from greenroom.errors import (
 )
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
+from greenroom.records.base import JsonValue
 from greenroom.records.event import Event
 from greenroom.records.inbox import (
     Answerer,
@@ -63,9 +64,11 @@ from greenroom.records.wake_up import SentSignal
 from greenroom.records.webhook_delivery import WebhookDelivery
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.runs.schedules import Schedules
+from greenroom.runs.signals import check_receives
 from greenroom.runs.watch import RunWatch
 from greenroom.server.access.identity import Access, Identity
 from greenroom.server.exchange import Exchange
+from greenroom.server.signal_urls import SignalTicket
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span_record import SpanRecord
 from greenroom.traces.store import TraceStore
@@ -388,6 +391,21 @@ class AuthorizedRuns(Authorized[RunEngine]):
         with contextlib.suppress(SignalRepeated):
             return await self._watched_result(self._service.signal(run_id, signal))
         return await self.get(run_id)
+
+    async def check_ticket(self, ticket: SignalTicket) -> Run:
+        """The run of a signed URL, which is the permission. Raises RunNotFound, NotWaiting and SignalRepeated if its
+        signal can't be sent now.
+        """
+        run = await self._watched_result(self._service.get(ticket.run_id))
+        check_receives(run, ticket.signal_with(ticket.value), while_waiting=False)
+        return run
+
+    async def use_ticket(self, ticket: SignalTicket, value: JsonValue) -> Run:
+        """Sends the signal of a signed URL, which is the permission. Raises RunNotFound, NotWaiting, SignalRepeated and
+        SignalsFull.
+        """
+        signal = ticket.signal_with(value)
+        return await self._watched_result(self._service.signal(ticket.run_id, signal, while_waiting=False))
 
     async def retry(
         self,
