@@ -28,11 +28,13 @@ _BATCH = 512
 
 _FIRST_DELAY = 0.02
 _LONGEST_DELAY = 1.0
-_RETRIED_STATES = frozenset(("57P01", "57P02", "57P03", "25P03", "53300", "40001", "40P01", "23505"))
+_RETRIED_STATES = frozenset(("57P01", "57P02", "57P03", "25P03", "53300", "40001", "40P01", "23505", "25001"))
 """SQLSTATEs of a server that stops, starts, has no connection left or ended one that was idle, and of conflicts with
 concurrent transactions.
 
 unique_violation is one of those: statements look for existing rows in a snapshot that may be older than their locks.
+active_sql_transaction (25001) comes of a query that was cancelled after it was prepared: asyncpg leaves its connection
+in a transaction without saying so, and the refused BEGIN of the next user ends it.
 """
 
 _REFUSED_STATES = {
