@@ -34,6 +34,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 SOURCE = "from greenroom import LlmAgent\nfrom greenroom.testing.scripted_model import ScriptedModel\n"
 
 
+CLERK = '''
+from greenroom import App, FunctionTool, LlmAgent
+from tests.durability.scripts import call, model_of
+
+def {tool}(amount: str) -> dict:
+    """Pays."""
+    return {{"paid": amount}}
+
+model = model_of(call("pay", "c-1", amount="7"), "done")
+agent = LlmAgent(name="clerk", model=model, tools=[FunctionTool({tool}, require_confirmation=True)])
+app = App(name="clerk", root_agent=agent, on_version_change="refuse")
+'''
+
+
 def rows(page: Page) -> Any:
     return page.get_by_role("table", name="Runs").get_by_role("row")
 
@@ -79,6 +93,34 @@ async def test_runs_appear_by_themselves_and_are_cancelled_together(world: World
         await page.get_by_role("link", name="Compare").click()
         await expect(page.get_by_text("1 of 2 steps differ.")).to_be_visible()
         await page.goto("about:blank")
+
+
+async def test_waiting_runs_that_differ_in_reloaded_code_are_shown(world: World, tmp_path: Path) -> None:
+    (tmp_path / "clerk").mkdir()
+    (tmp_path / "clerk" / "agent.py").write_text(CLERK.format(tool="pay"))
+    loader = DirectoryAppLoader(str(tmp_path), hot_reload=True)
+    async with serving(create_app(app_loader=loader)) as server:
+        await make_session(server, "clerk", "s-1", ["pay"])
+        page = await world.open(f"{server.url}/dev-ui/runs")
+        await expect(rows(page).nth(1)).to_contain_text("Waiting")
+        changed = page.get_by_text("1 waiting run would differ")
+        await expect(changed).to_have_count(0)
+
+        (tmp_path / "clerk" / "agent.py").write_text(CLERK.format(tool="transfer"))
+        async with asyncio.timeout(10):
+            while not (await server.client.get("/apps/clerk/waiting-runs")).json()["waitingRuns"][0].get("difference"):
+                await asyncio.sleep(0.05)
+        await page.reload()
+        await changed.click()
+        listed = page.get_by_label("Waiting runs that differ")
+        await expect(listed).to_contain_text(
+            "Event 2: agent 'clerk' calls pay(amount); now it has no tool of this name."
+        )
+        await expect(listed).to_contain_text("An answer is refused.")
+        assert await serious_violations(page) == []
+        await listed.get_by_role("link", name="clerk, s-1").click()
+        await expect(page.locator(".run-head")).to_contain_text("Waiting")
+    loader.close()
 
 
 async def test_ten_thousand_runs_are_shown_within_the_budget(world: World) -> None:

@@ -13,6 +13,7 @@ import { useMedia } from "../media";
 import { reload } from "../reload";
 import { AGES, type Age, NO_FILTERS, type RunFilters, STATUSES, type Search, isFiltered, parseFilters, toQuery, toSearch } from "./filters";
 import { TextFilter } from "./TextFilter";
+import { ChangedRuns } from "./ChangedRuns";
 import { PAGE, useRuns } from "./useRuns";
 import "./pages.css";
 
@@ -72,6 +73,7 @@ export function RunsPage() {
     <main className="page page-runs">
       <h1 className="hidden">Runs</h1>
       <Summary active={active.runs} failed={failed.data?.runs ?? NO_RUNS} />
+      <ChangedRuns active={active.runs} />
       <Filters filters={filters} set={set} />
       <Bulk chosen={chosen} clear={() => setPicked(new Set())} />
       {error !== null && <ErrorLine error={error} />}
