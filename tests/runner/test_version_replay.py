@@ -7,19 +7,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from greenroom import AgentTool, FunctionTool, LongRunningFunctionTool
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflow.nodes import node
 from greenroom.agents.workflow.workflow import Workflow
-from greenroom.agents.workflows import ParallelAgent, SequentialAgent
+from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.apps.app import App
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import Context, ToolContext
 from greenroom.models.model import BaseLlm
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.human_requests import RequestInput, requests_in
 from greenroom.records.run import RunStatus
@@ -232,6 +233,26 @@ async def test_a_long_running_call_must_stay_open() -> None:
         found = await difference(LlmAgent(name="clerk", model=model, tools=[export]), session)
         assert found is not None
         assert "export" in found[1]
+
+
+async def test_structured_answers_are_replayed() -> None:
+    class Bill(BaseModel):
+        amount: int
+
+    def planner() -> LlmAgent:
+        model = model_of(call("look", "p-1"), FunctionCall(id="p-2", name="set_model_response", args={"amount": 7}))
+        return LlmAgent(name="planner", model=model, tools=[clerk.look], output_schema=Bill)
+
+    def flow(*tools: Any) -> LoopAgent:
+        return LoopAgent(name="flow", sub_agents=[planner(), clerk.agent(*tools)], max_iterations=2)
+
+    clerk = Clerk()
+    clerk.model = model_of("Planned.", call("pay", "c-2", to="Roof", amount="7"), "ok")
+    async with stores_in(None) as stores:
+        session = await wait_with(flow(), stores)
+        assert sum(event.author == "planner" for event in session.events) == 8
+        assert await difference(flow(), session) is None
+        assert await difference(flow(clerk.pay), session) is not None
 
 
 async def test_a_sleeping_run_is_equal() -> None:

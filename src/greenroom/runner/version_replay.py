@@ -257,6 +257,8 @@ class _LogPlugin(BasePlugin):
         self._long_running: set[str] = set()
         self._answers: dict[str, _Answer] = {}
         self._by_path: dict[str, list[Event]] = {}
+        self._structured: set[str] = set()
+        """While the events are read, the agents whose newest event is the call of a structured answer."""
         for seq, event in events:
             self._add(seq, event)
 
@@ -270,7 +272,14 @@ class _LogPlugin(BasePlugin):
         for response in responses:
             self._answers[response.id or ""] = _answer_in(event, response, is_first=response is responses[0])
 
-        if not responses and (event.content is not None or event.error_code is not None):
+        # The text after a structured answer is made of the tool's arguments; it is no model's reply.
+        is_repeated = event.author in self._structured
+        self._structured.discard(event.author)
+        if event.actions.set_model_response is not None:
+            self._structured.add(event.author)
+
+        is_reply = event.content is not None or event.error_code is not None
+        if is_reply and not responses and not is_repeated:
             self._replies.setdefault((event.author, event.branch), deque()).append(event)
         self._long_running.update(event.long_running_tool_ids or ())
         for call in event.get_function_calls():
