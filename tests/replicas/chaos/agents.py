@@ -30,7 +30,7 @@ from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing import ScriptedLiveModel
 from greenroom.testing.scripted_live_model import Heard, LiveItem, ScriptedConnection
 from greenroom.testing.scripted_model import Said, ScriptedModel
-from tests.durability.scripts import call, conversation
+from tests.durability.scripts import call, conversation, is_message
 
 LEDGER = "CHAOS_LEDGER"
 """Name of the environment variable with the path of the ledger."""
@@ -150,6 +150,23 @@ def _agent(name: str) -> LlmAgent:
     ]
     return LlmAgent(name=name, model=_model(name), tools=tools)
 
+
+def _work(request: LlmRequest) -> Said:
+    """Looks up as often as the message `go NUMBER AMOUNT` says, whatever it is told meanwhile."""
+    replies = 0
+    for content in reversed(request.contents):
+        if is_message(content) and content.text().startswith("go "):
+            _, number, amount = content.text().split()
+            call_id = f"{number}-steered-{replies}-0"
+            return last_words(number, 3) if replies == int(amount) else call("lookup", call_id, order=call_id)
+        if content.role == "model":
+            if content.text():
+                break
+            replies += 1
+    return "heard"  # the turn of `go` is over: this is the turn of a message that came too late
+
+
+steered = LlmAgent(name="steered", model=ScriptedModel(_work), tools=[FunctionTool(lookup, on_interrupt="retry")])
 
 desk = _agent("desk")
 

@@ -12,7 +12,7 @@ from tests.replicas.chaos.agents import LONG_RUNNING, last_words
 from tests.replicas.chaos.client import Client, Json, SeenRun
 from tests.replicas.chaos.journal import Journal
 from tests.replicas.chaos.live_client import Live
-from tests.replicas.chaos.native_clients import NODE_INTERRUPTED, Chat
+from tests.replicas.chaos.native_clients import NODE_INTERRUPTED, Chat, Steers
 from tests.replicas.chaos.store import StoredSession, is_internal
 
 APPROVAL = "adk_request_confirmation"
@@ -50,7 +50,7 @@ class Checks:
                 self.problems.append(Problem("nobody has asked for this session", None, key))
                 continue
             client, runs = expected[key]
-            for check in (_check_order, _check_calls, _check_state):
+            for check in (_check_order, _check_calls, _check_state, _check_read_messages):
                 self._note(client, key, lambda check=check, session=session: check(session))
             self._note(client, key, lambda session=session: self._check_ledger(session))
             self._note(
@@ -229,6 +229,18 @@ def _check_state(session: StoredSession) -> None:
     check_state(session.log, session.state)
 
 
+def _check_read_messages(session: StoredSession) -> None:
+    """A record names the event of a message that another run has read, and that run."""
+    for run_id, record in session.runs.items():
+        if "readAtSeq" not in record:
+            assert "steeredInto" not in record, f"run {run_id} was not read, and is {record}"
+            continue
+        event = session.log[record["readAtSeq"] - 1]
+        found = event["author"], event["invocationId"], event["id"].endswith(run_id)
+        assert found == ("user", record["steeredInto"], True), f"the message of run {run_id} is {event}"
+        assert not session.events_of(run_id), f"the message of run {run_id} was read, and the run has events"
+
+
 def _check_messages(client: Client, session: StoredSession, runs: list[SeenRun]) -> None:
     """Each message is stored once; one that could not be named more often, at most once for each try."""
     stored = Counter(text_of(event) for event in session.log if event["author"] == "user" and text_of(event))
@@ -239,6 +251,9 @@ def _check_messages(client: Client, session: StoredSession, runs: list[SeenRun])
     limits.update(message for run in runs for message in run.lost_messages)
     for message, count in stored.items():
         assert count <= limits[message], f"{message!r} is there {count} times, and was sent {limits[message]} times"
+    if isinstance(client, Steers):
+        said = [message for message in stored if message.startswith("say ")]
+        assert said == [run.message for run in runs if run.message.startswith("say ")], f"not in order: {said}"
     if session.key == runs[0].key:
         assert stored.keys() == limits.keys(), f"stored {list(stored)}, sent {list(limits)}"
 

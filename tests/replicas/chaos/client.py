@@ -106,8 +106,8 @@ class Client(ABC):
     def note(self, what: str) -> None:
         self.world.journal.note(self.name, what)
 
-    def count(self, name: str) -> None:
-        self.world.journal.count(name)
+    def count(self, name: str, by: int = 1) -> None:
+        self.world.journal.count(name, by)
 
     async def pause(self) -> None:
         """Between two tries."""

@@ -293,5 +293,31 @@ class Exports(NativeClient):
         self.count("results of long-running tools")
 
 
+class Steers(NativeClient):
+    """Sends messages into running turns, by way of any replicas."""
+
+    app = "steered"
+    runs_of_each = 8
+
+    async def talk(self) -> None:
+        await self.create_session(self.key)
+        for _ in range(2):
+            await self._send(self.new_message("go", self.chance.randrange(2, 6)))
+            for _ in range(3):
+                await asyncio.sleep(self.chance.uniform(0, 0.6))
+                await self._send(self.new_message("say", 0), multitaskStrategy="steer")
+        for run in self.runs:
+            while run.record is None or run.record["status"] not in run.statuses:
+                await self.follow(run)
+            record = await self.record_of(run)
+            self.count("messages that were read within a turn", "readAtSeq" in record)
+
+    async def _send(self, message: str, **more: str) -> None:
+        run = SeenRun(self.key, message, "background")
+        self.runs.append(run)
+        response = await self.start(run, {"newMessage": content_of(message), **more}, self.new_idempotency_key())
+        assert response.status_code == 202, response.text
+
+
 def _names(key: SessionKey) -> Json:
     return {"appName": key.app_name, "userId": key.user_id, "sessionId": key.session_id}

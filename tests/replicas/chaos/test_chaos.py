@@ -33,6 +33,7 @@ from tests.replicas.chaos.native_clients import (
     Exports,
     FlowChat,
     LongStream,
+    Steers,
     TeamChat,
     Waits,
 )
@@ -56,7 +57,7 @@ SETTLE_SECONDS = 60
 """Time after the last client for runs that nobody waits for."""
 
 _KINDS: list[type[Client]] = [
-    *[Chat] * 3, *[TeamChat] * 2, *[FlowChat] * 2, *[LongStream] * 2, Cancels, Waits, *[Approves] * 4, *[Exports] * 2,
+    *[Chat] * 3, *[TeamChat] * 2, *[FlowChat] * 2, *[LongStream] * 2, Cancels, Waits, *[Steers] * 2, *[Approves] * 4, *[Exports] * 2,
     *[ChatCompletions] * 2, *[Responses] * 2, *[AgUi] * 2, *[A2a] * 2, *[Live] * 3,
 ]  # fmt: skip
 
