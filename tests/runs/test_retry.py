@@ -20,6 +20,7 @@ from greenroom.log.calls import INTERRUPTED
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.event import Event
+from greenroom.records.inbox import Answerer, RequestAnswer, RequestFilter
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.records.session import SessionKey
@@ -394,3 +395,34 @@ async def test_changed_code_that_replays_the_run_continues_it() -> None:
     done = await desk.retry(failed)
     assert (done.status, done.error, done.app_version) == (RunStatus.SUCCEEDED, None, "2")
     assert tools.calls.count("pay") == 1
+
+
+@pytest.mark.parametrize("fork", [False, True])
+async def test_request_of_a_cancelled_run_is_open_again(fork: bool) -> None:
+    paid: list[int] = []
+
+    def pay(amount: int) -> str:
+        """Pays."""
+        paid.append(amount)
+        return "paid"
+
+    calling = FunctionCall(id="c-pay", name="pay", args={"amount": 5})
+    agent = LlmAgent(
+        name="desk",
+        model=ScriptedModel([calling, "Paid."]),
+        tools=[FunctionTool(pay, require_confirmation=True)],
+    )
+    desk = await desk_of(agent)
+    run = await desk.run()
+    [first] = (await desk.engine.list_requests(RequestFilter(), limit=10)).requests
+    await desk.engine.cancel(run.id, reason="a test")
+    assert not (await desk.engine.list_requests(RequestFilter(), limit=10)).requests
+
+    again = await desk.retry(run, fork=fork)
+    assert again.status is RunStatus.WAITING
+    [request] = (await desk.engine.list_requests(RequestFilter(), limit=10)).requests
+    assert (request.run_id, request.call_id) == (again.id, first.call_id)
+    answer = RequestAnswer(confirmed=True)
+    await desk.engine.answer_request(request.id, answer, answerer=Answerer(user_id="ada"))
+    assert (await desk.end_of(again.id)).status is RunStatus.SUCCEEDED
+    assert paid == [5]

@@ -84,3 +84,10 @@ async def test_app_has_a_priority(serve: Serve) -> None:
 def test_weights_are_checked(weight: str) -> None:
     with pytest.raises(ConfigurationError, match="app:NAME=WEIGHT"):
         LimitSettings(run_weights=(weight,))
+
+
+async def test_delayed_run_keeps_its_priority(serve: Serve) -> None:
+    server = await serve(scripted("desk", lambda _: "Fine."), limits=LimitSettings(max_running_runs=1))
+    run = await start(server, "ann", "s-1", priority=-2, delaySeconds=0.2)
+    await server.wait_for_status(run["id"], "succeeded")
+    assert (await server.app.engine.get(run["id"])).priority == -2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from greenroom.log.run_state import RunState
@@ -42,8 +43,15 @@ def open_requests(run: Run, logged: RunState, events: Sequence[Event]) -> list[H
                 continue
             digest = request_digest(event, call)
             if call_id not in asked or run.asked.get(call_id) == digest:
-                found.append(_request(run, logged, event, call, digest[:_ID_LENGTH]))
+                found.append(_request(run, logged, event, call, _id_of(run, digest)))
     return found
+
+
+def _id_of(run: Run, digest: str) -> str:
+    """The id of a request; another one after a retry of its run, since the first one was cancelled with it."""
+    if run.retries:
+        digest = hashlib.sha256(f"{digest} {run.id} {run.retries}".encode()).hexdigest()
+    return digest[:_ID_LENGTH]
 
 
 def _request(run: Run, logged: RunState, event: Event, call: FunctionCall, request_id: str) -> HumanRequest:

@@ -356,6 +356,7 @@ class Admission:
         session, message = await self._accept_new(request, key, run_id)
         run = self._new_run(run_id, session, runner)
         run.start_at = start_at
+        run.priority = _priority_of(request, runner)
         run.request = msgspec.structs.replace(request, new_message=message, start_at=None, delay_seconds=None)
         _add_webhooks_of_app(run, runner)
         if request.webhooks:
