@@ -405,8 +405,9 @@ class AppVersionChanged(Conflict):
         """seq, difference: the first event that differs when the run is replayed with the present code, and how."""
         super().__init__(
             f"Run {run_id!r} began with version {was} of its app and would differ in version {now}, which has "
-            f"on_version_change={policy!r}. Event {seq}: {difference}. Start a new run, or bring the earlier version "
-            "back"
+            f"on_version_change={policy!r}. Event {seq}: {difference}. "
+            f"{'This server does not have the earlier version. ' if policy == 'pin' else ''}"
+            "Start a new run, or bring the earlier version back"
         )
         self.run_id = run_id
         self.was = was

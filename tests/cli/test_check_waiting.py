@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import zipfile
 from pathlib import Path
 
 from greenroom.apps.load_directory import DirectoryAppLoader
@@ -120,6 +121,18 @@ def test_the_first_difference_of_each_waiting_run_is_shown(cli: Cli, tmp_path: P
 
     unchanged = cli("check", str(before), "--waiting", "--session-service", store)
     assert (unchanged.returncode, unchanged.stderr) == (0, "waiting: 5; different: 0\n")
+
+
+def test_apps_in_archives_are_compared(cli: Cli, tmp_path: Path) -> None:
+    database = tmp_path / "chats.db"
+    asyncio.run(start_waiting(write(tmp_path / "before", _BEFORE), database))
+    (tmp_path / "dist").mkdir()
+    with zipfile.ZipFile(tmp_path / "dist" / "renamed-2.zip", "w") as archive:
+        archive.writestr("renamed/__init__.py", "")
+        archive.writestr("renamed/agent.py", _AFTER["renamed"])
+    done = cli("check", str(tmp_path / "dist"), "--waiting", "--session-service", f"sqlite:///{database}")
+    assert "different at event 2: agent 'clerk' calls pay(amount, to)" in done.stdout
+    assert done.stderr == "waiting: 1; different: 1\n"
 
 
 def test_an_app_that_can_not_be_loaded_is_a_difference(cli: Cli, tmp_path: Path) -> None:

@@ -37,6 +37,15 @@ agent = LlmAgent(
 app = App(name="desk", root_agent=agent, on_version_change="{policy}")
 '''
 
+_SLEEPER = """
+from greenroom import App, LlmAgent
+from greenroom.tools.builtin.sleep import wait
+from tests.durability.scripts import call, model_of
+
+agent = LlmAgent(name="{agent}", model=model_of(call("wait", "c-1", seconds=0.2), "awake"), tools=[wait])
+app = App(name="desk", root_agent=agent, on_version_change="refuse")
+"""
+
 _SLOW = '''
 import asyncio
 from greenroom import App, FunctionTool, LlmAgent
@@ -174,7 +183,7 @@ async def test_a_pinned_run_is_refused_without_its_build_output(tmp_path: Path) 
     (dist / "desk-1.zip").unlink()
     build(dist / "desk-2.zip", "transfer")
     async with engine_in(tmp_path, BuiltOutputLoader(source_dir=tmp_path)) as engine:
-        with pytest.raises(AppVersionChanged):
+        with pytest.raises(AppVersionChanged, match="This server does not have the earlier version"):
             await approve(engine)
 
 
@@ -201,3 +210,29 @@ async def test_a_run_that_was_cut_off_is_replayed_before_it_continues(
         if ended.error is not None:
             assert ended.error.code == "AppVersionChanged"
             assert "now agent 'boss' asks its model" in ended.error.message
+
+
+async def test_a_sleeping_run_that_differs_is_not_woken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = write(tmp_path / "apps", _SLEEPER.format(agent="clerk"))
+    async with engine_in(tmp_path, DirectoryAppLoader(folder)) as engine:
+        waiting = await finish(engine, asking("go"))
+        assert waiting.status is RunStatus.WAITING
+
+    write(folder, _SLEEPER.format(agent="boss"))
+    async with engine_in(tmp_path, DirectoryAppLoader(folder)) as engine:
+        await engine.recover()
+        async with asyncio.timeout(10):
+            while "can't continue, and is tried again" not in caplog.text:
+                await asyncio.sleep(0.02)
+        assert "now agent 'boss' asks its model" in caplog.text
+        assert (await engine.get(waiting.id)).status is RunStatus.WAITING
+
+    write(folder, _SLEEPER.format(agent="clerk") + "# corrected\n")
+    async with engine_in(tmp_path, DirectoryAppLoader(folder)) as engine:
+        message = answer_of_timer(await log_of(engine))
+        assert (await finish(engine, asking(message))).status is RunStatus.SUCCEEDED
+
+
+def answer_of_timer(log: list[Event]) -> Part:
+    [call] = [call for event in log for call in event.get_function_calls()]
+    return Part(function_response=FunctionResponse(id=call.id, name=call.name, response={"waited": True}))

@@ -37,10 +37,10 @@ def check(
 
         greenroom check path/to/agents
 
-    With `--waiting`, loads the apps of the folder, and replays the waiting runs of the database that began with another
-    version of their app. Shows for each run whether it would continue in the same way, or the first event that
-    differs. Models and tools are not called, and the database is only read, beside a running server, too. Exits with 1
-    if a run differs.
+    With `--waiting`, loads the apps of the folder, or of the wheels and zip archives in it, and replays the waiting
+    runs of the database that began with another version of their app. Shows for each run whether it would continue in
+    the same way, or the first event that differs. Models and tools are not called, and the database is only read,
+    beside a running server, too. Exits with 1 if a run differs.
 
         greenroom check path/to/new/agents --waiting --session-service postgresql://user:password@host/database
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from greenroom.errors import AppLoadError, AppNotFound
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App
-    from greenroom.apps.load_directory import DirectoryAppLoader
+    from greenroom.apps.loader import AppLoader
     from greenroom.records.run import Run
     from greenroom.records.waiting_run import WaitingRun
     from greenroom.sessions.service import BaseSessionService
@@ -37,12 +38,10 @@ def check_waiting(agents_dir: Path, session_service: str | None, limit: int) -> 
 
 async def _compared(agents_dir: Path, uri: str | None, limit: int) -> list[WaitingRun]:
     """Raises CallerError for a database that this release would upgrade."""
-    from greenroom.apps.load_directory import DirectoryAppLoader
     from greenroom.models.by_name import LLMRegistry
     from greenroom.records.run import RunFilter, RunStatus
     from greenroom.runs.engine import run_store_beside
 
-    apps = DirectoryAppLoader(agents_dir)
     store = sessions.open_store(agents_dir, uri)
     if store.is_remote:
         store.server_database = str(data_folder.database_path(agents_dir))
@@ -50,13 +49,25 @@ async def _compared(agents_dir: Path, uri: str | None, limit: int) -> list[Waiti
         await database.check_schema(uri or data_folder.session_service_uri(agents_dir))
 
     runs = run_store_beside(store)
-    async with data_folder.closing(runs, store, LLMRegistry):
-        names = apps.list_apps()
-        listed = await runs.list_runs(RunFilter(app_names=names, statuses=[RunStatus.WAITING]), limit=limit)
-        return [await _compare(run, apps, store) for run in listed.runs]
+    with contextlib.closing(_apps_of(agents_dir)) as apps:
+        async with data_folder.closing(runs, store, LLMRegistry):
+            names = apps.list_apps()
+            listed = await runs.list_runs(RunFilter(app_names=names, statuses=[RunStatus.WAITING]), limit=limit)
+            return [await _compare(run, apps, store) for run in listed.runs]
 
 
-async def _compare(run: Run, apps: DirectoryAppLoader, store: BaseSessionService) -> WaitingRun:
+def _apps_of(agents_dir: Path) -> AppLoader:
+    """The apps of a folder, or of the wheels and zip archives in it."""
+    from greenroom.apps.load_built import BuiltOutputLoader
+    from greenroom.apps.load_directory import DirectoryAppLoader
+
+    apps = DirectoryAppLoader(agents_dir)
+    if apps.list_apps():
+        return apps
+    return BuiltOutputLoader(build_output_dirs=[agents_dir.resolve()], source_dir=agents_dir)
+
+
+async def _compare(run: Run, apps: AppLoader, store: BaseSessionService) -> WaitingRun:
     from greenroom.records.waiting_run import VersionDifference, WaitingRun
     from greenroom.runs.waiting_runs import compare
 
