@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
+from tests.dev_ui.apps import desk, flow
 from tests.dev_ui.conftest import World
 from tests.dev_ui.sessions import make_session
 
@@ -148,3 +149,19 @@ async def test_screenshot_of_schedules(world: World, chosen: str, width: int, sc
     await page.wait_for_timeout(300)
     FOLDER.mkdir(exist_ok=True)
     await page.screenshot(path=FOLDER / f"page-schedules-{chosen}-{width}-{scheme}.png")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_screenshot_of_the_inbox(world: World, width: int, scheme: Any) -> None:
+    async with world.serve(desk(), flow()) as server:
+        await make_session(server, "desk", "orders", ["delete"])
+        await make_session(server, "flow", "dinner", ["the harbour"])
+        await make_session(server, "desk", "archive", ["delete"])
+        page = await world.open(f"{server.url}/dev-ui/inbox", width=width, color_scheme=scheme)
+        await expect(page.get_by_role("list", name="Requests")).to_be_visible()
+        await page.keyboard.press("j")
+        await expect(page.get_by_role("button", name="Allow", exact=True)).to_be_visible()
+        FOLDER.mkdir(exist_ok=True)
+        await page.screenshot(path=FOLDER / f"page-inbox-{width}-{scheme}.png")
+        await page.goto("about:blank")

@@ -335,7 +335,14 @@ async def test_axe_finds_no_serious_violation(world: World, width: int) -> None:
     path = f"/apps/desk/users/user/sessions/{session}"
     events = (await world.server.client.get(f"{path}/events")).json()["events"]
     runs = (await world.server.client.get("/runs", params={"session_id": session})).json()["runs"]
-    pages = ["runs", "agents", "agents?app=desk", f"compare?left={runs[2]['id']}&right={runs[1]['id']}"]
+    pages = [
+        "runs",
+        "agents",
+        "agents?app=desk",
+        "inbox",
+        "schedules?schedule=new",
+        f"compare?left={runs[2]['id']}&right={runs[1]['id']}",
+    ]
     pages += ["compare", "evaluate", "settings", "sign-in"]
     tabs = ("overview", "request", "reply", "state", "artifacts", "trace", "graph", "json")
     pages += [f"apps/desk/sessions/{session}?event={events[2]['id']}&tab={tab}" for tab in tabs]

@@ -41,6 +41,12 @@ const runs = createRoute({
   component: lazyRouteComponent(() => import("./pages/runs"), "RunsPage"),
   validateSearch: anySearch,
 });
+const inbox = createRoute({
+  getParentRoute: () => root,
+  path: "/inbox",
+  component: lazyRouteComponent(() => import("./pages/inbox"), "InboxPage"),
+  validateSearch: anySearch,
+});
 const schedules = createRoute({
   getParentRoute: () => root,
   path: "/schedules",
@@ -85,7 +91,7 @@ const unknown = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, app, session, runs, schedules, agents, compare, evaluate, settings, signIn, unknown]),
+  routeTree: root.addChildren([home, app, session, runs, inbox, schedules, agents, compare, evaluate, settings, signIn, unknown]),
   basepath: BASE,
   defaultPreload: "intent",
 });

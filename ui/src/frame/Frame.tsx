@@ -1,13 +1,15 @@
 import { Link, Outlet, useLocation } from "@tanstack/react-router";
-import { Bot, CalendarClock, FlaskConical, ListTree, MessageSquare, Settings } from "lucide-react";
+import { Bot, CalendarClock, FlaskConical, Inbox, ListTree, MessageSquare, Settings } from "lucide-react";
 import { Suspense, lazy, useEffect, useState } from "react";
 import { TopBar } from "./TopBar";
 
+const InboxBadge = lazy(() => import("./InboxBadge"));
 const Palette = lazy(() => import("../palette/Palette"));
 
 const PAGES = [
   { to: "/", name: "Chat", icon: MessageSquare },
   { to: "/runs", name: "Runs", icon: ListTree },
+  { to: "/inbox", name: "Inbox", icon: Inbox },
   { to: "/schedules", name: "Schedules", icon: CalendarClock },
   { to: "/agents", name: "Agents", icon: Bot },
   { to: "/evaluate", name: "Evaluate", icon: FlaskConical },
@@ -46,6 +48,11 @@ export function Frame() {
           <Link key={to} to={to} className={`rail-link${to === current ? " current" : ""}`} title={name} aria-current={to === current ? "page" : undefined}>
             <Icon size={20} aria-hidden="true" />
             <span className="rail-name">{name}</span>
+            {to === "/inbox" && page !== "/sign-in" && (
+              <Suspense>
+                <InboxBadge />
+              </Suspense>
+            )}
           </Link>
         ))}
       </nav>

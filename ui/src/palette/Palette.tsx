@@ -15,6 +15,7 @@ import "./palette.css";
 const PAGES = [
   ["Chat", "/"],
   ["Runs", "/runs"],
+  ["Inbox", "/inbox"],
   ["Schedules", "/schedules"],
   ["Compare two runs", "/compare"],
   ["Agents", "/agents"],
@@ -24,9 +25,10 @@ const PAGES = [
 
 const KEYS: readonly (readonly [readonly string[], string])[] = [
   [["⌘K", "Ctrl K"], "Command palette"],
-  [["j", "k"], "Next and previous event of a session"],
+  [["j", "k"], "Next and previous event of a session, or request of the inbox"],
   [["Enter"], "Open the event in the inspector"],
   [["Esc"], "Close the inspector, or leave the message"],
+  [["y", "n"], "In the inbox: allow, refuse"],
   [["/"], "Write a message"],
   [["←", "→"], "In tabs: the next one; in a trace or a graph: move"],
   [["+", "-", "0"], "In a trace or a graph: zoom, and show all"],

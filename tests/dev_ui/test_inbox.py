@@ -1,0 +1,102 @@
+"""The page with requests to people of all sessions, and its badge, in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from tests.dev_ui.apps import desk, flow
+from tests.dev_ui.axe import serious_violations
+from tests.dev_ui.conftest import World
+from tests.dev_ui.sessions import make_session
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+def rows(page: Page) -> Locator:
+    return page.get_by_role("list", name="Requests").get_by_role("listitem")
+
+
+def badge(page: Page) -> Locator:
+    return page.get_by_role("navigation", name="Pages").locator(".rail-badge")
+
+
+async def test_requests_appear_by_themselves_and_are_answered_by_keys(world: World) -> None:
+    async with world.serve(desk(), flow()) as server:
+        page = await world.open(f"{server.url}/dev-ui/inbox")
+        await expect(page.get_by_text("Nobody is asked for anything")).to_be_visible()
+        await expect(badge(page)).to_have_count(0)
+        for session in ("first", "second"):
+            await make_session(server, "desk", session, ["delete"])
+        await make_session(server, "flow", "third", ["the harbour"])
+        await expect(rows(page)).to_have_count(3)
+        await expect(badge(page)).to_have_text("3")
+
+        await page.keyboard.press("j")
+        await expect(rows(page).first).to_have_attribute("aria-current", "true")
+        await expect(rows(page).first).to_contain_text("How many guests at The Harbour?")
+        await page.get_by_role("spinbutton", name="Your answer").fill("4")
+        await page.get_by_role("button", name="Answer").click()
+        await expect(page.get_by_role("status")).to_contain_text("Answered")
+        await expect(rows(page)).to_have_count(2)
+
+        await expect(rows(page).first).to_have_attribute("aria-current", "true")
+        await expect(rows(page).first).to_contain_text("second")
+        await page.keyboard.press("y")
+        await expect(page.get_by_role("status")).to_contain_text("Allowed: delete_rows")
+        await expect(badge(page)).to_have_text("1")
+        await expect(rows(page).first).to_contain_text("first")
+        refused = page.url.partition("request=")[2]
+        await page.keyboard.press("n")
+        await page.keyboard.type("not today")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_text("Nobody is asked for anything")).to_be_visible()
+        await expect(badge(page)).to_have_count(0)
+
+        await page.get_by_role("link", name="Open the session").click()
+        await expect(page).to_have_url(re.compile("apps/desk/sessions/first"))
+        await expect(page.get_by_role("region", name="Allow delete_rows?")).to_contain_text("Refused by user")
+        request = (await server.client.get(f"/requests/{refused}")).json()
+        assert request["answers"][0]["comment"] == "not today"
+        for run in (await server.client.get("/runs")).json()["runs"]:
+            await server.wait_for_status(run["id"], "succeeded")
+        await page.goto("about:blank")
+
+
+async def test_the_inbox_is_filtered_by_the_address_and_opens_sessions(world: World) -> None:
+    async with world.serve(desk(), flow()) as server:
+        await make_session(server, "desk", "approval", ["delete"])
+        await make_session(server, "flow", "input", ["the harbour"])
+        page = await world.open(f"{server.url}/dev-ui/inbox")
+        await expect(rows(page)).to_have_count(2)
+        await page.get_by_label("Kind").select_option("approval")
+        await expect(page).to_have_url(re.compile("kind=approval"))
+        await expect(rows(page)).to_have_count(1)
+        await page.get_by_label("Tool").fill("other_tool")
+        await page.get_by_label("Tool").press("Enter")
+        await expect(page.get_by_text("No request matches these filters")).to_be_visible()
+        await page.get_by_role("button", name="Show all requests").click()
+        await page.get_by_label("Waiting").select_option("1h")
+        await expect(page.get_by_text("No request matches these filters")).to_be_visible()
+        await page.get_by_role("button", name="Clear").click()
+        await page.get_by_label("Approver").fill("user")
+        await page.get_by_label("Approver").press("Enter")
+        await expect(page).to_have_url(re.compile("approver=user"))
+        await expect(rows(page)).to_have_count(2)
+        await page.get_by_role("form", name="Filters").get_by_label("App", exact=True).select_option("desk")
+        await expect(rows(page)).to_have_count(1)
+
+        await rows(page).get_by_role("button").first.click()
+        await expect(page).to_have_url(re.compile("request="))
+        await page.reload()
+        await expect(page.get_by_role("button", name="Allow", exact=True)).to_be_visible()
+        for width in (390, 1280):
+            await page.set_viewport_size({"width": width, "height": 800})
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width
+        assert await serious_violations(page) == []
+        await page.locator("h1").evaluate("heading => heading.ownerDocument.activeElement.blur()")
+        await page.keyboard.press("Enter")
+        await expect(page).to_have_url(re.compile("apps/desk/sessions/approval"))
+        await page.goto("about:blank")

@@ -1,0 +1,285 @@
+import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import type { AnswerRequestResponse, HumanRequest, JsonObject, ListRequestsResponse } from "greenroom-client";
+import { KeyRound, MessageCircleQuestionMark, ShieldQuestionMark } from "lucide-react";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { DEFAULT_USER, call, listApps } from "../api";
+import { AgentName } from "../components/AgentName";
+import { Empty } from "../components/Empty";
+import { ErrorLine } from "../components/ErrorLine";
+import { Moment, Time } from "../components/Time";
+import { reload } from "../reload";
+import { RequestForm, titleOf } from "../requests/RequestForm";
+import { answerOf, contentOf, isOpen, useRequests } from "../requests/requests";
+import type { Search } from "./filters";
+import { type InboxFilters, KINDS, type Kind, WAITED, type Waited, hasWaited, isFiltered, parseFilters, toQuery, toSearch } from "./inboxFilters";
+import { TextFilter } from "./TextFilter";
+import { useInboxKeys } from "./useInboxKeys";
+import "./pages.css";
+import "./inbox.css";
+
+const PAGE = 200;
+const NO_FILTERS: InboxFilters = { app: "", kind: "", tool: "", approver: "", waited: "" };
+const NONE: readonly HumanRequest[] = [];
+
+const KIND_NAMES = { approval: "Approval", login: "Login", input: "Input" } as const;
+const ICONS = { approval: ShieldQuestionMark, login: KeyRound, input: MessageCircleQuestionMark } as const;
+
+/** Open requests to people over all sessions, kept up to date, each answered in its place. */
+export function InboxPage() {
+  const search = useSearch({ strict: false }) as Search;
+  const filters = parseFilters(search);
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const path = `/requests?${toQuery(filters, PAGE, null)}`;
+  const newest = useRequests(path);
+  const next = newest.data?.nextPageToken ?? null;
+  const older = useInfiniteQuery({
+    queryKey: ["requests", "older", path, next],
+    queryFn: ({ pageParam }) => call<ListRequestsResponse>("GET", `/requests?${toQuery(filters, PAGE, pageParam)}`),
+    initialPageParam: next,
+    getNextPageParam: (page) => page.nextPageToken,
+    enabled: false,
+  });
+  const [answered, setAnswered] = useState<HumanRequest | null>(null);
+  const requests = useMemo(() => {
+    const first = newest.data?.requests ?? NONE;
+    const known = new Set(first.map(({ id }) => id));
+    return [...first, ...(older.data?.pages.flatMap((page) => (page.requests ?? []).filter(({ id }) => !known.has(id))) ?? [])];
+  }, [newest.data, older.data]);
+  const decided = answered !== null && !isOpen(answered) ? answered.id : null;
+  const shown = requests.filter((request) => request.id !== decided && hasWaited(request, filters, Date.now() / 1000));
+  const hasMore = older.data === undefined ? next !== null : older.hasNextPage;
+  const error = newest.error ?? older.error;
+
+  const set = (change: Partial<InboxFilters>) =>
+    void navigate({ to: "/inbox", search: toSearch({ ...filters, ...change }), replace: true });
+  const choose = (id: string | undefined) =>
+    void navigate({ to: "/inbox", search: { ...toSearch(filters), ...(id === undefined ? {} : { request: id }) }, replace: true });
+  const chosen = shown.find(({ id }) => id === search.request);
+  const open = () => chosen !== undefined && void navigate(sessionOf(chosen));
+  useInboxKeys({ ids: shown.map(({ id }) => id), chosen: chosen?.id, choose, open });
+
+  /** The next request takes the place of one that is decided. */
+  function onAnswer(request: HumanRequest) {
+    setAnswered(request);
+    void reload(queries, ["requests"]);
+    if (isOpen(request)) return;
+    const at = shown.findIndex(({ id }) => id === request.id);
+    choose((shown[at + 1] ?? shown[at - 1])?.id);
+  }
+
+  return (
+    <main className="page inbox">
+      <h1 className="hidden">Inbox</h1>
+      <Filters filters={filters} set={set} />
+      {error !== null && <ErrorLine error={error} />}
+      <p role="status" className={answered === null ? "hidden" : "row"}>
+        {answered !== null && <Outcome request={answered} />}
+      </p>
+      {newest.data === undefined && error === null && <p className="soft">Loading…</p>}
+      {newest.data !== undefined && shown.length === 0 && <NoRequests filters={filters} clear={() => set(NO_FILTERS)} />}
+      {shown.length > 0 && (
+        <ol className="inbox-list" aria-label="Requests">
+          {shown.map((request) => (
+            <Row
+              key={request.id}
+              request={request}
+              isChosen={request === chosen}
+              toggle={() => choose(request === chosen ? undefined : request.id)}
+              onAnswer={onAnswer}
+            />
+          ))}
+        </ol>
+      )}
+      {hasMore && (
+        <button
+          type="button"
+          className="button"
+          disabled={older.isFetching}
+          onClick={() => void (older.data === undefined ? older.refetch() : older.fetchNextPage())}
+        >
+          Older requests
+        </button>
+      )}
+      {shown.length > 0 && (
+        <p className="soft inbox-keys">
+          <kbd>j</kbd> <kbd>k</kbd> choose · <kbd>y</kbd> allow · <kbd>n</kbd> refuse · <kbd>Enter</kbd> open the session
+        </p>
+      )}
+    </main>
+  );
+}
+
+function sessionOf({ appName, sessionId, userId }: HumanRequest) {
+  const search = userId === DEFAULT_USER ? {} : { user: userId };
+  return { to: "/apps/$app/sessions/$session", params: { app: appName, session: sessionId }, search } as const;
+}
+
+function Filters({ filters, set }: { filters: InboxFilters; set: (change: Partial<InboxFilters>) => void }) {
+  const apps = useQuery({ queryKey: ["apps"], queryFn: listApps });
+  return (
+    <form className="filters" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
+      <select className="select" aria-label="App" value={filters.app} onChange={(event) => set({ app: event.target.value })}>
+        <option value="">All apps</option>
+        {apps.data?.map(({ name }) => (
+          <option key={name} value={name}>
+            {name}
+          </option>
+        ))}
+      </select>
+      <select className="select" aria-label="Kind" value={filters.kind} onChange={(event) => set({ kind: event.target.value as Kind | "" })}>
+        <option value="">All kinds</option>
+        {KINDS.map((kind) => (
+          <option key={kind} value={kind}>
+            {KIND_NAMES[kind]}
+          </option>
+        ))}
+      </select>
+      <TextFilter key={`t${filters.tool}`} label="Tool" value={filters.tool} set={(tool) => set({ tool })} />
+      <TextFilter key={`a${filters.approver}`} label="Approver" value={filters.approver} set={(approver) => set({ approver })} />
+      <select
+        className="select"
+        aria-label="Waiting"
+        value={filters.waited}
+        onChange={(event) => set({ waited: event.target.value as Waited | "" })}
+      >
+        <option value="">Any age</option>
+        {Object.keys(WAITED).map((waited) => (
+          <option key={waited} value={waited}>
+            Older than {waited}
+          </option>
+        ))}
+      </select>
+      {isFiltered(filters) && (
+        <button type="button" className="button quiet" onClick={() => set(NO_FILTERS)}>
+          Clear
+        </button>
+      )}
+    </form>
+  );
+}
+
+function NoRequests({ filters, clear }: { filters: InboxFilters; clear: () => void }) {
+  if (isFiltered(filters)) {
+    return (
+      <Empty title="No request matches these filters">
+        <p>
+          <button type="button" className="button" onClick={clear}>
+            Show all requests
+          </button>
+        </p>
+      </Empty>
+    );
+  }
+  return (
+    <Empty title="Nobody is asked for anything">
+      <p>
+        Approvals of tools, logins and input that runs wait for are listed here, of all sessions. A tool asks for an approval with{" "}
+        <code>FunctionTool(delete_rows, require_confirmation=True)</code>.
+      </p>
+    </Empty>
+  );
+}
+
+type RowProps = {
+  readonly request: HumanRequest;
+  readonly isChosen: boolean;
+  readonly toggle: () => void;
+  readonly onAnswer: (request: HumanRequest) => void;
+};
+
+function Row({ request, isChosen, toggle, onAnswer }: RowProps) {
+  const row = useRef<HTMLLIElement>(null);
+  useEffect(() => {
+    if (isChosen) row.current?.scrollIntoView({ block: "nearest" });
+  }, [isChosen]);
+  const content = contentOf(request);
+  const Icon = ICONS[request.kind];
+  const approvers = request.approvers ?? [];
+  return (
+    <li ref={row} aria-current={isChosen ? "true" : undefined}>
+      <button type="button" className="inbox-row" aria-expanded={isChosen} onClick={toggle}>
+        <span className="status wait" title={KIND_NAMES[request.kind]}>
+          <Icon size={16} aria-hidden="true" />
+        </span>
+        <span className="inbox-title cut">{titleOf(content)}</span>
+        <span className="inbox-about soft cut">{content.type === "approval" ? shortened(content.args) : ""}</span>
+        <span className="inbox-app cut">{request.appName}</span>
+        <span className="inbox-by soft cut" title="May answer">
+          {approvers.join(", ")}
+        </span>
+        <span className="inbox-age soft">
+          <Time at={request.createdAt} isRelative />
+        </span>
+      </button>
+      {isChosen && <Detail request={request} onAnswer={onAnswer} />}
+    </li>
+  );
+}
+
+function shortened(args: JsonObject): string {
+  return Object.entries(args)
+    .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(", ")
+    .slice(0, 200);
+}
+
+function Detail({ request, onAnswer }: { request: HumanRequest; onAnswer: (request: HumanRequest) => void }) {
+  const approvers = request.approvers ?? [];
+  const [person, setPerson] = useState(approvers.includes(request.userId) ? request.userId : approvers[0]);
+  const content = contentOf(request);
+  // Without a person, the server takes the caller or, where it knows no callers, the session's user.
+  const others = request.mayAnswer === true || approvers.join() === request.userId ? [] : approvers;
+
+  async function send(response: JsonObject) {
+    const answer = { ...answerOf(request.kind, response), ...(others.length === 0 || person === undefined ? {} : { userId: person }) };
+    const path = `/requests/${encodeURIComponent(request.id)}/answer`;
+    onAnswer((await call<AnswerRequestResponse>("POST", path, answer)).request);
+  }
+
+  return (
+    <section className="inbox-detail" aria-label={titleOf(content)}>
+      <p className="inbox-origin">
+        <AgentName name={request.agent} />
+        <span className="soft">
+          in the session <Link {...sessionOf(request)}>{request.sessionId}</Link> of {request.userId}, <Moment at={request.createdAt} />
+        </span>
+        {request.deadline != null && (
+          <span className="soft">
+            · answered by default at <Moment at={request.deadline} />
+          </span>
+        )}
+      </p>
+      {request.answers?.map((given) => (
+        <p key={given.userId}>
+          {given.confirmed === false ? "Refused" : "Allowed"} by <strong>{given.userId}</strong>, <Time at={given.answeredAt} />
+          {given.comment != null && `: “${given.comment}”`}
+        </p>
+      ))}
+      <RequestForm request={content} send={send} />
+      {others.length > 0 && (
+        <label className="row">
+          <span className="soft">Answer as</span>
+          <select className="select" value={person} onChange={(event) => setPerson(event.target.value)}>
+            {others.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+      )}
+    </section>
+  );
+}
+
+/** What became of the request that was answered last. */
+function Outcome({ request }: { request: HumanRequest }) {
+  const subject = request.tool ?? KIND_NAMES[request.kind];
+  const said = request.confirmed == null ? "Answered" : request.confirmed ? "Allowed" : "Refused";
+  return (
+    <>
+      <span>{isOpen(request) ? `Your answer about ${subject} is kept; others have to answer, too.` : `${said}: ${subject}.`}</span>
+      <Link {...sessionOf(request)}>Open the session</Link>
+    </>
+  );
+}
