@@ -23,13 +23,14 @@ def test_a_file_beside_the_root_agent_has_the_settings(agents_dir: AgentsDir) ->
         agents_dir,
         """
         onVersionChange: pin
+        priority: -2
         webhooks:
           - url: https://example.com/runs
           - {id: failures, url: https://example.com/failures, states: [failed]}
         """,
     )
     app = loader.load("shop")
-    assert app.on_version_change == "pin"
+    assert (app.on_version_change, app.priority) == ("pin", -2)
     by_url, failures = app.webhooks
     assert (by_url.url, bool(by_url.id)) == ("https://example.com/runs", True)
     assert (failures.id, failures.states) == ("failures", [RunStatus.FAILED])
@@ -57,6 +58,8 @@ def test_a_change_of_the_file_reloads_the_app(agents_dir: AgentsDir) -> None:
     ("settings", "message"),
     [
         ("on_version_change: refuze", r"app_settings.yaml:1: on_version_change: .*did you mean 'refuse'"),
+        ("priority: 11", "priority: the priority must be a whole number from -10 to 10"),
+        ("priority: true", "the priority must be a whole number"),
         ("on_version_changed: pin", "did you mean 'on_version_change'"),
         ("webhooks:\n  - {url: ftp://example.com}", r"app_settings.yaml:2: webhooks\[0\].url: .*http"),
         ("webhooks:\n  - {url: https://example.com, states: [done]}", r"app_settings.yaml:2: webhooks\[0\]"),

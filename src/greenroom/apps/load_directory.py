@@ -357,6 +357,7 @@ class DirectoryAppLoader(AppLoader):
                 root_agent=agent,
                 schedules=schedules,
                 on_version_change=settings.on_version_change,
+                priority=settings.priority,
                 webhooks=settings.webhooks,
             )
             return _Loaded(app, "yaml", frozenset(files | schedule_files | settings_files))

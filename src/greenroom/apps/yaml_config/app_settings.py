@@ -10,7 +10,7 @@ from greenroom.apps.yaml_config.document import ConfigFile, ConfigNode, did_you_
 from greenroom.apps.yaml_config.keys import entries_of
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
-from greenroom.records.run import Webhook
+from greenroom.records.run import MAX_PRIORITY, Webhook
 from greenroom.records.webhook_delivery import check_webhook
 
 
@@ -19,19 +19,21 @@ class AppSettings:
     """The fields of an `App` that its file of settings may have."""
 
     on_version_change: OnVersionChange = "continue"
+    priority: int = 0
     webhooks: list[Webhook] = field(default_factory=list[Webhook])
 
 
 def read_app_settings(file: ConfigFile) -> AppSettings:
     """Raises ConfigFileError."""
-    root = entries_of(read_document(file), ["on_version_change", "webhooks"], what="of an app's settings")
+    root = entries_of(read_document(file), ["on_version_change", "priority", "webhooks"], what="of an app's settings")
     policy: OnVersionChange = "continue"
     if "on_version_change" in root:
         policy = _policy(root["on_version_change"])
 
+    priority = _priority(root["priority"]) if "priority" in root else 0
     listed = root.get("webhooks")
     webhooks = [] if listed is None or listed.value is None else [_webhook(node) for node in listed.items]
-    return AppSettings(policy, webhooks)
+    return AppSettings(policy, priority, webhooks)
 
 
 def _policy(node: ConfigNode) -> OnVersionChange:
@@ -39,6 +41,13 @@ def _policy(node: ConfigNode) -> OnVersionChange:
     if node.text not in policies:
         raise node.error(f"there is no such policy: {node.text!r}{did_you_mean(node.text, policies)}")
     return cast("OnVersionChange", node.text)
+
+
+def _priority(node: ConfigNode) -> int:
+    value = node.plain()
+    if type(value) is not int or not -MAX_PRIORITY <= value <= MAX_PRIORITY:
+        raise node.error(f"the priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
+    return value
 
 
 def _webhook(node: ConfigNode) -> Webhook:
