@@ -182,6 +182,10 @@ bench-sizing: setup  ## Measure what turns cost on PostgreSQL, and write the siz
 	$(RUN) python -m benchmarks.turn_costs
 	$(MAKE) docs
 
+.PHONY: bench-sleepers
+bench-sleepers: setup  ## Measure how late sleeping runs continue, at 100 due per second beside 100,000 that sleep.
+	$(RUN) python -m benchmarks.sleepers
+
 .PHONY: bench-instructions
 bench-instructions: setup  ## Count the server's instructions per turn, which other load on the machine hardly changes.
 	$(RUN) python -m benchmarks.instructions

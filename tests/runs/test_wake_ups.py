@@ -20,8 +20,11 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.run import Run, RunStatus
+from greenroom.runs import postgres_store, sql_store
 from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.runs.postgres_store import PostgresRunStore
 from greenroom.runs.signals import new_signal
+from greenroom.runs.sqlite_store import SqliteRunStore
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.sleep import WaitTool, wait, wait_for
 from tests.durability.engines import WHERE, Stores, asking, end_of, ended, engine_over, finish, start, stores_in
@@ -100,6 +103,66 @@ async def test_a_late_run_is_told_so_or_cancelled(stores: Stores, max_late_secon
     else:
         (answer,) = await answers(stores)
         assert 100 <= answer["late_seconds"] < 110
+
+
+class Napper(BaseAgent):
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
+        await ctx.sleep(0.2)
+        yield ctx.new_event(content=Content(role="model", parts=[Part(text="awake")]))
+
+
+async def test_a_run_that_takes_long_to_continue_does_not_hold_up_the_others(stores: Stores) -> None:
+    where: dict[str, Any] = {**WHERE, "session_id": "s-2"}
+    await stores.sessions.create_session(**where)
+    async with engine_over(stores, Napper(name="desk")) as engine:
+        await engine.recover()
+        slow = await finish(engine, asking("go"))
+        async with engine._admission.lock(slow.session_key):
+            request = asking("go")
+            request.session_id = "s-2"
+            other = await finish(engine, request)
+            await until_over(engine, other.id)
+            later = await finish(engine, request)
+            await until_over(engine, later.id)
+            assert (await engine.get(slow.id)).status is RunStatus.WAITING
+        await until_over(engine, slow.id)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_due_times_are_found_by_an_index(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Among 100,000 of them."""
+    if kind == "sqlite":
+        async with stores_in(tmp_path) as stores:
+            assert isinstance(stores.runs, SqliteRunStore)
+            database = stores.runs._database
+            await database.execute(
+                "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 100000) "
+                "INSERT INTO wake_ups (run_id, at) SELECT 'e-' || n, n FROM numbers"
+            )
+            plan = str(await database.fetch(f"EXPLAIN QUERY PLAN {sql_store._NEXT_WAKE_UPS}", 100))
+            assert "USING INDEX" in plan or "COVERING INDEX" in plan
+            assert "TEMP B-TREE" not in plan
+        return
+
+    store = PostgresRunStore(request.getfixturevalue("empty_postgres_uri"))
+    try:
+        assert await store.next_wake_ups(1) == []
+        await store._database.execute(
+            "INSERT INTO runs (id, app_name, user_id, session_id, status, created_at, data) "
+            "SELECT 'e-' || n, 'desk', 'ann', 's-' || n, 'waiting', 1, '{}' FROM generate_series(1, 100000) AS n"
+        )
+        await store._database.execute("INSERT INTO wake_ups (run_id, at) SELECT id, created_at FROM runs")
+        await store._database.execute("ANALYZE")
+        for query, arguments in (
+            (sql_store._NEXT_WAKE_UPS, [100]),
+            (postgres_store._NEXT_WAKE_UPS, [list(range(64)), 100]),
+        ):
+            plan = str(await store._database.fetch(f"EXPLAIN {query}", *arguments))
+            assert "Index Only Scan using wake_ups" in plan or "Index Scan using wake_ups" in plan, plan
+            assert "Seq Scan" not in plan
+            assert "Sort" not in plan
+    finally:
+        await store.close()
 
 
 async def test_a_time_far_away_is_no_reason_to_ask_the_store(stores: Stores) -> None:

@@ -18,8 +18,17 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
-from greenroom.errors import GreenroomError, NotWaiting, OwnershipLost, RunNotFound, TooManyRuns, Unavailable
+from greenroom.errors import (
+    GreenroomError,
+    NotWaiting,
+    OwnershipLost,
+    RunNotFound,
+    StorageError,
+    TooManyRuns,
+    Unavailable,
+)
 from greenroom.records.run import Run, RunStatus
 from greenroom.records.wake_up import SentSignal, WakeUp
 from greenroom.runs.signals import stored_signal
@@ -29,6 +38,12 @@ from greenroom.runs.store_timer import LONGEST_SLEEP, StoreTimer
 _log = logging.getLogger("greenroom.runs")
 
 _AT_ONCE = 100
+_SLOW_SECONDS = 0.5
+"""Time after which the next runs are continued, although some of those before them have not been yet."""
+
+_MAX_SLOW = 1000
+"""Number of runs that are being continued at a time."""
+
 _RETRY_SECONDS = 60.0
 """Pause after a run that could not be continued, for example since its app is missing."""
 
@@ -49,6 +64,9 @@ class WakeUps:
 
     def __post_init__(self) -> None:
         self._saving: set[asyncio.Future[None]] = set()
+        self._waking: dict[str, asyncio.Task[None]] = {}
+        """The runs that are being continued."""
+
         self._timer = StoreTimer(self._wake_due, "waiting runs could not be continued")
 
     def add(self, run: Run) -> None:
@@ -71,18 +89,42 @@ class WakeUps:
 
     async def close(self) -> None:
         await self._timer.close()
+        waking = list(self._waking.values())
+        for task in waking:
+            task.cancel()
+        if waking:
+            await asyncio.wait(waking)
 
     async def _wake_due(self) -> None:
+        """Continues the runs that are due, some at a time. One that takes long doesn't keep the next ones waiting."""
         if self._saving:
             await asyncio.wait(self._saving)
-        found = await self.run_store.next_wake_ups(_AT_ONCE)
+        found = await self.run_store.next_wake_ups(_AT_ONCE + len(self._waking))
         now = time.time()
-        due = [(at, run_id) for at, run_id in found if at <= now]
-        await asyncio.gather(*(self._wake_run(run_id, at) for at, run_id in due))
-        if due:
+        started: list[asyncio.Task[None]] = []
+        for at, run_id in found:
+            if at > now or len(self._waking) >= _MAX_SLOW:
+                break
+            if run_id not in self._waking:
+                task = asyncio.create_task(self._wake_run(run_id, at))
+                self._waking[run_id] = task
+                task.add_done_callback(partial(self._woken, run_id))
+                started.append(task)
+
+        if started:
+            await asyncio.wait(started, timeout=_SLOW_SECONDS)
             self._timer.look_at(now)  # there may be more, and some may have been moved
         elif found:
-            self._timer.look_at(found[0][0])
+            later = (at for at, _ in found if at > now)
+            self._timer.look_at(next(later, now + LONGEST_SLEEP))
+
+    def _woken(self, run_id: str, task: asyncio.Task[None]) -> None:
+        del self._waking[run_id]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            if not isinstance(error, StorageError):
+                _log.error("run %s could not be continued, and is tried again", run_id, exc_info=error)
+            self._timer.look_at(time.time() + LONGEST_SLEEP)
 
     async def _wake_run(self, run_id: str, at: float) -> None:
         """Continues the run if it waits, and moves or deletes its stored time."""
@@ -100,6 +142,8 @@ class WakeUps:
         except OwnershipLost:
             return  # the server that runs the session now has the time, too
         await self.run_store.move_wake_up(run_id, at, to=again)
+        if again is not None:
+            self._timer.look_at(again)
 
     async def _start(self, run: Run, start_at: float) -> float | None:
         """Returns the time of the next try if the run can't start now."""
