@@ -51,7 +51,8 @@ async def test_the_client_in_node(serve: Serve, prefix: str) -> None:
     model = ScriptedLiveModel(lambda heard: Says(f"You said {heard.text()}" if isinstance(heard, Content) else "…"))
     phone = LlmAgent(name="phone", model=model)
     worker = scripted("worker", _work, tools=[_step])
-    server = await serve(echo(), slow, bad, teller(Till()), phone, worker, url_prefix=prefix or None)
+    mended = scripted("mended", [ValueError("no"), "Fine.", ValueError("no"), "Fine."])
+    server = await serve(echo(), slow, bad, teller(Till()), phone, worker, mended, url_prefix=prefix or None)
     node = await asyncio.create_subprocess_exec(
         *END_WITH_PARENT, _NODE, "--test", str(_CLIENT / "test" / "client.test.ts"),
         env={**os.environ, "GREENROOM_URL": server.url + prefix},

@@ -193,6 +193,31 @@ test("webhooks of a run, with their deliveries", async () => {
   await assert.rejects(client.testWebhook(stream.run.id, added.id), isError("NotFound", 404));
 });
 
+test("a failed run is retried, and a session is rewound", async () => {
+  const ended = async (runId: string) => {
+    const stream = await client.follow(runId);
+    for await (const event of stream) assert.ok(event.id);
+    return stream.run;
+  };
+  const place = await sessionOf("mended");
+  const failed = await client.startRun(place, { message: "one" });
+  await assert.rejects(ended(failed.id), isError("ValueError", 500));
+  const retried = await client.retryRun(failed.id);
+  assert.equal(retried.id, failed.id);
+  assert.deepEqual([(await ended(retried.id)).status, (await client.getRun(failed.id)).retries], ["succeeded", 1]);
+  await assert.rejects(client.retryRun(failed.id), isError("NotRetryable", 409));
+
+  const second = await client.startRun(place, { message: "two" });
+  await assert.rejects(ended(second.id), isError("ValueError", 500));
+  assert.equal((await client.listRuns({ app_name: "mended", error_code: "ValueError" })).runs?.[0]?.id, second.id);
+  const { started, refused } = await client.retryRuns({ appName: "mended", errorCode: "ValueError" });
+  assert.deepEqual([started?.map((run) => run.id), refused], [[second.id], []]);
+  assert.equal((await ended(second.id)).status, "succeeded");
+
+  const rewind = await client.rewindSession(place, second.id);
+  assert.equal(rewind.actions.rewindBeforeInvocationId, second.id);
+});
+
 test("frames in any line ends, cut anywhere", async () => {
   const source = new TextEncoder().encode("id: 1\r\ndata: a\r\ndata:b\u00e9\r\n\r\n: c\n\nevent: end\ndata: x\n\ndata: unfinished");
   for (let cut = 0; cut <= source.length; cut++) {
