@@ -132,6 +132,7 @@ _HOMES = {
     "LoadMemoryResponse MemoryEntry SearchMemoryResponse",
     "greenroom.records.model_exchange": "ContextCacheConfig LiveRequest LlmRequest LlmResponse",
     "greenroom.records.recording": "LlmRecording Recording Recordings ToolRecording",
+    "greenroom.records.approval_policy": "ApprovalPolicy",
     "greenroom.records.run": "RunConfig StreamingMode ToolThreadPoolConfig Webhook",
     "greenroom.records.schedule": "Schedule",
     "greenroom.records.session": "GetSessionConfig ListEventsResponse ListSessionsResponse Session",

@@ -236,6 +236,7 @@ from greenroom.plugins.retry_model import RetryModelPlugin as RetryModelPlugin
 from greenroom.plugins.save_files_as_artifacts import SaveFilesAsArtifactsPlugin as SaveFilesAsArtifactsPlugin
 from greenroom.plugins.tool_call_integrity import ToolCallIntegrityError as ToolCallIntegrityError
 from greenroom.plugins.tool_call_integrity import ToolCallIntegrityPlugin as ToolCallIntegrityPlugin
+from greenroom.records.approval_policy import ApprovalPolicy as ApprovalPolicy
 from greenroom.records.auth import AuthConfig as AuthConfig
 from greenroom.records.auth import AuthCredential as AuthCredential
 from greenroom.records.auth import AuthCredentialTypes as AuthCredentialTypes

@@ -16,6 +16,7 @@ GreenroomError
 │   │   └── AgentNotFound
 │   ├── Unauthenticated            401   the caller is unknown; the detail never holds credentials
 │   ├── Forbidden                  403   the caller lacks the permission
+│   │   └── NotApprover                  a request to people waits for others
 │   ├── LinkExpired                410   a signed link that is out of date
 │   ├── TooLarge                   413
 │   ├── TooManyRequests            429   `retry_after_seconds` says when to try again
@@ -248,6 +249,12 @@ class Unauthenticated(CallerError):
 
 class Forbidden(CallerError):
     status = HTTPStatus.FORBIDDEN
+
+
+class NotApprover(Forbidden):
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"This answer is not accepted: {reason}")
+        self.reason = reason
 
 
 class LinkExpired(CallerError):

@@ -592,6 +592,24 @@ async def test_an_app_declares_a_schedule() -> None:
         await until(has_answered)
 
 
+async def test_a_policy_says_who_approves() -> None:
+    calls = [
+        FunctionCall(id=f"c-{to}", name="pay", args={"to": to, "amount": amount}) for to, amount in PAYMENTS.items()
+    ]
+    LLMRegistry.register(r"local/.+", lambda _: ScriptedModel([calls, "Some wait.", "Done."]))
+    async with serving(create_app(agents=[run_snippet("approval_policy")["app"]])) as server:
+        await server.new_session("clerk")
+        await server.run("clerk", "Pay.")
+        requests = (await server.client.get("/requests")).json()["requests"]
+        by_payee = {request["arguments"]["to"]: request for request in requests}
+        assert by_payee.keys() == {"roofer", "builder"}
+        assert by_payee["roofer"]["policy"]["scope"] == "approve:payments"
+        assert by_payee["builder"]["approvers"] == ["bob", "carol", "dave"]
+
+
+PAYMENTS = {"baker": 5.0, "roofer": 500.0, "builder": 50_000.0}
+
+
 async def test_an_agent_sleeps() -> None:
     LLMRegistry.register(r"local/.+", lambda _: ScriptedModel([FunctionCall(name="wait_for", args={"signal": "paid"})]))
     runner = InMemoryRunner(run_snippet("sleep")["agent"], app_name="app")

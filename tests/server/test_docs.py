@@ -321,6 +321,8 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/runs/{run_id}/signals/{signal_name}", "post", await post(f"/runs/{sleeping}/signals/go", json={"a": 1})),
         ("/requests", "get", await get("/requests")),
         ("/requests/{request_id}", "get", await get(request)),
+        ("/requests/{request_id}/session", "get", await get(f"{request}/session")),
+        ("/requests/{request_id}/delegate", "post", await post(f"{request}/delegate", json={"userId": "carl"})),
         ("/requests/{request_id}/answer", "post", await post(f"{request}/answer", json={"response": "this"})),
         (sessions, "get", await get("/apps/echo/users/ann/sessions")),
         (sessions, "post", await post("/apps/echo/users/ann/sessions")),

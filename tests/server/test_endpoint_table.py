@@ -56,6 +56,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PUT", "{schedule_id}"): SCHEDULE,
     ("POST", "webhooks"): {"url": "https://127.0.0.1:9/", "states": ["waiting"]},
     ("POST", "rewind"): {"rewindBeforeInvocationId": "missing"},
+    ("POST", "delegate"): {"userId": "carl"},
     ("POST", "answer"): {"response": "this"},
     ("PATCH", "memory"): {"sessionId": "s-1"},
     ("POST", "/config/telemetry"): {"telemetry": True},

@@ -13,6 +13,7 @@ from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.invocation.compaction import EventsCompactionConfig
 from greenroom.models.model import BaseLlm
 from greenroom.plugins.plugin import BasePlugin
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.run import MAX_PRIORITY, RunConfig, Webhook
@@ -91,6 +92,9 @@ class App:
 
     webhooks: Sequence[Webhook] = ()
     """Receivers of the states of all runs of the app. A run keeps those that the app has when it begins."""
+
+    approvals: ApprovalPolicy | None = None
+    """The people who approve the calls of tools, where a tool doesn't say; None: the session's user."""
 
     schedules: Sequence[Schedule] = ()
     """Runs that the server starts by the clock. They can be paused over HTTP, but only be changed here."""

@@ -359,6 +359,7 @@ class DirectoryAppLoader(AppLoader):
                 on_version_change=settings.on_version_change,
                 priority=settings.priority,
                 webhooks=settings.webhooks,
+                approvals=settings.approvals,
             )
             return _Loaded(app, "yaml", frozenset(files | schedule_files | settings_files))
         shown = folder.relative_to(self.agents_dir)

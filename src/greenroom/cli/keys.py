@@ -62,7 +62,7 @@ def create_key(
 
     for scope in scopes:
         if not is_scope(scope):
-            raise CallerError(f"There is no scope {scope!r}. Known: {', '.join(SCOPES)}, app:NAME, admin")
+            raise CallerError(f"There is no scope {scope!r}. Known: {', '.join(SCOPES)}, app:NAME, approve:NAME, admin")
     if not user or any("\n" in text for text in (user, *scopes, *apps)):
         raise CallerError("Names of users, scopes and apps must not be empty or contain line breaks")
     if days is not None and not 0 < days <= _MAX_DAYS:  # NaN too is refused

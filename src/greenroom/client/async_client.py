@@ -17,6 +17,7 @@ from greenroom.records.content import Content, FunctionCall, FunctionResponse, P
 from greenroom.records.event import Event
 from greenroom.records.inbox import (
     AnswerRequestResponse,
+    DelegateRequest,
     HumanRequest,
     ListRequestsResponse,
     RequestAnswer,
@@ -553,13 +554,29 @@ class AsyncClient:
         """Answers a request; its run goes on. confirmed, payload: of an approval. response: of other requests.
 
         user_id: who answers, for callers that act for all users of the app.
-        Raises RequestNotFound, RequestClosed, InvalidRequest.
+        Raises RequestNotFound, RequestClosed, NotApprover, InvalidRequest.
         """
         answer = RequestAnswer(
             confirmed=confirmed, payload=payload, response=response, comment=comment, user_id=user_id
         )
         at = path("requests", request_id, "answer")
         return await self._connection.call("POST", at, AnswerRequestResponse, body=answer)
+
+    async def delegate_request(
+        self, request_id: str, user_id: str, *, comment: str | None = None, from_user_id: str | None = None
+    ) -> HumanRequest:
+        """Lets `user_id` answer in place of the caller, or of the user for whom it acts.
+
+        Raises RequestNotFound, RequestClosed, NotApprover, InvalidRequest.
+        """
+        delegation = DelegateRequest(user_id=user_id, from_user_id=from_user_id, comment=comment)
+        return await self._connection.call(
+            "POST", path("requests", request_id, "delegate"), HumanRequest, body=delegation
+        )
+
+    async def get_session_of_request(self, request_id: str) -> Session:
+        """The session of a request, if its policy lets those who answer read it. Raises RequestNotFound, Forbidden."""
+        return await self._connection.call("GET", path("requests", request_id, "session"), Session)
 
     # logins
 

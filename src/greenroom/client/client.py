@@ -187,6 +187,8 @@ class Client:
     list_requests = _synchronous(AsyncClient.list_requests)
     get_request = _synchronous(AsyncClient.get_request)
     answer_request = _synchronous(AsyncClient.answer_request)
+    delegate_request = _synchronous(AsyncClient.delegate_request)
+    get_session_of_request = _synchronous(AsyncClient.get_session_of_request)
     list_artifacts = _synchronous(AsyncClient.list_artifacts)
     save_artifact = _synchronous(AsyncClient.save_artifact)
     load_artifact = _synchronous(AsyncClient.load_artifact)

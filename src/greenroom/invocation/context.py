@@ -20,6 +20,7 @@ from greenroom.log.calls import NEVER
 from greenroom.log.state import events_of_run, log_state_of
 from greenroom.memory.service import BaseMemoryService
 from greenroom.models.model import BaseLlm
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.auth import AuthCredential
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content
@@ -49,6 +50,8 @@ class Services:
     compaction: EventsCompactionConfig | None = None
     signal_urls: SignalUrlMaker | None = None
     """None outside of a server."""
+    approvals: ApprovalPolicy | None = None
+    """The app's policy; None: the session's user approves."""
 
 
 class LlmCallCounter:

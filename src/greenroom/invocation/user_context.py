@@ -15,6 +15,7 @@ from greenroom.invocation.sleep import Waiter, sleep, wait_for
 from greenroom.log.state import log_state_of
 from greenroom.memory.service import with_metadata
 from greenroom.records import wire
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.auth import AuthConfig, AuthCredential, CredentialRequest, public_config
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, Part
@@ -125,6 +126,8 @@ class Context(ReadonlyContext):
     """The user's answer to the tool's request for approval."""
     requested_credential: CredentialRequest | None
     """The credential that the tool has requested."""
+    approvals: ApprovalPolicy | None = None
+    """The tool's policy for the approval that it has requested."""
     agent_calls: int
     """Number of agents that were called within the tool call, see `AgentTool`."""
     node: Any
@@ -414,8 +417,14 @@ class Context(ReadonlyContext):
         call = run.call(self.function_call_id, ctx.agent.name, ctx.branch) if run is not None else None
         return call.event.invocation_id if call is not None and call.event is not None else ctx.invocation_id
 
-    def request_confirmation(self, *, hint: str | None = None, payload: JsonValue = None) -> None:
-        """Asks a person for confirmation. The tool then returns, and is called again with the answer."""
+    def request_confirmation(
+        self, *, hint: str | None = None, payload: JsonValue = None, approvals: ApprovalPolicy | None = None
+    ) -> None:
+        """Asks a person for confirmation. The tool then returns, and is called again with the answer.
+
+        approvals: says who answers, in place of the app's policy.
+        """
+        self.approvals = approvals
         self.actions.requested_tool_confirmations[self._call_id()] = ToolConfirmation(hint=hint or "", payload=payload)
 
     def request_credential(self, auth_config: AuthConfig | JsonObject, *, only_public_hosts: bool = False) -> None:

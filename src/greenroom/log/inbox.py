@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from greenroom.log.run_state import RunState
+from greenroom.records.approval_policy import ApprovalPolicy, deadline_of, policy_of
 from greenroom.records.base import JsonObject, as_object
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
@@ -14,6 +15,7 @@ from greenroom.records.human_requests import (
     REQUEST_CREDENTIAL,
     REQUEST_INPUT,
     is_input_request,
+    is_node_confirmation,
     original_call,
     request_digest,
     requests_in,
@@ -64,6 +66,7 @@ def _request(run: Run, logged: RunState, event: Event, call: FunctionCall, reque
         session_id=run.session_id,
         run_id=run.id,
         call_id=call.id or "",
+        function=call.name or "",
         agent=event.author,
         created_at=event.timestamp,
         approvers=[run.user_id],
@@ -83,6 +86,13 @@ def _request(run: Run, logged: RunState, event: Event, call: FunctionCall, reque
         request.tool = record.call.name if record is not None and record.call is not None else None
         request.arguments = {"authConfig": arguments.get("authConfig")}
         request.message = _text(arguments.get("message"))
+    elif is_node_confirmation(call):
+        payload = as_object(arguments.get("payload"))
+        request.kind = RequestKind.APPROVAL
+        request.tool = payload.get("tool_name")
+        request.arguments = payload.get("args")
+        request.payload = payload.get("confirmation_payload")
+        request.message = _text(arguments.get("message"))
     elif call.name == REQUEST_INPUT:
         request.tool = None if is_input_request(call) else call.name
         request.message = _text(arguments.get("message"))
@@ -91,7 +101,17 @@ def _request(run: Run, logged: RunState, event: Event, call: FunctionCall, reque
     else:
         request.tool = call.name
         request.arguments = call.args
+    policy = policy_of(call)
+    if policy is not None and call.name in (REQUEST_CONFIRMATION, REQUEST_INPUT):
+        _apply(policy, request)
     return request
+
+
+def _apply(policy: ApprovalPolicy, request: HumanRequest) -> None:
+    request.policy = policy
+    request.excluded = [request.user_id] if policy.excludes_requester else []
+    request.approvers = [user for user in policy.users if user not in request.excluded]
+    request.deadline = deadline_of(policy, request.created_at)
 
 
 def _text(value: object) -> str | None:

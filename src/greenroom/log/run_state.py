@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from greenroom.errors import RunCancelled
 from greenroom.log.calls import CallState, is_within
 from greenroom.log.progress import RunProgress
+from greenroom.records.approval_policy import deadline_of, policy_of
 from greenroom.records.event import Event
 from greenroom.records.human_requests import Request
 from greenroom.records.run import RunStatus
@@ -103,6 +104,8 @@ class RunState:
         found: dict[str, WakeUp] = {}
         for (call_id, _), index in self.calls.waiting.items():
             wake_up = wake_ups_in(events[index]).get(call_id)
+            if wake_up is None and (request := self.calls.requests.get(call_id)) is not None:
+                wake_up = _deadline_of(request)
             if wake_up is not None:
                 found[call_id] = wake_up
         return found
@@ -110,3 +113,10 @@ class RunState:
     def is_waiting(self, *, since: int = 0, branch: str | None = None) -> bool:
         """True if a long-running call is open that was made at that index or later, in that branch or below it."""
         return any(at >= since and is_within(of, branch) for (_, of), at in self.calls.waiting.items())
+
+
+def _deadline_of(request: Request) -> WakeUp | None:
+    """The time at which the policy of a request gives the default answer."""
+    policy = policy_of(request.call)
+    at = deadline_of(policy, request.event.timestamp) if policy is not None else None
+    return WakeUp(tool=request.call.name or "", at=at) if at is not None else None

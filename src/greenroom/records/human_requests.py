@@ -16,6 +16,7 @@ import msgspec
 
 from greenroom.errors import ApprovalRefused, InvalidRequest
 from greenroom.records import wire
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Content, FunctionCall, FunctionResponse
 from greenroom.records.event import Event, ToolConfirmation
@@ -26,6 +27,9 @@ REQUEST_INPUT = "adk_request_input"
 REQUESTS = frozenset({REQUEST_CONFIRMATION, REQUEST_CREDENTIAL})
 """Calls that the framework writes into the log to ask a person for something; nodes of workflows also write
 `adk_request_input`, which is a tool's name, too."""
+
+NODE_CONFIRMATION = "wf_tool_confirmation:"
+"""Prefix of the ids of requests for input with which nodes ask for an approval. Source: ADK."""
 
 DECLINED: JsonObject = {"error": "access_denied"}
 """Stored for an answer in which the user did not grant access."""
@@ -47,6 +51,11 @@ def requests_in(event: Event) -> list[FunctionCall]:
 def is_input_request(call: FunctionCall) -> bool:
     """Whether a node of a workflow asks, and not a model through the tool of that name."""
     return call.name == REQUEST_INPUT and call.id is not None and (call.args or {}).get("interruptId") == call.id
+
+
+def is_node_confirmation(call: FunctionCall) -> bool:
+    """Whether a node of a workflow asks for an approval."""
+    return is_input_request(call) and (call.id or "").startswith(NODE_CONFIRMATION)
 
 
 def request_digest(event: Event, request: FunctionCall) -> str:
@@ -115,12 +124,14 @@ class RequestInput(Record, kw_only=True):
     """Asks a person for input; a node of a workflow yields it, and waits.
 
     payload: for the client that shows the question. response_schema: a type or a JSON Schema of the answer.
+    approvals: the people who answer, in place of the session's user.
     """
 
     interrupt_id: str = msgspec.field(default_factory=_new_interrupt_id)
     payload: JsonValue = None
     message: str | None = None
     response_schema: Any = None
+    approvals: ApprovalPolicy | None = None
 
 
 def read_input(request: FunctionCall, response: FunctionResponse) -> JsonValue:

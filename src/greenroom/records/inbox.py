@@ -6,14 +6,16 @@ people until they decide it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
 
 from greenroom.errors import InvalidRequest
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.base import JsonObject, JsonValue, Record, as_object
 from greenroom.records.content import Content
-from greenroom.records.human_requests import DECLINED, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, REQUEST_INPUT
+from greenroom.records.human_requests import DECLINED
 from greenroom.records.run import Run
 from greenroom.records.session import SessionKey
 from greenroom.records.wake_up import answer_to
@@ -44,6 +46,19 @@ class GivenAnswer(Record, kw_only=True):
     """The person's words about it."""
 
 
+class Delegation(Record, kw_only=True):
+    """A person who named another one to answer."""
+
+    from_user_id: str
+    """The person who might have answered."""
+    to_user_id: str
+    """The person who answers instead."""
+    at: float
+    """Unix seconds."""
+    comment: str | None = None
+    """The person's words about it."""
+
+
 class HumanRequest(Record, kw_only=True):
     """A request to people. Times are Unix seconds."""
 
@@ -63,6 +78,8 @@ class HumanRequest(Record, kw_only=True):
     """The run that waits."""
     call_id: str
     """Id of the function call in the session's log that waits for the answer."""
+    function: str
+    """The name of that function call."""
     agent: str
     """The agent that asks."""
     tool: str | None = None
@@ -79,8 +96,14 @@ class HumanRequest(Record, kw_only=True):
     """Time of the request."""
     deadline: float | None = None
     """Time at which the default answer is given; None if there is none."""
+    policy: ApprovalPolicy | None = None
+    """The app's policy; None if the session's user answers."""
     approvers: list[str] = msgspec.field(default_factory=list[str])
-    """The users who may answer, and haven't yet."""
+    """The users who may answer, and haven't yet. Callers with the scope of the policy may, too."""
+    excluded: list[str] = msgspec.field(default_factory=list[str])
+    """Users who may not answer: they did, have delegated it, or are the requester."""
+    delegations: list[Delegation] = msgspec.field(default_factory=list[Delegation])
+    """The persons who named others to answer, oldest first."""
     answers: list[GivenAnswer] = msgspec.field(default_factory=list[GivenAnswer])
     """The answers so far, oldest first."""
     confirmed: bool | None = None
@@ -93,6 +116,21 @@ class HumanRequest(Record, kw_only=True):
     @property
     def session_key(self) -> SessionKey:
         return SessionKey(self.app_name, self.user_id, self.session_id)
+
+    def may_be_answered_by(self, user_id: str, scopes: Sequence[str] | None) -> bool:
+        """scopes: those of the caller; None if it has all."""
+        if self.status is not RequestStatus.OPEN or user_id in self.excluded:
+            return False
+        scope = self.policy.scope if self.policy is not None else None
+        return user_id in self.approvers or (scope is not None and (scopes is None or scope in scopes))
+
+    def concerns(self, user_id: str, scopes: Sequence[str]) -> bool:
+        """Whether the user is one of those who answer the request or have answered it."""
+        policy = self.policy
+        users = {*self.approvers, *(policy.users if policy is not None else ())}
+        users.update(answer.user_id for answer in self.answers)
+        users.update(user for one in self.delegations for user in (one.from_user_id, one.to_user_id))
+        return user_id in users or (policy is not None and policy.scope in scopes)
 
     @property
     def outcome(self) -> str:
@@ -121,10 +159,25 @@ class RequestAnswer(Record, kw_only=True):
     """The person who answers, for callers that act for all users of the app; by default the caller itself."""
 
 
+class DelegateRequest(Record, kw_only=True):
+    """Body of `/requests/{request_id}/delegate`."""
+
+    user_id: str
+    """The person who is to answer."""
+    from_user_id: str | None = None
+    """The person who may answer, for callers that act for all users of the app; by default the caller itself."""
+    comment: str | None = None
+    """Kept with the delegation."""
+
+
 class Answerer(Record, kw_only=True):
     """The person behind an answer."""
 
     user_id: str
+    scopes: list[str] | None = None
+    """Those of the caller; None without authentication, which has all."""
+    acts_for: str | None = None
+    """A user for whom the caller acts, too."""
     comment: str | None = None
 
 
@@ -179,11 +232,23 @@ class ListRequestsResponse(Record, kw_only=True, omit_defaults=False):
     """`page_token` of the next request; None on the last page."""
 
 
-def answerers_of(request: HumanRequest) -> list[tuple[str, bool]]:
-    """Those whom the stored request concerns, each with whether they may answer it now."""
+_SEES = 0
+_MAY_ANSWER = 1
+_MAY_NOT_ANSWER = -1
+
+
+def answerers_of(request: HumanRequest) -> dict[str, int]:
+    """Those whom an open request concerns, by name: 1 if they may answer, -1 if they may not though another of their
+    names may, 0 if they only see it.
+    """
     if request.status is not RequestStatus.OPEN:
-        return []
-    return [(f"user:{user_id}", True) for user_id in request.approvers]
+        return {}
+    names = {f"user:{request.user_id}": _SEES}
+    if request.policy is not None and request.policy.scope is not None:
+        names[f"scope:{request.policy.scope}"] = _MAY_ANSWER
+    names.update({f"user:{user_id}": _MAY_ANSWER for user_id in request.approvers})
+    names.update({f"user:{user_id}": _MAY_NOT_ANSWER for user_id in request.excluded})
+    return names
 
 
 def names_of(reader: Reader) -> list[str]:
@@ -193,21 +258,17 @@ def names_of(reader: Reader) -> list[str]:
 
 def may_see(reader: Reader, request: HumanRequest) -> bool:
     """Whether an open request is in the reader's lists."""
-    names = names_of(reader)
-    return request.app_name in reader.all_users_of or any(name in names for name, _ in answerers_of(request))
+    return request.app_name in reader.all_users_of or not answerers_of(request).keys().isdisjoint(names_of(reader))
 
 
 def may_answer(reader: Reader, request: HumanRequest) -> bool:
     """Whether the reader, as itself, may answer the request now."""
-    names = names_of(reader)
-    answerers = answerers_of(request)
-    return any(name in names and may for name, may in answerers) and (names[0], False) not in answerers
+    return request.may_be_answered_by(reader.user_id, reader.scopes)
 
 
 def answer_message(request: HumanRequest, answer: RequestAnswer) -> Content:
     """The function response that a client would send to the session of the request. Raises InvalidRequest."""
-    name = _FUNCTIONS.get(request.kind) or request.tool or REQUEST_INPUT
-    return answer_to(request.call_id, name, _response(request.kind, answer))
+    return answer_to(request.call_id, request.function, _response(request.kind, answer))
 
 
 def _response(kind: RequestKind, answer: RequestAnswer) -> JsonObject:
@@ -224,6 +285,3 @@ def _response(kind: RequestKind, answer: RequestAnswer) -> JsonObject:
     if response and response.keys() not in ({"result"}, {"response"}):
         return response
     return {"result": answer.response}  # readers of answers unwrap it
-
-
-_FUNCTIONS = {RequestKind.APPROVAL: REQUEST_CONFIRMATION, RequestKind.LOGIN: REQUEST_CREDENTIAL}

@@ -116,6 +116,7 @@ class Runner:
             context_cache=app.context_cache_config if app is not None else None,
             compaction=app.events_compaction_config if app is not None else None,
             signal_urls=signal_urls,
+            approvals=app.approvals if app is not None else None,
         )
         self._stream = event_stream
         self._trace_listeners = trace_listeners

@@ -18,24 +18,20 @@ from greenroom.errors import (
     InvalidRequest,
     NotRetryable,
     NotWaiting,
+    RequestClosed,
     RunNotFound,
     SessionBusy,
     SessionExists,
     SessionNotFound,
 )
+from greenroom.log.inbox import open_requests
 from greenroom.log.state import log_state_of
 from greenroom.records import wire
-from greenroom.records.content import Content
-from greenroom.records.human_requests import read_confirmation, request_digest, responses_in
+from greenroom.records.approval_policy import policy_of
+from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.human_requests import request_digest, responses_in
 from greenroom.records.identifiers import new_invocation_id
-from greenroom.records.inbox import (
-    Answerer,
-    GivenAnswer,
-    HumanRequest,
-    RequestChanges,
-    RequestKind,
-    RequestStatus,
-)
+from greenroom.records.inbox import Answerer, HumanRequest, RequestChanges, RequestStatus
 from greenroom.records.run import MAX_DELAY_SECONDS, MAX_START_AT, RETRYABLE, AgentRunRequest, Caller, Run, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.records.webhook_delivery import add_webhooks
@@ -49,6 +45,7 @@ from greenroom.runs.runner_cache import version_of
 from greenroom.runs.signals import take_signal
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import LiveInput, RunTask
+from greenroom.runs.voting import with_answer, with_answers
 from greenroom.sessions.service import BaseSessionService
 
 _REPEATED_IDS = 10_000
@@ -57,6 +54,30 @@ _CONTINUED = (
     "created_at", "started_at", "usage", "after_seq", "webhooks", "retries", "retry_of", "signals", "signal_ids"
 )  # fmt: skip
 """Fields of a run's record that a message which continues it keeps."""
+
+
+class Answers(NamedTuple):
+    """The answers of a message to requests to people."""
+
+    message: Content | None
+    """The message without answers that leave their requests open; None if nothing is left of it."""
+    decided: list[HumanRequest]
+    undecided: list[HumanRequest]
+
+    @property
+    def changes(self) -> RequestChanges | None:
+        """To store with the run's record."""
+        if not self.decided and not self.undecided:
+            return None
+        return RequestChanges(answered=[*self.decided, *self.undecided])
+
+
+class StillWaiting(NamedTuple):
+    """The outcome of a request whose answers leave all their requests to people open."""
+
+    run: Run
+    after_seq: int
+    """The last sequence number of the session's log."""
 
 
 class Continued(NamedTuple):
@@ -107,14 +128,16 @@ class Admission:
         caller: Caller | None = None,
         forwarded: ForwardedRequest | None = None,
         open_call: OpenCall | None = None,
-    ) -> RunTask | Run:
+    ) -> RunTask | Run | StillWaiting:
         """The run to enqueue, or to store if it is delayed, or the one that the same request started before. Its runner
-        may be that of an earlier version of the app.
+        may be that of an earlier version of the app. Of answers that leave their requests to people open, only the
+        votes are stored.
 
         open_call: see `RunEngine.start`.
 
-        Raises SessionNotFound, InvalidRequest, ApprovalRefused, AppVersionChanged, SessionBusy, SessionFull,
-        IdempotencyConflict, TooManyRuns, and RunNotFound: for an id of another session as for an unknown one.
+        Raises SessionNotFound, InvalidRequest, ApprovalRefused, RequestClosed, NotApprover, AppVersionChanged,
+        SessionBusy, SessionFull, IdempotencyConflict, TooManyRuns, and RunNotFound: for an id of another session as
+        for an unknown one.
         """
         digest: str | None = None
         if idempotency_key is not None:
@@ -145,6 +168,9 @@ class Admission:
                 self.limiter.release(key)
                 raise
 
+        if isinstance(task, StillWaiting):
+            self.limiter.release(key)
+            return task
         if idempotency_key is None and forwarded is not None and task.run.id != forwarded.run_id:
             idempotency_key = forwarded.run_id  # the request continues an earlier run
         task.run.idempotency_key = idempotency_key
@@ -161,7 +187,7 @@ class Admission:
         new_run_id: str | None,
         open_call: OpenCall | None,
         caller: Caller | None,
-    ) -> RunTask:
+    ) -> RunTask | StillWaiting:
         """new_run_id: of a run that isn't an earlier one's continuation; by default a random one."""
         stored = await self._find(key)
         if stored and needs_older_events(stored.events, request.new_message, request.invocation_id):
@@ -195,6 +221,16 @@ class Admission:
         if earlier is None:
             self.limits.check_session(session)
 
+        answers: Answers | None = None
+        if earlier is not None and answered is not None and responses_in(message):
+            answerer = _answerer(open_call, caller, key)
+            answers = await self._count_answers(earlier, session, message, answerer)
+            if answers.message is None:
+                for request_to_people in answers.undecided:
+                    await self.run_store.save_request(request_to_people)
+                return StillWaiting(earlier, session.events.end)
+            message = answers.message
+
         if run_id is None or continued is None:
             run_id = new_run_id or new_invocation_id()
             answered = None
@@ -208,13 +244,10 @@ class Admission:
         run = self._new_run(run_id, session, runner)
         run.request = request
         run.caller = caller
-        requests: RequestChanges | None = None
         if continued is not None:
             run.asked = without_answered(continued.pending, message)
         if earlier is not None and earlier.requests:
             run.requests = without_answered(earlier.requests, message)
-            answerer = open_call.answerer if open_call is not None else None
-            requests = await self._answered(earlier, message, answerer or Answerer(user_id=key.user_id))
         if earlier is not None:
             for name in _CONTINUED:
                 setattr(run, name, getattr(earlier, name))
@@ -229,32 +262,63 @@ class Admission:
         if is_steering and continued is None and queue and queue[0].run.may_read(run):
             run.steered_into = queue[0].run.id
 
-        return RunTask(run, runner, answered=answered, session=session if is_idle else None, requests=requests)
+        return RunTask(
+            run,
+            runner,
+            answered=answered,
+            session=session if is_idle else None,
+            requests=answers.changes if answers is not None else None,
+        )
 
-    async def _answered(self, earlier: Run, message: Content | None, answerer: Answerer) -> RequestChanges | None:
-        """The stored requests that a message answers, with its answers."""
+    async def _count_answers(
+        self, earlier: Run, session: Session, message: Content | None, answerer: Answerer | None
+    ) -> Answers:
+        """The answers of a message, counted by the policies of the requests that it answers. Stores nothing.
+
+        Raises NotApprover, InvalidRequest, RequestClosed.
+        """
         now = time.time()
-        answered: list[HumanRequest] = []
-        for response in responses_in(message):
-            request_id = earlier.requests.get(response.id or "")
-            request = await self.run_store.get_request(request_id) if request_id is not None else None
-            if request is None or request.status is not RequestStatus.OPEN:
+        parts: list[Part] = []
+        answers = Answers(message, [], [])
+        for part in (message.parts if message is not None else None) or ():
+            response = part.function_response
+            request = await self._request_to_people(earlier, session, response) if response is not None else None
+            if response is None or request is None:
+                parts.append(part)
                 continue
-            confirmed = read_confirmation(response).confirmed if request.kind is RequestKind.APPROVAL else None
-            answer = GivenAnswer(
-                user_id=answerer.user_id, answered_at=now, confirmed=confirmed, comment=answerer.comment
-            )
-            answered.append(
-                msgspec.structs.replace(
-                    request,
-                    status=RequestStatus.ANSWERED,
-                    answers=[*request.answers, answer],
-                    approvers=[],
-                    confirmed=confirmed,
-                    closed_at=now,
-                )
-            )
-        return RequestChanges(answered=answered) if answered else None
+            voted = with_answer(request, response, answerer, at=now)
+            if voted.status is RequestStatus.OPEN:
+                answers.undecided.append(voted)
+                continue
+            answers.decided.append(voted)
+            parts.append(with_answers(part, voted) if request.policy is not None else part)
+
+        is_unchanged = not answers.undecided and not any(request.policy for request in answers.decided)
+        if is_unchanged:
+            return answers
+        return answers._replace(message=Content(role="user", parts=parts) if parts else None)
+
+    async def _request_to_people(
+        self, earlier: Run, session: Session, response: FunctionResponse
+    ) -> HumanRequest | None:
+        """The request that a response answers; None for other calls."""
+        request_id = earlier.requests.get(response.id or "")
+        if request_id is not None:
+            stored = await self.run_store.get_request(request_id)
+            if stored is not None:
+                if stored.status is not RequestStatus.OPEN:
+                    raise RequestClosed(stored.id, stored.outcome)
+                return stored
+
+        logged = log_state_of(session.events)
+        asked = logged.find_request(response.id)
+        if asked is None or policy_of(asked.call) is None:
+            return None
+        requests = open_requests(earlier, logged.run(earlier.id), session.events)
+        made = next((request for request in requests if request.call_id == response.id), None)
+        if made is None:
+            raise ApprovalRefused("no run of this session asks for it")
+        return await self.run_store.get_request(made.id) or made
 
     async def admit_retry(
         self,
@@ -593,3 +657,12 @@ def check_asked(session: Session, message: Content | None, pending: Mapping[str,
         request = log_state.find_request(response.id)
         if request is not None and pending.get(response.id or "") != request_digest(request.event, request.call):
             raise ApprovalRefused("no run of this session asks for it")
+
+
+def _answerer(open_call: OpenCall | None, caller: Caller | None, key: SessionKey) -> Answerer | None:
+    """The person who answers; None if a time does."""
+    if open_call is not None:
+        return open_call.answerer
+    if caller is None:
+        return Answerer(user_id=key.user_id)
+    return Answerer(user_id=caller.user_id, scopes=caller.scopes, acts_for=key.user_id)

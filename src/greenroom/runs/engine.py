@@ -205,9 +205,15 @@ class RunEngine(ABC):
     async def answer_request(
         self, request_id: str, answer: RequestAnswer, *, answerer: Answerer
     ) -> tuple[HumanRequest, Run]:
-        """Answers a request, and returns it with the run, which goes on with the function response.
+        """Answers a request, and returns it with the run, which goes on with the function response if that decides it.
 
-        Raises RequestNotFound, RequestClosed, InvalidRequest, and what `start` does.
+        Raises RequestNotFound, RequestClosed, NotApprover, InvalidRequest, and what `start` does.
+        """
+
+    @abstractmethod
+    async def delegate_request(self, request_id: str, to_user_id: str, *, answerer: Answerer) -> HumanRequest:
+        """Lets another person answer in place of the one who may. Raises RequestNotFound, RequestClosed, NotApprover,
+        InvalidRequest.
         """
 
     @abstractmethod

@@ -72,7 +72,7 @@ from greenroom.records.wake_up import SentSignal, WakeUp, answer_to
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.rewind import rewind_event
 from greenroom.runner.runner import Runner, live_config
-from greenroom.runs.admission import Admission, check_is_retryable, end_of_run
+from greenroom.runs.admission import Admission, StillWaiting, check_is_retryable, end_of_run
 from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.engine import Attachment, ForwardedRequest, OpenCall, RunEngine
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
@@ -89,6 +89,7 @@ from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.suspects import SuspectRuns, is_suspect
 from greenroom.runs.takeover import Takeovers
 from greenroom.runs.task import LiveInput, RunTask, described
+from greenroom.runs.voting import delegated
 from greenroom.runs.wake_ups import WakeUps
 from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import SendWebhook, Webhooks
@@ -219,6 +220,10 @@ class InProcessRunEngine(RunEngine):
                     forwarded=forwarded,
                     open_call=open_call,
                 )
+                if isinstance(task, StillWaiting):
+                    self._watches.publish(task.run)
+                    run, after = task
+                    return run, await self.attach(run.id, after=after, with_user_events=False) if attach else None
                 if isinstance(task, Run):
                     has_continued = idempotency_key is None and forwarded is not None and forwarded.run_id != task.id
                     after = task.message_after_seq if has_continued else task.after_seq
@@ -471,11 +476,22 @@ class InProcessRunEngine(RunEngine):
             await self._cancel_late(run, call_id, late_seconds)
             return
 
+        if call_id in run.requests:
+            await self._answer_by_default(run, call_id, wake_up)
+            return
+
         response: JsonObject = {"waited": True} if wake_up.signal is None else {"timed_out": True}
         response["time"] = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
         if late_seconds >= _LATE_SECONDS:
             response["late_seconds"] = round(late_seconds, 3)
         await self._continue(run, call_id, wake_up, response=response)
+
+    async def _answer_by_default(self, run: Run, call_id: str, wake_up: WakeUp) -> None:
+        """Answers a request to people at the deadline of its policy."""
+        request = await self.run_store.get_request(run.requests[call_id])
+        if request is not None and request.policy is not None:
+            confirmed = request.policy.default == "approve"
+            await self._continue(run, call_id, wake_up, response={"confirmed": confirmed})
 
     async def _cancel_late(self, run: Run, call_id: str, late_seconds: float) -> None:
         """Cancels a run whose call may not be answered so late. Does nothing when somebody has answered it."""
@@ -640,6 +656,16 @@ class InProcessRunEngine(RunEngine):
             await self._open_request(request_id)  # another answer may have been faster
             raise
         return await self.get_request(request_id), run
+
+    async def delegate_request(self, request_id: str, to_user_id: str, *, answerer: Answerer) -> HumanRequest:
+        request = await self._open_request(request_id)
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(request.session_key)
+        async with self._admission.lock(request.session_key):
+            request = delegated(await self._open_request(request_id), answerer, to_user_id, at=time.time())
+            await self.run_store.save_request(request)
+        self._watches.publish(await self.get(request.run_id))
+        return request
 
     async def _open_request(self, request_id: str) -> HumanRequest:
         """Raises RequestNotFound, RequestClosed."""

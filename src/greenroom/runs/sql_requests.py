@@ -23,7 +23,8 @@ _decode = wire.decoder(HumanRequest)
 
 _COLUMNS = "id, run_id, app_name, user_id, kind, tool, created_at, status, data"
 _ADD = f"""
-    INSERT INTO requests ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING RETURNING id
+    INSERT INTO requests ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET status = 'open' WHERE requests.status = 'cancelled' RETURNING id
 """
 _SAVE = f"""
     INSERT INTO requests ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -66,8 +67,8 @@ async def write_request(transaction: Fetches, request: HumanRequest) -> None:
 
 
 async def _write_answerers(transaction: Fetches, request: HumanRequest) -> None:
-    for name, may_answer in answerers_of(request):
-        await transaction.fetch(_ADD_ANSWERER, name, request.id, int(may_answer))
+    for name, may_answer in answerers_of(request).items():
+        await transaction.fetch(_ADD_ANSWERER, name, request.id, may_answer)
 
 
 def list_query(
@@ -135,5 +136,5 @@ def _concerns(names: Sequence[str], condition: str = "") -> str:
 def _may_answer(reader: Reader) -> tuple[str, *tuple[str, ...]]:
     names = names_of(reader)
     itself = names[:1]
-    term = f"{_concerns(names, ' AND may_answer = 1')} AND NOT {_concerns(itself, ' AND may_answer = 0')}"
+    term = f"{_concerns(names, ' AND may_answer = 1')} AND NOT {_concerns(itself, ' AND may_answer = -1')}"
     return term, *names, *itself

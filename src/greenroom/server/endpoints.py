@@ -23,6 +23,7 @@ from greenroom.errors import (
     InvalidRequest,
     LinkExpired,
     MissingExtra,
+    NotApprover,
     NotFound,
     NotOffered,
     NotRetryable,
@@ -53,6 +54,7 @@ from greenroom.records.content import Part
 from greenroom.records.event import Event
 from greenroom.records.inbox import (
     AnswerRequestResponse,
+    DelegateRequest,
     HumanRequest,
     ListRequestsResponse,
     RequestAnswer,
@@ -136,7 +138,7 @@ _CONSENT = Header(
 _IDEMPOTENCY_KEY = Header("Idempotency-Key", "Requests with the same key and body start one run.")
 _STARTING = (
     AppNotFound, AppLoadError, SessionNotFound, RunNotFound, InvalidRequest, TooLarge, SessionBusy, SessionFull,
-    ApprovalRefused, IdempotencyConflict, TooManyRuns, Unavailable,
+    ApprovalRefused, NotApprover, IdempotencyConflict, TooManyRuns, Unavailable,
 )  # fmt: skip
 
 _SET, _CASE = "/eval-sets/{eval_set_id}", "/eval-sets/{eval_set_id}/eval-cases/{eval_id}"
@@ -345,10 +347,16 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         )),
     Endpoint("GET", "/requests/{request_id}", requests.get_request, "requests", "read",
         "Get a request to people, open or closed", replies=HumanRequest, errors=(RequestNotFound,)),
+    Endpoint("GET", "/requests/{request_id}/session", requests.get_session, "requests", "read",
+        "Get the session of a request to people, if its policy lets those who answer read it", replies=Session,
+        errors=(RequestNotFound, SessionNotFound)),
+    Endpoint("POST", "/requests/{request_id}/delegate", requests.delegate_request, "requests", "run",
+        "Let another person answer a request in place of the caller", body=DelegateRequest, replies=HumanRequest,
+        errors=(RequestNotFound, RequestClosed, NotApprover, InvalidRequest, Unavailable)),
     Endpoint("POST", "/requests/{request_id}/answer", requests.answer_request, "requests", "run",
         "Answer a request to people; its run goes on, as after a function response to `/run`", body=RequestAnswer,
         replies=AnswerRequestResponse,
-        errors=(RequestNotFound, RequestClosed, ApprovalRefused, InvalidRequest, AppNotFound, AppLoadError,
+        errors=(RequestNotFound, RequestClosed, NotApprover, ApprovalRefused, InvalidRequest, AppNotFound, AppLoadError,
             TooManyRuns, Unavailable)),
     Endpoint("GET", _SESSION, sessions.get_session, "sessions", "read", "Get a session with its state and its events",
         replies=Session, errors=(SessionNotFound, InvalidRequest),

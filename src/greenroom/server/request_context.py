@@ -133,6 +133,14 @@ class RequestContext:
             raise SessionNotFound(*key)
         return session
 
+    async def find_session_of_request(self, request_id: str) -> Session:
+        """The session of a request to people. Raises RequestNotFound, Forbidden, SessionNotFound."""
+        key = await self.engine.get_session_of_request(request_id)
+        session = await self._server.sessions.get_session(**key._asdict())
+        if session is None:
+            raise SessionNotFound(*key)
+        return session
+
     @property
     def replica_id(self) -> str | None:
         """The id of this server among those that share its store; None where it is the only one."""

@@ -7,21 +7,27 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeAlias
 
 from greenroom.invocation.user_context import ToolContext
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.base import JsonObject
 
-ConfirmationPredicate: TypeAlias = Callable[..., bool | Awaitable[bool]]
+ConfirmationPredicate: TypeAlias = Callable[..., bool | ApprovalPolicy | Awaitable[bool | ApprovalPolicy]]
 """Called with those arguments of the tool, and the `tool_context`, that its parameters name; or
-with the map of all arguments, if it has a single parameter that names none of them.
+with the map of all arguments, if it has a single parameter that names none of them. Returns whether
+a person must approve the call, or the policy that says who.
 """
 
 
-def confirmation_response(name: str, tool_context: ToolContext) -> JsonObject | None:
+def confirmation_response(
+    name: str, tool_context: ToolContext, approvals: ApprovalPolicy | None = None
+) -> JsonObject | None:
     """The response of a call that needs approval and may not run: nobody has approved it yet, which
     requests a confirmation, or a person has rejected it. None for a call that was approved.
+
+    approvals: the tool's policy, in place of the app's.
     """
     answer = tool_context.tool_confirmation
     if answer is None:
-        tool_context.request_confirmation(hint=approval_hint(name))
+        tool_context.request_confirmation(hint=approval_hint(name), approvals=approvals)
         tool_context.actions.skip_summarization = True
         return awaiting_confirmation(name)
 
@@ -46,8 +52,8 @@ def awaiting_confirmation(name: str) -> JsonObject:
 
 async def is_confirmation_required(
     predicate: ConfirmationPredicate, arguments: dict[str, Any], tool_context: ToolContext, parameters: Collection[str]
-) -> bool:
-    """Whether a person must approve a call.
+) -> bool | ApprovalPolicy:
+    """Whether a person must approve a call, or the policy that says who.
 
     parameters: names of the tool's parameters.
     """
@@ -63,6 +69,11 @@ async def is_confirmation_required(
         verdict = predicate(**named)
 
     if inspect.isawaitable(verdict):
-        return bool(await verdict)
+        verdict = await verdict
 
-    return bool(verdict)
+    return verdict if isinstance(verdict, ApprovalPolicy) else bool(verdict)
+
+
+def policy_in(required: bool | ApprovalPolicy) -> ApprovalPolicy | None:
+    """The policy, where a call needs an approval by one."""
+    return required if isinstance(required, ApprovalPolicy) else None

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ToolContext
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration
@@ -109,7 +110,7 @@ class BaseTool:
         """
         return None
 
-    async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool:
+    async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool | ApprovalPolicy:
         """Whether a person must approve a call with these arguments. Functions and MCP tools ask;
         override it there.
         """

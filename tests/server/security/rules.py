@@ -37,7 +37,7 @@ SCOPE_OF: dict[str, str] = {
             POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
             POST /agent-identity/finalize
             POST {SCHEDULES}; PUT DELETE {SCHEDULE}; POST {SCHEDULE}/pause; POST {SCHEDULE}/resume; POST {SCHEDULE}/run
-            POST /requests/{{request_id}}/answer
+            POST /requests/{{request_id}}/answer; POST /requests/{{request_id}}/delegate
             POST {RUN_WEBHOOKS}; DELETE {RUN_WEBHOOKS}/{{webhook_id}}; POST {RUN_WEBHOOKS}/{{webhook_id}}/test
             POST {RUN_WEBHOOKS}/{{webhook_id}}/deliveries/{{delivery_id}}/redeliver
         """,
@@ -53,7 +53,7 @@ SCOPE_OF: dict[str, str] = {
             GET {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}; GET {DEV}/eval_results/{{eval_result_id}}
             GET {SCHEDULES}; GET {SCHEDULE}; GET {SCHEDULE}/runs
             GET {RUN_WEBHOOKS}; GET {RUN_WEBHOOKS}/{{webhook_id}}/deliveries
-            GET /requests; GET /requests/{{request_id}}
+            GET /requests; GET /requests/{{request_id}}; GET /requests/{{request_id}}/session
         """,
         "manage": f"""
             POST {DEV}/eval-sets; POST {DEV}/eval_sets/{{eval_set_id}}; DELETE {DEV}/eval-sets/{{eval_set_id}}
@@ -114,6 +114,8 @@ def status_of(endpoint: Endpoint) -> int:
         return 501
     if endpoint.path == "/signals/{token}":
         return 404  # it has no signature
+    if endpoint.path.endswith("/delegate"):
+        return 403  # the session's user may not
     if "/signals/" in endpoint.path:
         return 409  # no run waits for one
     if endpoint.path == "/runs/{run_id}/retry":

@@ -8,6 +8,7 @@ import type {
   ArtifactVersion,
   Content,
   CreateSessionRequest,
+  DelegateRequest,
   Event,
   EventPage,
   ForkSessionRequest,
@@ -353,6 +354,16 @@ export class Client {
   /** Answers a request to people; its run goes on. */
   answerRequest(requestId: string, answer: RequestAnswer): Promise<AnswerRequestResponse> {
     return this.transport.json(`/requests/${encode(requestId)}/answer`, { method: "POST", body: answer });
+  }
+
+  /** Lets another person answer a request in place of the caller. */
+  delegateRequest(requestId: string, delegation: DelegateRequest): Promise<HumanRequest> {
+    return this.transport.json(`/requests/${encode(requestId)}/delegate`, { method: "POST", body: delegation });
+  }
+
+  /** The session of a request, if its policy lets those who answer read it. */
+  getSessionOfRequest(requestId: string): Promise<Session> {
+    return this.get(`/requests/${encode(requestId)}/session`);
   }
 
   /** Answers a call of a run that waits, and returns the stream of the events that follow. */

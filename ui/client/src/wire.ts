@@ -127,6 +127,30 @@ export type AppInfo = {
   readonly isLive?: boolean;
 };
 
+/**
+ * The people who approve calls, in place of the session's user. A request keeps the policy that it was made with.
+ *
+ * It is approved when `required` of them have approved it. It is refused when as many have refused it, or when those who are left are too few to approve it. Each person counts once.
+ */
+export type ApprovalPolicy = {
+  /** Users who may answer. */
+  readonly users?: readonly string[];
+  /** Callers whose API key or token has this scope, `approve:NAME`, may answer, too. */
+  readonly scope?: string;
+  /** The number of approvals that is needed. */
+  readonly required?: number;
+  /** Whether the session's user may not answer. */
+  readonly excludesRequester?: boolean;
+  /** Whether those who may answer may name somebody else to answer in their place. */
+  readonly mayDelegate?: boolean;
+  /** What approvers may read: the request alone, or its session, too. */
+  readonly sees?: "request" | "session";
+  /** Time from the request until `default` is its answer; None: it stays open. */
+  readonly deadlineSeconds?: number;
+  /** The answer at the deadline. */
+  readonly default?: "approve" | "refuse";
+};
+
 /** A version of an artifact. */
 export type ArtifactVersion = {
   /** Counted from 0, one more with each save. */
@@ -207,6 +231,28 @@ export type CreateSessionRequest = {
   readonly events?: readonly Event[];
   /** Must be empty. */
   readonly options?: JsonObject;
+};
+
+/** Body of `/requests/{request_id}/delegate`. */
+export type DelegateRequest = {
+  /** The person who is to answer. */
+  readonly userId: string;
+  /** The person who may answer, for callers that act for all users of the app; by default the caller itself. */
+  readonly fromUserId?: string;
+  /** Kept with the delegation. */
+  readonly comment?: string;
+};
+
+/** A person who named another one to answer. */
+export type Delegation = {
+  /** The person who might have answered. */
+  readonly fromUserId: string;
+  /** The person who answers instead. */
+  readonly toUserId: string;
+  /** Unix seconds. */
+  readonly at: number;
+  /** The person's words about it. */
+  readonly comment?: string;
 };
 
 /** A try to send a message. */
@@ -633,6 +679,8 @@ export type HumanRequest = {
   readonly runId: string;
   /** Id of the function call in the session's log that waits for the answer. */
   readonly callId: string;
+  /** The name of that function call. */
+  readonly function: string;
   /** The agent that asks. */
   readonly agent: string;
   /** The tool that needs the approval or login, or that asks for input; None for a workflow's node. */
@@ -649,8 +697,14 @@ export type HumanRequest = {
   readonly createdAt: number;
   /** Time at which the default answer is given; None if there is none. */
   readonly deadline?: number;
-  /** The users who may answer, and haven't yet. */
+  /** The app's policy; None if the session's user answers. */
+  readonly policy?: ApprovalPolicy;
+  /** The users who may answer, and haven't yet. Callers with the scope of the policy may, too. */
   readonly approvers?: readonly string[];
+  /** Users who may not answer: they did, have delegated it, or are the requester. */
+  readonly excluded?: readonly string[];
+  /** The persons who named others to answer, oldest first. */
+  readonly delegations?: readonly Delegation[];
   /** The answers so far, oldest first. */
   readonly answers?: readonly GivenAnswer[];
   /** The outcome of an approval; None while it is open. */

@@ -20,6 +20,13 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.log.state import log_state_of
 from greenroom.records import wire
+from greenroom.records.approval_policy import (
+    ApprovalPolicy,
+    note_policies,
+    note_policy,
+    policies_in,
+    policy_of,
+)
 from greenroom.records.auth import AuthConfig, CredentialRequest, public_config
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
@@ -54,6 +61,9 @@ async def with_requests(
     if credentials:
         await _make_requests(ctx, responses, credentials)
     needed = responses.actions.requested_tool_confirmations
+    if needed:
+        own = {call.id or "": context.approvals for call, context in calls if context is not None}
+        note_policies(responses, {call_id: own.get(call_id) or ctx.services.approvals for call_id in needed})
     request_event = request_event_for(responses, [call for call, _ in calls if call.id in needed])
     if request_event is None:
         return [responses]
@@ -128,11 +138,13 @@ def request_event_for(responses: Event, confirmed: list[FunctionCall]) -> Event 
     confirmed: the calls that need a confirmation.
     """
     parts: list[Part] = []
+    policies = policies_in(responses)
     for call in confirmed:
-        arguments = {
+        arguments: JsonObject = {
             "originalFunctionCall": {"id": call.id, "name": call.name, "args": call.args or {}},
             "toolConfirmation": wire.to_plain(responses.actions.requested_tool_confirmations[call.id or ""]),
         }
+        note_policy(arguments, policies.get(call.id or ""))
         request = FunctionCall(id=new_function_call_id(), name=REQUEST_CONFIRMATION, args=arguments)
         parts.append(Part(function_call=request))
     for call_id, config in first_of_each_key(responses.actions.requested_auth_configs).items():
@@ -228,6 +240,7 @@ def _needed_by(responses: Event) -> set[tuple[str, str]]:
 def _placeholders(ctx: InvocationContext, request_event: Event) -> Event | None:
     parts: list[Part] = []
     actions = EventActions()
+    policies: dict[str, ApprovalPolicy | None] = {}
     run = log_state_of(ctx.session.events).run(ctx.invocation_id)
     for request in requests_in(request_event):
         arguments = request.args or {}
@@ -238,6 +251,7 @@ def _placeholders(ctx: InvocationContext, request_event: Event) -> Event | None:
             response = awaiting_confirmation(call.name or "")
             confirmation = wire.from_plain(arguments["toolConfirmation"], ToolConfirmation)
             actions.requested_tool_confirmations[call.id or ""] = confirmation
+            policies[call.id or ""] = policy_of(request)
             actions.skip_summarization = True
         else:
             record = run.call(arguments["functionCallId"], request_event.author, request_event.branch)
@@ -252,6 +266,7 @@ def _placeholders(ctx: InvocationContext, request_event: Event) -> Event | None:
         return None
     responses = event_beside(request_event, Content(role="user", parts=parts))
     responses.actions = actions
+    note_policies(responses, policies)
     return responses
 
 

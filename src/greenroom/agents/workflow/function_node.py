@@ -23,9 +23,10 @@ from greenroom.agents.workflow.requests import (
 from greenroom.agents.workflow.values import converted
 from greenroom.errors import AgentConfigError, ToolDeclarationError
 from greenroom.invocation.user_context import Context
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.auth import AuthConfig, AuthCredentialTypes, CredentialRequest, without_secrets
 from greenroom.records.base import JsonObject
-from greenroom.tools.confirmation import ConfirmationPredicate
+from greenroom.tools.confirmation import ConfirmationPredicate, policy_in
 from greenroom.tools.functions.signature import read_signature, without_partials
 from greenroom.tools.functions.thread_pool import shared_pool
 from greenroom.tools.result import to_plain
@@ -52,7 +53,7 @@ class FunctionNode(BaseNode):
 
     func: Callable[..., Any]
     auth_config: AuthConfig | None = None
-    require_confirmation: bool | ConfirmationPredicate = False
+    require_confirmation: bool | ApprovalPolicy | ConfirmationPredicate = False
     parameter_binding: ParameterBinding = "state"
 
     converts_input = True
@@ -208,7 +209,8 @@ class FunctionNode(BaseNode):
         answer = ctx.resume_inputs.get(confirmation_id(ctx.node_path))
         if answer is None:
             shown: JsonObject = {key: to_plain(value) for key, value in arguments.items() if key != self._context}
-            await execution.emit(confirmation_request(ctx.node_path, self.name, shown, None))
+            approvals = policy_in(needed) or ctx.invocation_context.services.approvals
+            await execution.emit(confirmation_request(ctx.node_path, self.name, shown, None, approvals))
             return False
 
         ctx.tool_confirmation = read_decision(answer)

@@ -31,6 +31,7 @@ from greenroom.agents.workflow.requests import (
 from greenroom.agents.workflow.values import as_content, as_text, output_value
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import Context
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event, NodeInfo
 from greenroom.telemetry.span import Span
@@ -184,7 +185,8 @@ class ToolNode(BaseNode):
             await ask_for_credential(execution, ctx.requested_credential)
         elif confirmation is not None:
             ctx.actions.skip_summarization = None
-            await execution.emit(confirmation_request(ctx.node_path, tool.name, args, confirmation))
+            approvals = ctx.approvals or ctx.invocation_context.services.approvals
+            await execution.emit(confirmation_request(ctx.node_path, tool.name, args, confirmation, approvals))
         else:
             await execution.emit(result)
 
@@ -382,7 +384,7 @@ def node(
     parallel_worker: bool = False,
     max_parallel_workers: int | None = None,
     auth_config: Any = None,
-    require_confirmation: bool | ConfirmationPredicate = False,
+    require_confirmation: bool | ApprovalPolicy | ConfirmationPredicate = False,
     parameter_binding: ParameterBinding = "state",
     on_interrupt: OnInterrupt | None = None,
 ) -> Any:

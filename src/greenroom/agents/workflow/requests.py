@@ -6,11 +6,12 @@ from typing import Any, cast
 
 from greenroom.agents.node import NodeExecution
 from greenroom.agents.workflow.values import is_type, type_schema
+from greenroom.records.approval_policy import ApprovalPolicy, note_policy
 from greenroom.records.auth import CredentialRequest
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.event import Event, ToolConfirmation
-from greenroom.records.human_requests import DECLINED, REQUEST_INPUT, RequestInput
+from greenroom.records.human_requests import DECLINED, NODE_CONFIRMATION, REQUEST_INPUT, RequestInput
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema
 from greenroom.tools.result import to_plain
 
@@ -42,6 +43,7 @@ def request_event(request: RequestInput) -> Event:
         "message": request.message,
         "response_schema": schema,
     }
+    note_policy(arguments, request.approvals)
     call = FunctionCall(id=request.interrupt_id, name=REQUEST_INPUT, args=arguments)
 
     return Event(
@@ -52,7 +54,7 @@ def request_event(request: RequestInput) -> Event:
 
 
 def confirmation_id(path: str) -> str:
-    return f"wf_tool_confirmation:{path}"
+    return f"{NODE_CONFIRMATION}{path}"
 
 
 def confirmation_request(
@@ -60,6 +62,7 @@ def confirmation_request(
     name: str,
     args: JsonObject,
     confirmation: ToolConfirmation | None,
+    approvals: ApprovalPolicy | None,
 ) -> RequestInput:
     """Asks whether a function or a tool may be called with these arguments."""
     payload: JsonObject = {"tool_name": name, "args": args}
@@ -72,6 +75,7 @@ def confirmation_request(
         payload=payload,
         message=hint or f"May {name} be called with these arguments?",
         response_schema=CONFIRMATION_SCHEMA,
+        approvals=approvals,
     )
 
 

@@ -8,8 +8,9 @@ from typing import Any, cast, get_args
 from greenroom.apps.app import OnVersionChange
 from greenroom.apps.yaml_config.document import ConfigFile, ConfigNode, did_you_mean, read_document
 from greenroom.apps.yaml_config.keys import entries_of
-from greenroom.errors import InvalidRequest
+from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.records import wire
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.run import MAX_PRIORITY, Webhook
 from greenroom.records.webhook_delivery import check_webhook
 
@@ -21,11 +22,13 @@ class AppSettings:
     on_version_change: OnVersionChange = "continue"
     priority: int = 0
     webhooks: list[Webhook] = field(default_factory=list[Webhook])
+    approvals: ApprovalPolicy | None = None
 
 
 def read_app_settings(file: ConfigFile) -> AppSettings:
     """Raises ConfigFileError."""
-    root = entries_of(read_document(file), ["on_version_change", "priority", "webhooks"], what="of an app's settings")
+    keys = ["on_version_change", "priority", "webhooks", "approvals"]
+    root = entries_of(read_document(file), keys, what="of an app's settings")
     policy: OnVersionChange = "continue"
     if "on_version_change" in root:
         policy = _policy(root["on_version_change"])
@@ -33,7 +36,8 @@ def read_app_settings(file: ConfigFile) -> AppSettings:
     priority = _priority(root["priority"]) if "priority" in root else 0
     listed = root.get("webhooks")
     webhooks = [] if listed is None or listed.value is None else [_webhook(node) for node in listed.items]
-    return AppSettings(policy, priority, webhooks)
+    approvals = root.get("approvals")
+    return AppSettings(policy, priority, webhooks, _approvals(approvals) if approvals is not None else None)
 
 
 def _policy(node: ConfigNode) -> OnVersionChange:
@@ -60,3 +64,11 @@ def _webhook(node: ConfigNode) -> Webhook:
         named = fields.get(str(error.location[0]) if error.location else "", node)
         raise named.error(error.detail) from None
     return webhook
+
+
+def _approvals(node: ConfigNode) -> ApprovalPolicy:
+    fields = entries_of(node, ApprovalPolicy.__struct_fields__, what="of a policy of approvals")
+    try:
+        return wire.from_plain({key: entry.plain() for key, entry in fields.items()}, ApprovalPolicy)
+    except (AgentConfigError, InvalidRequest) as error:
+        raise node.error(error.detail) from None

@@ -37,6 +37,7 @@ from greenroom.records.base import JsonValue
 from greenroom.records.event import Event
 from greenroom.records.inbox import (
     Answerer,
+    DelegateRequest,
     HumanRequest,
     ListRequestsResponse,
     Reader,
@@ -476,25 +477,47 @@ class AuthorizedRuns(Authorized[RunEngine]):
         return request
 
     def _may_see(self, request: HumanRequest) -> bool:
-        return self._identity.acts_for(request.app_name, request.user_id)
+        identity = self._identity
+        if identity.acts_for(request.app_name, request.user_id):
+            return True
+        return identity.reaches(request.app_name) and request.concerns(identity.subject, sorted(identity.scopes))
 
     async def answer_request(self, request_id: str, answer: RequestAnswer) -> tuple[HumanRequest, Run | None]:
         """The run is None for callers who may not see it. Raises as `RunEngine.answer_request` and `get_request`."""
         request = await self.get_request(request_id)
-        answerer = self._answerer(request, answer)
+        answerer = self._answerer(request, answer.user_id, answer.comment)
         answered, run = await self._watched_result(self._service.answer_request(request_id, answer, answerer=answerer))
         answered.may_answer = may_answer(self._reader(), answered)
         return answered, run if self._identity.acts_for(run.app_name, run.user_id) else None
 
-    def _answerer(self, request: HumanRequest, answer: RequestAnswer) -> Answerer:
-        """The person who answers. Raises Forbidden."""
+    async def delegate_request(self, request_id: str, delegation: DelegateRequest) -> HumanRequest:
+        """Raises as `RunEngine.delegate_request` and `get_request`."""
+        request = await self.get_request(request_id)
+        answerer = self._answerer(request, delegation.from_user_id, delegation.comment)
+        changed = await self._watched_result(
+            self._service.delegate_request(request_id, delegation.user_id, answerer=answerer)
+        )
+        changed.may_answer = may_answer(self._reader(), changed)
+        return changed
+
+    async def get_session_of_request(self, request_id: str) -> SessionKey:
+        """The session of a request, for those who may read it. Raises RequestNotFound, Forbidden."""
+        request = await self.get_request(request_id)
+        is_shown = request.policy is not None and request.policy.sees == "session"
+        if not is_shown and not self._identity.acts_for(request.app_name, request.user_id):
+            raise Forbidden("Those who answer this request don't see its session")
+        return request.session_key
+
+    def _answerer(self, request: HumanRequest, user_id: str | None, comment: str | None) -> Answerer:
+        """The caller, or the user that it names. Raises Forbidden."""
         identity = self._identity
-        user_id = answer.user_id
-        if user_id is None:
-            user_id = request.user_id if identity.caller is None else identity.subject
-        elif not identity.acts_for(request.app_name, user_id):
+        if identity.caller is None:
+            return Answerer(user_id=user_id or request.user_id, comment=comment)
+        if user_id is None or user_id == identity.subject:
+            return Answerer(user_id=identity.subject, scopes=sorted(identity.scopes), comment=comment)
+        if not identity.acts_for(request.app_name, user_id):
             raise Forbidden(f"These credentials don't act for user {user_id!r} in app {request.app_name!r}")
-        return Answerer(user_id=user_id, comment=answer.comment)
+        return Answerer(user_id=user_id, scopes=[], comment=comment)
 
     async def retry_runs(
         self, where: RunFilter, *, fork: bool, limit: int, page_token: str | None = None, traceparent: str | None = None

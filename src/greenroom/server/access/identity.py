@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from greenroom.errors import Forbidden
+from greenroom.records.approval_policy import APPROVE_PREFIX
 from greenroom.records.run import Caller
 
 Scope = Literal["run", "read", "manage", "debug"]
@@ -16,13 +17,14 @@ Access = Literal["open", "run", "read", "manage", "debug"]
 SCOPES: tuple[Scope, ...] = ("run", "read", "manage", "debug")
 ADMIN = "admin"
 APP_PREFIX = "app:"
+_PREFIXES = (APP_PREFIX, APPROVE_PREFIX)
 
 COOKIE = "greenroom_key"
 """Name of the cookie that holds the key of a signed-in browser."""
 
 
 def is_scope(text: str) -> bool:
-    return text in SCOPES or text == ADMIN or (text.startswith(APP_PREFIX) and len(text) > len(APP_PREFIX))
+    return text in SCOPES or text == ADMIN or (text.startswith(_PREFIXES) and text not in _PREFIXES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +34,8 @@ class Identity:
     subject: str
     """The only `userId` that the caller acts for, unless a scope allows more."""
     scopes: frozenset[str]
-    """Names from SCOPES. `app:NAME` acts for all users of that app; `admin` may do everything for all users."""
+    """Names from SCOPES. `app:NAME` acts for all users of that app; `admin` may do everything for all users, but is no
+    approver; `approve:NAME` answers requests whose policy names it."""
     apps: frozenset[str] | None = None
     """The only apps that the caller may access, independent of its scopes; None: all."""
     key_id: str | None = None

@@ -6,6 +6,7 @@ from greenroom.records.inbox import AnswerRequestResponse, RequestFilter
 from greenroom.records.run import public_record
 from greenroom.server.replies import AnyReply, Reply
 from greenroom.server.request_context import RequestContext
+from greenroom.server.routes.sessions import without_internal_events
 
 PAGE_LIMIT = 1000
 
@@ -29,6 +30,16 @@ async def list_requests(context: RequestContext) -> AnyReply:
 
 async def get_request(context: RequestContext) -> AnyReply:
     return Reply(value=await context.engine.get_request(context.path["request_id"]))
+
+
+async def get_session(context: RequestContext) -> AnyReply:
+    """The session of a request, for approvers that the policy lets read it."""
+    session = await context.find_session_of_request(context.path["request_id"])
+    return Reply(value=without_internal_events(session))
+
+
+async def delegate_request(context: RequestContext) -> AnyReply:
+    return Reply(value=await context.engine.delegate_request(context.path["request_id"], context.body))
 
 
 async def answer_request(context: RequestContext) -> AnyReply:

@@ -137,7 +137,7 @@ async def get_session(context: RequestContext) -> AnyReply:
     config = None if until is None else GetSessionConfig(until_seq=until)
     session = await context.find_session(context.session_key, config)
     if context.query["events"] != "all":
-        session = _without_internal_events(session)
+        session = without_internal_events(session)
     return Reply(value=session)
 
 
@@ -154,7 +154,7 @@ async def patch_session(context: RequestContext) -> AnyReply:
     actions = EventActions(state_delta=delta)
     event = Event(author="user", invocation_id=new_state_patch_id(), actions=actions)
     await context.engine.append(session, event)
-    return Reply(value=_without_internal_events(_without_temporary(session)))
+    return Reply(value=without_internal_events(_without_temporary(session)))
 
 
 async def fork_session(context: RequestContext) -> AnyReply:
@@ -205,7 +205,7 @@ def _wanted_state(terms: list[str] | None) -> dict[str, str | int | float | bool
     return wanted
 
 
-def _without_internal_events(session: Session) -> Session:
+def without_internal_events(session: Session) -> Session:
     """Removes workflow checkpoints and steps of agents run as tools, which ADK's clients can't show."""
     if any(event.is_internal() for event in session.events):
         session.events = CopyOnWriteList(event for event in session.events if not event.is_internal())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from greenroom.invocation.user_context import ToolContext
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.auth import AuthConfig, AuthCredential
 from greenroom.records.base import JsonValue
 from greenroom.tools.confirmation import ConfirmationPredicate
@@ -31,7 +32,7 @@ class AuthenticatedFunctionTool(FunctionTool):
         func: Callable[..., Any],
         *,
         auth_config: AuthConfig,
-        require_confirmation: bool | ConfirmationPredicate = False,
+        require_confirmation: bool | ApprovalPolicy | ConfirmationPredicate = False,
         on_interrupt: OnInterrupt = "report",
         name: str | None = None,
         description: str | None = None,

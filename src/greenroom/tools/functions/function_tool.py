@@ -10,10 +10,16 @@ from typing import Any, cast
 
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.user_context import ToolContext
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.confirmation import ConfirmationPredicate, confirmation_response, is_confirmation_required
+from greenroom.tools.confirmation import (
+    ConfirmationPredicate,
+    confirmation_response,
+    is_confirmation_required,
+    policy_in,
+)
 from greenroom.tools.functions.signature import Parameter, read_signature, without_partials
 from greenroom.tools.functions.thread_pool import ThreadPool, shared_pool
 from greenroom.tools.functions.watchdog import Watchdog
@@ -35,7 +41,8 @@ class FunctionTool(BaseTool):
     Events that a generator yields are stored and streamed as they come; of its other values the
     last is the result. Exceptions of the function propagate.
 
-    require_confirmation: see `ConfirmationPredicate`.
+    require_confirmation: whether a person must approve each call; an `ApprovalPolicy` says who, in
+    place of the app's; or see `ConfirmationPredicate`.
     is_streaming: the function yields values while a live conversation continues.
     takes_input_stream: it receives what the client sends there.
     """
@@ -46,7 +53,7 @@ class FunctionTool(BaseTool):
         self,
         func: Callable[..., Any],
         *,
-        require_confirmation: bool | ConfirmationPredicate = False,
+        require_confirmation: bool | ApprovalPolicy | ConfirmationPredicate = False,
         on_interrupt: OnInterrupt = "report",
         name: str | None = None,
         description: str | None = None,
@@ -108,8 +115,8 @@ class FunctionTool(BaseTool):
     ) -> tuple[dict[str, Any], JsonObject | None]:
         """The values to call with, and the response in place of the function's, if any."""
         values, refusal = self._read_arguments(args)
-        if refusal is None and await self.check_require_confirmation(values, tool_context):
-            refusal = confirmation_response(self.name, tool_context)
+        if refusal is None and (needed := await self.check_require_confirmation(values, tool_context)):
+            refusal = confirmation_response(self.name, tool_context, policy_in(needed))
         return values, refusal
 
     def _read_arguments(self, args: JsonObject) -> tuple[dict[str, Any], JsonObject | None]:
@@ -131,12 +138,12 @@ class FunctionTool(BaseTool):
 
         return {}, {"error": f"{self.name} was not called, because {listed}"}
 
-    async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool:
-        """True if the call needs an approval.
+    async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool | ApprovalPolicy:
+        """True if the call needs an approval, or the policy that says by whom.
 
         args: converted to the types of the parameters.
         """
-        if isinstance(self._require_confirmation, bool):
+        if isinstance(self._require_confirmation, (bool, ApprovalPolicy)):
             return self._require_confirmation
         return await is_confirmation_required(
             self._require_confirmation, args, tool_context, self._signature.parameters

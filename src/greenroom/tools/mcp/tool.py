@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from greenroom.errors import ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records.answer_metadata import GroundingMetadata
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import StreamingMode
@@ -24,6 +25,7 @@ from greenroom.tools.confirmation import (
     awaiting_confirmation,
     confirmation_response,
     is_confirmation_required,
+    policy_in,
 )
 from greenroom.tools.mcp.connection import CallerSource, McpSessions, all_pages
 from greenroom.tools.mcp.progress import Progress, ProgressFactory, partial_events
@@ -61,7 +63,7 @@ class McpTool(BaseTool):
         sessions: McpSessions,
         caller: CallerSource,
         *,
-        require_confirmation: bool | ConfirmationPredicate = False,
+        require_confirmation: bool | ApprovalPolicy | ConfirmationPredicate = False,
         progress_callback: Progress | ProgressFactory | None = None,
         propagate_grounding_metadata: bool = False,
         open_calls: OpenCalls | None = None,
@@ -110,8 +112,8 @@ class McpTool(BaseTool):
         if self.description and _NOTE not in llm_request.config.system_text():
             llm_request.append_instructions([_NOTE])
 
-    async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool:
-        if isinstance(self._require_confirmation, bool):
+    async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool | ApprovalPolicy:
+        if isinstance(self._require_confirmation, (bool, ApprovalPolicy)):
             return self._require_confirmation
 
         parameters = self._schema.get("properties", {})
@@ -126,8 +128,8 @@ class McpTool(BaseTool):
         from mcp import MCPError
 
         call = McpCall(tool_context, self._open_calls)
-        if not call.is_resumed and await self.check_require_confirmation(args, tool_context):
-            refusal = confirmation_response(self.name, tool_context)
+        if not call.is_resumed and (needed := await self.check_require_confirmation(args, tool_context)):
+            refusal = confirmation_response(self.name, tool_context, policy_in(needed))
             if refusal is not None:
                 return refusal
 

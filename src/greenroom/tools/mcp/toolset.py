@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from greenroom.errors import AgentConfigError, ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, credential_parts, to_auth_scheme
 from greenroom.records.run import OnToolsetError
 from greenroom.tools.confirmation import ConfirmationPredicate
@@ -85,7 +86,7 @@ class McpToolset(BaseToolset):
         auth_credential: AuthCredential | None = None,
         credential_key: str | None = None,
         header_provider: HeaderProvider | None = None,
-        require_confirmation: bool | ConfirmationPredicate = False,
+        require_confirmation: bool | ApprovalPolicy | ConfirmationPredicate = False,
         progress_callback: Progress | ProgressFactory | None = None,
         use_mcp_resources: bool = False,
         sampling_callback: Callable[..., Awaitable[Any]] | None = None,
