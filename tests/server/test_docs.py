@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 import greenroom
+from greenroom import App, ApprovalPolicy, FunctionTool
 from greenroom.errors import error_classes
 from greenroom.records.base import Record
 from greenroom.records.content import FunctionCall
@@ -268,6 +269,26 @@ async def _evaluation_calls(server: Serving) -> list[tuple[str, str, httpx.Respo
     return calls
 
 
+def asking_bob() -> App:
+    """Asks bob for an approval, who may delegate it."""
+
+    def shout() -> str:
+        """Shout."""
+        return "HO"
+
+    shouting = FunctionTool(shout, require_confirmation=True)
+    agent = scripted("asking", [FunctionCall(name="shout", args={})], tools=[shouting])
+    return App(name="asking", root_agent=agent, approvals=ApprovalPolicy(users=["bob"], may_delegate=True))
+
+
+async def _delegated(server: Serving) -> httpx.Response:
+    await server.new_session("asking")
+    run = (await server.client.get(f"/runs/{(await server.run('asking')).headers['x-run-id']}")).json()
+    [request_id] = run["requests"].values()
+    body = {"userId": "carl", "fromUserId": "bob"}
+    return await server.client.post(f"/requests/{request_id}/delegate", json=body)
+
+
 async def test_replies_are_as_described(serve: Serve) -> None:
     def add(a: int, b: int) -> int:
         """Add."""
@@ -277,7 +298,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
     sleeper = scripted("sleeper", [waiting, "awake"], tools=[wait_for])
     adder = scripted("adder", ["hi"], tools=[add])
     failing = scripted("failing", [ValueError("no"), "fine"])
-    server = await serve(asking_echo(), adder, sleeper, failing, allow_private_webhooks=True)
+    server = await serve(asking_echo(), asking_bob(), adder, sleeper, failing, allow_private_webhooks=True)
     get = server.client.get
     post = server.client.post
     session = await server.new_session("echo", state={"a": 1})
@@ -322,7 +343,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/requests", "get", await get("/requests")),
         ("/requests/{request_id}", "get", await get(request)),
         ("/requests/{request_id}/session", "get", await get(f"{request}/session")),
-        ("/requests/{request_id}/delegate", "post", await post(f"{request}/delegate", json={"userId": "carl"})),
+        ("/requests/{request_id}/delegate", "post", await _delegated(server)),
         ("/requests/{request_id}/answer", "post", await post(f"{request}/answer", json={"response": "this"})),
         (sessions, "get", await get("/apps/echo/users/ann/sessions")),
         (sessions, "post", await post("/apps/echo/users/ann/sessions")),

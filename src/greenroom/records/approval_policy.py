@@ -45,7 +45,7 @@ class ApprovalPolicy(Record, kw_only=True):
     may_delegate: bool = False
     """Whether those who may answer may name somebody else to answer in their place."""
     sees: Literal["request", "session"] = "request"
-    """What approvers may read: the request alone, or its session, too."""
+    """The reach of those who may answer: the request alone, or its session, too."""
     deadline_seconds: Annotated[float, Meta(gt=0, le=MAX_DEADLINE_SECONDS)] | None = None
     """Time from the request until `default` is its answer; None: it stays open."""
     default: Literal["refuse", "approve"] = "refuse"

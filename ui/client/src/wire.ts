@@ -143,7 +143,7 @@ export type ApprovalPolicy = {
   readonly excludesRequester?: boolean;
   /** Whether those who may answer may name somebody else to answer in their place. */
   readonly mayDelegate?: boolean;
-  /** What approvers may read: the request alone, or its session, too. */
+  /** The reach of those who may answer: the request alone, or its session, too. */
   readonly sees?: "request" | "session";
   /** Time from the request until `default` is its answer; None: it stays open. */
   readonly deadlineSeconds?: number;
