@@ -14,6 +14,7 @@ import pytest
 
 from greenroom.errors import IdempotencyConflict, InvalidRequest
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.inbox import (
@@ -400,6 +401,7 @@ def _request(request_id: str, run_id: str = "e-1", **fields: Any) -> HumanReques
         "kind": RequestKind.APPROVAL,
         "status": RequestStatus.OPEN,
         "call_id": f"adk-{request_id}",
+        "function": "adk_request_confirmation",
         "agent": "desk",
         "tool": "pay",
         "created_at": 10.0,
@@ -479,6 +481,24 @@ async def test_a_saved_request_concerns_others(run_store: RunStore) -> None:
     await run_store.save_request(msgspec.structs.replace(request, approvers=["bob"]))
     assert await _ids(run_store, answered_by=Reader(user_id="bob")) == ["q-1"]
     assert await _ids(run_store, answered_by=Reader(user_id=request.user_id)) == []
+
+
+async def test_a_scope_and_those_who_may_not_answer_count(run_store: RunStore) -> None:
+    policy = ApprovalPolicy(users=["bob"], scope="approve:money")
+    request = _request("q-1", policy=policy, approvers=["bob"], excluded=["carol"])
+    await run_store.save(_run(status=RunStatus.WAITING), requests=RequestChanges(added=[request]))
+    money = ["approve:money", "run"]
+    for user, scopes, sees, may in (
+        ("bob", [], True, True),
+        ("dave", money, True, True),
+        ("dave", ["run"], False, False),
+        ("carol", money, True, False),
+        (request.user_id, [], True, False),
+        (request.user_id, money, True, True),
+    ):
+        reader = Reader(user_id=user, scopes=scopes)
+        assert await _ids(run_store, seen_by=reader) == ["q-1"] * sees, (user, scopes)
+        assert await _ids(run_store, answered_by=reader) == ["q-1"] * may, (user, scopes)
 
 
 async def test_a_deleted_session_leaves_no_request(run_store: RunStore) -> None:

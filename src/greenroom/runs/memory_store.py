@@ -226,8 +226,7 @@ class InMemoryRunStore(RunStore):
 
     def _change_requests(self, changes: RequestChanges) -> None:
         for request in changes.added:
-            stored = self._requests.get(request.id)
-            if stored is None or stored.status is RequestStatus.CANCELLED:
+            if request.id not in self._requests:
                 self._put_request(request)
         for request in changes.answered:
             self._put_request(request)

@@ -23,8 +23,7 @@ _decode = wire.decoder(HumanRequest)
 
 _COLUMNS = "id, run_id, app_name, user_id, kind, tool, created_at, status, data"
 _ADD = f"""
-    INSERT INTO requests ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET status = 'open' WHERE requests.status = 'cancelled' RETURNING id
+    INSERT INTO requests ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING RETURNING id
 """
 _SAVE = f"""
     INSERT INTO requests ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)

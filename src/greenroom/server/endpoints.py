@@ -138,7 +138,7 @@ _CONSENT = Header(
 _IDEMPOTENCY_KEY = Header("Idempotency-Key", "Requests with the same key and body start one run.")
 _STARTING = (
     AppNotFound, AppLoadError, SessionNotFound, RunNotFound, InvalidRequest, TooLarge, SessionBusy, SessionFull,
-    ApprovalRefused, NotApprover, IdempotencyConflict, TooManyRuns, Unavailable,
+    ApprovalRefused, IdempotencyConflict, TooManyRuns, Unavailable,
 )  # fmt: skip
 
 _SET, _CASE = "/eval-sets/{eval_set_id}", "/eval-sets/{eval_set_id}/eval-cases/{eval_id}"
