@@ -227,7 +227,7 @@ async def test_votes_at_once_count_each_person_once(people: Any) -> None:
     codes = [reply.status_code for reply in replies if isinstance(reply, httpx.Response)]
     assert len(codes) == 18
     assert codes.count(200) == 4
-    assert set(codes) == {200, 403, 409}
+    assert set(codes) <= {200, 403, 409}
     assert await ended(ann, request) == "{'result': 'removed x'}"
     closed = await status_of(ann, request)
     assert len({one["userId"] for one in closed["answers"]}) == len(closed["answers"]) == 4
