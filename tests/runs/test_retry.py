@@ -18,7 +18,7 @@ from greenroom.errors import IdempotencyConflict, NotRetryable, RunNotFound, Ses
 from greenroom.invocation.user_context import ToolContext
 from greenroom.log.calls import INTERRUPTED
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
-from greenroom.records.content import Content, FunctionCall, Part
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.inbox import Answerer, RequestAnswer, RequestFilter
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -426,3 +426,30 @@ async def test_request_of_a_cancelled_run_is_open_again(fork: bool) -> None:
     await desk.engine.answer_request(request.id, answer, answerer=Answerer(user_id="ada"))
     assert (await desk.end_of(again.id)).status is RunStatus.SUCCEEDED
     assert paid == [5]
+
+
+async def test_changed_code_continues_a_waiting_run_that_was_retried() -> None:
+    def export() -> None:
+        """Answers later."""
+
+    tools = Tools()
+    agent = LlmAgent(
+        name="desk",
+        model=ScriptedModel([[call("send"), call("pay")], call("export"), "Done."]),
+        tools=[
+            FunctionTool(tools.pay),
+            FunctionTool(tools.send, on_interrupt="retry"),
+            LongRunningFunctionTool(export),
+        ],
+    )
+    desk = await desk_of(agent)
+    desk.app.version = "1"
+    run = await desk.retry(await desk.run())
+    assert run.status is RunStatus.WAITING
+
+    desk.app.version = "2"
+    desk.app.on_version_change = "refuse"
+    response = Part(function_response=FunctionResponse(id="c-export", name="export", response={"pages": 1}))
+    answer = AgentRunRequest(**KEY._asdict(), new_message=Content(role="user", parts=[response]))
+    answered, _ = await desk.engine.start(answer, attach=False)
+    assert (await desk.end_of(answered.id)).status is RunStatus.SUCCEEDED

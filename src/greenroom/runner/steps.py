@@ -51,14 +51,33 @@ class Step(NamedTuple):
 
 
 def steps_of(events: Iterable[tuple[int, Event]]) -> Iterator[Step]:
-    """The steps in events of one run, each given with its sequence number. Events of users and checkpoints are none."""
+    """The steps in events of one run, each given with its sequence number. Events of users and checkpoints are none.
+
+    After a retry, the responses to the calls of one reply are in two events, and not in the order of the calls; they
+    are one step.
+    """
+    steps: list[Step] = []
+    of_responses: dict[tuple[str, str], Step] = {}
+    """By group, its newest step if that has responses only."""
     for seq, event in events:
         if event.author == "user" and event.node_info is None:
             continue
         actions = list(_actions_of(event))
-        if actions:
-            actor = f"node {event.node_path!r}" if event.node_path else f"agent {event.author!r}"
-            yield Step(seq, (event.branch or "", event.isolation_scope or ""), actor, actions)
+        if not actions:
+            continue
+        actor = f"node {event.node_path!r}" if event.node_path else f"agent {event.author!r}"
+        step = Step(seq, (event.branch or "", event.isolation_scope or ""), actor, actions)
+        earlier = of_responses.pop(step.group, None)
+        is_of_responses = len(event.get_function_responses()) == len(actions)
+        if is_of_responses and earlier is not None and earlier.actor == actor:
+            step = earlier
+            step.actions.extend(actions)
+        else:
+            steps.append(step)
+        if is_of_responses:
+            step.actions.sort(key=lambda action: action.text)
+            of_responses[step.group] = step
+    return iter(steps)
 
 
 def _actions_of(event: Event) -> Iterator[Action]:
