@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from greenroom.records.schedule import Schedule
@@ -152,7 +152,7 @@ def field(first: int, last: int) -> st.SearchStrategy[tuple[str, frozenset[int]]
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(
     where=st.sampled_from(DAYS),
     minute=field(0, 59),
@@ -190,6 +190,7 @@ def test_times_are_those_of_a_walk_over_all_minutes(
         assert last_time(made, math.nextafter(earlier[-1], 0.0)) == earlier[-2]
 
 
+@settings(deadline=None)
 @given(
     seconds=st.floats(1, 1e6),
     first=st.floats(0, 4e9),

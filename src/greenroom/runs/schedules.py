@@ -371,22 +371,18 @@ class Schedules:
         """Starts a task for each schedule that is due, and sets the timer for the next one."""
         ownership = self.run_store.ownership
         shards = None if ownership is None else ownership.owned()
-        limit = _AT_ONCE + len(self._starting)
-        found = await self._store.list_next(limit, shards)
         now = self.clock()
-        self._has_more = False
-        for schedule in found:
+        limit = _AT_ONCE + len(self._starting)
+        due = await self._store.list_due(now, limit=limit, shards=shards)
+        for schedule in due:
             key = schedule.app_name, schedule.id
-            assert schedule.next_at is not None
-            if key in self._starting:
-                continue
-            if schedule.next_at > now:
-                self._timer.look_at(schedule.next_at)
-                return
-            if len(self._starting) >= _AT_ONCE:
-                break
-            self._starting[key] = asyncio.create_task(self._run_schedule(schedule))
-        self._has_more = len(found) == limit or len(self._starting) >= _AT_ONCE
+            if key not in self._starting and len(self._starting) < _AT_ONCE:
+                self._starting[key] = asyncio.create_task(self._run_schedule(schedule))
+
+        self._has_more = len(due) == limit or len(self._starting) == _AT_ONCE
+        next_at = await self._store.next_time(now, shards=shards)
+        if next_at is not None:
+            self._timer.look_at(next_at)
 
     async def _run_schedule(self, schedule: StoredSchedule) -> None:
         key = schedule.app_name, schedule.id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -77,14 +77,18 @@ class InMemoryScheduleStore(ScheduleStore):
         history = self._histories.get((app_name, schedule_id), ())
         return list(reversed(history))[:limit]
 
-    async def list_next(self, limit: int, shards: Shards | None = None) -> Sequence[StoredSchedule]:
-        candidates = (
-            (schedule.next_at, schedule.app_name, schedule.id)
-            for schedule in self._schedules.values()
-            if schedule.next_at is not None and (shards is None or shards.include(schedule.key))
-        )
-        earliest = heapq.nsmallest(limit, candidates)
-        return [_copy(self._schedules[app_name, schedule_id]) for _, app_name, schedule_id in earliest]
+    async def list_due(self, now: float, *, limit: int, shards: Shards | None = None) -> Sequence[StoredSchedule]:
+        due = (one for one in self._planned(shards) if one[0] <= now)
+        return [_copy(self._schedules[key]) for _, key in heapq.nsmallest(limit, due)]
+
+    async def next_time(self, after: float, *, shards: Shards | None = None) -> float | None:
+        return min((next_at for next_at, _ in self._planned(shards) if next_at > after), default=None)
+
+    def _planned(self, shards: Shards | None) -> Iterator[tuple[float, tuple[str, str]]]:
+        """The times of the next runs, with the keys of their schedules."""
+        for key, schedule in self._schedules.items():
+            if schedule.next_at is not None and (shards is None or shards.include(schedule.key)):
+                yield schedule.next_at, key
 
     def _of_app(self, app_name: str) -> Sequence[StoredSchedule]:
         return [schedule for schedule in self._schedules.values() if schedule.app_name == app_name]

@@ -44,7 +44,8 @@ _DELETE_RUNS_OF_USER = """
     AND schedule_id IN (SELECT id FROM schedules WHERE app_name = ? AND user_id = ? AND is_of_app = 0)
 """
 _DELETE_USER = "DELETE FROM schedules WHERE app_name = ? AND user_id = ? AND is_of_app = 0"
-_NEXT = "SELECT data FROM schedules WHERE next_at IS NOT NULL {and_in_shards} ORDER BY next_at LIMIT ?"
+LIST_DUE = "SELECT data FROM schedules WHERE next_at <= ? {and_in_shards} ORDER BY next_at LIMIT ?"
+NEXT_TIME = "SELECT next_at FROM schedules WHERE next_at > ? {and_in_shards} ORDER BY next_at LIMIT 1"
 
 
 class Transaction(Protocol):
@@ -131,19 +132,23 @@ class SqlScheduleStore(ScheduleStore):
         rows = await self._database.fetch(_LIST_RUNS, app_name, schedule_id, limit)
         return [_decode_run(data.encode()) for (data,) in rows]
 
-    async def list_next(self, limit: int, shards: Shards | None = None) -> Sequence[StoredSchedule]:
-        return await self._select(next_query(shards), limit)
+    async def list_due(self, now: float, *, limit: int, shards: Shards | None = None) -> Sequence[StoredSchedule]:
+        return await self._select(in_shards(LIST_DUE, shards), now, limit)
+
+    async def next_time(self, after: float, *, shards: Shards | None = None) -> float | None:
+        rows = await self._database.fetch(in_shards(NEXT_TIME, shards), after)
+        return rows[0][0] if rows else None
 
     async def _select(self, query: str, *arguments: str | float) -> list[StoredSchedule]:
         return [_decode(data.encode()) for (data,) in await self._database.fetch(query, *arguments)]
 
 
-def next_query(shards: Shards | None) -> str:
-    """Returns the query for the schedules with the earliest times. Its argument is their number."""
+def in_shards(query: str, shards: Shards | None) -> str:
+    """Returns the query for the schedules of shards, or of all."""
     if shards is None or len(shards) == SHARDS:
-        return _NEXT.format(and_in_shards="")
+        return query.format(and_in_shards="")
     numbers = ", ".join(map(str, sorted(shards))) or "NULL"
-    return _NEXT.format(and_in_shards=f"AND shard IN ({numbers})")
+    return query.format(and_in_shards=f"AND shard IN ({numbers})")
 
 
 def _copy_with(schedule: StoredSchedule, entries: Sequence[ScheduleRun]) -> StoredSchedule:

@@ -64,8 +64,12 @@ class ScheduleStore(ABC):
         """The newest entries of a history, newest first."""
 
     @abstractmethod
-    async def list_next(self, limit: int, shards: Shards | None = None) -> Sequence[StoredSchedule]:
-        """The schedules with the earliest `next_at`. shards: only those whose `key` belongs to them."""
+    async def list_due(self, now: float, *, limit: int, shards: Shards | None = None) -> Sequence[StoredSchedule]:
+        """The schedules whose `next_at` has come, earliest first. shards: only those whose `key` belongs to them."""
+
+    @abstractmethod
+    async def next_time(self, after: float, *, shards: Shards | None = None) -> float | None:
+        """The earliest `next_at` after a time; None if there is none. shards: as above."""
 
 
 def next_page_token(page: Sequence[StoredSchedule]) -> str:
