@@ -81,6 +81,14 @@ proxies: browser  ## Find nginx and Caddy for the tests of a server below a path
 			&& RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $$name >/dev/null; } \
 			|| echo "no $$name; its tests are skipped"; done
 
+# After `proxies`, since only one apt-get can run.
+.PHONY: clock
+clock: proxies  ## Find libfaketime for the tests of servers whose clock is set, or install Debian's where this is root.
+	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 && exit 0; \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
+		&& apt-get install -y -qq --no-install-recommends libfaketime >/dev/null; } \
+		|| echo "no libfaketime; its tests are skipped"
+
 .PHONY: screenshots
 screenshots: ui browser  ## Write screenshots of the dev UI to ui/screenshots.
 	$(RUN) pytest tests/dev_ui/screenshots.py
@@ -106,7 +114,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 
 .PHONY: test
 test: setup  ## Everything: lint, then all tests with their servers.
-	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui browser proxies
+	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui browser proxies clock
 	$(RUN) pytest -n 3 --dist worksteal -m "not model and not vendor"  # one more than CI has cores: many tests wait
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 
