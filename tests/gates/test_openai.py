@@ -266,6 +266,19 @@ async def test_a_background_response_is_polled_and_cancelled(connect: Connect) -
     assert (await client.responses.cancel(begun.id)).status == "cancelled"
 
 
+async def test_a_background_response_starts_later(connect: Connect) -> None:
+    client, serving = await connect(scripted("echo", said))
+    later: dict[str, Any] = {"model": "echo", "input": "x", "background": True}
+    begun = await client.responses.create(**later, metadata={"delay_seconds": "0.3"})
+    assert begun.status == "queued"
+    [run] = (await serving.client.get("/runs")).json()["runs"]
+    assert run["startAt"] > run["createdAt"]
+    await serving.wait_for_status(run["id"], "succeeded")
+    assert (await client.responses.retrieve(begun.id)).output_text == "user: x"
+    with pytest.raises(openai.UnprocessableEntityError, match="start_at must be a number"):
+        await client.responses.create(**later, metadata={"start_at": "tomorrow"})
+
+
 def joined(events: list[Any]) -> list[Any]:
     """Kinds, deltas and numbers, with consecutive deltas as one: how a text is cut depends on when it is read."""
     made: list[Any] = []

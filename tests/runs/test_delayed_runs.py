@@ -27,6 +27,7 @@ from greenroom.records.inbox import RequestChanges
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import Run, RunFilter, RunStatus
 from greenroom.records.session import SessionKey
+from greenroom.records.shard import Shards
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.limits import RunLimits
 from greenroom.runs.memory_store import InMemoryRunStore
@@ -297,6 +298,28 @@ async def test_the_next_engine_leaves_it_alone_until_its_time(stores: Stores) ->
         assert [one.id for one in listed.runs] == [run.id]
         assert engine.load() == {}
         assert await stores.log() == []
+
+
+async def test_a_run_that_is_due_at_a_start_is_not_resumed_as_well(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with engine_over(stores, echo()) as engine:
+        run = await delay(engine, "wait", seconds=0.05)
+    await asyncio.sleep(0.1)
+    list_unfinished = stores.runs.list_unfinished
+
+    async def list_late(shards: Shards | None = None) -> list[Run]:
+        await asyncio.sleep(0.2)
+        return await list_unfinished(shards)
+
+    monkeypatch.setattr(stores.runs, "list_unfinished", list_late)
+    gate = Gate()
+    async with engine_over(stores, echo(gate)) as engine:
+        recovering = asyncio.create_task(engine.recover())
+        await asyncio.sleep(0.3)
+        gate.open.set()
+        assert await recovering == 0
+        assert (await end_of(engine, run.id)).attempts == 1
 
 
 async def test_its_end_and_its_start_are_listed(stores: Stores) -> None:

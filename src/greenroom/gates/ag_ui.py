@@ -417,7 +417,7 @@ async def _unread_words(context: RequestContext, key: SessionKey) -> list[Part]:
     listed = await context.engine.list_runs(queued, limit=100)
     words: list[Part] = []
     for run in reversed([run for run in listed.runs if not run.is_delayed]):
-        message = run.request.new_message if run.request is not None else None
+        message = run.request.new_message if run.request is not None and not run.is_delayed else None
         words += [part for part in (message.parts if message is not None else None) or () if _is_word(part)]
     return words
 

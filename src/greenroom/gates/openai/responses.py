@@ -69,7 +69,8 @@ class ResponsesRequest(Record, kw_only=True, rename=None):
     user: str | None = None
     """The user that the caller acts for; by default the caller's own."""
     metadata: dict[str, str] | None = None
-    """Repeated in the reply. `multitask_strategy` is the policy for a conversation that has an active run."""
+    """Repeated in the reply. `multitask_strategy` is the policy for a conversation that has an active run; `start_at`
+    and `delay_seconds` are a later time at which the run starts."""
 
 
 _CHECK = 1 << 20
@@ -448,6 +449,15 @@ def _strategy(body: ResponsesRequest) -> MultitaskStrategy:
         raise InvalidRequest(str(error), location=("body", "metadata", "multitask_strategy")) from None
 
 
+def _seconds(body: ResponsesRequest, name: str) -> float | None:
+    """Raises InvalidRequest."""
+    given = (body.metadata or {}).get(name)
+    try:
+        return None if given is None else float(given)
+    except ValueError:
+        raise InvalidRequest(f"{name} must be a number", location=("body", "metadata", name)) from None
+
+
 async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[AgentRunRequest, NewSession | None]:
     """The request, and the session to create."""
     user_id = body.user or context.identity.subject
@@ -495,6 +505,8 @@ async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[Agen
         streaming=bool(body.stream),
         client_tools=client_tools,
         multitask_strategy=_strategy(body),
+        start_at=_seconds(body, "start_at"),
+        delay_seconds=_seconds(body, "delay_seconds"),
     )
     return request, new_session
 
