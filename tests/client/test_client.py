@@ -17,6 +17,7 @@ from greenroom.client.client import Client
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.records.run import RunStatus, Webhook
+from greenroom.records.schedule import Schedule
 from greenroom.records.state import REMOVED
 from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
@@ -211,6 +212,33 @@ async def test_artifacts_and_memory(client: AsyncClient) -> None:
     await client.add_session_to_memory(**PLACE)
     with pytest.raises(errors.SessionNotFound):
         await client.add_session_to_memory(**OWNER, session_id="nope")
+
+
+async def test_schedules(client: AsyncClient) -> None:
+    given = Schedule(id="daily", user_id="ann/e", cron="0 9 * * *")
+    given.request.new_message = types.UserContent("hi")
+    created = await client.create_schedule(given, app_name="echo")
+    assert created.next_at is not None
+    name: dict[str, Any] = {"app_name": "echo", "schedule_id": "daily"}
+    assert await client.get_schedule(**name) == created
+    with pytest.raises(errors.ScheduleConflict):
+        await client.create_schedule(given, app_name="echo")
+
+    assert (await client.pause_schedule(**name)).is_paused
+    assert (await client.resume_schedule(**name)).next_at == created.next_at
+    changed = await client.replace_schedule(Schedule(user_id="ann/e", every_seconds=60), **name)
+    assert (changed.cron, changed.created_at) == (None, created.created_at)
+    run = await client.run_schedule(**name)
+    (entry,) = await client.list_schedule_runs(**name)
+    assert (entry.run_id, entry.is_manual) == (run.id, True)
+
+    other = await client.create_schedule(Schedule(user_id="ann/e", at=4e9), app_name="echo")
+    first = await client.list_schedules(app_name="echo", limit=1)
+    second = await client.list_schedules(app_name="echo", user_id="ann/e", page_token=first.next_page_token)
+    assert [one.id for one in [*first.schedules, *second.schedules]] == [other.id, "daily"]
+    await client.delete_schedule(**name)
+    with pytest.raises(errors.ScheduleNotFound):
+        await client.get_schedule(**name)
 
 
 async def test_webhooks_of_a_run(client: AsyncClient) -> None:

@@ -218,6 +218,23 @@ test("a failed run is retried, and a session is rewound", async () => {
   assert.equal(rewind.actions.rewindBeforeInvocationId, second.id);
 });
 
+test("schedules", async () => {
+  const request = { newMessage: { parts: [{ text: "hi" }] } };
+  const created = await client.createSchedule("echo", { userId: "ann/e", cron: "0 9 * * *", timeZone: "Europe/Berlin", request });
+  const id = created.id ?? "";
+  assert.deepEqual(await client.getSchedule("echo", id), created);
+  assert.equal((await client.pauseSchedule("echo", id)).isPaused, true);
+  assert.equal((await client.resumeSchedule("echo", id)).nextAt, created.nextAt);
+  const changed = await client.replaceSchedule("echo", id, { userId: "ann/e", everySeconds: 60, request });
+  assert.equal(changed.createdAt, created.createdAt);
+  const run = await client.runSchedule("echo", id);
+  assert.deepEqual((await client.listScheduleRuns("echo", id)).map((entry) => entry.runId), [run.id]);
+  const listed = await client.listSchedules("echo", { user_id: "ann/e", limit: 1 });
+  assert.deepEqual(listed.schedules.map((one) => one.id), [id]);
+  await client.deleteSchedule("echo", id);
+  await assert.rejects(client.getSchedule("echo", id), isError("ScheduleNotFound", 404));
+});
+
 test("frames in any line ends, cut anywhere", async () => {
   const source = new TextEncoder().encode("id: 1\r\ndata: a\r\ndata:b\u00e9\r\n\r\n: c\n\nevent: end\ndata: x\n\ndata: unfinished");
   for (let cut = 0; cut <= source.length; cut++) {
