@@ -315,3 +315,11 @@ async def test_an_event_of_no_run_is_refused(server: Server) -> None:
     with pytest.raises(OwnershipLost):
         await server.engine.append(session, Event(author="ann", invocation_id=run.id))
     assert [event.author for event in await server.log()] == ["user", "agent"]
+
+
+async def test_a_run_that_the_new_owner_has_started_is_not_cancelled_here(server: Server) -> None:
+    run = await finish(server.engine, asking("hello"))
+    await server.lose()
+    await server.stored.save(msgspec.structs.replace(run, id="newer", status=RunStatus.RUNNING))
+    with pytest.raises(OwnershipLost):
+        await server.engine.cancel("newer", reason="asked by a test")

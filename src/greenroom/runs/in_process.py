@@ -392,6 +392,9 @@ class InProcessRunEngine(RunEngine):
                 elif run.is_delayed:
                     await self._end_unstarted(run, RunCancelled(run_id, reason))
                     await self.run_store.delete_wake_up(run_id)
+                elif not run.status.is_over and self._takeovers is not None:
+                    # Another server has taken the session over and started the run: this one doesn't know it yet.
+                    raise OwnershipLost(*run.session_key)
                 return run
             task = self._queues.stop(task, RunCancelled(run_id, reason))
         await task.wait_for_end()

@@ -167,7 +167,7 @@ class ResponseStream:
         """Times that it was read from its start again, since other text was streamed before a crash than was stored."""
 
     async def read(self, stream: Any) -> None:
-        """Reads a stream to its end. Raises errors of lost connections before the response has an id."""
+        """Reads a stream to its end. Raises errors of lost connections if the response has no id by then."""
         try:
             async with stream:
                 async for event in stream:
@@ -175,6 +175,8 @@ class ResponseStream:
         except _LOST:
             if not self.id:
                 raise
+        if not self.id:
+            raise httpx2.ReadError("the stream ended with an error before the response had an id")
 
     def _note(self, event: Any) -> None:
         if event.type == "error":

@@ -54,7 +54,7 @@ class Live(Client):
         code: int | None = None
         try:
             url = f"ws{self.balancer.choose().url.removeprefix('http')}/run_live?{urlencode(query)}"
-            async with connect(url, open_timeout=10, ping_interval=None) as socket:
+            async with await self._open(url) as socket:
                 assert socket.response is not None
                 self.note(f"live run {socket.response.headers.get('x-run-id')}")
                 await self._talk(socket)
@@ -72,6 +72,13 @@ class Live(Client):
         except (OSError, InvalidHandshake, httpx.ConnectError) as error:
             self.note_lost(error)
         return code == NORMAL and not self._turns_left
+
+    async def _open(self, url: str) -> ClientConnection:
+        """Raises OSError, also if the server, which may be paused, doesn't answer in time."""
+        try:
+            return await connect(url, open_timeout=10, ping_interval=None)
+        except TimeoutError as error:
+            raise ConnectionError("the handshake has timed out") from error
 
     async def _talk(self, socket: ClientConnection) -> None:
         while self._turns_left:
