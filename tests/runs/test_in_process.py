@@ -19,6 +19,7 @@ from greenroom.errors import (
     RunNotFound,
     SessionBusy,
     SessionNotFound,
+    StorageError,
     Unavailable,
 )
 from greenroom.event_streams.in_process import InProcessEventStream
@@ -369,6 +370,48 @@ async def test_an_interrupting_run_takes_the_place_of_all_others(make: Make) -> 
 
 
 # one key, one run
+
+
+class _SlowStore(InMemoryRunStore):
+    """Stores records when a test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[asyncio.Future[None]] = []
+
+    def save(self, run: Run, **options: Any) -> asyncio.Future[None]:
+        super().save(run, **options)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.held.append(future)
+        return future
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_a_repeated_request_is_answered_when_its_run_is_stored(make: Make, is_refused: bool) -> None:
+    harness: Harness = await make()
+    _, running = await harness.start(asking("wait"))
+    await harness.gate.entered.wait()
+    slow = harness.engine._queues.run_store = _SlowStore()
+    requests = [asyncio.create_task(harness.start(asking("hi"), idempotency_key="k")) for _ in range(2)]
+    async with asyncio.timeout(5):
+        while not slow.held:
+            await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
+    assert not any(request.done() for request in requests)
+    harness.engine._queues.run_store = harness.store
+    if is_refused:
+        slow.held[0].set_exception(StorageError("Writing", "a test says so"))
+        for request in requests:
+            with pytest.raises(StorageError):
+                await request
+    else:
+        slow.held[0].set_result(None)
+    harness.gate.open.set()
+    await read(running)
+    if not is_refused:
+        for request in requests:
+            _, attachment = await request
+            await read(attachment)
 
 
 async def test_fifty_requests_with_one_key_start_one_run(make: Make) -> None:

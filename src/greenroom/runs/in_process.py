@@ -225,6 +225,7 @@ class InProcessRunEngine(RunEngine):
                     run, after = task
                     return run, await self.attach(run.id, after=after, with_user_events=False) if attach else None
                 if isinstance(task, Run):
+                    await self._queues.wait_until_stored(task.id)
                     has_continued = idempotency_key is None and forwarded is not None and forwarded.run_id != task.id
                     after = task.message_after_seq if has_continued else task.after_seq
                     return task, await self.attach(task.id, after=after, with_user_events=False) if attach else None
@@ -565,6 +566,7 @@ class InProcessRunEngine(RunEngine):
                     run_id, key, runner, self._queues, idempotency_key=idempotency_key
                 )
                 if isinstance(task, Run):
+                    await self._queues.wait_until_stored(task.id)
                     return task
                 stored = self._enqueue_retry(task, traceparent=traceparent, caller=caller)
         finally:

@@ -206,6 +206,12 @@ class SessionQueues:
             self._by_idempotency_key[run.app_name, run.user_id, run.idempotency_key] = task
         return self._begin_in_turn(task) if self._may_begin(task) else self.save(task)
 
+    async def wait_until_stored(self, run_id: str) -> None:
+        """Returns when the run's first record is stored. Raises the error with which the store refused it."""
+        task = self._tasks.get(run_id)
+        if task is not None and task.storing is not None:
+            await asyncio.shield(task.storing)
+
     def begin_held(self, task: RunTask) -> None:
         """Starts a held resumed run, now or after earlier runs in its session's queue."""
         task.is_held = False
@@ -393,14 +399,15 @@ class SessionQueues:
             saving = self.run_store.save_progress(task.run)
         else:
             task.requests = None
-            task.is_being_stored = not task.is_stored
             saving = self.run_store.save(task.run, requests=requests)
+            if not task.is_stored:
+                task.storing = saving
         when_done(saving, partial(self._saved, task))
         return saving
 
     def _saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
         error = None if saving.cancelled() else saving.exception()
-        task.is_being_stored = False
+        task.storing = None
         if not isinstance(error, GreenroomError):
             task.is_stored = True
             self._is_refusing = False
@@ -491,7 +498,7 @@ class SessionQueues:
         self._release(task)
         if self._tasks.get(run.id) is task:
             ended = RunEnded(run, error)
-            if task.is_stored or task.is_being_stored or task.has_events:
+            if task.is_stored or task.storing is not None or task.has_events:
                 app = task.runner.app
                 is_selected = app is not None and app.memory_policy is not None and run.read_at_seq is None
                 task.is_to_remember = is_selected and run.status is not RunStatus.WAITING

@@ -101,8 +101,8 @@ class RunTask:
     """Changes of the run's requests to people, to store with its next record."""
     is_stored: bool = False
     """Its record, with the request, is in the store."""
-    is_being_stored: bool = False
-    """The first write of its record is under way."""
+    storing: asyncio.Future[None] | None = None
+    """The write of its first record, until that is stored or refused; None before and after."""
     is_held: bool = False
     """It is resumed by SuspectRuns only."""
     is_alone: bool = False
