@@ -160,7 +160,7 @@ async def test_the_request_to_a_person_must_be_the_same() -> None:
         found = await difference(framework, session)
         assert found is not None
         assert found[0] == 3
-        assert found[1].startswith("agent 'clerk' asks a person to approve close(account); now with ")
+        assert found[1] == "agent 'clerk' asks a person to approve close(account); now with another hint"
 
 
 async def test_a_second_wait_is_compared_after_the_first() -> None:

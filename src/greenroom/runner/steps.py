@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import NamedTuple, cast
 
-from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
@@ -166,12 +165,20 @@ def _text(earlier: Step | None, later: Step | None, further: str | None) -> str:
 
 
 def _changed(earlier: Step, later: Step) -> str:
+    """Names the details that differ, without their values: not everybody who answers a run may see them."""
     for before, after in zip(earlier.actions, later.actions, strict=False):
-        if before.details != after.details:
-            return f"{_shown(after.details)} instead of {_shown(before.details)}"
+        names = list(_different_names(before.details, after.details))
+        if names:
+            return f"another {', '.join(names)}"
     return "other details"
 
 
-def _shown(details: JsonValue) -> str:
-    text = wire.encode(cast("JsonObject", details)).decode()
-    return text if len(text) <= 200 else text[:200] + "…"
+def _different_names(before: JsonValue, after: JsonValue) -> Iterator[str]:
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return
+    earlier = cast("JsonObject", before)
+    later = cast("JsonObject", after)
+    for name in sorted(earlier.keys() | later.keys()):
+        if earlier.get(name) != later.get(name):
+            inner = list(_different_names(earlier.get(name), later.get(name)))
+            yield from inner or [name]
