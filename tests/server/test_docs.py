@@ -23,6 +23,7 @@ from greenroom.server.application import GATES
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.openapi import build_openapi
 from greenroom.server.settings import AuthSettings
+from greenroom.server.signal_urls import SignalUrls
 from greenroom.tools.builtin.sleep import wait_for
 from tests.server.agents import asking_echo, scripted
 from tests.server.conftest import Serve
@@ -295,7 +296,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         return a + b
 
     waiting = FunctionCall(name="wait_for", args={"signal": "go"})
-    sleeper = scripted("sleeper", [waiting, "awake"], tools=[wait_for])
+    sleeper = scripted("sleeper", [waiting, waiting, "awake", "awake"], tools=[wait_for])
     adder = scripted("adder", ["hi"], tools=[add])
     failing = scripted("failing", [ValueError("no"), "fine"])
     server = await serve(asking_echo(), asking_bob(), adder, sleeper, failing, allow_private_webhooks=True)
@@ -309,6 +310,10 @@ async def test_replies_are_as_described(serve: Serve) -> None:
     failed = (await server.run("failing")).headers["x-run-id"]
     await server.new_session("sleeper")
     sleeping = (await server.run("sleeper")).headers["x-run-id"]
+    await server.new_session("sleeper", session="s-14")
+    linked = (await server.run("sleeper", sessionId="s-14")).headers["x-run-id"]
+    urls = SignalUrls("http://greenroom", server.app._server.webhook_sender.signers)
+    link = urls.make(app_name="sleeper", run_id=linked, signal="go", value=1, place="", expires_seconds=60)
     waiting_runs = await get("/apps/sleeper/waiting-runs")
     sessions = "/apps/{app_name}/users/{user_id}/sessions"
     one = sessions + "/{session_id}"
@@ -339,6 +344,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/runs/{run_id}/retry", "post", await post(f"/runs/{failed}/retry")),
         ("/runs/retry", "post", await post("/runs/retry", json={"appName": "failing"})),
         (one + "/rewind", "post", await post(f"{session}2/rewind", json={"rewindBeforeInvocationId": first_of_two})),
+        ("/signals/{token}", "post", await post(link.removeprefix("http://greenroom"))),
         ("/runs/{run_id}/signals/{signal_name}", "post", await post(f"/runs/{sleeping}/signals/go", json={"a": 1})),
         ("/requests", "get", await get("/requests")),
         ("/requests/{request_id}", "get", await get(request)),

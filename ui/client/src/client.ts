@@ -288,8 +288,8 @@ export class Client {
   }
 
   /** Sends a signal to a run, once. The run continues with its value when it waits for it. */
-  signalRun(runId: string, name: string, value: JsonValue = null): Promise<Run> {
-    const headers = { "idempotency-key": crypto.randomUUID() };
+  signalRun(runId: string, name: string, value: JsonValue = null, idempotencyKey: string = newKey()): Promise<Run> {
+    const headers = { "idempotency-key": idempotencyKey };
     return this.transport.json(`/runs/${encode(runId)}/signals/${encode(name)}`, { method: "POST", body: value, headers });
   }
 
