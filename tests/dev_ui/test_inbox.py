@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
 from playwright.async_api import Locator, Page, expect
 
+from greenroom import App, ApprovalPolicy
+from greenroom.server.application import create_app
 from tests.dev_ui.apps import desk, flow
 from tests.dev_ui.axe import serious_violations
 from tests.dev_ui.conftest import World
 from tests.dev_ui.sessions import make_session
+from tests.server.serving import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -99,4 +103,42 @@ async def test_the_inbox_is_filtered_by_the_address_and_opens_sessions(world: Wo
         await page.locator("h1").evaluate("heading => heading.ownerDocument.activeElement.blur()")
         await page.keyboard.press("Enter")
         await expect(page).to_have_url(re.compile("apps/desk/sessions/approval"))
+        await page.goto("about:blank")
+
+
+async def test_two_of_three_people_allow_a_call(world: World) -> None:
+    policy = ApprovalPolicy(users=["bob", "carol", "dave"], required=2, may_delegate=True)
+    async with serving(create_app(agents=[App(name="desk", root_agent=desk(), approvals=policy)])) as server:
+        await make_session(server, "desk", "votes", ["delete"])
+        page = await world.open(f"{server.url}/dev-ui/apps/desk/sessions/votes")
+        card = page.get_by_role("region", name="Allow delete_rows?")
+        await expect(card).to_contain_text("Waits for bob or carol or dave.")
+        await expect(card.get_by_role("button", name="Allow", exact=True)).to_have_count(0)
+        await card.get_by_role("link", name="Open the inbox").click()
+
+        await rows(page).get_by_role("button").first.click()
+        await expect(rows(page)).to_contain_text("2 of bob, carol, dave have to allow it")
+        await page.get_by_label("Answer as").select_option("carol")
+        await page.get_by_role("button", name="Allow", exact=True).click()
+        await expect(page.get_by_role("status")).to_contain_text("others have to answer, too")
+        await expect(rows(page)).to_contain_text("Allowed by carol")
+        await expect(page.get_by_label("Answer as")).to_have_value("bob")
+        await page.get_by_label("Answer as").select_option("dave")
+        await page.get_by_text("Let somebody else answer").click()
+        await page.get_by_label("User who answers").fill("erin")
+        await page.get_by_role("button", name="Delegate").click()
+        await expect(rows(page)).to_contain_text("erin answers in place of dave")
+        if folder := os.environ.get("SCREENSHOTS"):
+            for scheme in ("light", "dark"):
+                await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+                await page.screenshot(path=f"{folder}/votes-{scheme}.png")
+        assert await serious_violations(page) == []
+        await page.get_by_label("Answer as").select_option("erin")
+        await page.locator("h1").evaluate("heading => heading.ownerDocument.activeElement.blur()")
+        await page.keyboard.press("a")
+        await expect(page.get_by_text("No request matches these filters")).to_be_visible()
+
+        await page.get_by_role("link", name="Open the session").click()
+        await expect(card).to_contain_text("Allowed by carol, erin")
+        await expect(page.get_by_label("Result")).to_contain_text("12")
         await page.goto("about:blank")

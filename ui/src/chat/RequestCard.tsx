@@ -1,4 +1,5 @@
-import type { JsonObject } from "greenroom-client";
+import { Link } from "@tanstack/react-router";
+import type { JsonObject, JsonValue } from "greenroom-client";
 import { Clock } from "lucide-react";
 import { Time } from "../components/Time";
 import { RequestForm, titleOf } from "../requests/RequestForm";
@@ -11,6 +12,7 @@ import { useChat } from "./context";
 export function RequestCard({ item }: { item: RequestItem }) {
   const { answer, open, place } = useChat();
   const { request } = item;
+  const others = request.type === "approval" && request.policy !== null ? othersOf(request.policy, place.user) : [];
   const send = (value: JsonObject) => answer(item.callId, responseName(request), value);
   return (
     <section className={`request${item.isOpen ? " open" : ""}`} aria-label={titleOf(request)}>
@@ -30,15 +32,33 @@ export function RequestCard({ item }: { item: RequestItem }) {
       </header>
       {request.type === "approval" && !item.isOpen && <Fields of={request.args} label="Arguments" />}
       {request.type === "input" && !item.isOpen && request.payload !== null && <Fields of={{ payload: request.payload }} label="Payload" />}
-      {item.isOpen && <RequestForm request={request} send={send} />}
+      {item.isOpen && others.length === 0 && <RequestForm request={request} send={send} />}
+      {item.isOpen && others.length > 0 && (
+        <p>
+          Waits for {others.join(" or ")}.{" "}
+          <Link to="/inbox" search={{ app: place.app }}>
+            Open the inbox
+          </Link>
+        </p>
+      )}
       {item.answer !== null && (
         <p className="answered">
-          {summary(item)} by <strong>{item.answer.by === "user" ? place.user : item.answer.by}</strong>, <Time at={item.answer.at} />
+          {summary(item)} by <strong>{item.answer.by.map((name) => (name === "user" ? place.user : name)).join(", ")}</strong>,{" "}
+          <Time at={item.answer.at} />
+          {item.answer.comment !== "" && `: “${item.answer.comment}”`}
         </p>
       )}
       {item.answer === null && !item.isOpen && <p className="soft">No longer waiting for an answer.</p>}
     </section>
   );
+}
+
+/** Those whom an approval's policy names in place of the session's user; none if the user may answer. */
+function othersOf(policy: JsonObject, user: string): readonly string[] {
+  const users = Array.isArray(policy.users) ? (policy.users as readonly JsonValue[]).map(textOf) : [];
+  if (users.includes(user) && policy.excludesRequester !== true) return [];
+  const scope = textOf(policy.scope);
+  return [...users.filter((name) => name !== user), ...(scope === "" ? [] : [`a caller with the scope ${scope}`])];
 }
 
 function summary({ request, answer }: RequestItem): string {

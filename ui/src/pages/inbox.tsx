@@ -1,9 +1,9 @@
-import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import type { AnswerRequestResponse, HumanRequest, JsonObject, ListRequestsResponse } from "greenroom-client";
+import type { DelegateRequest, HumanRequest, JsonObject, ListRequestsResponse } from "greenroom-client";
 import { KeyRound, MessageCircleQuestionMark, ShieldQuestionMark } from "lucide-react";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { DEFAULT_USER, call, listApps } from "../api";
+import { DEFAULT_USER, call, client, listApps } from "../api";
 import { AgentName } from "../components/AgentName";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
@@ -196,7 +196,6 @@ function Row({ request, isChosen, toggle, onAnswer }: RowProps) {
   }, [isChosen]);
   const content = contentOf(request);
   const Icon = ICONS[request.kind];
-  const approvers = request.approvers ?? [];
   return (
     <li ref={row} aria-current={isChosen ? "true" : undefined}>
       <button type="button" className="inbox-row" aria-expanded={isChosen} onClick={toggle}>
@@ -207,7 +206,7 @@ function Row({ request, isChosen, toggle, onAnswer }: RowProps) {
         <span className="inbox-about soft cut">{content.type === "approval" ? shortened(content.args) : ""}</span>
         <span className="inbox-app cut">{request.appName}</span>
         <span className="inbox-by soft cut" title="May answer">
-          {approvers.join(", ")}
+          {approversOf(request).join(", ")}
         </span>
         <span className="inbox-age soft">
           <Time at={request.createdAt} isRelative />
@@ -227,15 +226,18 @@ function shortened(args: JsonObject): string {
 
 function Detail({ request, onAnswer }: { request: HumanRequest; onAnswer: (request: HumanRequest) => void }) {
   const approvers = request.approvers ?? [];
-  const [person, setPerson] = useState(approvers.includes(request.userId) ? request.userId : approvers[0]);
+  const { policy } = request;
+  const [entered, setPerson] = useState(approvers.includes(request.userId) ? request.userId : (approvers[0] ?? ""));
+  // One who has answered is no longer among those who may; with a scope, others may, too.
+  const person = approvers.includes(entered) || policy?.scope != null ? entered : (approvers[0] ?? "");
   const content = contentOf(request);
   // Without a person, the server takes the caller or, where it knows no callers, the session's user.
-  const others = request.mayAnswer === true || approvers.join() === request.userId ? [] : approvers;
+  const isForOthers = request.mayAnswer !== true && approvers.join() !== request.userId;
+  const chosen = isForOthers && person !== "" ? person : undefined;
 
   async function send(response: JsonObject) {
-    const answer = { ...answerOf(request.kind, response), ...(others.length === 0 || person === undefined ? {} : { userId: person }) };
-    const path = `/requests/${encodeURIComponent(request.id)}/answer`;
-    onAnswer((await call<AnswerRequestResponse>("POST", path, answer)).request);
+    const answer = { ...answerOf(request.kind, response), ...(chosen === undefined ? {} : { userId: chosen }) };
+    onAnswer((await client.answerRequest(request.id, answer)).request);
   }
 
   return (
@@ -245,30 +247,96 @@ function Detail({ request, onAnswer }: { request: HumanRequest; onAnswer: (reque
         <span className="soft">
           in the session <Link {...sessionOf(request)}>{request.sessionId}</Link> of {request.userId}, <Moment at={request.createdAt} />
         </span>
-        {request.deadline != null && (
-          <span className="soft">
-            · answered by default at <Moment at={request.deadline} />
-          </span>
-        )}
       </p>
-      {request.answers?.map((given) => (
-        <p key={given.userId}>
-          {given.confirmed === false ? "Refused" : "Allowed"} by <strong>{given.userId}</strong>, <Time at={given.answeredAt} />
-          {given.comment != null && `: “${given.comment}”`}
-        </p>
-      ))}
-      <RequestForm request={content} send={send} />
-      {others.length > 0 && (
+      <Votes request={request} />
+      <RequestForm key={request.answers?.length ?? 0} request={content} send={send} />
+      {isForOthers && (
         <label className="row">
           <span className="soft">Answer as</span>
-          <select className="select" value={person} onChange={(event) => setPerson(event.target.value)}>
-            {others.map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
+          {policy?.scope == null ? (
+            <select className="select" value={person} onChange={(event) => setPerson(event.target.value)}>
+              {approvers.map((name) => (
+                <option key={name}>{name}</option>
+              ))}
+            </select>
+          ) : (
+            <input className="input" value={person} onChange={(event) => setPerson(event.target.value)} />
+          )}
         </label>
       )}
+      {policy?.mayDelegate === true && <Delegate request={request} from={chosen} />}
     </section>
+  );
+}
+
+/** The answers so far, how many are needed, and what happens without them. */
+function Votes({ request }: { request: HumanRequest }) {
+  const { policy, answers = [], delegations = [], deadline } = request;
+  return (
+    <>
+      {policy !== undefined && (
+        <p className="soft">
+          {policy.required ?? 1} of {approversOf(request).join(", ")} {(policy.required ?? 1) > 1 ? "have" : "has"} to allow it
+          {deadline != null && (
+            <>
+              ; at <Moment at={deadline} /> it is {policy.default === "approve" ? "allowed" : "refused"}
+            </>
+          )}
+          .
+        </p>
+      )}
+      {delegations.map(({ fromUserId, toUserId, at, comment }) => (
+        <p key={fromUserId}>
+          <strong>{toUserId}</strong> answers in place of <strong>{fromUserId}</strong>, <Time at={at} />
+          {comment != null && `: “${comment}”`}
+        </p>
+      ))}
+      {answers.map(({ userId, confirmed, answeredAt, comment }) => (
+        <p key={userId}>
+          {confirmed === false ? "Refused" : "Allowed"} by <strong>{userId}</strong>, <Time at={answeredAt} />
+          {comment != null && `: “${comment}”`}
+        </p>
+      ))}
+    </>
+  );
+}
+
+/** Those who may answer or have answered: users, and the scope of callers. */
+function approversOf({ policy, approvers = [], userId }: HumanRequest): readonly string[] {
+  if (policy === undefined) return approvers.length === 0 ? [userId] : approvers;
+  const scope = policy.scope == null ? [] : [`all with the scope ${policy.scope}`];
+  return [...new Set([...(policy.users ?? []), ...approvers, ...scope])];
+}
+
+/** Names somebody else to answer. from: in whose place, if that isn't the caller. */
+function Delegate({ request, from }: { request: HumanRequest; from: string | undefined }) {
+  const queries = useQueryClient();
+  const [user, setUser] = useState("");
+  const delegate = useMutation({
+    mutationFn: () => {
+      const body: DelegateRequest = { userId: user.trim(), ...(from === undefined ? {} : { fromUserId: from }) };
+      return call<HumanRequest>("POST", `/requests/${encodeURIComponent(request.id)}/delegate`, body);
+    },
+    onSuccess: () => setUser(""),
+    onSettled: () => reload(queries, ["requests"]),
+  });
+  return (
+    <details>
+      <summary>Let somebody else answer</summary>
+      <form
+        className="row"
+        onSubmit={(event) => {
+          event.preventDefault();
+          delegate.mutate();
+        }}
+      >
+        <input className="input" aria-label="User who answers" placeholder="User" required value={user} onChange={(event) => setUser(event.target.value)} />
+        <button type="submit" className="button" disabled={delegate.isPending || user.trim() === ""}>
+          Delegate
+        </button>
+      </form>
+      {delegate.isError && <ErrorLine error={delegate.error} />}
+    </details>
   );
 }
 

@@ -25,7 +25,7 @@ export function isOpen(request: HumanRequest): boolean {
 export function contentOf(request: HumanRequest): RequestItem["request"] {
   const { kind, tool = "", message = "" } = request;
   const args = request.arguments ?? {};
-  if (kind === "approval") return { type: "approval", tool, args, hint: message };
+  if (kind === "approval") return { type: "approval", tool, args, hint: message, policy: null };
   if (kind === "login") return { type: "login", config: objectOf(args.authConfig) };
   const question = message || (tool === "" ? "" : `${tool} asks for input`);
   return { type: "input", message: question, payload: request.payload ?? request.arguments ?? null, schema: request.responseSchema ?? null };

@@ -1,8 +1,8 @@
 // The items of a run's consecutive events.
 import type { Event, FunctionCall, JsonObject, JsonValue, Part, RunStatus, WakeUp } from "greenroom-client";
 import { REMOVED } from "../inspector/state";
-import { isRequest, objectOf, requestOf } from "./requests";
-import type { Branch, BranchesItem, CallsItem, CodeItem, Item, LoggedEvent, RequestItem, StateChange, ToolCall } from "./model";
+import { isRequest, objectOf, requestOf, textOf } from "./requests";
+import type { Answer, Branch, BranchesItem, CallsItem, CodeItem, Item, LoggedEvent, RequestItem, StateChange, ToolCall } from "./model";
 
 /** The session's state as far as the log holds it. */
 export type State = ReadonlyMap<string, JsonValue>;
@@ -15,6 +15,7 @@ export type Built = {
 export type Responses = ReadonlyMap<string, readonly LoggedEvent[]>;
 
 const TRANSFER = "transfer_to_agent";
+const ANSWERS = "greenroom_answers"; // in the metadata of the part with the answer
 /** Begins the id of the event with a message that an active run has read; the id of the request's own run follows. */
 export const STEERING = "steering-";
 const RETRY = "greenroom:retry"; // in the metadata of the event with which a retry begins
@@ -149,14 +150,14 @@ class Builder {
   private request(event: Event, call: FunctionCall): RequestItem {
     const callId = call.id ?? "";
     const answer = (this.responses.get(callId) ?? []).find((logged) => logged.event.author === "user")?.event;
-    const value = answer?.content?.parts?.find((part) => part.functionResponse?.id === callId)?.functionResponse?.response;
+    const part = answer?.content?.parts?.find((one) => one.functionResponse?.id === callId);
     return {
       ...base(event, `request:${callId}`),
       eventIds: answer === undefined ? [event.id] : [event.id, answer.id],
       kind: "request",
       callId,
       request: requestOf(call),
-      answer: answer === undefined ? null : { eventId: answer.id, by: answer.author, at: answer.timestamp, value: value ?? {} },
+      answer: answer === undefined ? null : answerIn(answer, part),
       isOpen: answer === undefined && (this.status === "waiting" || this.status === "running"),
     };
   }
@@ -269,6 +270,19 @@ function errorIn(event: Event, response: JsonObject | null): string | null {
   const error = response?.error;
   if (error !== undefined && error !== null && error !== false) return typeof error === "string" ? error : JSON.stringify(error);
   return event.errorCode ? (event.errorMessage ?? event.errorCode) : null;
+}
+
+function answerIn(event: Event, part: Part | undefined): Answer {
+  const stored = part?.partMetadata?.[ANSWERS];
+  const given = Array.isArray(stored) ? (stored as readonly JsonValue[]).map(objectOf) : [];
+  const users = given.flatMap(({ userId }) => textOf(userId) || []);
+  return {
+    eventId: event.id,
+    by: users.length > 0 ? users : [event.author],
+    at: event.timestamp,
+    value: part?.functionResponse?.response ?? {},
+    comment: given.flatMap(({ comment }) => textOf(comment) || []).join("; "),
+  };
 }
 
 function wakeUpOf(event: Event, callId: string): WakeUp | null {

@@ -96,14 +96,21 @@ export type RequestItem = Base & {
   readonly kind: "request";
   readonly callId: string;
   readonly request:
-    | { readonly type: "approval"; readonly tool: string; readonly args: JsonObject; readonly hint: string }
+    | { readonly type: "approval"; readonly tool: string; readonly args: JsonObject; readonly hint: string; readonly policy: JsonObject | null }
     | { readonly type: "login"; readonly config: JsonObject }
     | { readonly type: "input"; readonly message: string; readonly payload: JsonValue; readonly schema: JsonValue };
   readonly answer: Answer | null;
   /** False when the run ended in another way than waiting, so that no answer is expected any more. */
   readonly isOpen: boolean;
 };
-export type Answer = { readonly eventId: string; readonly by: string; readonly at: number; readonly value: JsonObject };
+/** by: users, or the author of the event. comment: their words. */
+export type Answer = {
+  readonly eventId: string;
+  readonly by: readonly string[];
+  readonly at: number;
+  readonly value: JsonObject;
+  readonly comment: string;
+};
 
 export type CodeItem = Base & {
   readonly kind: "code";

@@ -22,7 +22,7 @@ export function requestOf(call: FunctionCall): RequestItem["request"] {
   }
   const original = objectOf(args.originalFunctionCall);
   const confirmation = objectOf(args.toolConfirmation);
-  return { type: "approval", tool: textOf(original.name), args: objectOf(original.args), hint: textOf(confirmation.hint) };
+  return { type: "approval", tool: textOf(original.name), args: objectOf(original.args), hint: textOf(confirmation.hint), policy: args.approvals ? objectOf(args.approvals) : null };
 }
 
 export function responseName(request: RequestItem["request"]): string {

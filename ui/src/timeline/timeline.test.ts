@@ -169,7 +169,7 @@ test("an approval waits, and shows its answer for ever after", () => {
   expect(callsOf(before)).toMatchObject([{ name: "delete_rows", state: "waiting" }]);
   const after = shown(inputs);
   expect(callsOf(after)).toMatchObject([{ name: "delete_rows", state: "done", response: { deleted: 12 } }]);
-  expect(allItems(one(after).items).find((item) => item.kind === "request")).toMatchObject({ isOpen: false, answer: { by: "user", value: { confirmed: true } } });
+  expect(allItems(one(after).items).find((item) => item.kind === "request")).toMatchObject({ isOpen: false, answer: { by: ["user"], value: { confirmed: true } } });
 });
 
 test("an answer after another run belongs to the run that asked", () => {
@@ -222,7 +222,7 @@ test("a message to the active run waits until that run has read it", () => {
 
 test("a workflow asks, is answered, and its nodes' outputs are shown", () => {
   const items = shown(recorded("workflow")).runs.flatMap((run) => allItems(run.items));
-  expect(items.find((item) => item.kind === "request")).toMatchObject({ request: { type: "input", message: "How many guests at The Harbour?" }, answer: { by: "user" } });
+  expect(items.find((item) => item.kind === "request")).toMatchObject({ request: { type: "input", message: "How many guests at The Harbour?" }, answer: { by: ["user"] } });
   expect(items.filter((item) => item.kind === "output").map((item) => item.value)).toEqual(["The Harbour", { guests: 4 }]);
 });
 
