@@ -148,6 +148,8 @@ for (const confirmed of [true, false])
     const place = await sessionOf("bank");
     const asking = await client.run(place, { message: "7" });
     assert.equal((await asking.wait()).status, "waiting");
+    const [waiting] = (await client.listWaitingRuns(place.app, { limit: 1 })).waitingRuns ?? [];
+    assert.deepEqual([waiting?.run.id, waiting?.difference], [asking.run.id, undefined]);
     const [request] = asking.requests;
     assert.ok(request);
     const answered = await (confirmed ? client.approve(asking.run, request) : client.refuse(asking.run, request));
