@@ -33,6 +33,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall
 from greenroom.server import ServerSettings, create_app
 from greenroom.testing import Hears, Says, ScriptedLiveModel, ScriptedModel
+from tests.documentation.transcript import Transcript
 from tests.gates.test_a2a import message, sent
 from tests.gates.test_a2a_executor import connected
 from tests.server.serving import serving, until
@@ -129,6 +130,43 @@ async def test_the_tutorial_tests_its_agent(tmp_path: Path, monkeypatch: pytest.
     (folder / "agent.py").write_text((SNIPPETS / "tutorial_agent.py").read_text())
     monkeypatch.chdir(tmp_path)
     await run_snippet("tutorial_test")["test_a_large_refund_waits_for_a_person"]()
+
+
+async def test_the_reminders_wait_and_ask_the_manager(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "reminders.md").read_text()
+    app: App = run_snippet("reminders_agent")["app"]
+    assert isinstance(app.root_agent, LlmAgent)
+    mail = {"to": "bob", "text": "Please water the plants."}
+    waits = FunctionCall(name="wait", args={"seconds": 0.5})
+    sends = FunctionCall(name="send_mail", args=mail)
+    app.root_agent.model = ScriptedModel([waits, sends, "I have reminded Bob."])
+    async with serving(create_app(agents=[app])) as server:
+        transcript = Transcript(page)
+        started, waiting, asked, answered = transcript.exchanges
+        await server.new_session("reminders", "ada")
+        await transcript.check(server, started)
+        run_id = transcript.real["e-1"]
+
+        async def is_waiting() -> bool:
+            return bool((await server.client.get("/runs?status=waiting")).json()["runs"])
+
+        async def is_asked() -> bool:
+            return bool((await server.client.get("/requests")).json()["requests"])
+
+        async def has_ended() -> bool:
+            return (await server.client.get(f"/runs/{run_id}")).json()["status"] == "succeeded"
+
+        await until(is_waiting)
+        await transcript.check(server, waiting)
+        await until(is_asked)
+        await transcript.check(server, asked)
+        assert "To bob" not in capsys.readouterr().out
+        await transcript.check(server, answered)
+        await until(has_ended)
+        assert capsys.readouterr().out.count("To bob: Please water the plants.") == 1
+
+        [schedule] = (await server.client.get("/apps/reminders/schedules")).json()["schedules"]
+        assert schedule["id"] == "reports"
 
 
 async def test_the_party_workflow_asks_for_large_orders_only() -> None:
