@@ -6,7 +6,7 @@ import { objectOf, textOf } from "../timeline/requests";
 type Property = { readonly name: string; readonly type: string; readonly choices: readonly JsonValue[]; readonly isRequired: boolean; readonly hint: string };
 
 /** A form made from a JSON Schema, or a box for JSON. The answer is a map; one of another type is sent as its `result`. */
-export function AnswerForm(props: { label: string; schema: JsonValue; send: (value: JsonObject) => Promise<void> }) {
+export default function AnswerForm(props: { label: string; schema: JsonValue; send: (value: JsonObject) => Promise<void> }) {
   const { label, schema, send } = props;
   const whole = objectOf(schema);
   const properties = propertiesOf(whole);

@@ -1,13 +1,14 @@
 import type { JsonObject, WakeUp } from "greenroom-client";
 import { Ban, CircleCheck, Clock, LoaderCircle, Moon, TriangleAlert } from "lucide-react";
-import { type ReactNode, useState } from "react";
+import { type ReactNode, Suspense, lazy, useState } from "react";
 import { JsonView } from "../components/JsonView";
 import { Duration } from "../components/Time";
 import { WakeUpText } from "../components/Waiting";
 import type { ToolCall } from "../timeline/model";
-import { AnswerForm } from "./AnswerForm";
 import { Fields } from "./Value";
 import { useChat } from "./context";
+
+const AnswerForm = lazy(() => import("./AnswerForm"));
 
 const LOOKS = {
   running: { icon: LoaderCircle, tone: "busy", name: "running" },
@@ -63,11 +64,17 @@ export function CallCard({ call, children }: { call: ToolCall; children: ReactNo
             </div>
           )}
           {call.wakeUp !== null && <Sleeping wakeUp={call.wakeUp} inspect={() => open(call.eventIds[0] ?? "", "overview")} />}
-          {call.state === "waiting" && call.isLongRunning && call.wakeUp === null && <AnswerForm {...form} />}
+          {call.state === "waiting" && call.isLongRunning && call.wakeUp === null && (
+            <Suspense>
+              <AnswerForm {...form} />
+            </Suspense>
+          )}
           {call.state === "waiting" && call.wakeUp !== null && (
             <details>
               <summary>Answer the call instead</summary>
-              <AnswerForm {...form} />
+              <Suspense>
+                <AnswerForm {...form} />
+              </Suspense>
             </details>
           )}
         </>

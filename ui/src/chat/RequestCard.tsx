@@ -1,12 +1,14 @@
 import { Link } from "@tanstack/react-router";
 import type { JsonObject, JsonValue } from "greenroom-client";
 import { Clock } from "lucide-react";
+import { Suspense, lazy } from "react";
 import { Time } from "../components/Time";
-import { RequestForm, titleOf } from "../requests/RequestForm";
 import type { RequestItem } from "../timeline/model";
-import { responseName, textOf } from "../timeline/requests";
+import { responseName, textOf, titleOf } from "../timeline/requests";
 import { Fields } from "./Value";
 import { useChat } from "./context";
+
+const RequestForm = lazy(() => import("../requests/RequestForm"));
 
 /** A request to a person, answered in place. */
 export function RequestCard({ item }: { item: RequestItem }) {
@@ -32,7 +34,11 @@ export function RequestCard({ item }: { item: RequestItem }) {
       </header>
       {request.type === "approval" && !item.isOpen && <Fields of={request.args} label="Arguments" />}
       {request.type === "input" && !item.isOpen && request.payload !== null && <Fields of={{ payload: request.payload }} label="Payload" />}
-      {item.isOpen && others.length === 0 && <RequestForm request={request} send={send} />}
+      {item.isOpen && others.length === 0 && (
+        <Suspense>
+          <RequestForm request={request} send={send} />
+        </Suspense>
+      )}
       {item.isOpen && others.length > 0 && (
         <p>
           Waits for {others.join(" or ")}.{" "}

@@ -1,7 +1,7 @@
 import type { JsonObject } from "greenroom-client";
 import { useState } from "react";
 import { BASE } from "../api";
-import { AnswerForm } from "../chat/AnswerForm";
+import AnswerForm from "../chat/AnswerForm";
 import { Fields } from "../chat/Value";
 import { ErrorLine } from "../components/ErrorLine";
 import type { RequestItem } from "../timeline/model";
@@ -10,7 +10,7 @@ import { objectOf, textOf } from "../timeline/requests";
 type Send = (value: JsonObject) => Promise<void>;
 
 /** The form that answers a request to a person. send: takes the function response. */
-export function RequestForm({ request, send }: { request: RequestItem["request"]; send: Send }) {
+export default function RequestForm({ request, send }: { request: RequestItem["request"]; send: Send }) {
   switch (request.type) {
     case "approval":
       return <Approval args={request.args} hint={request.hint} send={send} />;
@@ -24,12 +24,6 @@ export function RequestForm({ request, send }: { request: RequestItem["request"]
         </>
       );
   }
-}
-
-export function titleOf(request: RequestItem["request"]): string {
-  if (request.type === "approval") return `Allow ${request.tool}?`;
-  if (request.type === "login") return "Log in to continue";
-  return request.message || "The agent asks for input";
 }
 
 function Approval({ args, hint, send }: { args: JsonObject; hint: string; send: Send }) {

@@ -25,6 +25,13 @@ export function requestOf(call: FunctionCall): RequestItem["request"] {
   return { type: "approval", tool: textOf(original.name), args: objectOf(original.args), hint: textOf(confirmation.hint), policy: args.approvals ? objectOf(args.approvals) : null };
 }
 
+/** What is asked for, in a few words. */
+export function titleOf(request: RequestItem["request"]): string {
+  if (request.type === "approval") return `Allow ${request.tool}?`;
+  if (request.type === "login") return "Log in to continue";
+  return request.message || "The agent asks for input";
+}
+
 export function responseName(request: RequestItem["request"]): string {
   return { approval: CONFIRMATION, login: CREDENTIAL, input: INPUT }[request.type];
 }

@@ -220,6 +220,29 @@ test("a message to the active run waits until that run has read it", () => {
   expect(after.runs.map((group) => group.items.map((item) => item.kind === "text" && item.isSteering))).toEqual([[false, true]]);
 });
 
+test("a rewind takes back the runs from the named one on, and is no run itself", () => {
+  const inputs = recorded("text");
+  const before = shown(inputs);
+  const [first, second] = before.runs;
+  if (first === undefined || second === undefined) throw new Error("no runs");
+  const last = before.events.at(-1)?.event as Event;
+  const rewind: Event = {
+    id: "rewind",
+    author: "user",
+    invocationId: "e-rewind",
+    timestamp: last.timestamp + 1,
+    actions: { rewindBeforeInvocationId: second.id },
+  };
+  const after = shown([...inputs, { kind: "event", seq: before.lastSeq + 1, event: rewind }]);
+  expect(after.runs.map((run) => [run.isRewound, run.isPatch])).toEqual([
+    [false, false],
+    [true, false],
+    [true, false],
+    [false, true],
+  ]);
+  expect(after.runs.at(-1)).toMatchObject({ status: "succeeded", items: [{ kind: "rewind", runId: second.id }] });
+});
+
 test("a workflow asks, is answered, and its nodes' outputs are shown", () => {
   const items = shown(recorded("workflow")).runs.flatMap((run) => allItems(run.items));
   expect(items.find((item) => item.kind === "request")).toMatchObject({ request: { type: "input", message: "How many guests at The Harbour?" }, answer: { by: ["user"] } });
