@@ -32,11 +32,11 @@ def main() -> None:
     folder, listening = Path(sys.argv[1]), socket.socket(fileno=int(sys.argv[2]))
     agent = LlmAgent(name=APP, model=model_of(_calls, LAST), tools=[wait, wait_for])
     flow = Workflow(name=FLOW, edges=[("START", node(_sleep_twice, rerun_on_resume=True, on_interrupt="retry"))])
-    app = create_app(agents=[agent, flow], session_service=_sessions(folder))
+    app = create_app(agents=[agent, flow], session_service=sessions_in(folder))
     uvicorn.Server(uvicorn.Config(app, lifespan="on", log_level="warning")).run(sockets=[listening])
 
 
-def _sessions(folder: Path) -> BaseSessionService:
+def sessions_in(folder: Path) -> BaseSessionService:
     uri = os.environ.get("GREENROOM_URI")
     if uri:
         from greenroom.sessions.postgres import PostgresSessionService
