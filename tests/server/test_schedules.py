@@ -112,8 +112,12 @@ async def test_a_schedule_runs_now(serve: Serve) -> None:
     path = f"{AT}/{created['id']}/run"
     first = await server.client.post(path, headers={"idempotency-key": "k"})
     assert first.status_code == 202
+    again = await server.client.post(path, headers={"idempotency-key": "k"})
+    assert again.json()["id"] == first.json()["id"]
     assert (await server.client.post(path, headers={"idempotency-key": "other"})).json()["id"] != first.json()["id"]
     (_, entry) = await history(server, created["id"])
+    sessions = (await server.client.get("/apps/echo/users/ann/sessions")).json()
+    assert len(sessions) == 2
     assert entry["isManual"]
     assert entry["runId"] == first.json()["id"]
     assert (await finished(server, entry["runId"]))["status"] == "succeeded"

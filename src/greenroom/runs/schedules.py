@@ -100,18 +100,15 @@ def due_times(schedule: StoredSchedule, now: float) -> DueTimes:
     assert first is not None
     last = _last_due(schedule, first, now)
 
-    run_at: float | None = last
+    run_at = last
     if schedule.missed == "all":
-        run_at = last
         for _ in range(MAX_CAUGHT_UP - 1):
             if run_at <= first:
                 break
             run_at = _time_before(schedule, run_at, first)
     elif schedule.missed == "skip" and now - with_jitter(schedule, last) > MISSED_SECONDS:
-        run_at = None
-
-    if run_at is None:
         return DueTimes(None, (first, last))
+
     if run_at > first:
         return DueTimes(run_at, (first, _time_before(schedule, run_at, first)))
     return DueTimes(run_at, None)
@@ -222,15 +219,21 @@ class Schedules:
     async def run_now(self, app_name: str, schedule_id: str, *, idempotency_key: str | None = None) -> Run:
         """Starts a run, whatever the schedule's times; the policy for overlapping runs applies only with `cancel`.
 
+        The same idempotency key returns the same run.
         Raises ScheduleNotFound, Forbidden, OwnershipLost, and what `RunEngine.start` does.
         """
         schedule = await self._read(app_name, schedule_id)
         self._require(schedule)
+        key = None if idempotency_key is None else _key(schedule, f"now:{idempotency_key}")
+        started = None if key is None else await self._started(schedule, key)
+        if started is not None:
+            return started
+
         now = self.clock()
         last = await self._unfinished_run(schedule)
         if last is not None and schedule.overlap == "cancel":
             await self._cancel(last)
-        run = await self._start_run(schedule, now, idempotency_key)
+        run = await self._start_run(schedule, now, key)
         entry = ScheduleRun(
             due_at=now, at=self.clock(), outcome="started", run_id=run.id, session_id=run.session_id, is_manual=True
         )
@@ -440,7 +443,7 @@ class Schedules:
 
     async def _missed_entries(self, schedule: StoredSchedule, first: float, last: float) -> Sequence[ScheduleRun]:
         entries: list[ScheduleRun] = []
-        started = await self._started(schedule, first)
+        started = await self._started(schedule, _key(schedule, first))
         if started is not None:  # by a server that died before it could note that
             entries.append(self._entry_of(started, first))
             following = next_time(schedule, first)
@@ -482,9 +485,9 @@ class Schedules:
 
     async def _note_run(self, app_name: str, schedule_id: str, entry: ScheduleRun) -> None:
         while (schedule := await self._store.get(app_name, schedule_id)) is not None:
+            if schedule.last_run_id == entry.run_id:
+                return  # by a copy of the request
             schedule.last_run_id = entry.run_id
-            if schedule.due_at == entry.due_at:
-                self._plan(schedule, entry.due_at)
             if await self._store.update(schedule, [entry]):
                 return
 
@@ -507,14 +510,13 @@ class Schedules:
                 attach=False,
                 caller=caller,
             )
-        except IdempotencyConflict:
-            started = await self._started(schedule, at)
-            if started is None:
-                raise
-            return started  # before the schedule was changed
-        except Exception:  # an app's own code may raise anything
+        except Exception as error:  # an app's own code may raise anything
             if has_created:
                 await self.session_service.delete_session(**key._asdict())
+            if isinstance(error, IdempotencyConflict):  # started before the schedule was changed
+                started = await self._started(schedule, idempotency_key or "")
+                if started is not None:
+                    return started
             raise
         return run
 
@@ -543,10 +545,10 @@ class Schedules:
             return False
         return True
 
-    async def _started(self, schedule: StoredSchedule, due_at: float) -> Run | None:
-        """The run that was started for a time."""
+    async def _started(self, schedule: StoredSchedule, idempotency_key: str) -> Run | None:
+        """The run that was started with a key."""
         return await self.run_store.find_by_idempotency_key(
-            app_name=schedule.app_name, user_id=schedule.user_id, key=_key(schedule, due_at)
+            app_name=schedule.app_name, user_id=schedule.user_id, key=idempotency_key
         )
 
     async def _unfinished_run(self, schedule: StoredSchedule) -> Run | None:
@@ -562,5 +564,6 @@ class Schedules:
         await self.cancel_run(run.id, reason="the next run of its schedule is due")
 
 
-def _key(schedule: StoredSchedule, due_at: float) -> str:
-    return f"schedule:{schedule.id}:{due_at!r}"
+def _key(schedule: StoredSchedule, time: float | str) -> str:
+    """The idempotency key of a run."""
+    return f"schedule:{schedule.id}:{time}"
