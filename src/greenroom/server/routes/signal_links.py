@@ -7,7 +7,15 @@ from typing import Any
 
 import msgspec
 
-from greenroom.errors import CallerError, Conflict, GreenroomError, InvalidRequest
+from greenroom.errors import (
+    CallerError,
+    Conflict,
+    GreenroomError,
+    InvalidRequest,
+    NotWaiting,
+    RunNotFound,
+    SignalRepeated,
+)
 from greenroom.records import wire
 from greenroom.records.base import JsonValue, Record
 from greenroom.server.replies import AnyReply, Reply
@@ -32,6 +40,13 @@ button {{ font: inherit; padding: .5rem 1.5rem }}</style>
 <p>{text}</p>
 {form}
 """
+_WORDS: dict[type[GreenroomError], str] = {
+    SignalRepeated: "It was answered before.",
+    NotWaiting: "An answer is no longer needed.",
+    RunNotFound: "What it was for is no longer there.",
+}
+"""For people, who don't know runs."""
+
 _FORM = '<form method="post"><button>Confirm</button></form>'
 
 
@@ -93,7 +108,8 @@ def _wants_page(context: RequestContext) -> bool:
 def _refusal(context: RequestContext, error: GreenroomError) -> Reply:
     if not _wants_page(context):
         raise error
-    return _page("This link can't be used", html.escape(error.detail), status=error.status)
+    text = _WORDS.get(type(error)) or html.escape(error.detail)
+    return _page("This link can't be used", text, status=error.status)
 
 
 def _page(title: str, text: str, *, form: str = "", status: int = 200) -> Reply:
