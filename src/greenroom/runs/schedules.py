@@ -230,8 +230,8 @@ class Schedules:
             return started
 
         now = self.clock()
-        last = await self._unfinished_run(schedule)
-        if last is not None and schedule.overlap == "cancel":
+        last = await self._unfinished_run(schedule) if schedule.overlap == "cancel" else None
+        if last is not None:
             await self._cancel(last)
         run = await self._start_run(schedule, now, key)
         entry = ScheduleRun(
@@ -456,14 +456,14 @@ class Schedules:
 
     async def _run_at(self, schedule: StoredSchedule, due_at: float) -> ScheduleRun | None:
         """The entry of the history for a time that has come; None if the run is to be tried again."""
-        last = await self._unfinished_run(schedule)
-        if last is not None and last.idempotency_key != _key(schedule, due_at):
+        key = _key(schedule, due_at)
+        last = await self._unfinished_run(schedule) if schedule.overlap in ("skip", "cancel") else None
+        if last is not None and last.idempotency_key != key:
             if schedule.overlap == "skip":
                 return ScheduleRun(due_at=due_at, at=self.clock(), outcome="unfinished", run_id=last.id)
-            if schedule.overlap == "cancel":
-                await self._cancel(last)
+            await self._cancel(last)
         try:
-            run = await self._start_run(schedule, due_at, _key(schedule, due_at))
+            run = await self._start_run(schedule, due_at, key)
         except (OwnershipLost, StorageError):
             raise
         except Exception as error:  # an app's own code may raise anything
