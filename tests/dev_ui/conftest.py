@@ -16,6 +16,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.apps.app import App
 from greenroom.server.application import create_app
 from greenroom.server.routes import web_page
 from greenroom.server.settings import ServerSettings
@@ -50,13 +51,13 @@ def serve_agents(request: pytest.FixtureRequest) -> ServesAgents:
     return serving_agents
 
 
-def serving_agents(*agents: BaseAgent, **settings: Any) -> AbstractAsyncContextManager[Serving]:
+def serving_agents(*agents: App | BaseAgent, **settings: Any) -> AbstractAsyncContextManager[Serving]:
     return serving(create_app(agents=agents, settings=ServerSettings(**settings)))
 
 
 @contextlib.asynccontextmanager
 async def serving_by_replicas(
-    postgres_server: PostgresServer, *agents: BaseAgent, **settings: Any
+    postgres_server: PostgresServer, *agents: App | BaseAgent, **settings: Any
 ) -> AsyncGenerator[Serving]:
     """Serves agents by four servers behind a load balancer."""
     name = f"test_{uuid4().hex}"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Locator, Page, expect
 
 from greenroom import App, ApprovalPolicy
-from greenroom.server.application import create_app
 from tests.dev_ui.apps import desk, flow
 from tests.dev_ui.axe import serious_violations
 from tests.dev_ui.conftest import World
 from tests.dev_ui.sessions import make_session
-from tests.server.serving import serving
+from tests.server.security.keys import Keys
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -108,7 +108,7 @@ async def test_the_inbox_is_filtered_by_the_address_and_opens_sessions(world: Wo
 
 async def test_two_of_three_people_allow_a_call(world: World) -> None:
     policy = ApprovalPolicy(users=["bob", "carol", "dave"], required=2, may_delegate=True)
-    async with serving(create_app(agents=[App(name="desk", root_agent=desk(), approvals=policy)])) as server:
+    async with world.serve(App(name="desk", root_agent=desk(), approvals=policy)) as server:
         await make_session(server, "desk", "votes", ["delete"])
         page = await world.open(f"{server.url}/dev-ui/apps/desk/sessions/votes")
         card = page.get_by_role("region", name="Allow delete_rows?")
@@ -142,3 +142,24 @@ async def test_two_of_three_people_allow_a_call(world: World) -> None:
         await expect(card).to_contain_text("Allowed by carol, erin")
         await expect(page.get_by_label("Result")).to_contain_text("12")
         await page.goto("about:blank")
+
+
+async def test_an_approver_answers_without_reading_the_session(world: World, tmp_path: Path) -> None:
+    keys = Keys(tmp_path / "keys.db")
+    app = App(name="desk", root_agent=desk(), approvals=ApprovalPolicy(users=["bob"]))
+    async with world.serve(app, auth=keys.auth) as server:
+        server.client.headers["authorization"] = f"Bearer {keys('user', 'run', 'read')}"
+        session = await make_session(server, "desk", "private", ["delete"])
+        page = await world.open(f"{server.url}/dev-ui/inbox")
+        await page.get_by_label("Key", exact=True).fill(keys("bob", "run", "read"))
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(badge(page)).to_have_text("1")
+        await rows(page).get_by_role("button").first.click()
+        await expect(page.get_by_label("Answer as")).to_have_count(0)
+        await page.get_by_role("button", name="Allow", exact=True).click()
+        await expect(page.get_by_role("status")).to_contain_text("Allowed: delete_rows")
+        await expect(badge(page)).to_have_count(0)
+        [run] = (await server.client.get("/runs", params={"session_id": session})).json()["runs"]
+        await server.wait_for_status(run["id"], "succeeded")
+        await page.goto("about:blank")
+    world.problems[:] = [problem for problem in world.problems if "401" not in problem]

@@ -9,11 +9,9 @@ from playwright.async_api import Dialog, Locator, Page, expect
 
 from greenroom.apps.app import App
 from greenroom.records.schedule import Schedule
-from greenroom.server.application import create_app
 from tests.dev_ui.apps import desk
 from tests.dev_ui.axe import serious_violations
 from tests.dev_ui.conftest import World
-from tests.server.serving import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -80,7 +78,7 @@ async def test_a_schedule_is_made_run_paused_changed_and_deleted(world: World) -
 async def test_a_schedule_of_the_apps_code_is_paused_but_not_changed(world: World) -> None:
     hourly = Schedule(id="hourly", user_id="user", every_seconds=3600.0)
     app = App(name="desk", root_agent=desk(), schedules=[hourly])
-    async with serving(create_app(agents=[app])) as server:
+    async with world.serve(app) as server:
         page = await world.open(f"{server.url}/dev-ui/schedules?app=desk&schedule=hourly")
         await expect(rows(page)).to_contain_text("The app's code declares it")
         await expect(rows(page).get_by_role("button", name="Edit")).to_have_count(0)
