@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +296,39 @@ async def test_others_requests_are_not_found(serve: Serve, tmp_path: Path) -> No
         assert (await answer(of_support, request["id"], confirmed=True)).status_code == 200
         closed = (await of_ann.get(f"/requests/{request['id']}")).json()
         assert closed["answers"][0]["userId"] == "support"
+
+
+async def test_a_stream_sends_what_is_asked_and_answered(serve: Serve) -> None:
+    server = await serve(desk(call()), keep_alive_seconds=1)
+    await ask(server)
+    [first] = await until_listed(server.client, 1)
+    headers = {"accept": "text/event-stream"}
+    async with server.client.stream("GET", "/requests", headers=headers, timeout=30) as reply, asyncio.timeout(20):
+        frames = frames_in(reply)
+        name, snapshot = await anext(frames)
+        assert (name, [one["id"] for one in snapshot["requests"]]) == ("snapshot", [first["id"]])
+        await ask(server, session="s-2")
+        second = await shown_in(frames, sessionId="s-2", status="open")
+        assert (await answer(server.client, first["id"], confirmed=True)).status_code == 200
+        await shown_in(frames, id=first["id"], status="answered", confirmed=True)
+        await server.client.post(f"/runs/{second['runId']}/cancel")
+        await shown_in(frames, id=second["id"], status="cancelled")
+
+
+async def shown_in(frames: AsyncIterator[tuple[str, Json]], **fields: Any) -> Json:
+    """The next request with these fields. Where servers begin to notify each other, the snapshot comes again."""
+    async for name, data in frames:
+        for request in data["requests"] if name == "snapshot" else [data]:
+            if fields.items() <= request.items():
+                return request
+    raise AssertionError("the stream has ended")
+
+
+async def frames_in(reply: httpx.Response) -> AsyncIterator[tuple[str, Json]]:
+    name = ""
+    async for line in reply.aiter_lines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+            name = ""

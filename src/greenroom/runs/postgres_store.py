@@ -257,7 +257,10 @@ class PostgresRunStore(SqlRunStore):
             await check(fence, connection)
             await write_request(Transaction(connection), request)
 
-        await self._postgres.submit(apply)
+        saving = self._postgres.submit(apply)
+        if self._changes is not None and self._changes.is_watched:
+            self._changes.note(request.run_id, saving)
+        await saving
 
     async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
         epochs = self.ownership.epochs

@@ -333,8 +333,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         query=(Query("limit", Positive, "Maximum number of entries; 100 by default, at most 1000."),),
         replies=ListScheduleRunsResponse, errors=(ScheduleNotFound,)),
     Endpoint("GET", "/requests", requests.list_requests, "requests", "read",
-        "List the open requests to people that the caller may see, of all sessions, newest first",
-        replies=ListRequestsResponse, errors=(InvalidRequest,),
+        "List the open requests to people that the caller may see, of all sessions, newest first; with "
+        "text/event-stream, the page as event `snapshot` and then each request that is new or changes",
+        replies=ListRequestsResponse, streams=HumanRequest, errors=(InvalidRequest,),
         query=(
             Query("app_name", str, "Only requests of this app."),
             Query("user_id", str, "Only requests in sessions of this user."),

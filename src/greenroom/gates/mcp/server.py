@@ -22,6 +22,7 @@ from greenroom.gates.chat_messages import arguments_of, link_to
 from greenroom.gates.run_start import response_part, start
 from greenroom.gates.steps import CallStep, CorrectionStep, MediaStep, StepReader, TextStep
 from greenroom.records import wire
+from greenroom.records.approval_policy import policy_of
 from greenroom.records.base import JsonObject, JsonValue, as_object
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.human_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
@@ -349,9 +350,9 @@ def failed_result(text: str) -> types.CallToolResult:
 
 
 def _question(call: FunctionCall) -> types.ElicitRequestFormParams | None:
-    """None for logins, which have no form."""
+    """None for logins, which have no form, and for requests that others than the client's user answer."""
     args = call.args or {}
-    if call.name == REQUEST_CREDENTIAL:
+    if call.name == REQUEST_CREDENTIAL or policy_of(call) is not None:
         return None
 
     if call.name == REQUEST_CONFIRMATION:

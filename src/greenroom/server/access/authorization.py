@@ -431,19 +431,31 @@ class AuthorizedRuns(Authorized[RunEngine]):
         return await self._watched_result(retrying)
 
     async def list_requests(
-        self, where: RequestFilter, *, approver: str | None, limit: int, page_token: str | None = None
+        self,
+        where: RequestFilter,
+        *,
+        approver: str | None,
+        limit: int,
+        page_token: str | None = None,
+        run_ids: list[str] | None = None,
     ) -> ListRequestsResponse:
         """Open requests to people that the caller may see; with `approver` only those that this user may answer now.
 
-        Raises Forbidden.
+        run_ids: only of these runs. Raises Forbidden.
         """
         reader = self._reader(approver)
+        where = msgspec.structs.replace(where, run_ids=run_ids)
         if approver is not None:
             where.answered_by = reader
         listed = await self._service.list_requests(self._seen(where), limit=limit, page_token=page_token)
         for request in listed.requests:
             request.may_answer = may_answer(reader, request)
         return listed
+
+    async def watch_requests(self, where: RequestFilter) -> RunWatch:
+        """Changes of runs whose requests the filter may select. Their requests are read with `list_requests`."""
+        apps = self._seen(msgspec.structs.replace(where)).app_names
+        return await self._service.watch_runs(RunFilter(app_names=apps, user_id=where.user_id))
 
     def _seen(self, where: RequestFilter) -> RequestFilter:
         """Limits the filter to requests that the caller may see. Raises Forbidden for an app beyond its reach."""
