@@ -1,12 +1,12 @@
 """Answers by the user's newest message: `slow N` streams N words, `wait N` answers after N seconds, `flood N` N kilobytes
-at once, `pay` calls a tool that a person approves, `sleep N` waits for the signal `go` for N seconds."""
+at once, `pay` calls a tool that a person approves, `pay two` one that two of three approve, `sleep N` waits for the signal `go` for N seconds."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 
-from greenroom import BaseLlm, LlmAgent, LlmRequest, LlmResponse, types, wait_for
+from greenroom import ApprovalPolicy, BaseLlm, LlmAgent, LlmRequest, LlmResponse, types, wait_for
 from greenroom.tools.functions.function_tool import FunctionTool
 
 WORD_SECONDS = 0.05
@@ -20,6 +20,10 @@ def pay(amount: int) -> dict[str, int]:
         amount: How much.
     """
     return {"paid": amount}
+
+
+def who_approves(amount: int) -> bool | ApprovalPolicy:
+    return ApprovalPolicy(users=["bob", "carol", "dave"], required=2) if amount == 70 else True
 
 
 def _reply(*parts: types.Part, partial: bool = False) -> LlmResponse:
@@ -36,6 +40,10 @@ class Desk(BaseLlm):
         text = part.text or ""
         if text == "pay":
             yield _reply(types.Part(function_call=types.FunctionCall(name="pay", args={"amount": 7})))
+            return
+
+        if text == "pay two":
+            yield _reply(types.Part(function_call=types.FunctionCall(name="pay", args={"amount": 70})))
             return
 
         if text.startswith("sleep "):
@@ -68,5 +76,5 @@ root_agent = LlmAgent(
     name="desk",
     model=Desk(model="desk"),
     instruction="Answer.",
-    tools=[FunctionTool(pay, require_confirmation=True), wait_for],
+    tools=[FunctionTool(pay, require_confirmation=who_approves), wait_for],
 )
