@@ -14,6 +14,7 @@ from greenroom.errors import LlmCallsLimitExceeded
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.user_context import ToolContext
 from greenroom.plugins.plugin import BasePlugin
+from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.auth import AuthConfig, AuthScheme
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
@@ -344,6 +345,20 @@ async def test_an_approval_is_given_within_the_conversation_once() -> None:
     assert paid.amounts == [5]
     assert refused.error_code == "ApprovalRefused"
     assert "desk got {'paid': 5}" in lines_of(log)
+
+
+async def test_an_approval_with_a_policy_is_not_given_within_the_conversation() -> None:
+    paid = Paid()
+    pay = FunctionTool(paid.pay, require_confirmation=ApprovalPolicy(users=["bob"]))
+    desk, _ = agent("desk", FunctionCall(name="pay", args={"amount": 5}), "May I?", "x", tools=[pay])
+    async with calling(desk) as call:
+        call.say("pay 5")
+        await call.turns(1)
+        call.queue.send_content(approval(call, True))
+        refused = await call.until(lambda e: e.error_code and e.partial)
+        await call.end()
+    assert refused.error_code == "NotApprover"
+    assert paid.amounts == []
 
 
 async def test_an_approval_that_this_conversation_did_not_ask_for_is_refused() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from greenroom.agents.human_input.answers import decided_calls, load_granted
 from greenroom.agents.live.conversation import LiveConversation
 from greenroom.agents.live.tools import ToolCalls
-from greenroom.errors import ApprovalRefused, GreenroomError
+from greenroom.errors import ApprovalRefused, GreenroomError, NotApprover
 from greenroom.log.state import log_state_of
 from greenroom.models.model import BaseLlmConnection, RealtimeInput
+from greenroom.records.approval_policy import policy_of
 from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.human_requests import REQUESTS
@@ -128,8 +129,8 @@ class ClientInput:
         self._listener = live if is_taken else None
 
     def _check(self, content: Content, answers: list[FunctionResponse]) -> None:
-        """Raises InvalidRequest for answers to calls that are not a client's to answer, and
-        ApprovalRefused.
+        """Raises InvalidRequest for answers to calls that are not a client's to answer, ApprovalRefused, and
+        NotApprover for requests with a policy, whose answers are counted outside of the conversation.
         """
         log_state = log_state_of(self._conversation.ctx.session.events)
         for answer in answers:
@@ -137,6 +138,9 @@ class ClientInput:
         approvals = {answer.id for answer in answers if answer.name in REQUESTS}
         if approvals and not approvals <= self._calls.asked:
             raise ApprovalRefused("this conversation has not asked for it")
+        for request in (log_state.find_request(request_id) for request_id in approvals):
+            if request is not None and policy_of(request.call) is not None:
+                raise NotApprover("by its policy, it is answered in the inbox when the conversation has ended")
         log_state.decide(content)
 
     def _index_of(self, event: Event) -> int:
