@@ -66,6 +66,8 @@ async def test_a_dropped_connection_and_a_reload_in_mid_run_lose_and_repeat_noth
     await expect(page.locator(TEXTS)).to_have_text(COUNTED)
     await expect(page.locator(TEXTS)).to_have_count(1)
     await expect(page.locator(".user-bubble")).to_have_count(1)
+    # The browser reports the lost stream of the inbox's number, which it opens again.
+    world.problems[:] = [problem for problem in world.problems if "ERR_INCOMPLETE_CHUNKED_ENCODING" not in problem]
 
 
 async def test_messages_of_a_running_session_queue_and_stop_cancels(world: World) -> None:

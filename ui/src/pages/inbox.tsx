@@ -1,4 +1,4 @@
-import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { DelegateRequest, HumanRequest, JsonObject, ListRequestsResponse } from "greenroom-client";
 import { KeyRound, MessageCircleQuestionMark, ShieldQuestionMark } from "lucide-react";
@@ -8,9 +8,9 @@ import { AgentName } from "../components/AgentName";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Moment, Time } from "../components/Time";
-import { reload } from "../reload";
 import RequestForm from "../requests/RequestForm";
-import { answerOf, contentOf, isOpen, useRequests } from "../requests/requests";
+import { answerOf, contentOf, isOpen } from "../requests/requests";
+import { useRequests } from "../requests/useRequests";
 import { titleOf } from "../timeline/requests";
 import type { Search } from "./filters";
 import { type InboxFilters, KINDS, type Kind, WAITED, type Waited, hasWaited, isFiltered, parseFilters, toQuery, toSearch } from "./inboxFilters";
@@ -31,10 +31,9 @@ export function InboxPage() {
   const search = useSearch({ strict: false }) as Search;
   const filters = parseFilters(search);
   const navigate = useNavigate();
-  const queries = useQueryClient();
   const path = `/requests?${toQuery(filters, PAGE, null)}`;
-  const newest = useRequests(path);
-  const next = newest.data?.nextPageToken ?? null;
+  const newest = useRequests(path, filters.approver);
+  const next = newest.page?.nextPageToken ?? null;
   const older = useInfiniteQuery({
     queryKey: ["requests", "older", path, next],
     queryFn: ({ pageParam }) => call<ListRequestsResponse>("GET", `/requests?${toQuery(filters, PAGE, pageParam)}`),
@@ -44,10 +43,10 @@ export function InboxPage() {
   });
   const [answered, setAnswered] = useState<HumanRequest | null>(null);
   const requests = useMemo(() => {
-    const first = newest.data?.requests ?? NONE;
+    const first = newest.page?.requests ?? NONE;
     const known = new Set(first.map(({ id }) => id));
     return [...first, ...(older.data?.pages.flatMap((page) => (page.requests ?? []).filter(({ id }) => !known.has(id))) ?? [])];
-  }, [newest.data, older.data]);
+  }, [newest.page, older.data]);
   const decided = answered !== null && !isOpen(answered) ? answered.id : null;
   const shown = requests.filter((request) => request.id !== decided && hasWaited(request, filters, Date.now() / 1000));
   const hasMore = older.data === undefined ? next !== null : older.hasNextPage;
@@ -64,7 +63,6 @@ export function InboxPage() {
   /** The next request takes the place of one that is decided. */
   function onAnswer(request: HumanRequest) {
     setAnswered(request);
-    void reload(queries, ["requests"]);
     if (isOpen(request)) return;
     const at = shown.findIndex(({ id }) => id === request.id);
     choose((shown[at + 1] ?? shown[at - 1])?.id);
@@ -78,8 +76,8 @@ export function InboxPage() {
       <p role="status" className={answered === null ? "hidden" : "row"}>
         {answered !== null && <Outcome request={answered} />}
       </p>
-      {newest.data === undefined && error === null && <p className="soft">Loading…</p>}
-      {newest.data !== undefined && shown.length === 0 && <NoRequests filters={filters} clear={() => set(NO_FILTERS)} />}
+      {newest.page === undefined && error === null && <p className="soft">Loading…</p>}
+      {newest.page !== undefined && shown.length === 0 && <NoRequests filters={filters} clear={() => set(NO_FILTERS)} />}
       {shown.length > 0 && (
         <ol className="inbox-list" aria-label="Requests">
           {shown.map((request) => (
@@ -311,7 +309,6 @@ function approversOf({ policy, approvers = [], userId }: HumanRequest): readonly
 
 /** Names somebody else to answer. from: in whose place, if that isn't the caller. */
 function Delegate({ request, from }: { request: HumanRequest; from: string | undefined }) {
-  const queries = useQueryClient();
   const [user, setUser] = useState("");
   const delegate = useMutation({
     mutationFn: () => {
@@ -319,7 +316,6 @@ function Delegate({ request, from }: { request: HumanRequest; from: string | und
       return call<HumanRequest>("POST", `/requests/${encodeURIComponent(request.id)}/delegate`, body);
     },
     onSuccess: () => setUser(""),
-    onSettled: () => reload(queries, ["requests"]),
   });
   return (
     <details>

@@ -1,20 +1,17 @@
 // Requests to people over all sessions, as `GET /requests` lists them.
-import { type UseQueryResult, keepPreviousData, useQuery } from "@tanstack/react-query";
-import type { HumanRequest, JsonObject, ListRequestsResponse, RequestAnswer } from "greenroom-client";
-import { call } from "../api";
+import type { HumanRequest, JsonObject, RequestAnswer } from "greenroom-client";
 import type { RequestItem } from "../timeline/model";
 import { objectOf, textOf } from "../timeline/requests";
 
-const REFRESH_MS = 3_000;
-
-/** The newest open requests that match, read again while the page can be seen. */
-export function useRequests(path: string): UseQueryResult<ListRequestsResponse> {
-  return useQuery({
-    queryKey: ["requests", path],
-    queryFn: () => call<ListRequestsResponse>("GET", path),
-    refetchInterval: REFRESH_MS,
-    placeholderData: keepPreviousData,
-  });
+/** The list with changed requests in their places, newest first. Closed ones leave it, and those that no longer wait for the approver. */
+export function merge(requests: readonly HumanRequest[], changed: readonly HumanRequest[], approver = ""): readonly HumanRequest[] {
+  const byId = new Map(requests.map((request) => [request.id, request]));
+  for (const request of changed) {
+    const matches = isOpen(request) && (approver === "" || request.excluded?.includes(approver) !== true);
+    if (matches) byId.set(request.id, request);
+    else byId.delete(request.id);
+  }
+  return [...byId.values()].sort((one, other) => other.createdAt - one.createdAt || (one.id < other.id ? 1 : -1));
 }
 
 export function isOpen(request: HumanRequest): boolean {
