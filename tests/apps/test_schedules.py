@@ -28,10 +28,12 @@ def loader(agents_dir: AgentsDir) -> Iterator[DirectoryAppLoader]:
 
 def write(agents_dir: AgentsDir, schedules: str) -> None:
     agents_dir.write("shop/root_agent.yaml", AGENT)
-    agents_dir.write("shop/schedules.yaml", schedules)
+    agents_dir.write("shop/app_settings.yaml", schedules)
 
 
-def test_a_file_beside_the_root_agent_has_the_schedules(agents_dir: AgentsDir, loader: DirectoryAppLoader) -> None:
+def test_the_settings_beside_the_root_agent_have_the_schedules(
+    agents_dir: AgentsDir, loader: DirectoryAppLoader
+) -> None:
     write(
         agents_dir,
         """
@@ -60,9 +62,12 @@ def test_a_file_beside_the_root_agent_has_the_schedules(agents_dir: AgentsDir, l
 @pytest.mark.parametrize(
     ("schedules", "message"),
     [
-        ("schedules:\n  - {user_id: ada, cron: daily}", r"schedules.yaml:2: schedules\[0\].cron: cron has five fields"),
+        (
+            "schedules:\n  - {user_id: ada, cron: daily}",
+            r"app_settings.yaml:2: schedules\[0\].cron: cron has five fields",
+        ),
         ("schedules:\n  - {user_id: ada, crom: 0 9 * * *}", "did you mean 'cron'"),
-        ("schedules:\n  - {cron: 0 9 * * *}", "schedules.yaml:2.*userId"),
+        ("schedules:\n  - {cron: 0 9 * * *}", "app_settings.yaml:2.*userId"),
         ("schedules:\n  - {user_id: ada, at: tomorrow}", "must be a time with an offset"),
         ("schedules:\n  - {user_id: ada, at: 2026-03-01T09:00:00}", "has no offset"),
         ("schedules:\n  - {user_id: ada, at: 5, message: [a]}", "must be a text"),

@@ -209,14 +209,13 @@ class DirectoryAppLoader(AppLoader):
         Arguments of tools are refused, but for MCP toolsets, as ADK does. Raises AgentConfigError.
         """
         # Imported only for YAML apps.
-        from greenroom.apps.load_yaml import load_app_agent, load_app_schedules, load_app_settings
+        from greenroom.apps.load_yaml import load_app_agent, load_app_settings
 
         root_file = folder_of(self.agents_dir, app_name) / ROOT_FILE
         if root_file in edited or root_file.is_file():
             try:
                 with self._loading:
                     load_app_agent(root_file, self._package, allow_args=False, edited=edited)
-                    load_app_schedules(root_file.parent, edited=edited)
                     load_app_settings(root_file.parent, edited=edited)
             except GreenroomError:
                 raise
@@ -347,21 +346,20 @@ class DirectoryAppLoader(AppLoader):
         root_file = folder / ROOT_FILE
         if root_file.is_file():
             # Imported only for YAML apps.
-            from greenroom.apps.load_yaml import load_app_agent, load_app_schedules, load_app_settings
+            from greenroom.apps.load_yaml import load_app_agent, load_app_settings
 
             agent, files = load_app_agent(root_file, self._package)
-            schedules, schedule_files = load_app_schedules(folder)
             settings, settings_files = load_app_settings(folder)
             app = App(
                 name=app_name,
                 root_agent=agent,
-                schedules=schedules,
+                schedules=settings.schedules,
                 on_version_change=settings.on_version_change,
                 priority=settings.priority,
                 webhooks=settings.webhooks,
                 approvals=settings.approvals,
             )
-            return _Loaded(app, "yaml", frozenset(files | schedule_files | settings_files))
+            return _Loaded(app, "yaml", frozenset(files | settings_files))
         shown = folder.relative_to(self.agents_dir)
         raise AgentConfigError(f"neither {shown}/__init__.py nor {shown}/agent.py has a root_agent or an app")
 

@@ -12,10 +12,7 @@ from greenroom.apps.yaml_config.agents import AgentBuilder
 from greenroom.apps.yaml_config.app_settings import AppSettings, read_app_settings
 from greenroom.apps.yaml_config.document import ConfigFile
 from greenroom.apps.yaml_config.references import References
-from greenroom.apps.yaml_config.schedules import read_schedules
-from greenroom.records.schedule import Schedule
 
-SCHEDULES_FILE = "schedules.yaml"
 SETTINGS_FILE = "app_settings.yaml"
 
 
@@ -70,18 +67,6 @@ def load_app_agent(
     )
     agent = builder.build(path)
     return agent, builder.files
-
-
-def load_app_schedules(folder: Path, *, edited: Mapping[Path, bytes] | None = None) -> tuple[list[Schedule], set[Path]]:
-    """The schedules of an app's `schedules.yaml`, and the files that were read. Raises ConfigFileError.
-
-    edited: contents in place of those on disk.
-    """
-    path = folder / SCHEDULES_FILE
-    data = (edited or {}).get(path)
-    if data is None and not path.is_file():
-        return [], set()
-    return read_schedules(ConfigFile(path, SCHEDULES_FILE, data)), {path}
 
 
 def load_app_settings(folder: Path, *, edited: Mapping[Path, bytes] | None = None) -> tuple[AppSettings, set[Path]]:

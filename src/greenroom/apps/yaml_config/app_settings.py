@@ -8,10 +8,12 @@ from typing import Any, cast, get_args
 from greenroom.apps.app import OnVersionChange
 from greenroom.apps.yaml_config.document import ConfigFile, ConfigNode, did_you_mean, read_document
 from greenroom.apps.yaml_config.keys import entries_of
+from greenroom.apps.yaml_config.schedules import read_schedule
 from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.records import wire
 from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.run import MAX_PRIORITY, Webhook
+from greenroom.records.schedule import Schedule
 from greenroom.records.webhook_delivery import check_webhook
 
 
@@ -23,11 +25,12 @@ class AppSettings:
     priority: int = 0
     webhooks: list[Webhook] = field(default_factory=list[Webhook])
     approvals: ApprovalPolicy | None = None
+    schedules: list[Schedule] = field(default_factory=list[Schedule])
 
 
 def read_app_settings(file: ConfigFile) -> AppSettings:
     """Raises ConfigFileError."""
-    keys = ["on_version_change", "priority", "webhooks", "approvals"]
+    keys = ["on_version_change", "priority", "webhooks", "approvals", "schedules"]
     root = entries_of(read_document(file), keys, what="of an app's settings")
     policy: OnVersionChange = "continue"
     if "on_version_change" in root:
@@ -37,7 +40,14 @@ def read_app_settings(file: ConfigFile) -> AppSettings:
     listed = root.get("webhooks")
     webhooks = [] if listed is None or listed.value is None else [_webhook(node) for node in listed.items]
     approvals = root.get("approvals")
-    return AppSettings(policy, priority, webhooks, _approvals(approvals) if approvals is not None else None)
+    scheduled = root.get("schedules")
+    return AppSettings(
+        policy,
+        priority,
+        webhooks,
+        _approvals(approvals) if approvals is not None else None,
+        [] if scheduled is None or scheduled.value is None else [read_schedule(node) for node in scheduled.items],
+    )
 
 
 def _policy(node: ConfigNode) -> OnVersionChange:

@@ -1,10 +1,10 @@
-"""The schedules of an app in YAML, in a file beside its root agent."""
+"""The schedules in the settings of an app in YAML."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from greenroom.apps.yaml_config.document import ConfigFile, ConfigNode, read_document
+from greenroom.apps.yaml_config.document import ConfigNode
 from greenroom.apps.yaml_config.keys import entries_of, snake
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
@@ -19,14 +19,8 @@ _KEYS = (
 )
 
 
-def read_schedules(file: ConfigFile) -> list[Schedule]:
-    """Reads the list `schedules` of a file. Raises ConfigFileError."""
-    root = entries_of(read_document(file), ["schedules"], what="of a file of schedules")
-    listed = root.get("schedules")
-    return [] if listed is None or listed.value is None else [_schedule(node) for node in listed.items]
-
-
-def _schedule(node: ConfigNode) -> Schedule:
+def read_schedule(node: ConfigNode) -> Schedule:
+    """Raises ConfigFileError."""
     fields = entries_of(node, _KEYS, what="of a schedule")
     if "message" in fields and "request" in fields:
         raise fields["message"].error("give either message or request, which holds the message, too")
