@@ -16,7 +16,7 @@ from a2a.client import A2ACardResolver, A2AClientError, Client, ClientConfig, Cl
 from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict
 
-from greenroom import BaseAgent, BaseTool, BaseToolset, FunctionTool, LlmAgent, LongRunningFunctionTool
+from greenroom import ApprovalPolicy, BaseAgent, BaseTool, BaseToolset, FunctionTool, LlmAgent, LongRunningFunctionTool
 from greenroom.gates.a2a.task_events import TaskEvents
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext
@@ -158,6 +158,26 @@ async def test_an_approval_is_answered_in_the_same_task(serve: Serve, way: tuple
         assert (done.id, done.status.state) == (task.id, a2a.TaskState.TASK_STATE_COMPLETED)
         assert "Done" in texts(done)
         assert [one.message_id for one in done.history] == ["m1", "m3"]
+
+
+async def test_an_approval_by_others_is_refused_and_the_task_still_waits(serve: Serve) -> None:
+    tool = FunctionTool(remove, require_confirmation=ApprovalPolicy(users=["bob"]))
+    server = await serve(
+        scripted("echo", [FunctionCall(name="remove", args={"name": "x"}), "Done"], tools=[tool]), gates=("a2a",)
+    )
+    async with connected(server, streaming=False) as client:
+        (task,) = await sent(client, message("Remove x"))
+        data = MessageToDict(task.status.message.parts[0])["data"]
+        assert data["args"]["approvals"]["users"] == ["bob"]
+        answer = a2a.Part()
+        answer.data.struct_value.update({"id": data["id"], "name": data["name"], "response": {"confirmed": True}})
+        answer.metadata.update({"adk_type": "function_response"})
+        with pytest.raises(errors.InvalidParamsError, match="it waits for 'bob'"):
+            await sent(client, message(answer, message_id="m2", task_id=task.id))
+        [request] = (await server.client.get("/requests")).json()["requests"]
+        body = {"confirmed": True, "userId": "bob"}
+        assert (await server.client.post(f"/requests/{request['id']}/answer", json=body)).status_code == 200
+        await server.wait_for_status(task.id, "succeeded")
 
 
 async def test_a_text_answers_a_long_running_tool(serve: Serve) -> None:

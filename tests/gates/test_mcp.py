@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 
-from greenroom import FunctionTool, LlmAgent
+from greenroom import App, ApprovalPolicy, FunctionTool, LlmAgent
 from greenroom.records.content import Blob, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing import ScriptedModel
@@ -130,6 +130,21 @@ async def test_a_confirmation_is_elicitation(
     [params] = asked
     assert 'pay({"amount":7})' in params.message
     assert ("paid 7" in text(result)) == bool(paid)
+
+
+async def test_an_approval_by_others_is_no_elicitation(serve: Serve, mode: str) -> None:
+    done: list[int] = []
+    app = App(name="till", root_agent=till(done), approvals=ApprovalPolicy(users=["bob"]))
+    server = await serve(app, gates=("mcp",))
+
+    async def elicit(_: Any, params: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"approve": True})
+
+    async with connected(server, mode, elicitation_callback=elicit) as client:
+        result = await client.call_tool("till", {"message": "pay"})
+    assert result.is_error
+    assert "waits for a person's answer" in text(result)
+    assert done == []
 
 
 async def test_a_client_without_elicitation_gets_an_error(serve: Serve, mode: str) -> None:
