@@ -362,7 +362,7 @@ async def test_a_copied_request_without_its_policy_is_refused(people: Any) -> No
     request = await ask(ann)
     events = (await ann.get(f"/runs/{request['runId']}/events")).json()["events"]
     [asking] = [event for event in events if event.get("longRunningToolIds")]
-    forged = {**asking, "id": "forged"}
+    forged: Any = {**asking, "id": "forged"}
     del forged["content"]["parts"][0]["functionCall"]["args"]["approvals"]
     session = {"sessionId": "s-2", "events": [*(one for one in events if one["id"] != asking["id"]), forged]}
     made = await ann.post("/apps/desk/users/ann/sessions", json=session)
@@ -414,7 +414,7 @@ async def test_any_votes_lead_to_what_the_policy_says(serve: Serve) -> None:
 
 
 def test_policies_that_nobody_can_fulfil_are_refused() -> None:
-    for wrong in (
+    policies: list[dict[str, Any]] = [
         {},
         {"users": ["bob"], "required": 2},
         {"users": ["bob", "bob"], "required": 2},
@@ -424,6 +424,7 @@ def test_policies_that_nobody_can_fulfil_are_refused() -> None:
         {"scope": "run"},
         {"users": ["bob"], "deadline_seconds": 0},
         {"users": ["bob"], "deadline_seconds": 31 * 24 * 3600.0},
-    ):
+    ]
+    for wrong in policies:
         with pytest.raises(AgentConfigError):
             ApprovalPolicy(**wrong)
