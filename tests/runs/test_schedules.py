@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from greenroom.apps.app import App
 from greenroom.errors import AgentConfigError, ScheduleConflict, TooManyRuns
 from greenroom.records.content import Content, Part
 from greenroom.records.run import Caller, Run, RunFilter, RunStatus, SessionRunRequest
-from greenroom.records.schedule import Schedule, ScheduleRun
+from greenroom.records.schedule import Schedule, ScheduleRun, StoredSchedule
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.schedules import MAX_CAUGHT_UP, MISSED_SECONDS
 from greenroom.schedules.store import ScheduleLimits
@@ -182,30 +182,60 @@ async def test_nothing_starts_early(stores: Stores) -> None:
         assert outcomes(await entries(engine, jittered.id, 1)) == [("started", None, 60.0)]
 
 
+async def die_after_start(stores: Stores, engine: InProcessRunEngine, patch: pytest.MonkeyPatch) -> Run:
+    """Ends an engine that has started a run before it can move the time of the schedule, and returns the run."""
+    update = stores.runs.schedules.update
+    never = asyncio.Event()
+
+    async def hang(schedule: StoredSchedule, entries: Sequence[ScheduleRun] = ()) -> bool:
+        if any(entry.outcome == "started" for entry in entries):
+            await never.wait()
+        return await update(schedule, entries)
+
+    with patch.context() as patched:
+        patched.setattr(stores.runs.schedules, "update", hang)
+        async with asyncio.timeout(5):
+            while not (runs := await runs_of(engine)):
+                await asyncio.sleep(0.01)
+        await engine.close()
+    (run,) = runs
+    return run
+
+
 async def test_a_crash_before_the_time_is_moved_starts_no_second_run(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
     async with engine_at(stores, clock=clock) as engine:
         created = await create(engine, at=NOW + 10, missed="skip")
-        with monkeypatch.context() as patched:
-            never = asyncio.Event()
-
-            async def hang(*_: object) -> bool:
-                await never.wait()
-                return False
-
-            patched.setattr(stores.runs.schedules, "update", hang)
-            clock.now = NOW + 10
-            async with asyncio.timeout(5):
-                while not (runs := await runs_of(engine)):
-                    await asyncio.sleep(0.01)
-            await engine.close()
+        clock.now = NOW + 10
+        run = await die_after_start(stores, engine, monkeypatch)
     clock.now = NOW + 86400
     async with engine_at(stores, clock=clock) as engine:
         (entry,) = await entries(engine, created.id, 1)
-        assert (entry.outcome, entry.run_id) == ("started", runs[0].id)
-        assert [run.id for run in await runs_of(engine)] == [runs[0].id]
+        assert (entry.outcome, entry.run_id) == ("started", run.id)
+        assert [one.id for one in await runs_of(engine)] == [run.id]
+
+
+async def test_a_run_after_missed_times_is_in_the_history_after_a_crash(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    async with engine_at(stores, clock=clock) as engine:
+        created = await create(engine, every_seconds=60, start_at=NOW + 60)
+        clock.now = NOW + 180
+        run = await die_after_start(stores, engine, monkeypatch)
+    clock.now = NOW + 300
+    async with engine_at(stores, clock=clock) as engine:
+        listed = await entries(engine, created.id, 4)
+        assert outcomes(listed) == [
+            ("missed", 60.0, 120.0),
+            ("started", None, 180.0),
+            ("missed", None, 240.0),
+            ("started", None, 300.0),
+        ]
+        assert listed[1].run_id == run.id
+        assert len(await runs_of(engine)) == 2
 
 
 def held_app(model: HeldModel) -> App:

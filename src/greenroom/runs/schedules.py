@@ -8,8 +8,9 @@ A server that dies between the last two steps starts the run again at its next s
 the time is moved. A stored time is only moved by somebody who has read it: of two servers that start a run, which the
 key makes one, the second finds the time moved.
 
-A time is missed if a later one of its schedule is due, too, or if it was `MISSED_SECONDS` ago. The next time follows
-from the last one, and not from the clock, so a clock that is put back repeats nothing.
+A time is missed if a later one of its schedule is due, too, or if it was `MISSED_SECONDS` ago. Missed times get their
+entry in the history first; then the schedule is due again, at the time after them. The next time follows from the last
+one, and not from the clock, so a clock that is put back repeats nothing.
 """
 
 from __future__ import annotations
@@ -403,24 +404,21 @@ class Schedules:
                 self._timer.look_at(0.0)
 
     async def _run_due(self, schedule: StoredSchedule) -> None:
-        """Starts the run of a schedule that is due, as far as its policies want one, and moves its time."""
+        """Notes the missed times of a schedule that is due, or else starts the run of its time; then moves the time."""
         run_at, missed = due_times(schedule, self.clock())
-        entries: list[ScheduleRun] = []
         if missed is not None:
-            entries += await self._missed_entries(schedule, *missed)
-        if run_at is not None:
-            entry = await self._run_at(schedule, run_at)
-            if entry is None:
-                schedule.next_at = self.clock() + _RETRY_SECONDS
-                await self._store.update(schedule)
-                self._look_at(schedule)
-                return
-            entries.append(entry)
+            # Stored before the run after them starts: a server that dies in between leaves that run's time as the next.
+            await self._move(schedule, missed[1], await self._missed_entries(schedule, *missed))
+            return
 
-        last_at = run_at
-        if last_at is None and missed is not None:
-            last_at = missed[1]
-        await self._move(schedule, last_at or 0.0, entries)
+        assert run_at is not None
+        entry = await self._run_at(schedule, run_at)
+        if entry is None:
+            schedule.next_at = self.clock() + _RETRY_SECONDS
+            await self._store.update(schedule)
+            self._look_at(schedule)
+            return
+        await self._move(schedule, run_at, [entry])
 
     async def _move(self, schedule: StoredSchedule, last_at: float, entries: Sequence[ScheduleRun]) -> None:
         """Stores the time after `last_at`, with the entries of the history for the times up to it."""
