@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from greenroom import (
+    ApprovalPolicy,
     Context,
     FunctionTool,
     JoinNode,
@@ -24,6 +25,8 @@ from greenroom import (
     ToolContext,
     Workflow,
     node,
+    wait,
+    wait_for,
 )
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest
@@ -50,9 +53,17 @@ COURSES: dict[str, list[list[str]]] = {
     "pay": [["pay"], ["words"]],
     "inspect": [["inspect"], ["words"]],
     "export": [["export"], ["words"]],
+    "remit": [["remit"], ["words"]],
+    "sleep": [["wait"], ["words"]],
+    "expire": [["wait_for with a timeout"], ["words"]],
+    "listen": [["wait_for"], ["words"]],
 }
 """Replies to each kind of message, step by step: texts, names of tools to call, and `words` or
 `more` words."""
+
+SLEEPS = ("wait", "wait_for")
+SIGNAL = "go"
+TWO_OF_THREE = ApprovalPolicy(users=["bob", "carol", "dave"], required=2)
 
 LONG_RUNNING = "export"
 
@@ -93,6 +104,14 @@ async def inspect(order: str, tool_context: ToolContext) -> dict[str, str]:
     await asyncio.sleep(TOOL_SECONDS)
     _note("end", "retry", tool_context)
     return {"inspected": order}
+
+
+async def remit(order: str, tool_context: ToolContext) -> dict[str, str]:
+    """Remits, after two of three people have approved it."""
+    _note("begin", "report", tool_context)
+    await asyncio.sleep(TOOL_SECONDS)
+    _note("end", "report", tool_context)
+    return {"remitted": order}
 
 
 def export(order: str, tool_context: ToolContext) -> None:
@@ -137,6 +156,12 @@ def _part(item: str, call_id: str, amount: int) -> Part | FunctionCall:
     """A sentence, more words, or a call of the tool that is named."""
     if item == "more":
         return Part(text=last_words(call_id, amount))
+    if item == "wait":
+        return FunctionCall(id=call_id, name="wait", args={"seconds": amount})
+    if item == "wait_for":
+        return FunctionCall(id=call_id, name="wait_for", args={"signal": SIGNAL})
+    if item == "wait_for with a timeout":
+        return FunctionCall(id=call_id, name="wait_for", args={"signal": SIGNAL, "timeout_seconds": amount})
     return Part(text=item) if " " in item else call(item, call_id, order=call_id)
 
 
@@ -146,7 +171,10 @@ def _agent(name: str) -> LlmAgent:
         FunctionTool(lookup, on_interrupt="retry"),
         FunctionTool(pay, require_confirmation=True),
         FunctionTool(inspect, require_confirmation=True, on_interrupt="retry"),
+        FunctionTool(remit, require_confirmation=TWO_OF_THREE),
         LongRunningFunctionTool(export),
+        wait,
+        wait_for,
     ]
     return LlmAgent(name=name, model=_model(name), tools=tools)
 

@@ -8,17 +8,18 @@ from typing import NamedTuple
 
 from greenroom.records.session import SessionKey
 from tests.durability.invariants import INTERRUPTED, calls_of, check_state, responses_of, text_of
-from tests.replicas.chaos.agents import LONG_RUNNING, last_words
+from tests.replicas.chaos.agents import LONG_RUNNING, SLEEPS, last_words
 from tests.replicas.chaos.client import Client, Json, SeenRun
 from tests.replicas.chaos.journal import Journal
 from tests.replicas.chaos.live_client import Live
-from tests.replicas.chaos.native_clients import NODE_INTERRUPTED, Chat, Steers
+from tests.replicas.chaos.native_clients import NODE_INTERRUPTED, Chat, NativeClient, Steers
 from tests.replicas.chaos.store import StoredSession, is_internal
+from tests.replicas.chaos.waiting_clients import Votes
 
 APPROVAL = "adk_request_confirmation"
 
-_NEEDS_APPROVAL = ("pay", "inspect")
-_RETRIED = ("lookup", "inspect")
+_NEEDS_APPROVAL = ("pay", "inspect", "remit")
+_RETRIED = ("lookup", "inspect", *SLEEPS)
 _SPEAKERS = {"desk": 1, "team": 4, "flow": 2}
 """Number of agents of an app that say the last words of a run."""
 
@@ -57,6 +58,11 @@ class Checks:
                 client, key, lambda client=client, session=session, runs=runs: _check_messages(client, session, runs)
             )
             self._note(client, key, lambda session=session, runs=runs: self._check_runs(session, runs))
+            self._note(client, key, lambda client=client, session=session: _check_sleeps(client, session))
+            if isinstance(client, NativeClient):
+                self._note(client, key, lambda session=session, runs=runs: _check_run_ids(session, runs))
+            if isinstance(client, Votes):
+                self._note(client, key, lambda client=client, session=session: _check_votes(client, session))
 
         for client in self._clients:
             for run in client.runs:
@@ -124,6 +130,8 @@ class Checks:
             return
         assert run.id is not None, f"{run.message!r} has no run"
         of_run = session.events_of(run.id)
+        early = [event for _, event in of_run if event["timestamp"] < run.not_before]
+        assert not early, f"run {run.id} began before {run.not_before}: {early}"
         of_agents = [(seq, event) for seq, event in of_run if event["author"] != "user"]
         if run.way in ("sse", "background"):
             _check_events(session, run.seen, of_agents, f"run {run.id} by {run.way}")
@@ -165,7 +173,7 @@ class Checks:
             self._journal.count("calls that were reported as interrupted", is_interrupted)
             if not is_interrupted and "error" not in responses[call_id]:
                 ended = sum(line["phase"] == "end" for line in lines)
-                assert ended or name == LONG_RUNNING, f"{call_id} has a result, and has not ended: {lines}"
+                assert ended or name in (LONG_RUNNING, *SLEEPS), f"{call_id} has a result, and has not ended: {lines}"
             if is_interrupted and name in _RETRIED:
                 assert _was_cancelled(session, call_id), f"{call_id} may be repeated, and was not"
 
@@ -184,6 +192,12 @@ def _responses(events: Iterable[Json]) -> list[Json]:
 
 def _last_responses(session: StoredSession) -> dict[str, Json]:
     return {response["id"]: response["response"] for event in session.log for response in responses_of(event)}
+
+
+def _last_responses_of(session: StoredSession, name: str) -> list[Json]:
+    ids = [call["id"] for event in session.log for call in calls_of(event) if call["name"] == name]
+    responses = _last_responses(session)
+    return [responses[call_id] for call_id in ids if call_id in responses]
 
 
 def _check_order(session: StoredSession) -> None:
@@ -241,13 +255,49 @@ def _check_read_messages(session: StoredSession) -> None:
         assert not session.events_of(run_id), f"the message of run {run_id} was read, and the run has events"
 
 
+def _check_run_ids(session: StoredSession, runs: list[SeenRun]) -> None:
+    """A client that names what it repeats has no other runs than those that it knows."""
+    known = {run.id for run in runs}
+    assert session.runs.keys() == known, f"the session has the runs {list(session.runs)}, its client {known}"
+
+
+def _check_sleeps(client: Client, session: StoredSession) -> None:
+    """No call that waits for a time is answered early; one that waits for a signal alone is answered with its value."""
+    calls = {call["id"]: (event, call) for event in session.log for call in calls_of(event) if call["name"] in SLEEPS}
+    for event in session.log:
+        for response in responses_of(event):
+            if response["id"] not in calls:
+                continue
+            asked, call = calls[response["id"]]
+            seconds = call["args"].get("seconds", call["args"].get("timeout_seconds"))
+            if seconds is None:
+                assert response["response"] == {"value": client.name}, f"{call['id']} is answered with {response}"
+            else:
+                assert "time" in response["response"], f"{call['id']} is answered with {response}"
+                slept = event["timestamp"] - asked["timestamp"]
+                assert slept >= seconds, f"{call['id']} waits for {seconds} s, and is answered after {slept} s"
+
+
+def _check_votes(client: Votes, session: StoredSession) -> None:
+    """A call is made if it was approved, and only then."""
+    (response,) = _last_responses_of(session, "remit")
+    is_made = any(line["phase"] == "begin" for line in session.ledger)
+    if not client.is_approved:
+        assert not is_made, f"a refused call was made: {session.ledger}"
+    elif response != INTERRUPTED:
+        assert is_made, f"an approved call was not made: {response}"
+        assert "remitted" in response, f"an approved call has {response}"
+
+
 def _check_messages(client: Client, session: StoredSession, runs: list[SeenRun]) -> None:
     """Each message is stored once; one that could not be named more often, at most once for each try."""
     stored = Counter(text_of(event) for event in session.log if event["author"] == "user" and text_of(event))
     if isinstance(client, Live):
         assert all(count == 1 for count in stored.values()), f"{stored}"
         return
-    limits = Counter({run.message: run.requests for run in runs})
+    limits: Counter[str] = Counter()
+    for run in runs:
+        limits[run.message] += run.requests
     limits.update(message for run in runs for message in run.lost_messages)
     for message, count in stored.items():
         assert count <= limits[message], f"{message!r} is there {count} times, and was sent {limits[message]} times"

@@ -17,6 +17,7 @@ from greenroom.records.session import SessionKey
 from tests.replicas.chaos.balancer import BASE_URL, TIMEOUT, RandomReplica
 from tests.replicas.chaos.journal import Journal
 from tests.replicas.servers import Server
+from tests.server.webhook_receiver import WebhookReceiver
 
 Json: TypeAlias = "dict[str, Any]"
 
@@ -31,6 +32,9 @@ class World:
     transport: httpx.AsyncHTTPTransport
     openai: AsyncOpenAI
     journal: Journal
+    receiver: WebhookReceiver
+    """Of the webhooks of all runs."""
+
     seed: str
     longest_stream_seconds: float
 
@@ -65,6 +69,12 @@ class SeenRun:
 
     requests: int = 1
     """Requests that may have begun a run, since the client knows of no result, and can't name what it repeats."""
+
+    not_before: float = 0.0
+    """Time, in Unix seconds, before which the run must not begin."""
+
+    has_webhook: bool = False
+    """Whether its statuses are sent to the test's receiver."""
 
     @property
     def last_seq(self) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, get_args
 from uuid import UUID
 
 import httpx
@@ -19,6 +20,9 @@ Way = Literal["sse", "background", "wait"]
 NODE_INTERRUPTED = "NodeInterrupted"
 """Code of the error of a graph whose replica was lost while a node worked that must not run twice."""
 
+WEBHOOK_SHARE = 0.3
+"""Share of runs with a webhook."""
+
 _UNFINISHED = ("queued", "running")
 _OVER = ("succeeded", "failed", "cancelled")
 _TEXTS = ("talk", "buy", "search", "shop")
@@ -30,13 +34,18 @@ class NativeClient(Client):
     def new_idempotency_key(self) -> str:
         return str(UUID(int=self.chance.getrandbits(128), version=4))
 
-    async def run(self, message: str, way: Way, *, statuses: frozenset[str] | None = None) -> SeenRun:
-        """Starts a run, and reads it to its end."""
-        run = SeenRun(self.key, message, way)
+    async def run(
+        self, message: str, way: Way, *, statuses: frozenset[str] | None = None, not_before: float = 0.0, **options: Any
+    ) -> SeenRun:
+        """Starts a run, and reads it to its end. options: more fields of the request."""
+        run = SeenRun(self.key, message, way, not_before=not_before)
         if statuses is not None:
             run.statuses = statuses
         self.runs.append(run)
-        body = {"newMessage": content_of(message), "streaming": self.chance.random() < 0.8}
+        body = {"newMessage": content_of(message), "streaming": self.chance.random() < 0.8, **options}
+        run.has_webhook = self.chance.random() < WEBHOOK_SHARE
+        if run.has_webhook:
+            body["webhooks"] = [{"url": self.world.receiver.url}]
         key = self.new_idempotency_key()
         if way == "sse":
             while run.id is None:
@@ -45,9 +54,12 @@ class NativeClient(Client):
             await self.start(run, body, key)
         else:
             await self._wait(run, body, key)
+        await self.follow_to_end(run)
+        return run
+
+    async def follow_to_end(self, run: SeenRun) -> None:
         while run.record is None or run.record["status"] not in run.statuses:
             await self.follow(run)
-        return run
 
     async def start(self, run: SeenRun, body: Json, idempotency_key: str) -> httpx.Response:
         """Starts or continues a run in the background."""
@@ -246,9 +258,11 @@ class Waits(NativeClient):
 class Approves(NativeClient):
     """Answers a request for approval three times at once, by way of any replicas. One answer counts."""
 
+    kinds: ClassVar[Sequence[str]] = ("pay", "inspect")
+
     async def talk(self) -> None:
         await self.create_session(self.key)
-        message = self.new_message(self.chance.choice(("pay", "inspect")))
+        message = self.new_message(self.chance.choice(self.kinds))
         way = self.chance.choice(("sse", "background"))
         run = await self.run(message, way, statuses=frozenset({"waiting", "succeeded"}))
         has_ended = run.record is not None and run.record["status"] == "succeeded"
@@ -257,6 +271,11 @@ class Approves(NativeClient):
             self.count("approvals that were not asked for")
             return
         run.record = None
+        await self.decide(run)
+        await self.follow_to_end(run)
+        self.count("approvals")
+
+    async def decide(self, run: SeenRun) -> None:
         calls = [call for _, event in run.seen for call in calls_of(event)]
         (request,) = [call for call in calls if call["name"] == "adk_request_confirmation"]
         answer = {"id": request["id"], "name": request["name"], "response": {"confirmed": True}}
@@ -266,9 +285,6 @@ class Approves(NativeClient):
         refused = [one for one in answers if one.status_code == 409 and one.json()["code"] == "ApprovalRefused"]
         found = [f"{one.status_code} {one.text}" for one in answers]
         assert (len(accepted), len(refused)) == (1, 2), f"answers to {request['id']} of {run.id}: {found}"
-        while run.record is None or run.record["status"] not in run.statuses:
-            await self.follow(run)
-        self.count("approvals")
 
     async def _answer(self, run: SeenRun, body: Json) -> httpx.Response:
         return await self.start(run, body, self.new_idempotency_key())
@@ -288,8 +304,7 @@ class Exports(NativeClient):
         body = {"newMessage": {"role": "user", "parts": [{"functionResponse": result}]}}
         response = await self.start(run, body, self.new_idempotency_key())
         assert response.status_code == 202, f"result of {call['id']}: {response.status_code} {response.text}"
-        while run.record is None or run.record["status"] not in run.statuses:
-            await self.follow(run)
+        await self.follow_to_end(run)
         self.count("results of long-running tools")
 
 
@@ -307,8 +322,7 @@ class Steers(NativeClient):
                 await asyncio.sleep(self.chance.uniform(0, 0.6))
                 await self._send(self.new_message("say", 0), multitaskStrategy="steer")
         for run in self.runs:
-            while run.record is None or run.record["status"] not in run.statuses:
-                await self.follow(run)
+            await self.follow_to_end(run)
             record = await self.record_of(run)
             self.count("messages that were read within a turn", "readAtSeq" in record)
 

@@ -39,8 +39,12 @@ from tests.replicas.chaos.native_clients import (
 )
 from tests.replicas.chaos.report import report_of
 from tests.replicas.chaos.store import stored_sessions, wait_for_runs
+from tests.replicas.chaos.waiting_clients import Delays, Schedules, Signals, Sleeps, Votes
+from tests.replicas.chaos.webhooks import check_webhooks, wait_for_webhooks
 from tests.replicas.servers import Server, servers_on
 from tests.seed import SEED
+from tests.server.conftest import write_webhook_secrets
+from tests.server.webhook_receiver import receiving
 
 RUNS = int(os.environ.get("GREENROOM_CHAOS_RUNS", "150"))
 TEST_SECONDS = 0 if "GREENROOM_CHAOS_RUNS" in os.environ else 290
@@ -58,6 +62,7 @@ SETTLE_SECONDS = 60
 
 _KINDS: list[type[Client]] = [
     *[Chat] * 3, *[TeamChat] * 2, *[FlowChat] * 2, *[LongStream] * 2, Cancels, Waits, *[Steers] * 2, *[Approves] * 4, *[Exports] * 2,
+    *[Sleeps] * 2, *[Signals] * 2, *[Delays] * 2, Schedules, *[Votes] * 2,
     *[ChatCompletions] * 2, *[Responses] * 2, *[AgUi] * 2, *[A2a] * 2, *[Live] * 3,
 ]  # fmt: skip
 
@@ -150,13 +155,19 @@ async def test_replicas_lose_nothing_and_do_nothing_twice(database: PostgresServ
     transport = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None), trust_env=False)
     async with (
         transport,
+        receiving() as receiver,
         servers_on(uri, tmp_path) as servers,
         AsyncOpenAI(api_key="none", max_retries=0) as openai,
     ):
-        cluster = Cluster(servers, database, journal, f"{SEED} faults", **{LEDGER: str(ledger)})
+        environment = {
+            LEDGER: str(ledger),
+            "GREENROOM_WEBHOOK_SECRETS": str(write_webhook_secrets(tmp_path)),
+            "GREENROOM_ALLOW_PRIVATE_WEBHOOKS": "true",
+        }
+        cluster = Cluster(servers, database, journal, f"{SEED} faults", **environment)
         await cluster.start()
         print(f"the replicas have started after {time.monotonic() - begun_at:.0f} s")
-        world = World(lambda: cluster.rotation, transport, openai, journal, str(SEED), LONGEST_STREAM_SECONDS)
+        world = World(lambda: cluster.rotation, transport, openai, journal, receiver, str(SEED), LONGEST_STREAM_SECONDS)
         load = Load(world, cluster)
         await load.carry_out(plan_of(RUNS, SEED))
         print(f"all clients have ended after {time.monotonic() - begun_at:.0f} s")
@@ -165,11 +176,13 @@ async def test_replicas_lose_nothing_and_do_nothing_twice(database: PostgresServ
             transport=RandomReplica(world.rotation, transport, "checks"), base_url=BASE_URL, timeout=30
         ) as http:
             stored = await stored_sessions(servers.database, http, ledger)
+        await wait_for_webhooks(receiver, stored, load.clients, seconds=SETTLE_SECONDS)
         await cluster.stop()
 
     problems = load.problems
     problems += [Problem(f"run {run_id} is still {status}") for run_id, status in unfinished.items()]
     problems += Checks(stored, load.clients, journal).check_all()
+    problems += check_webhooks(receiver, stored, load.clients, journal)
     problems += [Problem(f"{name} has ended with {code}") for name, code in cluster.exit_codes.items() if code]
     problems += [Problem(f"{server.folder.name}: {text}") for server in servers.started for text in errors_in(server)]
     print(f"checked after {time.monotonic() - begun_at:.0f} s")
