@@ -120,6 +120,7 @@ async def test_waiting_runs_that_differ_in_reloaded_code_are_shown(world: World,
         assert await serious_violations(page) == []
         await listed.get_by_role("link", name="clerk, s-1").click()
         await expect(page.locator(".run-head")).to_contain_text("Waiting")
+        await page.goto("about:blank")
     loader.close()
 
 

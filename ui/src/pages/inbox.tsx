@@ -313,7 +313,7 @@ function Delegate({ request, from }: { request: HumanRequest; from: string | und
   const delegate = useMutation({
     mutationFn: () => {
       const body: DelegateRequest = { userId: user.trim(), ...(from === undefined ? {} : { fromUserId: from }) };
-      return call<HumanRequest>("POST", `/requests/${encodeURIComponent(request.id)}/delegate`, body);
+      return client.delegateRequest(request.id, body);
     },
     onSuccess: () => setUser(""),
   });
