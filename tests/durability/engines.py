@@ -49,12 +49,14 @@ class Stores:
 class SlowStore(InMemoryRunStore):
     """Stores a record a moment after it was handed over, in order, as databases do."""
 
-    def save(self, run: Run, *, is_to_remember: bool = False) -> asyncio.Future[None]:
+    def save(
+        self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None
+    ) -> asyncio.Future[None]:
         written = msgspec.structs.replace(run)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def write() -> None:
-            super(SlowStore, self).save(written, is_to_remember=is_to_remember)
+            super(SlowStore, self).save(written, is_to_remember=is_to_remember, requests=requests)
             if not future.cancelled():
                 future.set_result(None)
 

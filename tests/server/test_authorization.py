@@ -28,6 +28,7 @@ from greenroom.server.readiness import Readiness
 from greenroom.server.request_context import RequestContext
 from greenroom.server.server_state import ServerState
 from greenroom.server.settings import ServerSettings
+from greenroom.server.signal_urls import SignalUrls
 from greenroom.server.webhook_sender import WebhookSender
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.telemetry.span_record import SpanRecord
@@ -51,6 +52,7 @@ async def state() -> AsyncIterator[ServerState]:
     await sessions.create_session(**HERE, events=[Event(id="e", author="user")])
     await artifacts.save_artifact(**HERE, filename="f", artifact=Part(text="x"))
     memory = InMemoryMemoryService()
+    webhook_sender = WebhookSender(secrets=None, allows_private=False)
     yield ServerState(
         apps=apps,
         engine=engine,
@@ -61,7 +63,8 @@ async def state() -> AsyncIterator[ServerState]:
         traces=traces,
         logs=AppLogs(with_content=True),
         metrics=None,
-        webhook_sender=WebhookSender(secrets=None, allows_private=False),
+        webhook_sender=webhook_sender,
+        signal_urls=SignalUrls(None, webhook_sender.signers),
         settings=ServerSettings(),
         readiness=Readiness(sessions, artifacts, memory),
         interface=bytes,

@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest) -> Store:
     return request.param
 
 
-async def held(serve: Serve, gate: Gate, **limits: int) -> Serving:
+async def held(serve: Serve, gate: Gate, **limits: Any) -> Serving:
     """Two apps of which every run waits at the gate, and a few sessions of two users in each."""
     server = await serve(gated(gate), gated(gate, "other"), limits=LimitSettings(**limits))
     for place in PLACES:

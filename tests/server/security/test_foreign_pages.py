@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from greenroom.server.endpoint import Endpoint
+from tests.server.agents import asking_echo
 from tests.server.conftest import Serve
 from tests.server.security.keys import Keys, bearer
 from tests.server.security.rules import status_of
@@ -31,7 +32,7 @@ async def sent(server: Serving, endpoint: Endpoint, path: str, values: Any, head
 @pytest.mark.parametrize(("endpoint", "path"), each())
 async def test_no_endpoint_answers_a_foreign_page(serve: Serve, keys: Keys, endpoint: Endpoint, path: str) -> None:
     """Not even with the cookie of somebody who is signed in, nor a method that no browser asks leave for."""
-    server = await serve(auth=keys.auth, allowed_hosts=("localhost",), allow_private_webhooks=True)
+    server = await serve(asking_echo(), auth=keys.auth, allowed_hosts=("localhost",), allow_private_webhooks=True)
     cookie = {"cookie": f"greenroom_key={keys('ann', 'run', 'read', 'manage', 'debug', 'app:echo')}"}
     server.client.headers.update(bearer(keys("root", "admin")))
     values = await prepared(server, endpoint)

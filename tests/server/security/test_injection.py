@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from greenroom.server.endpoint import Endpoint
+from tests.server.agents import asking_echo
 from tests.server.conftest import Serve
 from tests.server.security.keys import Keys
 from tests.server.serving import RawConnection, Serving
@@ -37,7 +38,8 @@ def check(answer: bytes, what: object) -> None:
 
 
 @pytest.mark.parametrize(("endpoint", "path"), each())
-async def test_no_name_becomes_a_header(server: Serving, endpoint: Endpoint, path: str) -> None:
+async def test_no_name_becomes_a_header(serve: Serve, endpoint: Endpoint, path: str) -> None:
+    server = await serve(asking_echo(), allow_private_webhooks=True)
     values = await prepared(server, endpoint)
     body = body_for(endpoint)
     sent = b"" if body is None else json.dumps(body).encode()

@@ -1,7 +1,7 @@
 // Against the server that GREENROOM_URL names; tests/client/test_typescript.py starts it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Client, type Event, GreenroomError, LiveConnection, type SessionPlace } from "../src/index.ts";
+import { Client, type Event, GreenroomError, LiveConnection, type SessionPlace, type WaitingRun } from "../src/index.ts";
 import { frames } from "../src/sse.ts";
 
 const URL = process.env["GREENROOM_URL"] ?? "";
@@ -148,8 +148,9 @@ for (const confirmed of [true, false])
     const place = await sessionOf("bank");
     const asking = await client.run(place, { message: "7" });
     assert.equal((await asking.wait()).status, "waiting");
-    const [waiting] = (await client.listWaitingRuns(place.app, { limit: 1 })).waitingRuns ?? [];
-    assert.deepEqual([waiting?.run.id, waiting?.difference], [asking.run.id, undefined]);
+    let waiting: WaitingRun | undefined;
+    while (waiting === undefined) [waiting] = (await client.listWaitingRuns(place.app, { limit: 1 })).waitingRuns ?? [];
+    assert.deepEqual([waiting.run.id, waiting.difference], [asking.run.id, undefined]);
     const [request] = asking.requests;
     assert.ok(request);
     const answered = await (confirmed ? client.approve(asking.run, request) : client.refuse(asking.run, request));
