@@ -13,9 +13,9 @@ import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
-from greenroom.errors import AgentConfigError, ScheduleConflict, TooManyRuns
+from greenroom.errors import AgentConfigError, OwnershipLost, ScheduleConflict, TooManyRuns
 from greenroom.records.content import Content, Part
-from greenroom.records.run import Caller, Run, RunFilter, RunStatus, SessionRunRequest
+from greenroom.records.run import AgentRunRequest, Caller, Run, RunFilter, RunStatus, SessionRunRequest
 from greenroom.records.schedule import Schedule, ScheduleRun, StoredSchedule
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.schedules import MAX_CAUGHT_UP, MISSED_SECONDS
@@ -236,6 +236,30 @@ async def test_a_run_after_missed_times_is_in_the_history_after_a_crash(
         ]
         assert listed[1].run_id == run.id
         assert len(await runs_of(engine)) == 2
+
+
+async def test_a_server_that_owns_the_session_again_starts_the_run(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    async with engine_at(stores, clock=clock) as engine:
+        start = engine.schedules.start
+        refused: list[AgentRunRequest] = []
+
+        async def refuse_once(request: AgentRunRequest, **options: Any) -> tuple[Run, object]:
+            if not refused:
+                refused.append(request)
+                raise OwnershipLost(request.app_name, request.user_id, request.session_id)
+            return await start(request, **options)
+
+        monkeypatch.setattr(engine.schedules, "start", refuse_once)
+        created = await create(engine, at=NOW + 10)
+        clock.now = NOW + 10
+        async with asyncio.timeout(5):
+            while not refused:
+                await asyncio.sleep(0.01)
+        clock.now = NOW + 12
+        assert outcomes(await entries(engine, created.id, 1)) == [("started", None, 10.0)]
 
 
 def held_app(model: HeldModel) -> App:

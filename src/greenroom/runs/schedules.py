@@ -392,10 +392,9 @@ class Schedules:
         key = schedule.app_name, schedule.id
         try:
             await self._run_due(schedule)
-        except OwnershipLost:  # the owner of the session starts it
-            pass
         except Exception as error:  # whatever it is, the schedule must not be forgotten
-            if not isinstance(error, StorageError):
+            # Ownership may be lost and come back while the run is being started: then this server has to try again.
+            if not isinstance(error, (OwnershipLost, StorageError)):
                 _log.exception("schedule %s of app %s could not start its run", schedule.id, schedule.app_name)
             self._timer.look_at(self.clock() + LONGEST_SLEEP)
         finally:
