@@ -16,7 +16,7 @@ import msgspec
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
-from greenroom.artifacts.service import USER_NAMESPACE, BaseArtifactService
+from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import (
@@ -66,7 +66,7 @@ from greenroom.records.run import (
     Webhook,
     default_max_llm_calls,
 )
-from greenroom.records.session import Session, SessionFilter, SessionKey
+from greenroom.records.session import Session, SessionKey
 from greenroom.records.shard import SHARDS, Shards
 from greenroom.records.wake_up import SentSignal, WakeUp, answer_to
 from greenroom.records.webhook_delivery import add_webhooks
@@ -74,6 +74,7 @@ from greenroom.runner.rewind import rewind_event
 from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission, StillWaiting, check_is_retryable, end_of_run
 from greenroom.runs.app_versions import AppVersions
+from greenroom.runs.deletion import Deletion
 from greenroom.runs.engine import Attachment, ForwardedRequest, OpenCall, RunEngine
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
@@ -192,6 +193,21 @@ class InProcessRunEngine(RunEngine):
             wake_ups=self._wake_ups,
             turns=None if self.limits.running is None else Turns(self.limits.running, self.limits.weights),
         )
+        self._deletion = Deletion(
+            apps=self.apps,
+            run_store=self.run_store,
+            session_service=self.session_service,
+            artifact_service=self.artifact_service,
+            memory_service=self.memory_service,
+            credential_service=self.credential_service,
+            schedules=self.schedules,
+            memory_writer=self._memory_writer,
+            queues=self._queues,
+            stream=self._stream,
+            lock=self._admission.lock,
+            wait_until_ready=self._wait_until_ready,
+            cancel=self.cancel,
+        )
 
     async def start(
         self,
@@ -205,8 +221,7 @@ class InProcessRunEngine(RunEngine):
         open_call: OpenCall | None = None,
     ) -> tuple[Run, Attachment | None]:
         key = SessionKey(request.app_name, request.user_id, request.session_id)
-        if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(key)
+        await self._wait_until_ready(key)
         runner = await self._runner_of(request.app_name)
         try:
             async with self._admission.lock(key):
@@ -270,8 +285,7 @@ class InProcessRunEngine(RunEngine):
         Raises RunNotFound, and TooManyRuns and Unavailable: then it may be tried again.
         """
         key = run.session_key
-        if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(key)
+        await self._wait_until_ready(key)
         async with self._admission.lock(key):
             run = await self.get(run.id)
             if run.is_delayed and run.request is not None:  # else it was cancelled meanwhile
@@ -318,8 +332,7 @@ class InProcessRunEngine(RunEngine):
         traceparent: str | None = None,
         caller: Caller | None = None,
     ) -> tuple[Run, Attachment]:
-        if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(key)
+        await self._wait_until_ready(key)
         runner = await self._runner_of(key.app_name)
         try:
             async with self._admission.lock(key):
@@ -373,8 +386,7 @@ class InProcessRunEngine(RunEngine):
         return Follower(self._stream.subscribe(key), after=after, read_log=self._log_reader(key))
 
     async def append(self, session: Session, event: Event) -> None:
-        if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(session.key)
+        await self._wait_until_ready(session.key)
         self.limits.check_session(session)
         [stored] = await self.session_service.append(session, event)
         item = StreamItem(event, run_id=event.invocation_id, seq=stored.seq, json=stored.json)
@@ -382,8 +394,7 @@ class InProcessRunEngine(RunEngine):
 
     async def cancel(self, run_id: str, *, reason: str) -> Run:
         run = await self.get(run_id)
-        if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(run.session_key)
+        await self._wait_until_ready(run.session_key)
         async with self._admission.lock(run.session_key):
             task = self._queues.active(run_id)
             if task is None:
@@ -417,8 +428,7 @@ class InProcessRunEngine(RunEngine):
 
     async def add_webhook(self, run_id: str, webhook: Webhook) -> RunWebhook:
         run = await self.get(run_id)
-        if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(run.session_key)
+        await self._wait_until_ready(run.session_key)
         async with self._admission.lock(run.session_key):
             run = await self.get(run_id)
             [added] = add_webhooks(run, [webhook])
@@ -427,8 +437,7 @@ class InProcessRunEngine(RunEngine):
 
     async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
         run = await self.get(run_id)
-        if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(run.session_key)
+        await self._wait_until_ready(run.session_key)
         async with self._admission.lock(run.session_key):
             run = await self.get(run_id)
             run.webhooks[:] = [webhook for webhook in run.webhooks if webhook.id != webhook_id]
@@ -457,8 +466,7 @@ class InProcessRunEngine(RunEngine):
     ) -> Run | tuple[Run, str, WakeUp]:
         """The call of the run that waits for this signal; or the run, with whose record the signal is stored."""
         run = await self.get(run_id)
-        if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(run.session_key)
+        await self._wait_until_ready(run.session_key)
         async with self._admission.lock(run.session_key):
             run = await self.get(run_id)
             call_id = check_receives(run, signal, while_waiting=while_waiting)
@@ -557,8 +565,7 @@ class InProcessRunEngine(RunEngine):
                 run, idempotency_key=idempotency_key, traceparent=traceparent, caller=caller
             )
         key = run.session_key
-        if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(key)
+        await self._wait_until_ready(key)
         runner = await self._runner_of(key.app_name)
         try:
             async with self._admission.lock(key):
@@ -610,8 +617,7 @@ class InProcessRunEngine(RunEngine):
         return self._queues.enqueue(task)
 
     async def rewind(self, key: SessionKey, before_run: str) -> StreamItem:
-        if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(key)
+        await self._wait_until_ready(key)
         async with self._admission.lock(key):
             if queue := self._queues.of_session(key):
                 raise SessionBusy(key.session_id, queue[0].run.id)
@@ -664,8 +670,7 @@ class InProcessRunEngine(RunEngine):
 
     async def delegate_request(self, request_id: str, to_user_id: str, *, answerer: Answerer) -> HumanRequest:
         request = await self._open_request(request_id)
-        if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(request.session_key)
+        await self._wait_until_ready(request.session_key)
         async with self._admission.lock(request.session_key):
             request = delegated(await self._open_request(request_id), answerer, to_user_id, at=time.time())
             await self.run_store.save_request(request)
@@ -697,55 +702,13 @@ class InProcessRunEngine(RunEngine):
         return await self._watches.open_for_all(where, self.run_store, is_own=self._queues.tasks.__contains__)
 
     async def delete_session(self, key: SessionKey) -> None:
-        key_fields = key._asdict()
-        if self._takeovers is not None:
-            await self._takeovers.wait_until_ready(key)
-        for run_id in {task.run.id for task in self._queues.of_session(key)}:
-            await self.cancel(run_id, reason="its session was deleted")
-        async with self._admission.lock(key):
-            await self._memory_writer.cancel(key)
-            artifacts = self.artifact_service
-            if artifacts is not None:
-                for name in await artifacts.list_artifact_keys(**key_fields):
-                    if not name.startswith(USER_NAMESPACE):
-                        await artifacts.delete_artifact(**key_fields, filename=name)
-            await self.credential_service.delete_requests(**key_fields)
-            await self.session_service.delete_session(**key_fields)
-            await self.run_store.delete_session(**key_fields)
-            self._stream.end(key)
+        await self._deletion.delete_session(key)
 
-    async def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
-        listed = await self.session_service.list_sessions(app_name=app_name, user_id=user_id)
-        runs = await self.run_store.list_runs(RunFilter(app_names=[app_name], user_id=user_id), limit=None)
-        keys = {session.key for session in listed.sessions} | {run.session_key for run in runs.runs}
-        for key in sorted(keys, key=self._is_elsewhere):
-            await self.delete_session(key)
-            yield key
-        for store in (self.memory_service, self.artifact_service, self.credential_service, self.session_service):
-            if store is not None:
-                await store.delete_user(app_name=app_name, user_id=user_id)
-        await self.session_service.usage.delete_user(app_name=app_name, user_id=user_id)
-        await self.schedules.delete_user(app_name=app_name, user_id=user_id)
-
-    def _is_elsewhere(self, key: SessionKey) -> bool:
-        return self._takeovers is not None and not self._takeovers.ownership.owns(key)
+    def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
+        return self._deletion.delete_user(app_name=app_name, user_id=user_id)
 
     async def delete_expired_sessions(self) -> int:
-        count = 0
-        for name in await self.apps.list_apps_async():
-            try:
-                ttl_seconds = (await self.apps.load_async(name)).session_ttl_seconds
-            except GreenroomError:
-                continue  # requests to the app report it
-            if ttl_seconds is None:
-                continue
-            expired = SessionFilter(updated_before=time.time() - ttl_seconds)
-            listed = await self.session_service.list_sessions(app_name=name, where=expired)
-            for session in listed.sessions:
-                with contextlib.suppress(OwnershipLost):  # the server that runs it deletes it
-                    await self.delete_session(session.key)
-                    count += 1
-        return count
+        return await self._deletion.delete_expired_sessions()
 
     @property
     def replicas(self) -> Replicas | None:
@@ -914,6 +877,11 @@ class InProcessRunEngine(RunEngine):
             self._takeovers.stop()
         draining.cancel()
         await self.run_store.close()
+
+    async def _wait_until_ready(self, key: SessionKey) -> None:
+        """Returns when this process owns the session, and has resumed its runs. Raises OwnershipLost."""
+        if self._takeovers is not None:
+            await self._takeovers.wait_until_ready(key)
 
     async def _runner_of(self, app_name: str) -> Runner:
         """The app's runner, acquired. Raises Unavailable while the engine closes."""

@@ -1,0 +1,110 @@
+"""Deletion of sessions and users with all that belongs to them, and of expired sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from greenroom.apps.loader import AppLoader
+from greenroom.artifacts.service import USER_NAMESPACE, BaseArtifactService
+from greenroom.credentials.service import BaseCredentialService
+from greenroom.errors import GreenroomError, OwnershipLost
+from greenroom.event_streams.in_process import InProcessEventStream
+from greenroom.memory.service import BaseMemoryService
+from greenroom.records.run import Run, RunFilter
+from greenroom.records.session import SessionFilter, SessionKey
+from greenroom.runs.memory_writer import MemoryWriter
+from greenroom.runs.queues import SessionQueues
+from greenroom.runs.schedules import Schedules
+from greenroom.runs.store import RunStore
+from greenroom.sessions.service import BaseSessionService
+
+
+class CancelRun(Protocol):
+    """`RunEngine.cancel`."""
+
+    async def __call__(self, run_id: str, *, reason: str) -> Run: ...
+
+
+@dataclass(kw_only=True, eq=False)
+class Deletion:
+    """Deletes from all stores of one engine.
+
+    wait_until_ready: returns when this process owns the session. Raises OwnershipLost.
+    """
+
+    apps: AppLoader
+    run_store: RunStore
+    session_service: BaseSessionService
+    artifact_service: BaseArtifactService | None
+    memory_service: BaseMemoryService | None
+    credential_service: BaseCredentialService
+    schedules: Schedules
+    memory_writer: MemoryWriter
+    queues: SessionQueues
+    stream: InProcessEventStream
+    lock: Callable[[SessionKey], asyncio.Lock]
+    wait_until_ready: Callable[[SessionKey], Awaitable[None]]
+    cancel: CancelRun
+
+    async def delete_session(self, key: SessionKey) -> None:
+        """See `RunEngine.delete_session`."""
+        key_fields = key._asdict()
+        await self.wait_until_ready(key)
+        for run_id in {task.run.id for task in self.queues.of_session(key)}:
+            await self.cancel(run_id, reason="its session was deleted")
+
+        async with self.lock(key):
+            await self.memory_writer.cancel(key)
+            artifacts = self.artifact_service
+            if artifacts is not None:
+                for name in await artifacts.list_artifact_keys(**key_fields):
+                    if not name.startswith(USER_NAMESPACE):
+                        await artifacts.delete_artifact(**key_fields, filename=name)
+            await self.credential_service.delete_requests(**key_fields)
+            await self.session_service.delete_session(**key_fields)
+            await self.run_store.delete_session(**key_fields)
+            self.stream.end(key)
+
+    async def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
+        """See `RunEngine.delete_user`."""
+        listed = await self.session_service.list_sessions(app_name=app_name, user_id=user_id)
+        runs = await self.run_store.list_runs(RunFilter(app_names=[app_name], user_id=user_id), limit=None)
+        keys = {session.key for session in listed.sessions} | {run.session_key for run in runs.runs}
+        for key in sorted(keys, key=self._is_elsewhere):
+            await self.delete_session(key)
+            yield key
+
+        for store in (self.memory_service, self.artifact_service, self.credential_service, self.session_service):
+            if store is not None:
+                await store.delete_user(app_name=app_name, user_id=user_id)
+        await self.session_service.usage.delete_user(app_name=app_name, user_id=user_id)
+        await self.schedules.delete_user(app_name=app_name, user_id=user_id)
+
+    def _is_elsewhere(self, key: SessionKey) -> bool:
+        """True for a session that another server runs."""
+        ownership = self.run_store.ownership
+        return ownership is not None and not ownership.owns(key)
+
+    async def delete_expired_sessions(self) -> int:
+        """See `RunEngine.delete_expired_sessions`."""
+        count = 0
+        for name in await self.apps.list_apps_async():
+            try:
+                ttl_seconds = (await self.apps.load_async(name)).session_ttl_seconds
+            except GreenroomError:
+                continue  # requests to the app report it
+            if ttl_seconds is None:
+                continue
+
+            expired = SessionFilter(updated_before=time.time() - ttl_seconds)
+            listed = await self.session_service.list_sessions(app_name=name, where=expired)
+            for session in listed.sessions:
+                with contextlib.suppress(OwnershipLost):  # the server that runs it deletes it
+                    await self.delete_session(session.key)
+                    count += 1
+        return count
