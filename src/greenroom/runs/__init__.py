@@ -8,7 +8,7 @@ attempt runs with. `ownership`, `takeover`: which sessions are this process's, a
 `suspects`: resumes runs that may have ended the process. `watch`: readers of run records.
 `webhooks`, `push_notifications`: messages about the states of runs, the latter for clients of gates.
 `memory_writer`: tasks after the end of a run.
-`deletion`: deletes sessions and users from all stores.
+`retries`: continues failed and cancelled runs. `deletion`: deletes sessions and users from all stores.
 `store`: the interface of run stores, which `memory_store`, `sqlite_store` and `postgres_store` implement, the last two
 by `sql_store`.
 """

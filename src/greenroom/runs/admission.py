@@ -16,7 +16,6 @@ from greenroom.errors import (
     ApprovalRefused,
     IdempotencyConflict,
     InvalidRequest,
-    NotRetryable,
     NotWaiting,
     RequestClosed,
     RunNotFound,
@@ -32,7 +31,7 @@ from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.human_requests import request_digest, responses_in
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.inbox import Answerer, HumanRequest, RequestChanges, RequestStatus
-from greenroom.records.run import MAX_DELAY_SECONDS, MAX_START_AT, RETRYABLE, AgentRunRequest, Caller, Run, RunStatus
+from greenroom.records.run import MAX_DELAY_SECONDS, MAX_START_AT, AgentRunRequest, Caller, Run, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.accept import SINCE_COMPACTION, Accepted, accept_message, is_to_task, needs_older_events
@@ -142,7 +141,7 @@ class Admission:
         digest: str | None = None
         if idempotency_key is not None:
             digest = hashlib.sha256(wire.encode(request)).hexdigest()
-            started = await self._started_with(key, idempotency_key, queues)
+            started = await self.started_with(key, idempotency_key, queues)
             if started is not None:
                 if started.request_digest != digest:
                     raise IdempotencyConflict(idempotency_key)
@@ -241,7 +240,7 @@ class Admission:
 
         if stored is None:
             session = await self._create(key)
-        run = self._new_run(run_id, session, runner)
+        run = self.new_run(run_id, session, runner)
         run.request = request
         run.caller = caller
         if continued is not None:
@@ -254,7 +253,7 @@ class Admission:
             if open_call is not None and open_call.signal is not None:
                 take_signal(run, open_call.signal)
         else:
-            _add_webhooks_of_app(run, runner)
+            add_webhooks_of_app(run, runner)
         run.priority = _priority_of(request, runner)
         if request.webhooks:
             add_webhooks(run, request.webhooks)
@@ -320,109 +319,16 @@ class Admission:
             raise ApprovalRefused("no run of this session asks for it")
         return await self.run_store.get_request(made.id) or made
 
-    async def admit_retry(
-        self,
-        run_id: str,
-        key: SessionKey,
-        runner: Runner,
-        queues: SessionQueues,
-        *,
-        idempotency_key: str | None,
-    ) -> RunTask | Run:
-        """A failed or cancelled run to enqueue once more, or the one that the same request started before.
-
-        Raises RunNotFound, NotRetryable, SessionBusy, SessionNotFound, SessionFull, IdempotencyConflict,
-        TooManyRuns.
-        """
-        digest = _digest_of_retry(run_id, fork=False)
-        if idempotency_key is not None:
-            started = await self._retried_with(key, idempotency_key, digest, queues)
-            if started is not None:
-                return started
-        task = queues.tasks.get(run_id)
-        run = task.run if task is not None else await self.run_store.get(run_id)
-        if run is None:
-            raise RunNotFound(run_id)
-        check_is_retryable(run)
-        if queue := queues.of_session(key):
-            raise SessionBusy(key.session_id, queue[0].run.id)
-        session = await self._session_with(run)
-        end = session.events.end
-        if run.started_at is not None:
-            check_is_newest(run, session)
-        self.limits.check_session(session)
-
-        await self.limiter.acquire(key)
-        retried = msgspec.structs.replace(
-            run,
-            status=RunStatus.QUEUED,
-            ended_at=None,
-            error=None,
-            stalled=0,
-            stalled_alone=0,
-            resumed_alone=False,
-            progress=-1,
-            retries=run.retries + 1,
-            steered_into=None,
-            start_at=None,
-            after_seq=run.after_seq if run.started_at is not None else end,
-            message_after_seq=run.message_after_seq if run.started_at is not None else end,
-            idempotency_key=idempotency_key,
-            request_digest=digest if idempotency_key is not None else None,
-            app_version=version_of(runner),  # the caller asks for the present code, which may have been corrected
-        )
-        return RunTask(retried, runner, is_resumed=True, session=session)
-
-    async def forked_with(self, origin: Run, idempotency_key: str, queues: SessionQueues) -> Run | None:
-        """The run that the same request started before in a fork. Raises IdempotencyConflict."""
-        digest = _digest_of_retry(origin.id, fork=True)
-        return await self._retried_with(origin.session_key, idempotency_key, digest, queues)
-
-    async def admit_fork(
-        self, origin: Run, retried_run: str, key: SessionKey, runner: Runner, *, idempotency_key: str | None
-    ) -> RunTask:
-        """A new run that continues a failed or cancelled one in a fork of its session. Raises SessionFull, TooManyRuns.
-
-        retried_run: the run whose events the fork has, see `end_of_run`. key: of the fork.
-        """
-        session = await self.session_service.get_session(**key._asdict())
-        if session is None:
-            raise SessionNotFound(*key)
-        self.limits.check_session(session)
-        run = self._new_run(new_invocation_id(), session, runner)
-        run.message_after_seq = origin.message_after_seq
-        run.retries = 1
-        run.retry_of = retried_run
-        run.idempotency_key = idempotency_key
-        run.request_digest = _digest_of_retry(origin.id, fork=True) if idempotency_key is not None else None
-        if origin.request is not None:
-            run.request = msgspec.structs.replace(origin.request, session_id=session.id, invocation_id=None)
-        _add_webhooks_of_app(run, runner)
-        if run.request is not None and run.request.webhooks:
-            add_webhooks(run, run.request.webhooks)
-        run.priority = origin.priority
-        await self.limiter.acquire(key)
-        return RunTask(run, runner, is_resumed=True, session=session)
-
-    async def _session_with(self, run: Run) -> Session:
-        """The session of a run, with all events of the run. Raises SessionNotFound."""
-        session = await self.session_service.get_session(**run.session_key._asdict(), config=SINCE_COMPACTION)
-        if session is not None and session.events.skipped > min(run.after_seq, run.message_after_seq):
-            session = await self.session_service.get_session(**run.session_key._asdict())
-        if session is None:
-            raise SessionNotFound(*run.session_key)
-        return session
-
     async def _admit_delayed(
         self, request: AgentRunRequest, start_at: float, key: SessionKey, runner: Runner, *, run_id: str
     ) -> RunTask:
         """A run that starts later. It isn't counted until then."""
         session, message = await self._accept_new(request, key, run_id)
-        run = self._new_run(run_id, session, runner)
+        run = self.new_run(run_id, session, runner)
         run.start_at = start_at
         run.priority = _priority_of(request, runner)
         run.request = msgspec.structs.replace(request, new_message=message, start_at=None, delay_seconds=None)
-        _add_webhooks_of_app(run, runner)
+        add_webhooks_of_app(run, runner)
         if request.webhooks:
             add_webhooks(run, request.webhooks)
         return RunTask(run, runner)
@@ -471,12 +377,13 @@ class Admission:
         except BaseException:
             self.limiter.release(key)
             raise
-        run = self._new_run(new_invocation_id(), session, runner)
+        run = self.new_run(new_invocation_id(), session, runner)
         run.is_live = True
-        _add_webhooks_of_app(run, runner)
+        add_webhooks_of_app(run, runner)
         return RunTask(run, runner, session=session if is_idle else None, live=live)
 
-    def _new_run(self, run_id: str, session: Session, runner: Runner) -> Run:
+    def new_run(self, run_id: str, session: Session, runner: Runner) -> Run:
+        """The record of a queued run whose session has no event of it yet."""
         end = session.events.end
         return Run(
             id=run_id,
@@ -507,21 +414,14 @@ class Admission:
         except SessionExists:  # another process was faster
             return await self._find(key) or await self._create(key)
 
-    async def _started_with(self, key: SessionKey, idempotency_key: str, queues: SessionQueues) -> Run | None:
+    async def started_with(self, key: SessionKey, idempotency_key: str, queues: SessionQueues) -> Run | None:
+        """The run that a request with the same idempotency key has started."""
         task = queues.with_idempotency_key(key.app_name, key.user_id, idempotency_key)
         if task is not None:
             return task.run
         return await self.run_store.find_by_idempotency_key(
             app_name=key.app_name, user_id=key.user_id, key=idempotency_key
         )
-
-    async def _retried_with(
-        self, key: SessionKey, idempotency_key: str, digest: str, queues: SessionQueues
-    ) -> Run | None:
-        started = await self._started_with(key, idempotency_key, queues)
-        if started is not None and started.request_digest != digest:
-            raise IdempotencyConflict(idempotency_key)
-        return started
 
     async def _started_by(self, key: SessionKey, forwarded: ForwardedRequest, queues: SessionQueues) -> Run | None:
         """The run that another copy of the request has started or continued.
@@ -538,7 +438,7 @@ class Admission:
             return task.run
         if run_id not in self._repeated:
             return None
-        return await self.run_store.get(run_id) or await self._started_with(key, run_id, queues)
+        return await self.run_store.get(run_id) or await self.started_with(key, run_id, queues)
 
     async def _run_to_continue(
         self, run_id: str, accepted: Accepted, session: Session, task: RunTask | None, runner: Runner
@@ -574,45 +474,6 @@ def _priority_of(request: AgentRunRequest, runner: Runner) -> int:
     return runner.app.priority if runner.app is not None else 0
 
 
-def check_is_retryable(run: Run) -> None:
-    """Raises NotRetryable."""
-    if run.status not in RETRYABLE:
-        raise NotRetryable(run.id, f"its status is {run.status.value!r}, neither 'failed' nor 'cancelled'")
-    if run.request is None:
-        raise NotRetryable(run.id, "the input of a live run isn't stored")
-
-
-def _digest_of_retry(run_id: str, *, fork: bool) -> str:
-    return hashlib.sha256(f"retry {run_id} {fork}".encode()).hexdigest()
-
-
-def end_of_run(run: Run, session: Session) -> tuple[str, int]:
-    """The id with which the run's events are in the log, and the sequence number of the last of them.
-
-    session: with its whole log.
-    """
-    for run_id in (run.id, run.retry_of):
-        for index in range(len(session.events) - 1, -1, -1):
-            if run_id is not None and session.events[index].invocation_id == run_id:
-                return run_id, index + 1
-    return run.id, min(run.message_after_seq, len(session.events))
-
-
-def check_is_newest(run: Run, session: Session) -> None:
-    """Raises NotRetryable if the session went on after the run."""
-    events = session.events
-    rewound = log_state_of(events).rewound
-    is_in_log = False
-    for index in range(len(events) - 1, max(run.message_after_seq - events.skipped, 0) - 1, -1):
-        event = events[index]
-        if event.actions.rewind_before_invocation_id:
-            raise NotRetryable(run.id, "its session was rewound since; retry it in a fork")
-        if event.invocation_id == run.id:
-            is_in_log = True
-        elif event.content is not None and index not in rewound and not is_in_log:
-            raise NotRetryable(run.id, "its session has later messages; retry it in a fork")
-
-
 def start_time(request: AgentRunRequest) -> float | None:
     """The time (Unix seconds) at which the run starts; None if it starts now. Raises InvalidRequest."""
     if request.start_at is None and request.delay_seconds is None:
@@ -643,7 +504,8 @@ def _replaces(request: AgentRunRequest, queues: SessionQueues) -> bool:
     return bool(queues.of_session(SessionKey(request.app_name, request.user_id, request.session_id)))
 
 
-def _add_webhooks_of_app(run: Run, runner: Runner) -> None:
+def add_webhooks_of_app(run: Run, runner: Runner) -> None:
+    """Adds the webhooks of the run's app to its record."""
     if runner.app is not None and runner.app.webhooks:
         add_webhooks(run, runner.app.webhooks, is_of_app=True)
 

@@ -72,7 +72,7 @@ from greenroom.records.wake_up import SentSignal, WakeUp, answer_to
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.rewind import rewind_event
 from greenroom.runner.runner import Runner, live_config
-from greenroom.runs.admission import Admission, StillWaiting, check_is_retryable, end_of_run
+from greenroom.runs.admission import Admission, StillWaiting
 from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.deletion import Deletion
 from greenroom.runs.engine import Attachment, ForwardedRequest, OpenCall, RunEngine
@@ -81,6 +81,7 @@ from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf, Replicas, require
 from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.queues import SessionQueues, Turns, when_done
+from greenroom.runs.retries import Retries
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
 from greenroom.runs.schedules import Schedules
@@ -192,6 +193,16 @@ class InProcessRunEngine(RunEngine):
             memory_writer=self._memory_writer,
             wake_ups=self._wake_ups,
             turns=None if self.limits.running is None else Turns(self.limits.running, self.limits.weights),
+        )
+        self._retries = Retries(
+            run_store=self.run_store,
+            session_service=self.session_service,
+            admission=self._admission,
+            queues=self._queues,
+            runners=self._runners,
+            get=self.get,
+            acquire_runner=self._runner_of,
+            wait_until_ready=self._wait_until_ready,
         )
         self._deletion = Deletion(
             apps=self.apps,
@@ -557,64 +568,14 @@ class InProcessRunEngine(RunEngine):
         caller: Caller | None = None,
         forwarded: ForwardedRequest | None = None,
     ) -> Run:
-        run = await self.get(run_id)
-        if idempotency_key is None and forwarded is not None:
-            idempotency_key = forwarded.run_id  # the request may come again
-        if fork:
-            return await self._retry_in_fork(
-                run, idempotency_key=idempotency_key, traceparent=traceparent, caller=caller
-            )
-        key = run.session_key
-        await self._wait_until_ready(key)
-        runner = await self._runner_of(key.app_name)
-        try:
-            async with self._admission.lock(key):
-                task = await self._admission.admit_retry(
-                    run_id, key, runner, self._queues, idempotency_key=idempotency_key
-                )
-                if isinstance(task, Run):
-                    await self._queues.wait_until_stored(task.id)
-                    return task
-                stored = self._enqueue_retry(task, traceparent=traceparent, caller=caller)
-        finally:
-            self._runners.release(runner)
-        await stored
-        return task.run
-
-    async def _retry_in_fork(
-        self, run: Run, *, idempotency_key: str | None, traceparent: str | None, caller: Caller | None
-    ) -> Run:
-        if idempotency_key is not None:
-            started = await self._admission.forked_with(run, idempotency_key, self._queues)
-            if started is not None:
-                return started
-        check_is_retryable(run)
-        runner = await self._runner_of(run.app_name)
-        try:
-            session = await self.session_service.get_session(**run.session_key._asdict())
-            if session is None:
-                raise SessionNotFound(*run.session_key)
-            retried_run, seq = end_of_run(run, session)
-            forked = await self.session_service.fork_session(**run.session_key._asdict(), seq=seq)
-            try:
-                async with self._admission.lock(forked.key):
-                    task = await self._admission.admit_fork(
-                        run, retried_run, forked.key, runner, idempotency_key=idempotency_key
-                    )
-                    stored = self._enqueue_retry(task, traceparent=traceparent, caller=caller)
-                await stored
-            except GreenroomError:
-                await self.session_service.delete_session(**forked.key._asdict())
-                raise
-        finally:
-            self._runners.release(runner)
-        return task.run
-
-    def _enqueue_retry(self, task: RunTask, *, traceparent: str | None, caller: Caller | None) -> asyncio.Future[None]:
-        task.run.traceparent = traceparent
-        task.run.caller = caller
-        self._runners.retain(task.runner)
-        return self._queues.enqueue(task)
+        return await self._retries.retry(
+            run_id,
+            fork=fork,
+            idempotency_key=idempotency_key,
+            traceparent=traceparent,
+            caller=caller,
+            forwarded=forwarded,
+        )
 
     async def rewind(self, key: SessionKey, before_run: str) -> StreamItem:
         await self._wait_until_ready(key)
