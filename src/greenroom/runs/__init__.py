@@ -4,8 +4,9 @@ A run passes `in_process` (the engine), `admission` (with `runner.accept`: the r
 `queues` (which run may start now), `task` (an attempt: what the run still has to do), `runner.runner` and
 `runner.commit`, in this order.
 `engine`: the interface of the engine. `limits`: how many runs may be active. `run_config`, `runner_cache`: what an
-attempt runs with. `ownership`, `takeover`: which sessions are this process's, and the resumption of their runs.
-`suspects`: resumes runs that may have ended the process. `watch`: readers of run records.
+attempt runs with. `ownership`, `takeover`: which sessions are this process's, and the moments to resume their runs.
+`resumption`: resumes the runs that an earlier process left. `suspects`: those that may have ended it.
+`inactive_runs`: ends runs that have no task. `watch`: readers of run records.
 `webhooks`, `push_notifications`: messages about the states of runs, the latter for clients of gates.
 `memory_writer`: tasks after the end of a run.
 `retries`: continues failed and cancelled runs. `deletion`: deletes sessions and users from all stores.

@@ -34,7 +34,7 @@ from greenroom.errors import (
     Unavailable,
 )
 from greenroom.event_streams.in_process import InProcessEventStream
-from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, RunEnded, StreamItem
+from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.sleep import SignalUrlMaker
 from greenroom.log.state import log_state_of
@@ -48,7 +48,6 @@ from greenroom.records.inbox import (
     HumanRequest,
     ListRequestsResponse,
     RequestAnswer,
-    RequestChanges,
     RequestFilter,
     RequestStatus,
     answer_message,
@@ -76,11 +75,13 @@ from greenroom.runs.admission import Admission, StillWaiting
 from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.deletion import Deletion
 from greenroom.runs.engine import Attachment, ForwardedRequest, OpenCall, RunEngine
+from greenroom.runs.inactive_runs import InactiveRuns
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf, Replicas, require
 from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.queues import SessionQueues, Turns, when_done
+from greenroom.runs.resumption import Resumption
 from greenroom.runs.retries import Retries
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
@@ -88,7 +89,6 @@ from greenroom.runs.schedules import Schedules
 from greenroom.runs.signals import check_receives, store_signal
 from greenroom.runs.steering import SteeringReader, find_reading
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
-from greenroom.runs.suspects import SuspectRuns, is_suspect
 from greenroom.runs.takeover import Takeovers
 from greenroom.runs.task import LiveInput, RunTask, described
 from greenroom.runs.voting import delegated
@@ -97,7 +97,7 @@ from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import SendWebhook, Webhooks
 from greenroom.schedules.store import ScheduleLimits
 from greenroom.sessions.service import BaseSessionService
-from greenroom.telemetry.span import Trace, TraceListener
+from greenroom.telemetry.span import TraceListener
 from greenroom.version import __version__
 
 AttachmentOrNone = TypeVar("AttachmentOrNone", Attachment, Attachment | None)
@@ -161,6 +161,12 @@ class InProcessRunEngine(RunEngine):
             auto_create_session=self.auto_create_session,
         )
         self._memory_writer = MemoryWriter(self.run_store)
+        self._inactive_runs = InactiveRuns(
+            run_store=self.run_store,
+            watches=self._watches,
+            stream=self._stream,
+            trace_listeners=self.trace_listeners,
+        )
         self._wake_ups = WakeUps(self.run_store, self.get, self._wake, self._start_delayed)
         self.schedules = Schedules(
             run_store=self.run_store,
@@ -172,7 +178,6 @@ class InProcessRunEngine(RunEngine):
             is_valid=self.is_valid_caller,
         )
         self._declaring: set[asyncio.Task[None]] = set()
-        self._resuming_suspects: set[asyncio.Task[None]] = set()
         self._takeovers: Takeovers | None = None
         """None where this process owns all sessions."""
 
@@ -193,6 +198,16 @@ class InProcessRunEngine(RunEngine):
             memory_writer=self._memory_writer,
             wake_ups=self._wake_ups,
             turns=None if self.limits.running is None else Turns(self.limits.running, self.limits.weights),
+        )
+        self._resumption = Resumption(
+            run_store=self.run_store,
+            session_service=self.session_service,
+            runners=self._runners,
+            limiter=self._limiter,
+            queues=self._queues,
+            inactive_runs=self._inactive_runs,
+            wake_ups=self._wake_ups,
+            memory_writer=self._memory_writer,
         )
         self._retries = Retries(
             run_store=self.run_store,
@@ -313,25 +328,8 @@ class InProcessRunEngine(RunEngine):
             raise
         except GreenroomError as error:
             _log.warning("run %s can't start at its time, and has failed: %s", run.id, error)
-            stored = self._end_unstarted(run, error)
+            stored = self._inactive_runs.end(run, error)
         await stored
-
-    def _end_unstarted(self, run: Run, error: GreenroomError) -> asyncio.Future[None]:
-        """Stores and publishes the end of a run that has no task."""
-        run.status = RunStatus.CANCELLED if isinstance(error, RunCancelled) else RunStatus.FAILED
-        run.error = described(error)
-        run.ended_at = time.time()
-        saving = self.run_store.save(run, requests=_without_requests(run))
-        when_done(saving, partial(self._unstarted_ended, RunEnded(run, error)))
-        return saving
-
-    def _unstarted_ended(self, end: RunEnded, saving: asyncio.Future[None]) -> None:
-        if saving.cancelled() or saving.exception() is not None:
-            return
-        self._watches.publish(end.run)
-        self._stream.publish(end.run.session_key, end)
-        if self.trace_listeners:
-            Trace(end.run.session_key, end.run.id).end(end.run.status, self.trace_listeners)
 
     async def start_live(
         self,
@@ -411,9 +409,9 @@ class InProcessRunEngine(RunEngine):
             if task is None:
                 run = await self.get(run_id)
                 if run.status is RunStatus.WAITING:
-                    await self._cancel_waiting(run)
+                    await self._inactive_runs.cancel_waiting(run)
                 elif run.is_delayed:
-                    await self._end_unstarted(run, RunCancelled(run_id, reason))
+                    await self._inactive_runs.end(run, RunCancelled(run_id, reason))
                     await self.run_store.delete_wake_up(run_id)
                 elif not run.status.is_over and self._takeovers is not None:
                     # Another server has taken the session over and started the run: this one doesn't know it yet.
@@ -426,16 +424,6 @@ class InProcessRunEngine(RunEngine):
         if task.end_stored is not None:
             await asyncio.shield(task.end_stored)
         return task.run
-
-    async def _cancel_waiting(self, run: Run) -> None:
-        """Cancels a run that waits, under its session's lock."""
-        run.status = RunStatus.CANCELLED
-        run.ended_at = time.time()
-        run.asked = {}
-        run.wake_ups = {}
-        await self.run_store.save(run, requests=_without_requests(run))
-        self._watches.publish(run)
-        self._stream.publish(run.session_key, RunEnded(run))
 
     async def add_webhook(self, run_id: str, webhook: Webhook) -> RunWebhook:
         run = await self.get(run_id)
@@ -523,7 +511,7 @@ class InProcessRunEngine(RunEngine):
             if run.status is RunStatus.WAITING and call_id in run.wake_ups and self._queues.active(run.id) is None:
                 too_late = RunCancelled(run.id, f"it could only continue {late_seconds:.0f} seconds late")
                 run.error = described(too_late)
-                await self._cancel_waiting(run)
+                await self._inactive_runs.cancel_waiting(run)
 
     async def _continue(
         self,
@@ -601,7 +589,7 @@ class InProcessRunEngine(RunEngine):
             waiting = await self.run_store.list_runs(of_session, limit=None)
             for run in waiting.runs:
                 if not logged.has_run(run.id):
-                    await self._cancel_waiting(run)
+                    await self._inactive_runs.cancel_waiting(run)
         return item
 
     async def get_request(self, request_id: str) -> HumanRequest:
@@ -707,65 +695,26 @@ class InProcessRunEngine(RunEngine):
             self._limiter.share(self.run_store.counts)
         ownership = self.run_store.ownership
         if ownership is None:
-            return await self._resume_runs()
+            return await self._take_over()
         self._takeovers = Takeovers(
             ownership,
-            resume=self._resume_runs,
+            resume=self._take_over,
             abandon=self._abandon,
             leave=self._queues.leave,
             busy_sessions=lambda: self._queues.busy_sessions() | self._memory_writer.busy_sessions(),
         )
         return await self._takeovers.start()
 
-    async def _resume_runs(self, shards: Shards | None = None) -> int:
-        """Resumes the runs that earlier processes left. Returns their number.
+    async def _take_over(self, shards: Shards | None = None) -> int:
+        """Continues what earlier processes left. Returns the number of resumed runs.
 
         shards: those that this process has taken; None where it owns all sessions.
         """
         await self.push_notifications.resume(shards)
         await self.webhooks.resume(shards)
-
-        left_behind = await self.run_store.list_unfinished(shards)
-        to_remember = await self.run_store.list_to_remember(shards)
-        resumed: list[RunTask] = []
-        ended: list[asyncio.Future[None]] = []
-        for run in [run for run in left_behind if run.waits_to_be_read]:
-            reading = await find_reading(self.session_service, run)
-            if reading is not None:
-                left_behind.remove(run)
-                ended.append(self._end_read(run, *reading))
-
-        # A session's running run continues before the queued ones, one of which may be older: an answer to its call.
-        for run in sorted(left_behind, key=lambda run: run.status is RunStatus.QUEUED):
-            try:
-                runner = await self._runners.acquire(run.app_name)
-            except GreenroomError as error:
-                ended.append(self._end_unstarted(run, error))
-                continue
-            self._limiter.add(run.session_key)
-            resumed.append(RunTask(run, runner, is_resumed=True, is_stored=True, is_held=is_suspect(run)))
-
-        self._resume(resumed)
-        self._wake_ups.look()  # not earlier: runs that it starts are no longer left behind
-        for run in to_remember:
-            with contextlib.suppress(GreenroomError):  # the app is gone
-                runner = await self._runners.acquire(run.app_name)
-                self._memory_writer.add(run, runner)
-                self._runners.release(runner)
-        if ended:
-            await asyncio.wait(ended)  # so that a reader of one sees its end
+        count = await self._resumption.resume(shards)
         await self._declare_schedules(shards)
-        return len(left_behind)
-
-    def _end_read(self, run: Run, run_id: str, seq: int) -> asyncio.Future[None]:
-        """Stores the end of a run whose message another run has stored before a crash."""
-        run.note_reading(run_id, seq)
-        run.status = RunStatus.SUCCEEDED
-        run.ended_at = time.time()
-        if run.request is not None:
-            run.request = msgspec.structs.replace(run.request, new_message=None, state_delta=None)
-        self._watches.publish(run)
-        return self.run_store.save(run)
+        return count
 
     async def _declare_schedules(self, shards: Shards | None) -> None:
         """Stores the schedules of the apps. shards: of those that this process owns."""
@@ -793,19 +742,6 @@ class InProcessRunEngine(RunEngine):
         except GreenroomError as error:
             _log.error("the schedules of app %s are not stored: %s", app_name, error)
 
-    def _resume(self, tasks: Sequence[RunTask]) -> None:
-        suspects = [task for task in tasks if task.is_held]
-        if suspects:
-            others = [task for task in tasks if not task.is_held and task.run.status is RunStatus.RUNNING]
-            trial = SuspectRuns(suspects, others=others, begin=self._queues.begin_held, save=self._queues.save)
-            resuming = asyncio.create_task(trial.resume())
-            self._resuming_suspects.add(resuming)
-            resuming.add_done_callback(self._resuming_suspects.discard)
-
-        for task in tasks:
-            _log.info("resuming run %s of session %s", task.run.id, task.run.session_id)
-            self._queues.enqueue(task)
-
     def _abandon(self, is_lost: IsOf) -> None:
         """Drops its state of sessions that another server runs now."""
         self._queues.abandon(is_lost)
@@ -823,8 +759,7 @@ class InProcessRunEngine(RunEngine):
         await self._wake_ups.close()
         await self.schedules.close()
         draining = asyncio.create_task(self.run_store.drain())
-        for resuming in self._resuming_suspects:
-            resuming.cancel()
+        self._resumption.close()
         until = time.monotonic() + grace_seconds
         await self._queues.close(grace_seconds=grace_seconds)
         await self._memory_writer.close(grace_seconds=max(until - time.monotonic(), 0.0))
@@ -901,15 +836,6 @@ class InProcessRunEngine(RunEngine):
             with_user_events=with_user_events,
             catch_up=catch_up,
         )
-
-
-def _without_requests(run: Run) -> RequestChanges | None:
-    """Cancels the open requests to people of a run that ends without an answer to them."""
-    if not run.requests:
-        return None
-    changes = RequestChanges(cancelled=list(run.requests.values()))
-    run.requests = {}
-    return changes
 
 
 async def _when_stored(stored: asyncio.Future[None], reader: AttachmentOrNone) -> AttachmentOrNone:

@@ -1,0 +1,97 @@
+"""Resumption of the runs that earlier processes left in the store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from greenroom.errors import GreenroomError
+from greenroom.records.run import RunStatus
+from greenroom.records.shard import Shards
+from greenroom.runs.inactive_runs import InactiveRuns
+from greenroom.runs.limits import ConcurrencyLimiter
+from greenroom.runs.memory_writer import MemoryWriter
+from greenroom.runs.queues import SessionQueues
+from greenroom.runs.runner_cache import RunnerCache
+from greenroom.runs.steering import find_reading
+from greenroom.runs.store import RunStore
+from greenroom.runs.suspects import SuspectRuns, is_suspect
+from greenroom.runs.task import RunTask
+from greenroom.runs.wake_ups import WakeUps
+from greenroom.sessions.service import BaseSessionService
+
+_log = logging.getLogger("greenroom.runs")
+
+
+@dataclass(kw_only=True, eq=False)
+class Resumption:
+    """Resumes runs in one engine, when it starts and when it takes sessions over."""
+
+    run_store: RunStore
+    session_service: BaseSessionService
+    runners: RunnerCache
+    limiter: ConcurrencyLimiter
+    queues: SessionQueues
+    inactive_runs: InactiveRuns
+    wake_ups: WakeUps
+    memory_writer: MemoryWriter
+
+    def __post_init__(self) -> None:
+        self._resuming_suspects: set[asyncio.Task[None]] = set()
+
+    async def resume(self, shards: Shards | None) -> int:
+        """Resumes unfinished runs, and adds ended ones to memory that were to be. Returns the number of the former.
+
+        shards: those that this process has taken; None where it owns all sessions.
+        """
+        left_behind = await self.run_store.list_unfinished(shards)
+        to_remember = await self.run_store.list_to_remember(shards)
+        resumed: list[RunTask] = []
+        ended: list[asyncio.Future[None]] = []
+        for run in [run for run in left_behind if run.waits_to_be_read]:
+            reading = await find_reading(self.session_service, run)
+            if reading is not None:
+                left_behind.remove(run)
+                ended.append(self.inactive_runs.end_read(run, *reading))
+
+        # A session's running run continues before the queued ones, one of which may be older: an answer to its call.
+        for run in sorted(left_behind, key=lambda run: run.status is RunStatus.QUEUED):
+            try:
+                runner = await self.runners.acquire(run.app_name)
+            except GreenroomError as error:
+                ended.append(self.inactive_runs.end(run, error))
+                continue
+            self.limiter.add(run.session_key)
+            resumed.append(RunTask(run, runner, is_resumed=True, is_stored=True, is_held=is_suspect(run)))
+
+        self._enqueue(resumed)
+        self.wake_ups.look()  # not earlier: runs that it starts are no longer left behind
+        for run in to_remember:
+            with contextlib.suppress(GreenroomError):  # the app is gone
+                runner = await self.runners.acquire(run.app_name)
+                self.memory_writer.add(run, runner)
+                self.runners.release(runner)
+        if ended:
+            await asyncio.wait(ended)  # so that a reader of one sees its end
+        return len(left_behind)
+
+    def _enqueue(self, tasks: Sequence[RunTask]) -> None:
+        suspects = [task for task in tasks if task.is_held]
+        if suspects:
+            others = [task for task in tasks if not task.is_held and task.run.status is RunStatus.RUNNING]
+            trial = SuspectRuns(suspects, others=others, begin=self.queues.begin_held, save=self.queues.save)
+            resuming = asyncio.create_task(trial.resume())
+            self._resuming_suspects.add(resuming)
+            resuming.add_done_callback(self._resuming_suspects.discard)
+
+        for task in tasks:
+            _log.info("resuming run %s of session %s", task.run.id, task.run.session_id)
+            self.queues.enqueue(task)
+
+    def close(self) -> None:
+        """Starts no further suspects."""
+        for resuming in self._resuming_suspects:
+            resuming.cancel()
