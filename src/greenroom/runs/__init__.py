@@ -8,6 +8,7 @@ attempt runs with. `ownership`, `takeover`: which sessions are this process's, a
 `resumption`: resumes the runs that an earlier process left. `suspects`: those that may have ended it.
 `inactive_runs`: ends runs that have no task. `watch`: readers of run records.
 `webhooks`, `push_notifications`: messages about the states of runs, the latter for clients of gates.
+`schedules`: starts runs at their times. `declared_schedules`: stores those that apps declare.
 `memory_writer`: tasks after the end of a run.
 `retries`: continues failed and cancelled runs. `deletion`: deletes sessions and users from all stores.
 `store`: the interface of run stores, which `memory_store`, `sqlite_store` and `postgres_store` implement, the last two

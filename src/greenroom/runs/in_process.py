@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
@@ -73,6 +72,7 @@ from greenroom.runner.rewind import rewind_event
 from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission, StillWaiting
 from greenroom.runs.app_versions import AppVersions
+from greenroom.runs.declared_schedules import DeclaredSchedules
 from greenroom.runs.deletion import Deletion
 from greenroom.runs.engine import Attachment, ForwardedRequest, OpenCall, RunEngine
 from greenroom.runs.inactive_runs import InactiveRuns
@@ -177,7 +177,7 @@ class InProcessRunEngine(RunEngine):
             limits=self.schedule_limits,
             is_valid=self.is_valid_caller,
         )
-        self._declaring: set[asyncio.Task[None]] = set()
+        self._declared_schedules = DeclaredSchedules(apps=self.apps, run_store=self.run_store, schedules=self.schedules)
         self._takeovers: Takeovers | None = None
         """None where this process owns all sessions."""
 
@@ -690,7 +690,7 @@ class InProcessRunEngine(RunEngine):
 
     async def recover(self) -> int:
         await self.run_store.lock(wait_seconds=self.lock_wait_seconds)
-        self.apps.reloaded = partial(self._reloaded, asyncio.get_running_loop())
+        self._declared_schedules.follow_reloads()
         if self.run_store.counts is not None:
             self._limiter.share(self.run_store.counts)
         ownership = self.run_store.ownership
@@ -713,34 +713,8 @@ class InProcessRunEngine(RunEngine):
         await self.push_notifications.resume(shards)
         await self.webhooks.resume(shards)
         count = await self._resumption.resume(shards)
-        await self._declare_schedules(shards)
+        await self._declared_schedules.declare(shards)
         return count
-
-    async def _declare_schedules(self, shards: Shards | None) -> None:
-        """Stores the schedules of the apps. shards: of those that this process owns."""
-        apps: dict[str, App] = {}
-        for name in await self.apps.list_apps_async():
-            with contextlib.suppress(GreenroomError):  # requests to the app report it
-                apps[name] = await self.apps.load_async(name)
-        await self.schedules.declare(apps, shards)
-
-    def _reloaded(self, loop: asyncio.AbstractEventLoop, app_name: str) -> None:
-        """Called in any thread."""
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(self._declare_reloaded, app_name)
-
-    def _declare_reloaded(self, app_name: str) -> None:
-        declaring = asyncio.create_task(self._declare_schedules_of(app_name))
-        self._declaring.add(declaring)
-        declaring.add_done_callback(self._declaring.discard)
-
-    async def _declare_schedules_of(self, app_name: str) -> None:
-        try:
-            app = await self.apps.load_async(app_name)
-            ownership = self.run_store.ownership
-            await self.schedules.declare({app_name: app}, None if ownership is None else ownership.owned())
-        except GreenroomError as error:
-            _log.error("the schedules of app %s are not stored: %s", app_name, error)
 
     def _abandon(self, is_lost: IsOf) -> None:
         """Drops its state of sessions that another server runs now."""
@@ -753,9 +727,7 @@ class InProcessRunEngine(RunEngine):
         return await self.run_store.drain()
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
-        self.apps.reloaded = None
-        for declaring in self._declaring:
-            declaring.cancel()
+        self._declared_schedules.close()
         await self._wake_ups.close()
         await self.schedules.close()
         draining = asyncio.create_task(self.run_store.drain())
