@@ -7,11 +7,8 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
-
-import msgspec
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
@@ -38,8 +35,6 @@ from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.sleep import SignalUrlMaker
 from greenroom.log.state import log_state_of
 from greenroom.memory.service import BaseMemoryService
-from greenroom.records.base import JsonObject
-from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.identifiers import uuid4
 from greenroom.records.inbox import (
@@ -66,7 +61,7 @@ from greenroom.records.run import (
 )
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.shard import SHARDS, Shards
-from greenroom.records.wake_up import SentSignal, WakeUp, answer_to
+from greenroom.records.wake_up import SentSignal
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.rewind import rewind_event
 from greenroom.runner.runner import Runner, live_config
@@ -78,6 +73,7 @@ from greenroom.runs.engine import Attachment, ForwardedRequest, OpenCall, RunEng
 from greenroom.runs.inactive_runs import InactiveRuns
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
+from greenroom.runs.open_calls import OpenCalls
 from greenroom.runs.ownership import IsOf, Replicas, require
 from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.queues import SessionQueues, Turns, when_done
@@ -86,11 +82,10 @@ from greenroom.runs.retries import Retries
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
 from greenroom.runs.schedules import Schedules
-from greenroom.runs.signals import check_receives, store_signal
 from greenroom.runs.steering import SteeringReader, find_reading
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.takeover import Takeovers
-from greenroom.runs.task import LiveInput, RunTask, described
+from greenroom.runs.task import LiveInput, RunTask
 from greenroom.runs.voting import delegated
 from greenroom.runs.wake_ups import WakeUps
 from greenroom.runs.watch import RunWatch, RunWatches
@@ -106,9 +101,6 @@ _log = logging.getLogger("greenroom.runs")
 
 _NO_LIMITS = RunLimits()
 _SCHEDULE_LIMITS = ScheduleLimits()
-
-_LATE_SECONDS = 1.0
-"""Delays from which on a run is told that it continues late."""
 
 LOG_PAGE = 500
 """Number of events that are read from the store at once."""
@@ -167,7 +159,13 @@ class InProcessRunEngine(RunEngine):
             stream=self._stream,
             trace_listeners=self.trace_listeners,
         )
-        self._wake_ups = WakeUps(self.run_store, self.get, self._wake, self._start_delayed)
+        self._wake_ups = WakeUps(
+            self.run_store,
+            self.get,
+            # A lambda, since `_open_calls` needs the queues, which need this timer.
+            wake=lambda run, call_id, wake_up, signal: self._open_calls.wake(run, call_id, wake_up, signal),
+            start=self._start_delayed,
+        )
         self.schedules = Schedules(
             run_store=self.run_store,
             session_service=self.session_service,
@@ -198,6 +196,16 @@ class InProcessRunEngine(RunEngine):
             memory_writer=self._memory_writer,
             wake_ups=self._wake_ups,
             turns=None if self.limits.running is None else Turns(self.limits.running, self.limits.weights),
+        )
+        self._open_calls = OpenCalls(
+            run_store=self.run_store,
+            queues=self._queues,
+            memory_writer=self._memory_writer,
+            inactive_runs=self._inactive_runs,
+            get=self.get,
+            start=self.start,
+            lock=self._admission.lock,
+            wait_until_ready=self._wait_until_ready,
         )
         self._resumption = Resumption(
             run_store=self.run_store,
@@ -449,102 +457,7 @@ class InProcessRunEngine(RunEngine):
         await self.run_store.save(run, is_to_remember=self._memory_writer.is_pending(run.id))
 
     async def signal(self, run_id: str, signal: SentSignal, *, while_waiting: bool = True) -> Run:
-        call = await self._call_or_store(run_id, signal, while_waiting=while_waiting)
-        if isinstance(call, Run):
-            return call
-        try:
-            return await self._continue(*call, signal=signal)
-        except NotWaiting:  # somebody has answered the call meanwhile
-            call = await self._call_or_store(run_id, signal, while_waiting=while_waiting)
-        if isinstance(call, Run):
-            return call
-        return await self._continue(*call, signal=signal)
-
-    async def _call_or_store(
-        self, run_id: str, signal: SentSignal, *, while_waiting: bool
-    ) -> Run | tuple[Run, str, WakeUp]:
-        """The call of the run that waits for this signal; or the run, with whose record the signal is stored."""
-        run = await self.get(run_id)
-        await self._wait_until_ready(run.session_key)
-        async with self._admission.lock(run.session_key):
-            run = await self.get(run_id)
-            call_id = check_receives(run, signal, while_waiting=while_waiting)
-            if call_id is not None:
-                return run, call_id, run.wake_ups[call_id]
-            store_signal(run, signal)
-            await self.run_store.save(run, is_to_remember=self._memory_writer.is_pending(run.id))
-            return run
-
-    async def _wake(self, run: Run, call_id: str, wake_up: WakeUp, signal: SentSignal | None) -> None:
-        """Continues a run with a stored signal or at its time, or cancels it when it is too late."""
-        if signal is not None:
-            await self._continue(run, call_id, wake_up, signal=signal)
-            return
-
-        now = time.time()
-        late_seconds = now - (wake_up.at or now)
-        if wake_up.max_late_seconds is not None and late_seconds > wake_up.max_late_seconds:
-            await self._cancel_late(run, call_id, late_seconds)
-            return
-
-        if call_id in run.requests:
-            await self._answer_by_default(run, call_id, wake_up)
-            return
-
-        response: JsonObject = {"waited": True} if wake_up.signal is None else {"timed_out": True}
-        response["time"] = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-        if late_seconds >= _LATE_SECONDS:
-            response["late_seconds"] = round(late_seconds, 3)
-        await self._continue(run, call_id, wake_up, response=response)
-
-    async def _answer_by_default(self, run: Run, call_id: str, wake_up: WakeUp) -> None:
-        """Answers a request to people at the deadline of its policy."""
-        request = await self.run_store.get_request(run.requests[call_id])
-        if request is not None and request.policy is not None:
-            confirmed = request.policy.default == "approve"
-            await self._continue(run, call_id, wake_up, response={"confirmed": confirmed})
-
-    async def _cancel_late(self, run: Run, call_id: str, late_seconds: float) -> None:
-        """Cancels a run whose call may not be answered so late. Does nothing when somebody has answered it."""
-        async with self._admission.lock(run.session_key):
-            run = await self.get(run.id)
-            if run.status is RunStatus.WAITING and call_id in run.wake_ups and self._queues.active(run.id) is None:
-                too_late = RunCancelled(run.id, f"it could only continue {late_seconds:.0f} seconds late")
-                run.error = described(too_late)
-                await self._inactive_runs.cancel_waiting(run)
-
-    async def _continue(
-        self,
-        run: Run,
-        call_id: str,
-        wake_up: WakeUp,
-        *,
-        signal: SentSignal | None = None,
-        response: JsonObject | None = None,
-    ) -> Run:
-        """Answers a call with a signal's value, or another response. Raises NotWaiting if it is not open."""
-        answer = {"value": signal.value} if signal is not None else response or {}
-        return await self._answer_call(run, answer_to(call_id, wake_up.tool, answer), OpenCall(call_id, signal))
-
-    async def _answer_call(self, run: Run, message: Content, open_call: OpenCall) -> Run:
-        """Continues a waiting run by the response to a call, as the request that it continues was made."""
-        first = run.request or AgentRunRequest(app_name=run.app_name, user_id=run.user_id, session_id=run.session_id)
-        request = msgspec.structs.replace(
-            first,
-            new_message=message,
-            invocation_id=None,
-            state_delta=None,
-            webhooks=None,
-            multitask_strategy="enqueue",
-        )
-        continued, _ = await self.start(
-            request,
-            open_call=open_call,
-            attach=False,
-            traceparent=run.traceparent,
-            caller=run.caller,
-        )
-        return continued
+        return await self._open_calls.signal(run_id, signal, while_waiting=while_waiting)
 
     async def retry(
         self,
@@ -609,7 +522,7 @@ class InProcessRunEngine(RunEngine):
         request = await self._open_request(request_id)
         message = answer_message(request, answer)
         try:
-            run = await self._answer_call(
+            run = await self._open_calls.answer(
                 await self.get(request.run_id), message, OpenCall(request.call_id, answerer=answerer)
             )
         except (NotWaiting, ApprovalRefused):
