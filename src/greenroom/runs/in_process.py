@@ -16,12 +16,8 @@ from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import (
-    ApprovalRefused,
     GreenroomError,
-    NotWaiting,
     OwnershipLost,
-    RequestClosed,
-    RequestNotFound,
     RunCancelled,
     RunNotFound,
     SessionBusy,
@@ -43,8 +39,6 @@ from greenroom.records.inbox import (
     ListRequestsResponse,
     RequestAnswer,
     RequestFilter,
-    RequestStatus,
-    answer_message,
 )
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import (
@@ -71,6 +65,7 @@ from greenroom.runs.declared_schedules import DeclaredSchedules
 from greenroom.runs.deletion import Deletion
 from greenroom.runs.engine import Attachment, ForwardedRequest, OpenCall, RunEngine
 from greenroom.runs.inactive_runs import InactiveRuns
+from greenroom.runs.inbox import Inbox
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.open_calls import OpenCalls
@@ -86,7 +81,6 @@ from greenroom.runs.steering import SteeringReader, find_reading
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.takeover import Takeovers
 from greenroom.runs.task import LiveInput, RunTask
-from greenroom.runs.voting import delegated
 from greenroom.runs.wake_ups import WakeUps
 from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import SendWebhook, Webhooks
@@ -204,6 +198,14 @@ class InProcessRunEngine(RunEngine):
             inactive_runs=self._inactive_runs,
             get=self.get,
             start=self.start,
+            lock=self._admission.lock,
+            wait_until_ready=self._wait_until_ready,
+        )
+        self._inbox = Inbox(
+            run_store=self.run_store,
+            watches=self._watches,
+            open_calls=self._open_calls,
+            get_run=self.get,
             lock=self._admission.lock,
             wait_until_ready=self._wait_until_ready,
         )
@@ -506,10 +508,7 @@ class InProcessRunEngine(RunEngine):
         return item
 
     async def get_request(self, request_id: str) -> HumanRequest:
-        request = await self.run_store.get_request(request_id)
-        if request is None:
-            raise RequestNotFound(request_id)
-        return request
+        return await self._inbox.get(request_id)
 
     async def list_requests(
         self, where: RequestFilter, *, limit: int = 100, page_token: str | None = None
@@ -519,32 +518,10 @@ class InProcessRunEngine(RunEngine):
     async def answer_request(
         self, request_id: str, answer: RequestAnswer, *, answerer: Answerer
     ) -> tuple[HumanRequest, Run]:
-        request = await self._open_request(request_id)
-        message = answer_message(request, answer)
-        try:
-            run = await self._open_calls.answer(
-                await self.get(request.run_id), message, OpenCall(request.call_id, answerer=answerer)
-            )
-        except (NotWaiting, ApprovalRefused):
-            await self._open_request(request_id)  # another answer may have been faster
-            raise
-        return await self.get_request(request_id), run
+        return await self._inbox.answer(request_id, answer, answerer=answerer)
 
     async def delegate_request(self, request_id: str, to_user_id: str, *, answerer: Answerer) -> HumanRequest:
-        request = await self._open_request(request_id)
-        await self._wait_until_ready(request.session_key)
-        async with self._admission.lock(request.session_key):
-            request = delegated(await self._open_request(request_id), answerer, to_user_id, at=time.time())
-            await self.run_store.save_request(request)
-        self._watches.publish(await self.get(request.run_id))
-        return request
-
-    async def _open_request(self, request_id: str) -> HumanRequest:
-        """Raises RequestNotFound, RequestClosed."""
-        request = await self.get_request(request_id)
-        if request.status is not RequestStatus.OPEN:
-            raise RequestClosed(request_id, request.outcome)
-        return request
+        return await self._inbox.delegate(request_id, to_user_id, answerer=answerer)
 
     async def get(self, run_id: str) -> Run:
         task = self._queues.tasks.get(run_id)

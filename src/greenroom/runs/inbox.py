@@ -1,0 +1,71 @@
+"""The requests of runs to people: their answers, and their delegation to other people."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from greenroom.errors import ApprovalRefused, NotWaiting, RequestClosed, RequestNotFound
+from greenroom.records.inbox import Answerer, HumanRequest, RequestAnswer, RequestStatus, answer_message
+from greenroom.records.run import Run
+from greenroom.records.session import SessionKey
+from greenroom.runs.engine import OpenCall
+from greenroom.runs.open_calls import OpenCalls
+from greenroom.runs.store import RunStore
+from greenroom.runs.voting import delegated
+from greenroom.runs.watch import RunWatches
+
+
+@dataclass(kw_only=True, eq=False)
+class Inbox:
+    """The requests to people of one engine's runs.
+
+    get_run: the newest record of a run. lock: of a session's admission. wait_until_ready: returns when this process
+    owns the session. Raises OwnershipLost.
+    """
+
+    run_store: RunStore
+    watches: RunWatches
+    open_calls: OpenCalls
+    get_run: Callable[[str], Awaitable[Run]]
+    lock: Callable[[SessionKey], asyncio.Lock]
+    wait_until_ready: Callable[[SessionKey], Awaitable[None]]
+
+    async def get(self, request_id: str) -> HumanRequest:
+        """See `RunEngine.get_request`."""
+        request = await self.run_store.get_request(request_id)
+        if request is None:
+            raise RequestNotFound(request_id)
+        return request
+
+    async def answer(self, request_id: str, answer: RequestAnswer, *, answerer: Answerer) -> tuple[HumanRequest, Run]:
+        """See `RunEngine.answer_request`."""
+        request = await self._get_open(request_id)
+        message = answer_message(request, answer)
+        try:
+            run = await self.open_calls.answer(
+                await self.get_run(request.run_id), message, OpenCall(request.call_id, answerer=answerer)
+            )
+        except (NotWaiting, ApprovalRefused):
+            await self._get_open(request_id)  # another answer may have been faster
+            raise
+        return await self.get(request_id), run
+
+    async def delegate(self, request_id: str, to_user_id: str, *, answerer: Answerer) -> HumanRequest:
+        """See `RunEngine.delegate_request`."""
+        request = await self._get_open(request_id)
+        await self.wait_until_ready(request.session_key)
+        async with self.lock(request.session_key):
+            request = delegated(await self._get_open(request_id), answerer, to_user_id, at=time.time())
+            await self.run_store.save_request(request)
+        self.watches.publish(await self.get_run(request.run_id))
+        return request
+
+    async def _get_open(self, request_id: str) -> HumanRequest:
+        """Raises RequestNotFound, RequestClosed."""
+        request = await self.get(request_id)
+        if request.status is not RequestStatus.OPEN:
+            raise RequestClosed(request_id, request.outcome)
+        return request
