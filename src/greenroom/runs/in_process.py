@@ -22,7 +22,6 @@ from greenroom.errors import (
     RunNotFound,
     SessionBusy,
     SessionNotFound,
-    TooManyRuns,
     Unavailable,
 )
 from greenroom.event_streams.in_process import InProcessEventStream
@@ -62,6 +61,7 @@ from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission, StillWaiting
 from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.declared_schedules import DeclaredSchedules
+from greenroom.runs.delayed_runs import DelayedRuns
 from greenroom.runs.deletion import Deletion
 from greenroom.runs.engine import Attachment, ForwardedRequest, OpenCall, RunEngine
 from greenroom.runs.inactive_runs import InactiveRuns
@@ -71,7 +71,7 @@ from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.open_calls import OpenCalls
 from greenroom.runs.ownership import IsOf, Replicas, require
 from greenroom.runs.push_notifications import PushNotifications
-from greenroom.runs.queues import SessionQueues, Turns, when_done
+from greenroom.runs.queues import SessionQueues, Turns
 from greenroom.runs.resumption import Resumption
 from greenroom.runs.retries import Retries
 from greenroom.runs.run_config import RunDefaults
@@ -156,9 +156,9 @@ class InProcessRunEngine(RunEngine):
         self._wake_ups = WakeUps(
             self.run_store,
             self.get,
-            # A lambda, since `_open_calls` needs the queues, which need this timer.
+            # Lambdas, since these two need the queues, which need this timer.
             wake=lambda run, call_id, wake_up, signal: self._open_calls.wake(run, call_id, wake_up, signal),
-            start=self._start_delayed,
+            start=lambda run: self._delayed_runs.start(run),
         )
         self.schedules = Schedules(
             run_store=self.run_store,
@@ -190,6 +190,19 @@ class InProcessRunEngine(RunEngine):
             memory_writer=self._memory_writer,
             wake_ups=self._wake_ups,
             turns=None if self.limits.running is None else Turns(self.limits.running, self.limits.weights),
+        )
+        self._delayed_runs = DelayedRuns(
+            run_store=self.run_store,
+            admission=self._admission,
+            queues=self._queues,
+            runners=self._runners,
+            inactive_runs=self._inactive_runs,
+            wake_ups=self._wake_ups,
+            watches=self._watches,
+            get=self.get,
+            acquire_runner=self._runner_of,
+            enqueue=self._enqueue,
+            wait_until_ready=self._wait_until_ready,
         )
         self._open_calls = OpenCalls(
             run_store=self.run_store,
@@ -290,7 +303,7 @@ class InProcessRunEngine(RunEngine):
                     )
                 if task.run.is_delayed:
                     # Stored under the lock, so that the same request finds it.
-                    return task.run, await _when_stored(self._save_delayed(task.run), reader)
+                    return task.run, await _when_stored(self._delayed_runs.save(task.run), reader)
                 stored = self._enqueue(task, request)
         finally:
             self._runners.release(runner)
@@ -303,43 +316,6 @@ class InProcessRunEngine(RunEngine):
             self._queues.preempt(task.key, task.run.id)
         self._runners.retain(task.runner)
         return self._queues.enqueue(task)
-
-    def _save_delayed(self, run: Run) -> asyncio.Future[None]:
-        """Stores a run that starts later. Nothing else is kept of it."""
-        saving = self.run_store.save(run)
-        when_done(saving, partial(self._delayed_saved, run))
-        return saving
-
-    def _delayed_saved(self, run: Run, saving: asyncio.Future[None]) -> None:
-        if saving.cancelled() or saving.exception() is None:
-            self._watches.publish(run)
-            self._wake_ups.look(run.start_at or 0.0)
-
-    async def _start_delayed(self, run: Run) -> None:
-        """Starts a run at its time, or ends it with the error for which it can't start.
-
-        Raises RunNotFound, and TooManyRuns and Unavailable: then it may be tried again.
-        """
-        key = run.session_key
-        await self._wait_until_ready(key)
-        async with self._admission.lock(key):
-            run = await self.get(run.id)
-            if run.is_delayed and run.request is not None:  # else it was cancelled meanwhile
-                await self._enqueue_due(run, run.request)
-
-    async def _enqueue_due(self, run: Run, request: AgentRunRequest) -> None:
-        try:
-            runner = await self._runner_of(run.app_name)
-            try:
-                stored = self._enqueue(await self._admission.admit_due(run, request, runner, self._queues), request)
-            finally:
-                self._runners.release(runner)
-        except (TooManyRuns, Unavailable):
-            raise
-        except GreenroomError as error:
-            _log.warning("run %s can't start at its time, and has failed: %s", run.id, error)
-            stored = self._inactive_runs.end(run, error)
-        await stored
 
     async def start_live(
         self,
