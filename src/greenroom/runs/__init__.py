@@ -9,7 +9,7 @@ attempt runs with. `ownership`, `takeover`: which sessions are this process's, a
 `wake_ups`: finds the waiting and delayed runs whose time has come. `open_calls`: continues waiting runs with signals,
 at their times, and with the answers of people. `signals`: signals that come early.
 `delayed_runs`: stores delayed runs, and starts them at their times.
-`inbox`: requests to people, which `voting` decides by their policies.
+`inbox`: requests to people. `answers`: the answers of a message to them, which `voting` counts by their policies.
 `inactive_runs`: ends runs that have no task. `watch`: readers of run records.
 `webhooks`, `push_notifications`: messages about the states of runs, the latter for clients of gates.
 `schedules`: starts runs at their times. `declared_schedules`: stores those that apps declare.

@@ -13,29 +13,25 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from greenroom.errors import (
-    ApprovalRefused,
     IdempotencyConflict,
     InvalidRequest,
     NotWaiting,
-    RequestClosed,
     RunNotFound,
     SessionBusy,
     SessionExists,
     SessionNotFound,
 )
-from greenroom.log.inbox import open_requests
 from greenroom.log.state import log_state_of
 from greenroom.records import wire
-from greenroom.records.approval_policy import policy_of
-from greenroom.records.content import Content, FunctionResponse, Part
-from greenroom.records.human_requests import request_digest, responses_in
+from greenroom.records.content import Content
+from greenroom.records.human_requests import responses_in
 from greenroom.records.identifiers import new_invocation_id
-from greenroom.records.inbox import Answerer, HumanRequest, RequestChanges, RequestStatus
 from greenroom.records.run import MAX_DELAY_SECONDS, MAX_START_AT, AgentRunRequest, Caller, Run, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.accept import SINCE_COMPACTION, Accepted, accept_message, is_to_task, needs_older_events
 from greenroom.runner.runner import Runner
+from greenroom.runs.answers import Answers, answerer_of, check_asked, count_answers
 from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.engine import ForwardedRequest, OpenCall
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
@@ -44,7 +40,6 @@ from greenroom.runs.runner_cache import version_of
 from greenroom.runs.signals import take_signal
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import LiveInput, RunTask
-from greenroom.runs.voting import with_answer, with_answers
 from greenroom.sessions.service import BaseSessionService
 
 _REPEATED_IDS = 10_000
@@ -53,22 +48,6 @@ _CONTINUED = (
     "created_at", "started_at", "usage", "after_seq", "webhooks", "retries", "retry_of", "signals", "signal_ids"
 )  # fmt: skip
 """Fields of a run's record that a message which continues it keeps."""
-
-
-class Answers(NamedTuple):
-    """The answers of a message to requests to people."""
-
-    message: Content | None
-    """The message without answers that leave their requests open; None if nothing is left of it."""
-    decided: list[HumanRequest]
-    undecided: list[HumanRequest]
-
-    @property
-    def changes(self) -> RequestChanges | None:
-        """To store with the run's record."""
-        if not self.decided and not self.undecided:
-            return None
-        return RequestChanges(answered=[*self.decided, *self.undecided])
 
 
 class StillWaiting(NamedTuple):
@@ -222,8 +201,8 @@ class Admission:
 
         answers: Answers | None = None
         if earlier is not None and answered is not None and responses_in(message):
-            answerer = _answerer(open_call, caller, key)
-            answers = await self._count_answers(earlier, session, message, answerer)
+            answerer = answerer_of(open_call, caller, key)
+            answers = await count_answers(self.run_store, earlier, session, message, answerer)
             if answers.message is None:
                 for request_to_people in answers.undecided:
                     await self.run_store.save_request(request_to_people)
@@ -268,56 +247,6 @@ class Admission:
             session=session if is_idle else None,
             requests=answers.changes if answers is not None else None,
         )
-
-    async def _count_answers(
-        self, earlier: Run, session: Session, message: Content | None, answerer: Answerer | None
-    ) -> Answers:
-        """The answers of a message, counted by the policies of the requests that it answers. Stores nothing.
-
-        Raises NotApprover, InvalidRequest, RequestClosed.
-        """
-        now = time.time()
-        parts: list[Part] = []
-        answers = Answers(message, [], [])
-        for part in (message.parts if message is not None else None) or ():
-            response = part.function_response
-            request = await self._request_to_people(earlier, session, response) if response is not None else None
-            if response is None or request is None:
-                parts.append(part)
-                continue
-            voted = with_answer(request, response, answerer, at=now)
-            if voted.status is RequestStatus.OPEN:
-                answers.undecided.append(voted)
-                continue
-            answers.decided.append(voted)
-            parts.append(with_answers(part, voted) if request.policy is not None else part)
-
-        is_unchanged = not answers.undecided and not any(request.policy for request in answers.decided)
-        if is_unchanged:
-            return answers
-        return answers._replace(message=Content(role="user", parts=parts) if parts else None)
-
-    async def _request_to_people(
-        self, earlier: Run, session: Session, response: FunctionResponse
-    ) -> HumanRequest | None:
-        """The request that a response answers; None for other calls."""
-        request_id = earlier.requests.get(response.id or "")
-        if request_id is not None:
-            stored = await self.run_store.get_request(request_id)
-            if stored is not None:
-                if stored.status is not RequestStatus.OPEN:
-                    raise RequestClosed(stored.id, stored.outcome)
-                return stored
-
-        logged = log_state_of(session.events)
-        asked = logged.find_request(response.id)
-        if asked is None or policy_of(asked.call) is None:
-            return None
-        requests = open_requests(earlier, logged.run(earlier.id), session.events)
-        made = next((request for request in requests if request.call_id == response.id), None)
-        if made is None:
-            raise ApprovalRefused("no run of this session asks for it")
-        return await self.run_store.get_request(made.id) or made
 
     async def _admit_delayed(
         self, request: AgentRunRequest, start_at: float, key: SessionKey, runner: Runner, *, run_id: str
@@ -508,23 +437,3 @@ def add_webhooks_of_app(run: Run, runner: Runner) -> None:
     """Adds the webhooks of the run's app to its record."""
     if runner.app is not None and runner.app.webhooks:
         add_webhooks(run, runner.app.webhooks, is_of_app=True)
-
-
-def check_asked(session: Session, message: Content | None, pending: Mapping[str, str]) -> None:
-    """Raises ApprovalRefused if the message answers a request that no run of this session made, or a different one: a
-    log that a client imported contains requests, too.
-    """
-    log_state = log_state_of(session.events)
-    for response in responses_in(message):
-        request = log_state.find_request(response.id)
-        if request is not None and pending.get(response.id or "") != request_digest(request.event, request.call):
-            raise ApprovalRefused("no run of this session asks for it")
-
-
-def _answerer(open_call: OpenCall | None, caller: Caller | None, key: SessionKey) -> Answerer | None:
-    """The person who answers; None if a time does."""
-    if open_call is not None:
-        return open_call.answerer
-    if caller is None:
-        return Answerer(user_id=key.user_id)
-    return Answerer(user_id=caller.user_id, scopes=caller.scopes, acts_for=key.user_id)
