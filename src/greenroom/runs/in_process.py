@@ -593,6 +593,7 @@ class InProcessRunEngine(RunEngine):
         return await self.run_store.drain()
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
+        self._queues.is_closing = True  # a run that is accepted now would not start, and its client would wait
         self._declared_schedules.close()
         await self._wake_ups.close()
         await self.schedules.close()
