@@ -145,6 +145,31 @@ def comparable(log: list[Event]) -> list[JsonValue]:
     return plain
 
 
+async def test_readers_receive_the_end_when_the_request_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stores_in(tmp_path) as stores, engine_over(stores, payer("report")) as engine:
+        save = stores.runs.save
+        is_saving = asyncio.Event()
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def save_late(run: Run, **options: Any) -> asyncio.Future[None]:
+            saving = save(run, **options)
+            if options.get("requests") is None:
+                return saving
+            is_saving.set()
+            return stored
+
+        monkeypatch.setattr(stores.runs, "save", save_late)
+        waiting = asyncio.create_task(finish(engine, asking("go")))
+        async with asyncio.timeout(5):
+            await is_saving.wait()
+            await asyncio.wait([waiting], timeout=0.2)
+            assert not waiting.done()
+            stored.set_result(None)
+            assert (await waiting).status is RunStatus.WAITING
+
+
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("on_interrupt", ["report", "retry"])
 async def test_a_run_cut_off_while_it_asks_waits_all_the_same(

@@ -503,8 +503,9 @@ class SessionQueues:
                 is_selected = app is not None and app.memory_policy is not None and run.read_at_seq is None
                 task.is_to_remember = is_selected and run.status is not RunStatus.WAITING
                 task.end_stored = self._save_end(task)
-                if run.is_live:
-                    # Its log has no end: until the record is stored, a crash would cancel the run.
+                if run.is_live or task.requests is not None:
+                    # A live run's log has no end: until the record is stored, a crash would cancel the run. Requests to
+                    # people are read from the store, by other servers too.
                     when_done(task.end_stored, partial(self._publish_stored, task.key, ended))
                 else:
                     self.stream.publish(task.key, ended)
