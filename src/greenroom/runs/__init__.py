@@ -10,7 +10,8 @@ attempt runs with. `ownership`, `takeover`: which sessions are this process's, a
 at their times, and with the answers of people. `signals`: signals that come early.
 `delayed_runs`: stores delayed runs, and starts them at their times.
 `inbox`: requests to people. `answers`: the answers of a message to them, which `voting` counts by their policies.
-`inactive_runs`: ends runs that have no task. `watch`: readers of run records.
+`readers`: readers of the events of runs and sessions. `watch`: readers of run records.
+`inactive_runs`: ends runs that have no task.
 `webhooks`, `push_notifications`: messages about the states of runs, the latter for clients of gates.
 `schedules`: starts runs at their times. `declared_schedules`: stores those that apps declare.
 `memory_writer`: tasks after the end of a run.

@@ -25,7 +25,7 @@ from greenroom.errors import (
     Unavailable,
 )
 from greenroom.event_streams.in_process import InProcessEventStream
-from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, StreamItem
+from greenroom.event_streams.stream import StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.sleep import SignalUrlMaker
 from greenroom.log.state import log_state_of
@@ -72,12 +72,13 @@ from greenroom.runs.open_calls import OpenCalls
 from greenroom.runs.ownership import IsOf, Replicas, require
 from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.queues import SessionQueues, Turns
+from greenroom.runs.readers import Readers
 from greenroom.runs.resumption import Resumption
 from greenroom.runs.retries import Retries
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
 from greenroom.runs.schedules import Schedules
-from greenroom.runs.steering import SteeringReader, find_reading
+from greenroom.runs.steering import find_reading
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.takeover import Takeovers
 from greenroom.runs.task import LiveInput, RunTask
@@ -95,9 +96,6 @@ _log = logging.getLogger("greenroom.runs")
 
 _NO_LIMITS = RunLimits()
 _SCHEDULE_LIMITS = ScheduleLimits()
-
-LOG_PAGE = 500
-"""Number of events that are read from the store at once."""
 
 RUNNER_CLOSE_SECONDS = 3.0
 """Time limit for closing the toolsets and plugins of all apps when the server stops."""
@@ -132,6 +130,7 @@ class InProcessRunEngine(RunEngine):
         self._id = uuid4()
         self._started_at = time.time()
         self._stream = InProcessEventStream()
+        self._readers = Readers(session_service=self.session_service, stream=self._stream, attach=self.attach)
         self._watches = RunWatches()
         self.webhooks = Webhooks(self.run_store, self.send_webhook)
         self.push_notifications = PushNotifications(self.run_store, self._watches, self.get)
@@ -296,9 +295,9 @@ class InProcessRunEngine(RunEngine):
                 task.run.traceparent = traceparent
                 reader: Attachment | None = None
                 if attach and task.run.waits_to_be_read:
-                    reader = self._steering_reader(task.run, task, after=None, with_user_events=False)
+                    reader = self._readers.of_steering_run(task.run, task, after=None, with_user_events=False)
                 elif attach:
-                    reader = self._reader(
+                    reader = self._readers.of_run(
                         task.run, after=task.run.message_after_seq, with_user_events=False, catch_up=False
                     )
                 if task.run.is_delayed:
@@ -340,7 +339,7 @@ class InProcessRunEngine(RunEngine):
                 if after is not None:
                     reader = self.attach_to_session(key, after=min(after, after_seq))
                 else:
-                    reader = self._reader(task.run, after=after_seq, with_user_events=True, catch_up=False)
+                    reader = self._readers.of_run(task.run, after=after_seq, with_user_events=True, catch_up=False)
                 self._runners.retain(runner)
                 stored = self._queues.enqueue(task)
         finally:
@@ -356,29 +355,28 @@ class InProcessRunEngine(RunEngine):
                 await self._takeovers.wait_until_ready(run.session_key)
                 task = self._queues.active(run_id)
         if task is not None and task.run.waits_to_be_read:
-            return self._steering_reader(task.run, task, after=after, with_user_events=with_user_events)
+            return self._readers.of_steering_run(task.run, task, after=after, with_user_events=with_user_events)
         if task is None:
             run = await self.get(run_id)
             if self._takeovers is not None and not run.status.is_over and not run.is_delayed:
                 raise OwnershipLost(*run.session_key)
             if run.read_at_seq is not None:
-                return self._steering_reader(run, None, after=after, with_user_events=with_user_events)
+                return self._readers.of_steering_run(run, None, after=after, with_user_events=with_user_events)
             after = run.after_seq if after is None else after
             if not run.status.is_over:  # it is delayed, or was until a moment ago
-                reader = self._reader(run, after=after, with_user_events=with_user_events)
+                reader = self._readers.of_run(run, after=after, with_user_events=with_user_events)
                 run = await self.get(run_id)
                 if not run.status.is_over:
                     return reader
                 reader.close()
-            read_log = self._log_reader(run.session_key)
-            return EndedRunReader(run, read_log, after=after, with_user_events=with_user_events)
+            return self._readers.of_ended_run(run, after=after, with_user_events=with_user_events)
         after = task.run.after_seq if after is None else after
-        return self._reader(task.run, after=after, with_user_events=with_user_events)
+        return self._readers.of_run(task.run, after=after, with_user_events=with_user_events)
 
     def attach_to_session(self, key: SessionKey, *, after: int) -> Attachment:
         if self._takeovers is not None:
             require(self._takeovers.ownership, key)
-        return Follower(self._stream.subscribe(key), after=after, read_log=self._log_reader(key))
+        return self._readers.of_session(key, after=after)
 
     async def append(self, session: Session, event: Event) -> None:
         await self._wait_until_ready(session.key)
@@ -634,13 +632,6 @@ class InProcessRunEngine(RunEngine):
         self._runners.release(runner)
         self._limiter.release(key)
 
-    def _log_reader(self, key: SessionKey) -> ReadLog:
-        return partial(self._read_log, key)
-
-    async def _read_log(self, key: SessionKey, after: int) -> list[Event]:
-        page = await self.session_service.list_events(**key._asdict(), after=after, limit=LOG_PAGE)
-        return page.events
-
     def _make_runner(self, app_name: str, app: App) -> Runner:
         return Runner(
             app=app,
@@ -652,28 +643,6 @@ class InProcessRunEngine(RunEngine):
             event_stream=self._stream,
             trace_listeners=self.trace_listeners,
             signal_urls=self.signal_urls,
-        )
-
-    def _steering_reader(
-        self, run: Run, task: RunTask | None, *, after: int | None, with_user_events: bool
-    ) -> Attachment:
-        return SteeringReader(
-            run,
-            task=task,
-            after=after,
-            with_user_events=with_user_events,
-            attach=self.attach,
-            read_log=self._log_reader(run.session_key),
-        )
-
-    def _reader(self, run: Run, *, after: int, with_user_events: bool, catch_up: bool = True) -> Attachment:
-        return Follower(
-            self._stream.subscribe(run.session_key, run_id=run.id, with_user_events=with_user_events),
-            after=after,
-            read_log=self._log_reader(run.session_key),
-            run_id=run.id,
-            with_user_events=with_user_events,
-            catch_up=catch_up,
         )
 
 
