@@ -10,7 +10,6 @@ from functools import partial
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
-from greenroom.errors import GreenroomError
 from greenroom.records.shard import Shards
 from greenroom.runs.schedules import Schedules
 from greenroom.runs.store import RunStore
@@ -33,7 +32,7 @@ class DeclaredSchedules:
         """Stores the schedules of all apps. shards: of those that this process owns."""
         apps: dict[str, App] = {}
         for name in await self.apps.list_apps_async():
-            with contextlib.suppress(GreenroomError):  # requests to the app report it
+            with contextlib.suppress(Exception):  # an app's loader may raise anything; requests to the app report it
                 apps[name] = await self.apps.load_async(name)
         await self.schedules.declare(apps, shards)
 
@@ -56,7 +55,7 @@ class DeclaredSchedules:
             app = await self.apps.load_async(app_name)
             ownership = self.run_store.ownership
             await self.schedules.declare({app_name: app}, None if ownership is None else ownership.owned())
-        except GreenroomError as error:
+        except Exception as error:  # an app's loader may raise anything
             _log.error("the schedules of app %s are not stored: %s", app_name, error)
 
     def close(self) -> None:

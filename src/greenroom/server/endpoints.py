@@ -348,7 +348,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         )),
     Endpoint("GET", "/requests/{request_id}", requests.get_request, "requests", "read",
         "Get a request to people, open or closed", replies=HumanRequest, errors=(RequestNotFound,)),
-    Endpoint("GET", "/requests/{request_id}/session", requests.get_session, "requests", "read",
+    Endpoint("GET", "/requests/{request_id}/session", requests.get_session_of_request, "requests", "read",
         "Get the session of a request to people, if its policy lets those who answer read it", replies=Session,
         errors=(RequestNotFound, SessionNotFound)),
     Endpoint("POST", "/requests/{request_id}/delegate", requests.delegate_request, "requests", "run",

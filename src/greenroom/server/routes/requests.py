@@ -90,7 +90,7 @@ async def get_request(context: RequestContext) -> AnyReply:
     return Reply(value=await context.engine.get_request(context.path["request_id"]))
 
 
-async def get_session(context: RequestContext) -> AnyReply:
+async def get_session_of_request(context: RequestContext) -> AnyReply:
     """The session of a request, for approvers that the policy lets read it."""
     session = await context.find_session_of_request(context.path["request_id"])
     return Reply(value=without_internal_events(session))
