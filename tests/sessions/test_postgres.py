@@ -8,9 +8,12 @@ from typing import Any, cast
 import pytest
 
 from greenroom.postgres.connection import Connection, connect
+from greenroom.postgres.database import Database
+from greenroom.postgres.ownership import take
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event, EventActions
 from greenroom.records.session import SessionKey
+from greenroom.records.shard import shard_of
 from greenroom.sessions.backend import Stored
 from greenroom.sessions.postgres import PostgresSessionService
 from greenroom.sessions.postgres_append import Append, AppendBatch
@@ -75,3 +78,27 @@ async def test_one_event_at_a_time_is_stored_as_many_at_once(
         rows = await connection.fetch(query, "one")
         assert rows == await connection.fetch(query, "many") != []
     await connection.close()
+
+
+async def test_a_new_owner_reads_what_the_former_one_has_stored(postgres_uri: str) -> None:
+    """Though it has read the session a moment before."""
+    here = PostgresSessionService(postgres_uri)
+    there = PostgresSessionService(postgres_uri.replace("postgres@", "postgres:unused@"))
+    database = Database.open(postgres_uri)
+    key = SessionKey("app", "ann", "s-1")
+    session = await there.create_session(**key._asdict())
+    database.owned_shards.add({})
+    try:
+        for count in range(1, 6):
+            assert await here.get_session(**key._asdict()) is not None
+            await there.append_event(session, Event(author="user", invocation_id=f"e-{count}"))
+            epochs = await database.submit(lambda connection: take(connection, [shard_of(key)], "here"))
+            database.owned_shards.add(epochs)
+            found = await here.get_session(**key._asdict())
+            assert found is not None
+            assert len(found.events) == count
+            database.owned_shards.drop([shard_of(key)])
+    finally:
+        database.owned_shards.close()
+        for service in (here, there, database):
+            await service.close()

@@ -15,6 +15,8 @@ Programs that aren't servers own nothing, and their writes carry no epoch: they 
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -79,6 +81,9 @@ class OwnedShards:
         self.epochs: Mapping[int, int] | None = None
         """By shard; None while this process is no server. It is replaced, never changed."""
 
+        self.taken_at = -math.inf
+        """Monotonic time at which shards were taken last. Until then, others may have written to their sessions."""
+
         self._on_lost: list[Callable[[Shards], None]] = []
         self._on_taken: list[Callable[[Shards], None]] = []
         self._on_leaving: list[Callable[[Shards], Awaitable[None]]] = []
@@ -107,6 +112,7 @@ class OwnedShards:
     def add(self, epochs: Mapping[int, int]) -> None:
         """Records shards that this process has taken, with their epochs, and notifies the listeners."""
         self.epochs = {**(self.epochs or {}), **epochs}
+        self.taken_at = time.monotonic()
         for call in list(self._on_taken) if epochs else ():
             call(Shards(epochs))
 

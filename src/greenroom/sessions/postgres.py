@@ -108,8 +108,10 @@ class PostgresSessionBackend(SqlSessionBackend):
 
     async def is_current(self, cached: CachedSession) -> bool:
         started = time.monotonic()
-        # Clients of the server that runs the session expect to read at once, also here, what it has stored.
-        if is_trusted(cached, started) and self._database.owned_shards.owns(cached.key):
+        shards = self._database.owned_shards
+        # Clients of the server that runs the session expect to read at once, also here, what it has stored. And a new
+        # owner needs all that the former one has stored.
+        if is_trusted(cached, started) and shards.owns(cached.key) and cached.checked_at >= shards.taken_at:
             return True
 
         row = await self._database.read(lambda connection: self._reading(Transaction(connection)).find(cached.key))
