@@ -428,3 +428,18 @@ async def test_many_that_are_due_at_once_all_start(stores: Stores) -> None:
             while await stores.runs.schedules.list_due(NOW + 60, limit=1):
                 await asyncio.sleep(0.05)
         assert len(await runs_of(engine)) == 300
+
+
+async def test_two_servers_that_start_a_run_note_it_once(stores: Stores) -> None:
+    """Also if the other one has started the next run before this one notes the first."""
+    clock = Clock()
+    async with engine_at(stores, clock=clock) as engine:
+        created = await create(engine, every_seconds=60, start_at=NOW + 60)
+        stale = await stores.runs.schedules.get("desk", created.id)
+        assert stale is not None
+        for number in (1, 2):
+            clock.now = NOW + 60 * number
+            engine.schedules.look()
+            listed = await entries(engine, created.id, number)
+        await engine.schedules._move(stale, NOW + 60, [listed[0]])
+        assert await history(engine, created.id) == listed[::-1]

@@ -433,10 +433,17 @@ class Schedules:
                 self._look_at(changed)
                 return
             newer = await self._store.get(schedule.app_name, schedule.id)
-            if newer is None or not started or newer.last_run_id == started[-1]:
+            if newer is None or not started or await self._is_noted(newer, started[-1]):
                 self._timer.look_at(self.clock())
                 return  # it was deleted, or another server has started the same run
             changed = newer  # somebody has changed it, and the history gets the run all the same
+
+    async def _is_noted(self, schedule: StoredSchedule, run_id: str | None) -> bool:
+        """True if the history has the run, which later ones may have followed."""
+        if schedule.last_run_id == run_id:
+            return True
+        noted = await self._store.list_runs(schedule.app_name, schedule.id, limit=_AT_ONCE)
+        return any(entry.run_id == run_id for entry in noted)
 
     async def _missed_entries(self, schedule: StoredSchedule, first: float, last: float) -> Sequence[ScheduleRun]:
         entries: list[ScheduleRun] = []
