@@ -87,7 +87,7 @@ class _Waits:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether the log goes on after the place that the code has reached."""
+        """Whether the log has events after the place that the code has reached."""
         return self._next <= self._last
 
     @property

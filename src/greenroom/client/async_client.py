@@ -551,7 +551,7 @@ class AsyncClient:
         comment: str | None = None,
         user_id: str | None = None,
     ) -> AnswerRequestResponse:
-        """Answers a request; its run goes on. confirmed, payload: of an approval. response: of other requests.
+        """Answers a request; its run continues. confirmed, payload: of an approval. response: of other requests.
 
         user_id: who answers, for callers that act for all users of the app.
         Raises RequestNotFound, RequestClosed, NotApprover, InvalidRequest.

@@ -187,7 +187,7 @@ class AnswerRequestResponse(Record, kw_only=True):
     request: HumanRequest
     """With the answer."""
     run: Run | None = None
-    """The run, which goes on if the answer decided the request; None for callers who may not see it."""
+    """The run, which continues if the answer decided the request; None for callers who may not see it."""
 
 
 class RequestFilter(Record, kw_only=True):

@@ -205,7 +205,7 @@ class RunEngine(ABC):
     async def answer_request(
         self, request_id: str, answer: RequestAnswer, *, answerer: Answerer
     ) -> tuple[HumanRequest, Run]:
-        """Answers a request, and returns it with the run, which goes on with the function response if that decides it.
+        """Answers a request. Returns it and its run, which continues with the function response if that decides it.
 
         Raises RequestNotFound, RequestClosed, NotApprover, InvalidRequest, and what `start` does.
         """

@@ -26,7 +26,7 @@ from greenroom.runs.store import RunStore
 from greenroom.runs.task import described
 
 _LATE_SECONDS = 1.0
-"""Delays from which on a run is told that it continues late."""
+"""Shortest delay, in seconds, that the response to a late call mentions."""
 
 
 class StartWithAnswer(Protocol):

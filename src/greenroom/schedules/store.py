@@ -26,7 +26,7 @@ class ScheduleLimits:
 
 
 class ScheduleStore(ABC):
-    """Keeps schedules with their histories. Whoever changes a schedule has read it: a change between fails."""
+    """Keeps schedules with their histories. A change fails if the schedule was changed since it was read."""
 
     @abstractmethod
     async def add(self, schedule: StoredSchedule, limits: ScheduleLimits) -> None:

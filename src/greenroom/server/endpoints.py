@@ -355,7 +355,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Let another person answer a request in place of the caller", body=DelegateRequest, replies=HumanRequest,
         errors=(RequestNotFound, RequestClosed, NotApprover, InvalidRequest, Unavailable)),
     Endpoint("POST", "/requests/{request_id}/answer", requests.answer_request, "requests", "run",
-        "Answer a request to people; its run goes on, as after a function response to `/run`", body=RequestAnswer,
+        "Answer a request to people; its run continues, as after a function response to `/run`", body=RequestAnswer,
         replies=AnswerRequestResponse,
         errors=(RequestNotFound, RequestClosed, NotApprover, ApprovalRefused, InvalidRequest, AppNotFound, AppLoadError,
             TooManyRuns, Unavailable)),

@@ -95,7 +95,7 @@ export type AgentRunRequest = {
 export type AnswerRequestResponse = {
   /** With the answer. */
   readonly request: HumanRequest;
-  /** The run, which goes on if the answer decided the request; None for callers who may not see it. */
+  /** The run, which continues if the answer decided the request; None for callers who may not see it. */
   readonly run?: Run;
 };
 
