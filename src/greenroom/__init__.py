@@ -60,6 +60,8 @@ _HOMES = {
     "greenroom.embeddings.gemini": "GeminiEmbeddings",
     "greenroom.embeddings.local": "LocalEmbeddings",
     "greenroom.embeddings.openai": "OpenAIEmbeddings",
+    "greenroom.environments.environment": "BaseEnvironment",
+    "greenroom.environments.local": "LocalEnvironment",
     "greenroom.errors": "A2AClientError AgentCardResolutionError AlreadyExistsError InputValidationError "
     "LlmCallsLimitExceededError MappedError MessageConversionError ModelError "
     "ModelErrorCategory NotFoundError ReplayConfigError ReplayVerificationError RetryStrategy "
@@ -163,7 +165,7 @@ _HOMES = {
     "greenroom.tools.computer_use.computer": "BaseComputer ComputerEnvironment ComputerState",
     "greenroom.tools.computer_use.playwright": "PlaywrightComputer",
     "greenroom.tools.computer_use.toolset": "ComputerUseToolset",
-    "greenroom.tools.environment": "BaseEnvironment EnvironmentToolset LocalEnvironment",
+    "greenroom.tools.environment": "EnvironmentToolset",
     "greenroom.tools.functions.authenticated_function_tool": "AuthenticatedFunctionTool",
     "greenroom.tools.functions.function_tool": "FunctionTool LongRunningFunctionTool",
     "greenroom.tools.google_api.tool": "GoogleApiTool",

@@ -114,6 +114,8 @@ from greenroom.embeddings.embeddings import BaseEmbeddings as BaseEmbeddings
 from greenroom.embeddings.gemini import GeminiEmbeddings as GeminiEmbeddings
 from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
 from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
+from greenroom.environments.environment import BaseEnvironment as BaseEnvironment
+from greenroom.environments.local import LocalEnvironment as LocalEnvironment
 from greenroom.errors import A2AClientError as A2AClientError
 from greenroom.errors import AgentCardResolutionError as AgentCardResolutionError
 from greenroom.errors import AlreadyExistsError as AlreadyExistsError
@@ -341,9 +343,7 @@ from greenroom.tools.computer_use.computer import ComputerEnvironment as Compute
 from greenroom.tools.computer_use.computer import ComputerState as ComputerState
 from greenroom.tools.computer_use.playwright import PlaywrightComputer as PlaywrightComputer
 from greenroom.tools.computer_use.toolset import ComputerUseToolset as ComputerUseToolset
-from greenroom.tools.environment import BaseEnvironment as BaseEnvironment
 from greenroom.tools.environment import EnvironmentToolset as EnvironmentToolset
-from greenroom.tools.environment import LocalEnvironment as LocalEnvironment
 from greenroom.tools.functions.authenticated_function_tool import AuthenticatedFunctionTool as AuthenticatedFunctionTool
 from greenroom.tools.functions.function_tool import FunctionTool as FunctionTool
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool as LongRunningFunctionTool

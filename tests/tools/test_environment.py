@@ -11,9 +11,11 @@ import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.code_executors.process import ExecutionResult
+from greenroom.environments.environment import BaseEnvironment
+from greenroom.environments.local import LocalEnvironment
 from greenroom.records.base import JsonObject
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.environment import BaseEnvironment, EnvironmentToolset, LocalEnvironment
+from greenroom.tools.environment import EnvironmentToolset
 from tests.agents.talk import Talk
 from tests.tools.one_call import call_once, calls_in_a_run
 

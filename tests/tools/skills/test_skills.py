@@ -11,10 +11,10 @@ import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
+from greenroom.environments.local import LocalEnvironment
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.environment import LocalEnvironment
 from greenroom.tools.skills import scripts as skill_scripts
 from greenroom.tools.skills import skill as skills
 from greenroom.tools.skills import toolset as skill_toolset

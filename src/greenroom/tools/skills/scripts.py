@@ -19,11 +19,11 @@ from greenroom.code_executors.executor import (
     CodeExecutionResult,
     File,
 )
+from greenroom.environments.environment import BaseEnvironment
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Part
-from greenroom.tools.environment import BaseEnvironment
 from greenroom.tools.result import shortened
 from greenroom.tools.skills.skill import Skill
 

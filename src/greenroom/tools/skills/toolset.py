@@ -18,13 +18,13 @@ from typing import Annotated, Any, Literal, NoReturn, TypeAlias, cast
 from xml.sax.saxutils import escape
 
 from greenroom.code_executors.executor import BaseCodeExecutor
+from greenroom.environments.environment import BaseEnvironment
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.state import TEMP_PREFIX
-from greenroom.tools.environment import BaseEnvironment
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.skills.scripts import (
     CodeExecutorScriptRunner,
