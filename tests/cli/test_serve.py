@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -104,6 +104,32 @@ def test_a_signal_stops_the_server_with_success(cli: Cli, number: signal.Signals
         _, errors = process.communicate(timeout=10)
     assert process.returncode == 0
     assert errors == ""
+
+
+def test_a_stop_ends_streams_that_have_no_end(cli: Cli) -> None:
+    with served(cli, "agents", "--gates", "mcp", "--grace-seconds", "60") as (url, _, process), ExitStack() as streams:
+        session = f"{url}/apps/parrot/users/ada/sessions/s1"
+        post(session, {})
+        say(url, "s1", "hello")
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        call = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}).encode()
+        accepted = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/mcp", call, accepted), timeout=30) as reply:
+            of_mcp = {"accept": "text/event-stream", "mcp-session-id": reply.headers["mcp-session-id"]}
+        mcp_stream = streams.enter_context(urllib.request.urlopen(urllib.request.Request(f"{url}/mcp", None, of_mcp)))
+        opened: dict[str, Any] = {}
+        for path in ("/runs", "/requests", "/apps/parrot/users/ada/sessions/s1/events", "/apps/parrot/logs"):
+            request = urllib.request.Request(url + path, headers={"accept": "text/event-stream"})
+            opened[path] = streams.enter_context(urllib.request.urlopen(request, timeout=30))
+            assert opened[path].readline()
+        process.send_signal(signal.SIGTERM)
+        last = {path: stream.read().decode().strip().splitlines()[-1] for path, stream in opened.items()}
+        assert not mcp_stream.read()
+        _, errors = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert all(line.split()[2] == "INFO" for line in errors.splitlines()), errors
+    assert last.pop("/apps/parrot/users/ada/sessions/s1/events").startswith(": the stream ends here; resume with Last-")
+    assert set(last.values()) == {": the server is stopping"}
 
 
 def test_an_idle_connection_is_closed_after_the_configured_time(cli: Cli) -> None:

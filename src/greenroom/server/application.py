@@ -38,6 +38,7 @@ from greenroom.server.access.rate_limit import RequestRate, SharedRate
 from greenroom.server.addresses import RequestLocator
 from greenroom.server.app_logs import AppLogs
 from greenroom.server.cross_origin import OriginGuard
+from greenroom.server.endless_streams import EndlessStreams
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.inspection import content_policy, trace_export, trace_store_beside
@@ -168,6 +169,7 @@ def create_app(
         signal_urls=signal_urls,
         settings=settings,
         readiness=Readiness(sessions, artifacts, memory),
+        endless_streams=EndlessStreams(),
         interface=partial(_interface, settings.gates, with_auth=settings.auth.is_on),
         authenticator=authenticator,
         rate=rate,
@@ -193,19 +195,20 @@ class GreenroomApp:
         self._shared_rate: SharedRate | None = None
 
     async def drain(self, *, notice_seconds: float = NOTICE_SECONDS) -> None:
-        """Hands the sessions over to the other servers of the store, and answers requests meanwhile: for HTTP servers,
-        between their stop signal and the end of their listeners. Returns within the grace period.
+        """Hands the sessions over to the other servers of the store, and answers requests meanwhile, then ends the
+        endless streams: for HTTP servers, between their stop signal and the end of their listeners. Returns within the
+        grace period.
 
         notice_seconds: after which it returns at the earliest, if other servers run.
         """
         self._server.readiness.is_draining = True
-        if self._forwarder is None:
-            return
-        started = time.monotonic()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.settings.grace_seconds):
-                if await self.engine.drain():
-                    await asyncio.sleep(started + notice_seconds - time.monotonic())
+        if self._forwarder is not None:
+            started = time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.grace_seconds):
+                    if await self.engine.drain():
+                        await asyncio.sleep(started + notice_seconds - time.monotonic())
+        self._server.endless_streams.end()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -184,13 +184,13 @@ class EndpointApp:
             await send_reply(Reply(data=b"", media_type=reply.media_type, headers=reply.headers), send)
         else:
             exchange: Exchange | None = scope.get(EXCHANGE)
-            if exchange is None or not exchange.is_forwarded:
-                await _send_stream(reply, receive, send)
-            elif self._endpoint.streams_log:
-                await _send_stream(reply, receive, send, is_continued=True)
-            else:
-                _name_end(reply)
-                await _send_stream(reply, receive, send, is_continued=reply.continuation is not None)
+            is_continued = False
+            if exchange is not None and exchange.is_forwarded:
+                is_continued = self._endpoint.streams_log or reply.continuation is not None
+                if not self._endpoint.streams_log:
+                    _name_end(reply)
+            registered = self._server.endless_streams.writing() if reply.is_endless else contextlib.nullcontext()
+            await _send_stream(reply, receive, send, registered=registered, is_continued=is_continued)
 
     async def answer(self, scope: Scope, receive: Receive) -> AnyReply:
         endpoint = self._endpoint
@@ -301,9 +301,16 @@ def _name_end(reply: StreamReply) -> None:
         reply.headers[FINAL_FRAMES.decode()] = quote(reply.when_server_stops())
 
 
-async def _send_stream(reply: StreamReply, receive: Receive, send: Send, *, is_continued: bool = False) -> None:
-    """is_continued: the server that has forwarded the request continues the stream when this one stops or has lost the
-    session, so the body stays incomplete."""
+async def _send_stream(
+    reply: StreamReply,
+    receive: Receive,
+    send: Send,
+    *,
+    registered: contextlib.AbstractContextManager[None],
+    is_continued: bool,
+) -> None:
+    """registered: entered while pieces are written. is_continued: the server that has forwarded the request continues
+    the stream when this one stops or has lost the session, so the body stays incomplete."""
     headers = [
         (b"content-type", reply.media_type.encode()),
         (b"cache-control", b"no-cache"),
@@ -325,8 +332,9 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send, *, is_c
     try:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async with contextlib.aclosing(reply.pieces) as pieces:
-            async for piece in pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            with registered:
+                async for piece in pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
     except asyncio.CancelledError:
         writer.uncancel()

@@ -42,6 +42,8 @@ class StreamReply:
     """Releases the source, whether it was read or not."""
     when_client_leaves: Callable[[], None] | None = None
     """Called if the client disconnects before the last piece."""
+    is_endless: bool = False
+    """Whether it has no end of its own, and ends when the server begins to stop."""
     when_server_stops: Callable[[], bytes] | None = None
     """Returns the last piece if the server stops first, or another one takes the session over."""
     continuation: str | None = None

@@ -17,6 +17,7 @@ from greenroom.runs.engine import RunEngine
 from greenroom.server.access.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.access.rate_limit import RequestRate
 from greenroom.server.app_logs import AppLogs
+from greenroom.server.endless_streams import EndlessStreams
 from greenroom.server.exchange import EXCHANGE, Exchange
 from greenroom.server.settings import ServerSettings
 from greenroom.server.signal_urls import SignalUrls
@@ -48,6 +49,7 @@ class ServerState:
     signal_urls: SignalUrls
     settings: ServerSettings
     readiness: Readiness
+    endless_streams: EndlessStreams
     interface: Callable[[], bytes]
     """Returns the OpenAPI document of all endpoints, as JSON."""
     authenticator: Authenticator | None = None

@@ -124,7 +124,7 @@ async def _answer(method: str, context: RequestContext) -> AnyReply:
     leaving.add_done_callback(lambda _: leaving.cancelled() or exchange.close())
 
     try:
-        return await _reply(exchange, context.replica_id)
+        return await _reply(exchange, context.replica_id, is_endless=method == "GET")
     finally:
         leaving.cancel()  # the server watches a stream's connection
 
@@ -148,7 +148,7 @@ def _own_headers(context: RequestContext) -> Mapping[str, str]:
     return {**context.headers, _SESSION: own_id}
 
 
-async def _reply(exchange: _HttpExchange, replica_id: str | None) -> AnyReply:
+async def _reply(exchange: _HttpExchange, replica_id: str | None, *, is_endless: bool) -> AnyReply:
     start = await exchange.next()
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
     if replica_id is not None and _SESSION in headers:
@@ -156,7 +156,14 @@ async def _reply(exchange: _HttpExchange, replica_id: str | None) -> AnyReply:
     media_type = headers.pop("content-type", "application/json")
     headers.pop("content-length", None)
     if media_type.startswith("text/event-stream"):
-        return StreamReply(pieces=exchange.pieces(), close=exchange.close, media_type=media_type, headers=headers)
+        return StreamReply(
+            pieces=exchange.pieces(),
+            close=exchange.close,
+            is_endless=is_endless,
+            when_server_stops=bytes if is_endless else None,
+            media_type=media_type,
+            headers=headers,
+        )
     data = b"".join([piece async for piece in exchange.pieces()])
     return Reply(data=data, status=start["status"], media_type=media_type, headers=headers)
 

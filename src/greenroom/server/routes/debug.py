@@ -18,6 +18,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.event import Event
 from greenroom.server.app_logs import ListLogsResponse
+from greenroom.server.endless_streams import STOPPING
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_context import RequestContext
 from greenroom.server.routes.run import last_seen, wants_stream
@@ -112,7 +113,12 @@ async def app_logs(context: RequestContext) -> AnyReply:
     after = last_seen(context) or 0
     limit = min(context.query["limit"] or MAX_LINES, MAX_LINES)
     if wants_stream(context):
-        return StreamReply(pieces=_follow_logs(context, after, limit), close=lambda: None)
+        return StreamReply(
+            pieces=_follow_logs(context, after, limit),
+            close=lambda: None,
+            is_endless=True,
+            when_server_stops=lambda: STOPPING,
+        )
     return Reply(value=ListLogsResponse(lines=context.logs_after(after, limit=limit)))
 
 

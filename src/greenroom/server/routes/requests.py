@@ -12,6 +12,7 @@ from greenroom.records import wire
 from greenroom.records.inbox import AnswerRequestResponse, HumanRequest, ListRequestsResponse, RequestFilter
 from greenroom.records.run import public_record
 from greenroom.runs.watch import RunWatch
+from greenroom.server.endless_streams import STOPPING
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_context import RequestContext
 from greenroom.server.routes.run import CHANGES_SECONDS, wants_stream
@@ -45,7 +46,12 @@ async def list_requests(context: RequestContext) -> AnyReply:
         watch.close()
         raise
 
-    return StreamReply(pieces=_changes(context, watch, page, list_page), close=watch.close)
+    return StreamReply(
+        pieces=_changes(context, watch, page, list_page),
+        close=watch.close,
+        is_endless=True,
+        when_server_stops=lambda: STOPPING,
+    )
 
 
 async def _changes(

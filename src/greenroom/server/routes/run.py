@@ -35,6 +35,7 @@ from greenroom.runner.accept import check_is_of_one_kind
 from greenroom.runs.engine import Attachment
 from greenroom.runs.signals import new_signal
 from greenroom.runs.watch import RunWatch
+from greenroom.server.endless_streams import STOPPING
 from greenroom.server.replies import AnyReply, Reply, StreamReply, failure_reply
 from greenroom.server.request_body import wait_for_disconnect
 from greenroom.server.request_context import RequestContext
@@ -176,7 +177,12 @@ async def list_runs(context: RequestContext) -> AnyReply:
         watch.close()
         raise
 
-    return StreamReply(pieces=_run_changes(context, watch, page, list_page), close=watch.close)
+    return StreamReply(
+        pieces=_run_changes(context, watch, page, list_page),
+        close=watch.close,
+        is_endless=True,
+        when_server_stops=lambda: STOPPING,
+    )
 
 
 async def list_waiting_runs(context: RequestContext) -> AnyReply:
@@ -378,6 +384,7 @@ def _stream(
     )
     return StreamReply(
         pieces=frames.pieces(),
+        is_endless=run_id is None,
         when_server_stops=frames.stopping,
         close=attachment.close,
         when_client_leaves=when_client_leaves,
