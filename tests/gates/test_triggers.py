@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from base64 import b64encode
 from typing import Any
 
@@ -85,6 +86,35 @@ async def test_a_message_that_is_delivered_again_runs_once(serve: Serve) -> None
     assert (await post(server, "pubsub", message())).status_code == 200
     [session] = await sessions(server)
     assert [event["author"] for event in session["events"]] == ["user", "echo"]
+
+
+@pytest.mark.parametrize("source", ["pubsub", "eventarc", "eventarc-message"])
+async def test_a_message_starts_its_run_later(serve: Serve, source: str) -> None:
+    server = await serve(scripted("echo", last_text), gates=("triggers",))
+    at = time.time() + 0.4
+    body = message(**{"greenroom:startAt": str(at)})
+    headers: dict[str, str] = {}
+    if source == "eventarc":
+        headers = {"ce-id": "1", "ce-source": "s", "ce-greenroomstartat": str(at)}
+        body = {"city": "Oslo"}
+    for _ in range(2):
+        reply = await post(server, source.removesuffix("-message"), body, headers)
+        assert (reply.status_code, reply.json()) == (200, {"status": "success"})
+    [run] = (await server.client.get("/runs")).json()["runs"]
+    assert (run["status"], run["startAt"]) == ("queued", at)
+    ended = await server.wait_for_status(run["id"], "succeeded")
+    assert ended["startedAt"] >= at
+
+
+async def test_a_message_with_a_time_that_is_none_is_refused(serve: Serve) -> None:
+    server = await serve(scripted("echo", last_text), gates=("triggers",))
+    refused = await post(server, "pubsub", message(**{"greenroom:delaySeconds": "soon"}))
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["loc"] == ["body", "message", "attributes", "greenroom:delaySeconds"]
+    event = {"id": "1", "source": "s", "data": {}, "greenroomdelay": True}
+    refused = await post(server, "eventarc", event)
+    assert refused.json()["errors"][0]["loc"] == ["body", "greenroomdelay"]
+    assert (await server.client.get("/runs")).json()["runs"] == []
 
 
 async def test_deliveries_side_by_side_run_once(serve: Serve) -> None:

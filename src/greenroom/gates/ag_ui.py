@@ -36,7 +36,7 @@ from greenroom.gates.chat_messages import (
     split_conversation,
 )
 from greenroom.gates.replies import data_frame, stream_reply
-from greenroom.gates.run_start import NewSession, find_session, response_part, start
+from greenroom.gates.run_start import NewSession, find_session, response_part, seconds, start
 from greenroom.gates.steps import (
     CallStep,
     CorrectionStep,
@@ -163,7 +163,7 @@ class RunAgentInput(Record, kw_only=True):
     """Texts for the model."""
     forwarded_props: JsonValue = None
     """`userId` names the user, if the caller may act for that user; `multitaskStrategy` is the policy for a thread that
-    has an active run."""
+    has an active run; `startAt` and `delaySeconds` are a later time at which the run starts."""
     resume: list[ResumeEntry] | None = None
     """Answers to interrupts of the previous run."""
 
@@ -364,12 +364,16 @@ def _usage(run: Run) -> JsonObject:
 
 async def run_agent(context: RequestContext) -> AnyReply:
     body: RunAgentInput = context.body
-    user_id = as_object(body.forwarded_props).get("userId") or context.identity.subject
+    props = as_object(body.forwarded_props)
+    user_id = props.get("userId") or context.identity.subject
     key = SessionKey(context.path["app_name"], str(user_id), body.thread_id)
     session = await find_session(context, key)
     state = as_object(body.state)
     strategy = _strategy(body)
-    if session is not None and (run := await _started(context, body, key)):
+    recent = await _recent_runs(context, key) if session is not None else []
+    # The run that this input started: its messages can't be read again once it has answered calls or changed state.
+    run = next((run for run in recent if run.idempotency_key == body.run_id), None)
+    if session is not None and run is not None:
         attachment = await context.engine.attach(run.id, after=run.message_after_seq)
         return stream_reply(context, attachment, AgUiEvents(body, session.state), run)
 
@@ -385,7 +389,8 @@ async def run_agent(context: RequestContext) -> AnyReply:
         stored_state = dict(session.state)
         changes = {name: value for name, value in state.items() if stored_state.get(name) != value}
         unread = await _unread_words(context, key) if strategy == "steer" else []
-        message = new_message(_new_parts(body, session, unread))
+        delayed = [_words_of(run) for run in recent if run.is_delayed]
+        message = new_message(_new_parts(body, session, unread, delayed))
 
     request = AgentRunRequest(
         **key._asdict(),
@@ -394,6 +399,8 @@ async def run_agent(context: RequestContext) -> AnyReply:
         state_delta=changes or None,
         client_tools=client_tools,
         multitask_strategy=strategy,
+        start_at=seconds(props, "startAt", location=("body", "forwardedProps")),
+        delay_seconds=seconds(props, "delaySeconds", location=("body", "forwardedProps")),
     )
     run, attachment = await start(context, request, new_session=new_session, idempotency_key=body.run_id)
     assert attachment is not None
@@ -415,18 +422,18 @@ async def _unread_words(context: RequestContext, key: SessionKey) -> list[Part]:
         app_names=[key.app_name], user_id=key.user_id, session_id=key.session_id, statuses=[RunStatus.QUEUED]
     )
     listed = await context.engine.list_runs(queued, limit=100)
-    words: list[Part] = []
-    for run in reversed([run for run in listed.runs if not run.is_delayed]):
-        message = run.request.new_message if run.request is not None and not run.is_delayed else None
-        words += [part for part in (message.parts if message is not None else None) or () if _is_word(part)]
-    return words
+    return [word for run in reversed(listed.runs) if not run.is_delayed for word in _words_of(run)]
 
 
-async def _started(context: RequestContext, body: RunAgentInput, key: SessionKey) -> Run | None:
-    """The run that this input started. Its messages can't be read again once it has answered calls or changed state."""
+def _words_of(run: Run) -> list[Part]:
+    """The words of the message of a run that has not begun."""
+    message = run.request.new_message if run.request is not None else None
+    return [part for part in (message.parts if message is not None else None) or () if _is_word(part)]
+
+
+async def _recent_runs(context: RequestContext, key: SessionKey) -> list[Run]:
     run_filter = RunFilter(app_names=[key.app_name], user_id=key.user_id, session_id=key.session_id)
-    listed = await context.engine.list_runs(run_filter, limit=5)
-    return next((run for run in listed.runs if run.idempotency_key == body.run_id), None)
+    return (await context.engine.list_runs(run_filter, limit=5)).runs
 
 
 def _whole_conversation(
@@ -442,12 +449,15 @@ def _whole_conversation(
     return [*contents_of_chat(instructions, _parts), *history], [*_context(body, parts), *parts]
 
 
-def _new_parts(body: RunAgentInput, session: Session, unread: Sequence[Part]) -> list[Part]:
+def _new_parts(
+    body: RunAgentInput, session: Session, unread: Sequence[Part], delayed: Sequence[list[Part]]
+) -> list[Part]:
     """Returns the new parts of a message to an existing thread: answers to interrupts, then everything after the
     assistant's last message.
 
     Clients that keep the history themselves send more: results that the server sent them or has already, and the user's
-    words before a run that ended without a message. unread: words that are queued for the active run.
+    words before a run that ended without a message. unread: words that are queued for the active run. delayed: those of
+    each run that starts later.
     """
     answers = [_answer(entry, session) for entry in body.resume or ()]
     results: list[Part] = []
@@ -464,6 +474,8 @@ def _new_parts(body: RunAgentInput, session: Session, unread: Sequence[Part]) ->
             is_repeated = result and not log_state.is_open(message.tool_call_id)
             (repeated_results if is_repeated else results).extend(result)
 
+    for sent in delayed:
+        _remove(sent, words)
     last_words = [*_last_user_words(session), *unread]
     is_repetition = bool(last_words) and words[: len(last_words)] == last_words
     if is_repetition and (answers or results or len(words) > len(last_words)):
@@ -472,6 +484,14 @@ def _new_parts(body: RunAgentInput, session: Session, unread: Sequence[Part]) ->
         results = repeated_results
     parts = [*answers, *results, *words]
     return [*_context(body, parts), *parts] if results or words else parts
+
+
+def _remove(sent: list[Part], words: list[Part]) -> None:
+    """Removes words that were sent with an earlier request, unless they are the only ones."""
+    for at in range(len(words) - len(sent) + 1):
+        if len(sent) < len(words) and words[at : at + len(sent)] == sent:
+            del words[at : at + len(sent)]
+            return
 
 
 def _shown_to_models(body: RunAgentInput) -> list[Message]:

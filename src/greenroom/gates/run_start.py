@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from greenroom.errors import GreenroomError
+from greenroom.errors import GreenroomError, InvalidRequest
 from greenroom.gates.chat_messages import no_such_call, response_object
 from greenroom.log.state import log_state_of
 from greenroom.records.base import JsonObject, JsonValue
@@ -75,6 +75,22 @@ def _imported(
         events.append(event)
 
     return events
+
+
+def seconds(given: JsonObject, name: str, *, location: tuple[str, ...]) -> float | None:
+    """A time of a run in a protocol's metadata, which has numbers or, if it holds texts only, their text.
+
+    Raises InvalidRequest. location: of the metadata.
+    """
+    value = given.get(name)
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return float(value)
+    except (TypeError, ValueError):
+        raise InvalidRequest(f"{name} must be a number", location=(*location, name)) from None
 
 
 async def find_session(context: RequestContext, key: SessionKey) -> Session | None:

@@ -7,6 +7,8 @@ side: it waits for the run of its first delivery, and runs again only if that fa
     delivery 2: finds the session, whose run failed → runs in it     → {"status": "success"}
     delivery 3 of the same message: finds the run that succeeded     → {"status": "success"}
 
+A message may say when its run starts. It is answered once the run is stored, and isn't delivered again.
+
 The sender's identity is checked as for any endpoint: Pub/Sub's OIDC tokens by the settings of
 tokens. Source: google-adk 2.13, `cli/trigger_routes.py`; Google Cloud's format of push messages;
 CloudEvents 1.0, HTTP binding.
@@ -19,7 +21,7 @@ import os
 import random
 from base64 import b64decode
 from collections.abc import Iterator
-from typing import cast
+from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 from weakref import WeakKeyDictionary
 
@@ -39,7 +41,7 @@ from greenroom.errors import (
     error_of,
 )
 from greenroom.event_streams.stream import RunEnded
-from greenroom.gates.run_start import start
+from greenroom.gates.run_start import seconds, start
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, Record, as_object
 from greenroom.records.content import Content, Part
@@ -49,6 +51,14 @@ from greenroom.runs.engine import Attachment
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.replies import AnyReply, Reply
 from greenroom.server.request_context import RequestContext
+
+START_AT = "greenroom:startAt"
+DELAY_SECONDS = "greenroom:delaySeconds"
+"""Attributes of a message with the time at which its run starts."""
+
+EVENT_START_AT = "greenroomstartat"
+EVENT_DELAY = "greenroomdelay"
+"""The same of a CloudEvent, whose attributes have lower-case letters and digits only."""
 
 STATE_KEY = "trigger_delivery"
 MAX_DELIVERIES = 1000
@@ -80,6 +90,13 @@ class PubSubTriggerRequest(Record, kw_only=True):
     """`projects/P/subscriptions/S`."""
 
 
+class _Times(NamedTuple):
+    """The time at which a run starts; both None for now."""
+
+    start_at: float | None
+    delay_seconds: float | None
+
+
 class TriggerReply(Record, kw_only=True):
     """The reply to a delivery."""
 
@@ -96,7 +113,14 @@ async def receive_pubsub(context: RequestContext) -> AnyReply:
         "subscription": body.subscription,
         "publish_time": message.publish_time,
     }
-    return await _deliver(context, delivery, _payload(message), sender=body.subscription, default="pubsub-caller")
+    return await _deliver(
+        context,
+        delivery,
+        _payload(message),
+        times=_times_of(message, location=("body", "message", "attributes")),
+        sender=body.subscription,
+        default="pubsub-caller",
+    )
 
 
 async def receive_eventarc(context: RequestContext) -> AnyReply:
@@ -112,12 +136,18 @@ async def receive_eventarc(context: RequestContext) -> AnyReply:
     if isinstance(carrier.get("message"), dict):
         message = wire.from_plain(carrier["message"], PubSubMessage)
         payload = _payload(message)
+        times = _times_of(message, location=("body", "message", "attributes"))
         message_id = message.message_id
     else:
         payload = {
             "data": event.get("data", event),
             "attributes": {f"ce-{name}": value for name, value in attributes.items()},
         }
+        given = {name: event.get(name) or context.headers.get(f"ce-{name}") for name in (EVENT_START_AT, EVENT_DELAY)}
+        times = _Times(
+            start_at=seconds(given, EVENT_START_AT, location=("body",)),
+            delay_seconds=seconds(given, EVENT_DELAY, location=("body",)),
+        )
 
     delivery: JsonObject = {
         "source": "eventarc",
@@ -125,7 +155,17 @@ async def receive_eventarc(context: RequestContext) -> AnyReply:
         "event_source": attributes["source"],
         "type": attributes["type"],
     }
-    return await _deliver(context, delivery, payload, sender=attributes["source"], default="eventarc-caller")
+    return await _deliver(
+        context, delivery, payload, times=times, sender=attributes["source"], default="eventarc-caller"
+    )
+
+
+def _times_of(message: PubSubMessage, *, location: tuple[str, ...]) -> _Times:
+    attributes: JsonObject = {**(message.attributes or {})}
+    return _Times(
+        start_at=seconds(attributes, START_AT, location=location),
+        delay_seconds=seconds(attributes, DELAY_SECONDS, location=location),
+    )
 
 
 def _payload(message: PubSubMessage) -> JsonObject:
@@ -144,7 +184,13 @@ def _payload(message: PubSubMessage) -> JsonObject:
 
 
 async def _deliver(
-    context: RequestContext, delivery: JsonObject, payload: JsonObject, *, sender: str | None, default: str
+    context: RequestContext,
+    delivery: JsonObject,
+    payload: JsonObject,
+    *,
+    times: _Times,
+    sender: str | None,
+    default: str,
 ) -> AnyReply:
     app_name = context.path["app_name"]
     identity = context.identity
@@ -158,7 +204,8 @@ async def _deliver(
     else:
         key = context.new_session_key(lambda new_id: SessionKey(app_name, user_id, new_id))
     text = wire.encode(payload).decode()
-    request = AgentRunRequest(**key._asdict(), new_message=Content(role="user", parts=[Part(text=text)]))
+    message = Content(role="user", parts=[Part(text=text)])
+    request = AgentRunRequest(**key._asdict(), new_message=message, **times._asdict())
     async with _slot():
         run = await _run(context, request, {STATE_KEY: delivery})
     if run.status is RunStatus.FAILED:
@@ -177,7 +224,10 @@ def _failure(run: Run) -> RunFailed:
 
 
 async def _run(context: RequestContext, request: AgentRunRequest, state: JsonObject) -> Run:
-    """The run of an earlier delivery, or a new one if there was none or it failed; repeated after rate limits."""
+    """The run of an earlier delivery, or a new one if there was none or it failed; repeated after rate limits.
+
+    Returns a run that starts later before it does.
+    """
     names = {name: getattr(request, name) for name in SessionKey._fields}
     attempt = 0
     try:
@@ -187,7 +237,9 @@ async def _run(context: RequestContext, request: AgentRunRequest, state: JsonObj
         runs = (await context.engine.list_runs(run_filter, limit=MAX_DELIVERIES)).runs
         attempt = len(runs)
         if runs:
-            run = await _wait(await context.engine.attach(runs[0].id))
+            run = runs[0]
+            if not run.is_delayed:
+                run = await _wait(await context.engine.attach(run.id))
             if run.status is not RunStatus.FAILED:
                 return run
 
@@ -195,8 +247,12 @@ async def _run(context: RequestContext, request: AgentRunRequest, state: JsonObj
     while True:
         # The number of earlier runs is a part of the key: two deliveries that saw the same ones start one run.
         run_key = f"{request.session_id}/{attempt}"
-        _, attachment = await start(context, request, idempotency_key=run_key)
-        run = await _wait(cast("Attachment", attachment))
+        run, attachment = await start(context, request, idempotency_key=run_key)
+        assert attachment is not None
+        if run.is_delayed:
+            attachment.close()
+            return run
+        run = await _wait(attachment)
         if run.status is not RunStatus.FAILED or not delays or not _is_transient(run):
             return run
         await asyncio.sleep(delays.pop(0))

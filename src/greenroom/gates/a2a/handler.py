@@ -49,7 +49,7 @@ from greenroom.gates.a2a.task_events import (
     to_message,
     to_task,
 )
-from greenroom.gates.run_start import NewSession, find_session, response_part, start
+from greenroom.gates.run_start import NewSession, find_session, response_part, seconds, start
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part
@@ -65,6 +65,10 @@ from greenroom.server.routes.run import PAGE_LIMIT
 
 CALL = "greenroom.call"
 """The key of the `A2aCall` in an ASGI scope, and in the state of the SDK's context."""
+
+START_AT = "greenroom:startAt"
+DELAY_SECONDS = "greenroom:delaySeconds"
+"""Keys of a message's metadata with the time at which its run starts."""
 
 METADATA = "a2a_metadata"
 """The key of a run's custom metadata that has the metadata of the request. Source: ADK."""
@@ -421,10 +425,13 @@ async def _start(call: A2aCall, request: SendRequest, *, attach: bool, streaming
 def _run_request(
     request: SendRequest, key: SessionKey, parts: list[Part], header: JsonObject, *, streaming: bool
 ) -> AgentRunRequest:
+    metadata = request.message.metadata or JsonObject()
     return AgentRunRequest(
         **key._asdict(),
         new_message=Content(role="user", parts=parts),
         streaming=streaming,
+        start_at=seconds(metadata, START_AT, location=("message", "metadata")),
+        delay_seconds=seconds(metadata, DELAY_SECONDS, location=("message", "metadata")),
         custom_metadata={REQUEST: header, METADATA: without_internal(with_integers(request.metadata))},
     )
 

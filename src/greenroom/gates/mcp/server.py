@@ -9,6 +9,7 @@ call. Either way the run waits durably.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +20,7 @@ from mcp.server.lowlevel import Server
 from greenroom.errors import CallerError, GreenroomError, InvalidRequest
 from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.chat_messages import arguments_of, link_to
-from greenroom.gates.run_start import response_part, start
+from greenroom.gates.run_start import response_part, seconds, start
 from greenroom.gates.steps import CallStep, CorrectionStep, MediaStep, StepReader, TextStep
 from greenroom.records import wire
 from greenroom.records.approval_policy import policy_of
@@ -46,6 +47,8 @@ _INPUT: JsonObject = {
     "properties": {
         "message": {"type": "string", "description": "What to say to the agent."},
         "session_id": {"type": "string", "description": "Continues the conversation of an earlier result."},
+        "delay_seconds": {"type": "number", "description": "The agent starts later; the call does not wait for it."},
+        "start_at": {"type": "number", "description": "As delay_seconds, but the time in Unix seconds."},
     },
     "required": ["message"],
 }
@@ -171,7 +174,7 @@ def _uri(app_name: str, session_id: str) -> str:
 
 
 class _Outcome(NamedTuple):
-    """The result of a run, or the requests that it waits for."""
+    """The result of a run, the requests that it waits for, or that it starts later."""
 
     run: Run
     text: str
@@ -257,9 +260,23 @@ class _AppCall:
         return Content(role="user", parts=[Part(text=text)])
 
     async def _run(self, message: Content) -> _Outcome:
-        request = AgentRunRequest(**self._key._asdict(), new_message=message, streaming=True)
+        arguments: JsonObject = {}
+        if self._params.request_state is None:  # else they are those of the call that is repeated with answers
+            arguments = self._params.arguments or {}
+        request = AgentRunRequest(
+            **self._key._asdict(),
+            new_message=message,
+            streaming=True,
+            start_at=seconds(arguments, "start_at", location=("arguments",)),
+            delay_seconds=seconds(arguments, "delay_seconds", location=("arguments",)),
+        )
         run, attachment = await start(self._context, request)
         assert attachment is not None
+
+        if run.is_delayed:
+            attachment.close()
+            time = datetime.fromtimestamp(run.start_at or 0.0, UTC).isoformat(timespec="seconds")
+            return _Outcome(run, f"The agent starts at {time}. Its answer will be in the conversation.", [], {}, [])
 
         is_over = False
         try:

@@ -16,7 +16,7 @@ from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.chat_messages import arguments_of, link_to, new_message, split_conversation
 from greenroom.gates.openai.messages import contents_of, declarations_of, is_from_agent, usage_of
 from greenroom.gates.replies import all_steps, data_frame, stream_reply
-from greenroom.gates.run_start import NewSession, find_session, start
+from greenroom.gates.run_start import NewSession, find_session, seconds, start
 from greenroom.gates.steps import CallStep, CorrectionStep, MediaStep, MessageEnd, Step, StepReader, TextStep
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content, Part
@@ -449,15 +449,6 @@ def _strategy(body: ResponsesRequest) -> MultitaskStrategy:
         raise InvalidRequest(str(error), location=("body", "metadata", "multitask_strategy")) from None
 
 
-def _seconds(body: ResponsesRequest, name: str) -> float | None:
-    """Raises InvalidRequest."""
-    given = (body.metadata or {}).get(name)
-    try:
-        return None if given is None else float(given)
-    except ValueError:
-        raise InvalidRequest(f"{name} must be a number", location=("body", "metadata", name)) from None
-
-
 async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[AgentRunRequest, NewSession | None]:
     """The request, and the session to create."""
     user_id = body.user or context.identity.subject
@@ -499,14 +490,15 @@ async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[Agen
         from_user = (content for content in contents if content.role == "user")
         message = new_message(part for content in from_user for part in content.parts or ())
 
+    metadata: JsonObject = {**(body.metadata or {})}
     request = AgentRunRequest(
         **key._asdict(),
         new_message=message,
         streaming=bool(body.stream),
         client_tools=client_tools,
         multitask_strategy=_strategy(body),
-        start_at=_seconds(body, "start_at"),
-        delay_seconds=_seconds(body, "delay_seconds"),
+        start_at=seconds(metadata, "start_at", location=("body", "metadata")),
+        delay_seconds=seconds(metadata, "delay_seconds", location=("body", "metadata")),
     )
     return request, new_session
 
