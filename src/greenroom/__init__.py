@@ -49,9 +49,7 @@ _HOMES = {
     "greenroom.client.async_client": "AsyncClient",
     "greenroom.client.client": "Client",
     "greenroom.client.run_stream": "RunStream",
-    "greenroom.code_executors.executor": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult "
-    "File",
-    "greenroom.code_executors.process": "ExecutionResult",
+    "greenroom.code_executors.executor": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult",
     "greenroom.code_executors.unsafe_local": "UnsafeLocalCodeExecutor",
     "greenroom.credentials.in_memory": "InMemoryCredentialService",
     "greenroom.credentials.service": "BaseCredentialService",
@@ -61,7 +59,9 @@ _HOMES = {
     "greenroom.embeddings.local": "LocalEmbeddings",
     "greenroom.embeddings.openai": "OpenAIEmbeddings",
     "greenroom.environments.environment": "BaseEnvironment",
+    "greenroom.environments.files": "File",
     "greenroom.environments.local": "LocalEnvironment",
+    "greenroom.environments.process": "ExecutionResult",
     "greenroom.errors": "A2AClientError AgentCardResolutionError AlreadyExistsError InputValidationError "
     "LlmCallsLimitExceededError MappedError MessageConversionError ModelError "
     "ModelErrorCategory NotFoundError ReplayConfigError ReplayVerificationError RetryStrategy "

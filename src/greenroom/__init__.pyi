@@ -104,8 +104,6 @@ from greenroom.code_executors.executor import BaseCodeExecutor as BaseCodeExecut
 from greenroom.code_executors.executor import BuiltInCodeExecutor as BuiltInCodeExecutor
 from greenroom.code_executors.executor import CodeExecutionInput as CodeExecutionInput
 from greenroom.code_executors.executor import CodeExecutionResult as CodeExecutionResult
-from greenroom.code_executors.executor import File as File
-from greenroom.code_executors.process import ExecutionResult as ExecutionResult
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor as UnsafeLocalCodeExecutor
 from greenroom.credentials.in_memory import InMemoryCredentialService as InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService as BaseCredentialService
@@ -115,7 +113,9 @@ from greenroom.embeddings.gemini import GeminiEmbeddings as GeminiEmbeddings
 from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
 from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
 from greenroom.environments.environment import BaseEnvironment as BaseEnvironment
+from greenroom.environments.files import File as File
 from greenroom.environments.local import LocalEnvironment as LocalEnvironment
+from greenroom.environments.process import ExecutionResult as ExecutionResult
 from greenroom.errors import A2AClientError as A2AClientError
 from greenroom.errors import AgentCardResolutionError as AgentCardResolutionError
 from greenroom.errors import AlreadyExistsError as AlreadyExistsError

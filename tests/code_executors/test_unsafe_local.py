@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.code_executors import unsafe_local
-from greenroom.code_executors.executor import TIMED_OUT, CodeExecutionInput, CodeExecutionResult, File
-from greenroom.code_executors.process import MAX_OUTPUT_BYTES
+from greenroom.code_executors.executor import TIMED_OUT, CodeExecutionInput, CodeExecutionResult
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
+from greenroom.environments.files import MAX_FILE_BYTES, MAX_FILES, File
+from greenroom.environments.process import MAX_OUTPUT_BYTES
 from greenroom.errors import ToolError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import Content, Part
@@ -174,14 +174,14 @@ async def test_output_is_cut_and_never_fills_the_pipe() -> None:
 
 
 async def test_files_that_are_too_large_or_too_many_are_only_named() -> None:
-    size = unsafe_local.MAX_FILE_BYTES
+    size = MAX_FILE_BYTES
     code = f"""
 open("a.bin", "wb").write(bytes({size} + 1))
-for n in range({unsafe_local.MAX_FILES} + 1):
+for n in range({MAX_FILES} + 1):
     open(f"f{{n:03}}", "w").close()
 """
     result = await run(code)
-    assert [file.name for file in result.output_files] == [f"f{n:03}" for n in range(unsafe_local.MAX_FILES)]
+    assert [file.name for file in result.output_files] == [f"f{n:03}" for n in range(MAX_FILES)]
     assert result.stdout == "\nNot kept, because they are too many or too large: a.bin, f050\n"
 
 

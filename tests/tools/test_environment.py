@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.code_executors.process import ExecutionResult
 from greenroom.environments.environment import BaseEnvironment
 from greenroom.environments.local import LocalEnvironment
+from greenroom.environments.process import ExecutionResult
 from greenroom.records.base import JsonObject
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.environment import EnvironmentToolset

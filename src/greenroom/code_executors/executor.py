@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from greenroom.environments.files import File
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.models.gemini.contents import UNCHECKED, gemini_version
-from greenroom.records.base import Record
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool
 
@@ -21,18 +21,6 @@ RESULT_BLOCK: Delimiters = ("```tool_output\n", "\n```")
 
 TIMED_OUT = 124
 """Exit code of code that took too long. Source: coreutils' `timeout`."""
-
-
-class File(Record, kw_only=True, rename=None):
-    """A file that code reads or has written."""
-
-    name: str
-    """A relative path."""
-
-    content: bytes
-    """In JSON, as in the session's state, base64."""
-
-    mime_type: str = "text/plain"
 
 
 @dataclass(frozen=True, kw_only=True)

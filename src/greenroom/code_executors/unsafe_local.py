@@ -18,15 +18,11 @@ from greenroom.code_executors.executor import (
     CodeExecutionInput,
     CodeExecutionResult,
     Delimiters,
-    File,
 )
-from greenroom.code_executors.process import run_process
+from greenroom.environments.files import MAX_BYTES_IN_ALL, MAX_FILE_BYTES, MAX_FILES, File
+from greenroom.environments.process import run_process
 from greenroom.errors import ToolError
 from greenroom.invocation.context import InvocationContext
-
-MAX_FILE_BYTES = 5 * 1024 * 1024
-MAX_BYTES_IN_ALL = 16 * 1024 * 1024
-MAX_FILES = 50
 
 _BINARY = "application/octet-stream"
 

@@ -1,4 +1,5 @@
 """Environments, in which an agent runs commands and edits files.
 
-`environment` is the contract, `local` a folder of this machine.
+`environment` is the contract, `local` a folder of this machine, whose commands `process` starts, stops and bounds;
+`files` are the records of files and the limits of what comes out.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from greenroom.code_executors.process import ExecutionResult
+from greenroom.environments.process import ExecutionResult
 
 
 class BaseEnvironment(ABC):

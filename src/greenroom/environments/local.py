@@ -8,8 +8,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from greenroom.code_executors.process import ExecutionResult, run_process
 from greenroom.environments.environment import BaseEnvironment
+from greenroom.environments.process import ExecutionResult, run_process
 
 
 class LocalEnvironment(BaseEnvironment):

@@ -13,9 +13,9 @@ from greenroom.code_executors.executor import (
     BuiltInCodeExecutor,
     CodeExecutionInput,
     CodeExecutionResult,
-    File,
 )
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
+from greenroom.environments.files import File
 from greenroom.errors import AgentConfigError, ToolError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext

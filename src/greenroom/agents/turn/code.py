@@ -27,8 +27,8 @@ from greenroom.code_executors.executor import (
     CodeExecutionInput,
     CodeExecutionResult,
     Delimiters,
-    File,
 )
+from greenroom.environments.files import File
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.base import JsonObject

@@ -17,9 +17,9 @@ from greenroom.code_executors.executor import (
     BaseCodeExecutor,
     CodeExecutionInput,
     CodeExecutionResult,
-    File,
 )
 from greenroom.environments.environment import BaseEnvironment
+from greenroom.environments.files import File
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
