@@ -6,20 +6,20 @@ Source of names, arguments and results: ADK's environment toolset.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 from greenroom.environments.environment import BaseEnvironment
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
-from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.tool import BaseTool, OnInterrupt
+from greenroom.tools.command_result import MAX_OUTPUT_CHARACTERS, command_result, cut
+from greenroom.tools.functions.reporting_tool import ReportingTool
+from greenroom.tools.text_files import numbered_lines, replace_once
+from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset, ToolPredicate
 
 COMMAND_SECONDS = 30.0
-MAX_OUTPUT_CHARS = 30_000
 
 _INSTRUCTION = (
     "You can work in an environment whose working directory is {working_dir}. Run shell commands with `Execute`, read "
@@ -51,14 +51,14 @@ class EnvironmentToolset(BaseToolset):
     ) -> None:
         super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix)
         self.environment = environment
-        self._max_output_chars = max_output_chars or MAX_OUTPUT_CHARS
+        self._max_output_chars = max_output_chars or MAX_OUTPUT_CHARACTERS
         self._command_seconds = command_seconds
         self._initializing = asyncio.Lock()
         self._tools: list[BaseTool] = [
-            _EnvironmentTool("Execute", self._execute, on_interrupt="report"),
-            _EnvironmentTool("ReadFile", self._read_file, on_interrupt="retry"),
-            _EnvironmentTool("EditFile", self._edit_file, on_interrupt="report"),
-            _EnvironmentTool("WriteFile", self._write_file, on_interrupt="retry"),
+            ReportingTool(self._execute, name="Execute", on_interrupt="report"),
+            ReportingTool(self._read_file, name="ReadFile", on_interrupt="retry"),
+            ReportingTool(self._edit_file, name="EditFile", on_interrupt="report"),
+            ReportingTool(self._write_file, name="WriteFile", on_interrupt="retry"),
         ]
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
@@ -85,18 +85,7 @@ class EnvironmentToolset(BaseToolset):
     async def _execute(self, command: Annotated[str, "The shell command."]) -> JsonObject:
         """Runs a shell command in the working directory, and returns what it prints."""
         ran = await self.environment.execute(command, timeout=self._command_seconds)
-        result: JsonObject = {"status": "error" if ran.exit_code or ran.timed_out else "ok"}
-        for name, text in (("stdout", ran.stdout), ("stderr", ran.stderr)):
-            if text:
-                result[name] = self._cut(text)
-
-        if ran.exit_code:
-            result["exit_code"] = ran.exit_code
-
-        if ran.timed_out:
-            result["error"] = f"The command was stopped after {self._command_seconds:g} seconds."
-
-        return result
+        return command_result(ran, self._command_seconds, self._max_output_chars)
 
     async def _read_file(
         self,
@@ -105,21 +94,8 @@ class EnvironmentToolset(BaseToolset):
         end_line: Annotated[int | None, "Last line, included."] = None,
     ) -> JsonObject:
         """Reads a file, with line numbers, which are not part of it."""
-        lines = (await self.environment.read_file(path)).splitlines(keepends=True)
-        first = max(start_line or 1, 1)
-        last = min(end_line or len(lines), len(lines))
-        if first > last and (lines or first > 1):
-            wanted = f"Lines {first} to {end_line or 'the end'} don't exist"
-            return {"error": f"{wanted}: the file has {len(lines)} lines.", "total_lines": len(lines)}
-
-        numbered = enumerate(lines[first - 1 : last], first)
-        content = "".join(f"{number:6d}\t{line.decode(errors='replace')}" for number, line in numbered)
-        result: JsonObject = {"status": "ok", "content": self._cut(content)}
-
-        if last - first + 1 == len(lines):
-            return result
-
-        return {**result, "total_lines": len(lines)}
+        lines = numbered_lines(await self.environment.read_file(path), start_line, end_line)
+        return {"status": "ok", **lines, "content": cut(lines["content"], self._max_output_chars)}
 
     async def _edit_file(
         self,
@@ -128,23 +104,8 @@ class EnvironmentToolset(BaseToolset):
         new_string: Annotated[str, "The text to put in its place."],
     ) -> JsonObject:
         """Replaces a text in a file."""
-        if not old_string:
-            return {"error": "old_string must not be empty; use WriteFile to create a file."}
-
-        content = (await self.environment.read_file(path)).decode()
-        lines = old_string.replace("\r\n", "\n").split("\n")
-
-        matches = list(re.finditer("\r?\n".join(map(re.escape, lines)), content))
-        if len(matches) != 1:
-            count = f"{len(matches)} times" if matches else "nowhere"
-            return {"error": f"old_string occurs {count} in {path}; it must occur exactly once."}
-
-        start, end = matches[0].span()
-        await self.environment.write_file(
-            path,
-            (content[:start] + new_string + content[end:]).encode(),
-        )
-
+        content = replace_once(await self.environment.read_file(path), old_string, new_string, path)
+        await self.environment.write_file(path, content)
         return {"status": "ok", "message": f"Edited {path}"}
 
     async def _write_file(
@@ -155,34 +116,3 @@ class EnvironmentToolset(BaseToolset):
         """Creates a file, or replaces its content."""
         await self.environment.write_file(path, content)
         return {"status": "ok", "message": f"Wrote {path}"}
-
-    def _cut(self, text: str) -> str:
-        if len(text) <= self._max_output_chars:
-            return text
-        return f"{text[: self._max_output_chars]}\n… (cut off; {len(text)} characters in all)"
-
-
-class _EnvironmentTool(FunctionTool):
-    """Results with an `error`, and exceptions, have the status `error`."""
-
-    def __init__(
-        self,
-        name: str,
-        func: Callable[..., Awaitable[JsonValue]],
-        *,
-        on_interrupt: OnInterrupt,
-    ) -> None:
-        super().__init__(func, name=name, on_interrupt=on_interrupt)
-
-    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        try:
-            result: Any = await super().run_async(args=args, tool_context=tool_context)
-        except FileNotFoundError:
-            result = {"error": f"There is no file {args.get('path')!r}."}
-        except Exception as error:  # an environment may raise anything; the model can take another way
-            result = {"error": str(error) or type(error).__name__}
-
-        if "error" in result:
-            return {"status": "error", **result}
-
-        return result
