@@ -1,4 +1,4 @@
-"""What a model is told about a command that has run."""
+"""Results of commands, as a model reads them."""
 
 from __future__ import annotations
 
