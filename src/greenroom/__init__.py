@@ -152,6 +152,7 @@ _HOMES = {
     "greenroom.sessions.vertex": "VertexAiSessionService",
     "greenroom.tools.application_integration.tool": "IntegrationConnectorTool",
     "greenroom.tools.application_integration.toolset": "ApplicationIntegrationToolset",
+    "greenroom.tools.bash": "BashToolPolicy ExecuteBashTool",
     "greenroom.tools.builtin.examples": "BaseExampleProvider Example ExampleTool",
     "greenroom.tools.builtin.load_artifacts": "LoadArtifactsTool load_artifacts load_artifacts_tool",
     "greenroom.tools.builtin.load_memory": "LoadMemoryTool load_memory load_memory_tool",
