@@ -306,6 +306,8 @@ from greenroom.tools.application_integration.tool import IntegrationConnectorToo
 from greenroom.tools.application_integration.toolset import (
     ApplicationIntegrationToolset as ApplicationIntegrationToolset,
 )
+from greenroom.tools.bash import BashToolPolicy as BashToolPolicy
+from greenroom.tools.bash import ExecuteBashTool as ExecuteBashTool
 from greenroom.tools.builtin.examples import BaseExampleProvider as BaseExampleProvider
 from greenroom.tools.builtin.examples import Example as Example
 from greenroom.tools.builtin.examples import ExampleTool as ExampleTool
