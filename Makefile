@@ -89,6 +89,16 @@ clock: proxies  ## Find libfaketime for the tests of servers whose clock is set,
 		&& apt-get install -y -qq --no-install-recommends libfaketime >/dev/null; } \
 		|| echo "no libfaketime; its tests are skipped"
 
+# After `clock`, since only one apt-get can run.
+.PHONY: sandboxes
+sandboxes: clock  ## Find bubblewrap and podman for the tests of sandboxes, or install Debian's where this is root.
+	@for name in bwrap podman runc iptables; do \
+		PATH="$$PATH:/usr/sbin:/sbin" command -v $$name >/dev/null || missing=1; done; \
+	[ -z "$$missing" ] && exit 0; \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
+		&& apt-get install -y -qq --no-install-recommends bubblewrap podman runc netavark iptables >/dev/null; } \
+		|| echo "no bubblewrap or no podman with runc; their tests are skipped"
+
 .PHONY: screenshots
 screenshots: ui browser  ## Write screenshots of the dev UI to ui/screenshots.
 	$(RUN) pytest tests/dev_ui/screenshots.py
@@ -114,7 +124,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 
 .PHONY: test
 test: setup  ## Everything: lint, then all tests with their servers.
-	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui browser proxies clock
+	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui browser proxies clock sandboxes
 	$(RUN) pytest -n 3 --dist worksteal -m "not model and not vendor"  # one more than CI has cores: many tests wait
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 
