@@ -52,6 +52,7 @@ GreenroomError
 │   │   ├── MissingProject               a cloud model's project or location is not configured [ValueError]
 │   │   └── MessageConversionError       a message or a reply that can't be converted [ValueError]
 │   ├── ToolError
+│   │   └── SandboxLost                  a remote sandbox has ended, with its files
 │   ├── A2AClientError                   a remote agent failed, or its server can't be reached
 │   │   └── AgentCardResolutionError     its card can't be read, or is refused
 │   ├── LlmCallsLimitExceeded
@@ -536,6 +537,17 @@ class ModelNotFound(ModelError, ValueError):
 
 
 class ToolError(RunFailed): ...
+
+
+class SandboxLost(ToolError):
+    """service: what ran the sandbox: `E2B`."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__(
+            f"The sandbox at {service} has ended: it was not used for too long, or the service stopped it. Its files "
+            "and processes are lost. The next command or file starts a new, empty sandbox"
+        )
+        self.service = service
 
 
 class ToolDeclarationError(AgentConfigError, ToolError):

@@ -1,5 +1,6 @@
 """Environments, in which an agent runs commands and edits files.
 
 `environment` is the contract, `local` a folder of this machine, whose commands `process` starts, stops and bounds;
-`files` are the records of files and the limits of what comes out.
+`files` are the records of files and the limits of what comes out. `remote` is the base of the sandboxes of services:
+`e2b`.
 """

@@ -1,0 +1,120 @@
+"""Sandboxes of E2B, by its SDK."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from greenroom.environments.remote import RemoteEnvironment
+from greenroom.errors import AgentConfigError, MissingExtra, ToolError
+
+if TYPE_CHECKING:
+    from e2b import AsyncSandbox
+
+_SECONDS_TO_ANSWER = 10.0
+
+
+class E2BEnvironment(RemoteEnvironment["AsyncSandbox"]):
+    """A sandbox of E2B. Raises MissingExtra and AgentConfigError when it is initialized.
+
+    image: name or id of the template.
+    timeout: the sandbox is killed when it was not used for so many seconds. E2B limits how long a sandbox may exist in
+        all, by your plan.
+    api_key: None: the variable E2B_API_KEY.
+    env_vars: variables of the sandbox's processes.
+    working_dir: created if missing.
+
+    Source of names and defaults: ADK.
+    """
+
+    service = "E2B"
+
+    def __init__(
+        self,
+        image: str = "base",
+        timeout: float = 300,
+        api_key: str | None = None,
+        env_vars: dict[str, str] | None = None,
+        *,
+        working_dir: Path | str = "/home/user",
+    ) -> None:
+        super().__init__(working_dir=working_dir, timeout=timeout, env_vars=env_vars)
+        self._image = image
+        self._api_key = api_key
+        self._ends_at = 0.0
+        """The end of the sandbox if it isn't used before, on the clock of `time.monotonic`."""
+
+    async def initialize(self) -> None:
+        """Raises MissingExtra, and AgentConfigError without an API key."""
+        try:
+            import e2b  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        except ImportError as error:
+            raise MissingExtra("e2b", "e2b") from error
+        if not (self._api_key or os.environ.get("E2B_API_KEY")):
+            raise AgentConfigError("E2BEnvironment: set api_key, or the variable E2B_API_KEY")
+
+    async def _create(self) -> AsyncSandbox:
+        from e2b import AsyncSandbox
+
+        seconds = math.ceil(self._timeout)
+        self._ends_at = time.monotonic() + seconds
+        return await AsyncSandbox.create(
+            self._image,
+            timeout=seconds,
+            envs=self._env_vars,
+            api_key=self._api_key,
+        )
+
+    async def _kill(self, sandbox: AsyncSandbox) -> None:
+        await sandbox.kill()
+
+    async def _extend(self, sandbox: AsyncSandbox, seconds: float) -> None:
+        """Asks E2B only when a quarter of the time is over, or the use takes longer."""
+        now = time.monotonic()
+        if self._ends_at - now >= max(seconds, self._timeout * 0.75):
+            return
+
+        to_live = max(seconds, self._timeout)
+        await sandbox.set_timeout(math.ceil(to_live))
+        self._ends_at = now + to_live
+
+    async def _run(self, sandbox: AsyncSandbox, script: str, seconds: float) -> str:
+        from e2b import CommandExitException
+
+        try:
+            result = await sandbox.commands.run(script, timeout=seconds)
+        except CommandExitException as error:
+            raise ToolError(f"The sandbox could not run the command: {error.stderr or error.stdout}") from error
+        return result.stdout
+
+    async def _read(self, sandbox: AsyncSandbox, path: str) -> AsyncGenerator[bytes]:
+        from e2b import FileNotFoundException
+
+        try:
+            reader = await sandbox.files.read(path, format="stream")
+        except FileNotFoundException as error:
+            raise FileNotFoundError(path) from error
+
+        async with reader:
+            async for chunk in reader:
+                yield chunk
+
+    async def _write(self, sandbox: AsyncSandbox, path: str, data: bytes) -> None:
+        await sandbox.files.write(path, data)  # pyright: ignore[reportUnknownMemberType]
+
+    async def _has_ended(self, sandbox: AsyncSandbox, error: Exception) -> bool:
+        from e2b import SandboxNotFoundException
+        from e2b.exceptions import SandboxNotRunningException
+
+        if isinstance(error, SandboxNotFoundException | SandboxNotRunningException):
+            return True
+
+        # A sandbox that ends while a command runs may also just end the stream of its output.
+        try:
+            return not await sandbox.is_running(request_timeout=_SECONDS_TO_ANSWER)
+        except Exception:  # E2B can't be reached, or refuses the request: what failed first is more to the point
+            return False
