@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from msgspec.structs import replace
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
-from greenroom.errors import ApprovalRefused
+from greenroom.errors import ApprovalRefused, RequestClosed
 from greenroom.invocation.user_context import ToolContext
 from greenroom.log.calls import INTERRUPTED
 from greenroom.records import wire
 from greenroom.records.base import JsonValue
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, Run, RunStatus
+from greenroom.records.inbox import Answerer, RequestAnswer, RequestFilter
+from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import OnInterrupt
 from tests.agents.human_input.approvals import REFUSED, decide, request_ids
@@ -145,29 +147,69 @@ def comparable(log: list[Event]) -> list[JsonValue]:
     return plain
 
 
-async def test_readers_receive_the_end_when_the_request_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_requests_are_announced_when_they_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with stores_in(tmp_path) as stores, engine_over(stores, payer("report")) as engine:
         save = stores.runs.save
-        is_saving = asyncio.Event()
+        is_saving: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def save_late(run: Run, **options: Any) -> asyncio.Future[None]:
             saving = save(run, **options)
             if options.get("requests") is None:
                 return saving
-            is_saving.set()
+            is_saving.set_result(run.id)
             return stored
 
         monkeypatch.setattr(stores.runs, "save", save_late)
+        watch = await engine.watch_runs(RunFilter())
         waiting = asyncio.create_task(finish(engine, asking("go")))
         async with asyncio.timeout(5):
-            await is_saving.wait()
-            await asyncio.wait([waiting], timeout=0.2)
+            getting = asyncio.create_task(engine.get(await is_saving))
+            assert await watch.next_batch(idle_seconds=0)  # the begin of the run
+            await asyncio.wait([waiting, getting], timeout=0.2)
             assert not waiting.done()
+            assert not getting.done()
+            assert await watch.next_batch(idle_seconds=0) == []
             stored.set_result(None)
             assert (await waiting).status is RunStatus.WAITING
+            assert (await getting).requests
+            assert await watch.next_batch(idle_seconds=0)
+        watch.close()
+
+
+async def test_an_answer_is_late_while_the_deciding_one_is_being_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stores_in(tmp_path) as stores, engine_over(stores, payer("report")) as engine:
+        await finish(engine, asking("go"))
+        [request] = (await engine.list_requests(RequestFilter())).requests
+        save = stores.runs.save
+        is_saving = asyncio.Event()
+        release = asyncio.Event()
+
+        def save_late(run: Run, **options: Any) -> asyncio.Future[None]:
+            changes = options.get("requests")
+            if changes is None or not changes.answered:
+                return save(run, **options)
+
+            async def save_when_released() -> None:
+                is_saving.set()
+                await release.wait()
+                await save(run, **options)
+
+            return asyncio.ensure_future(save_when_released())
+
+        monkeypatch.setattr(stores.runs, "save", save_late)
+        answer = partial(engine.answer_request, request.id, answerer=Answerer(user_id=request.user_id))
+        first = asyncio.create_task(answer(RequestAnswer(confirmed=True)))
+        async with asyncio.timeout(5):
+            await is_saving.wait()
+            second = asyncio.create_task(answer(RequestAnswer(confirmed=False)))
+            await asyncio.wait([second], timeout=0.2)
+            release.set()
+            with pytest.raises(RequestClosed, match="it was approved"):
+                await second
+            await first
 
 
 @pytest.mark.parametrize("tree", TREES)

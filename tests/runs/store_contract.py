@@ -475,6 +475,15 @@ async def test_requests_are_filtered(run_store: RunStore) -> None:
     assert await _ids(run_store, answered_by=Reader(user_id="eve", all_users_of=[app])) == []
 
 
+async def test_approvals_and_logins_expire(run_store: RunStore) -> None:
+    kinds = {"q-1": RequestKind.APPROVAL, "q-2": RequestKind.LOGIN, "q-3": RequestKind.INPUT}
+    requests = [_request(request_id, kind=kind) for request_id, kind in kinds.items()]
+    await run_store.save(_run(status=RunStatus.WAITING), requests=RequestChanges(added=requests))
+    days = 24 * 3600.0
+    assert await _ids(run_store, open_at=10.0 + 30 * days) == ["q-3", "q-2", "q-1"]
+    assert await _ids(run_store, open_at=11.0 + 30 * days) == ["q-3"]
+
+
 async def test_a_saved_request_concerns_others(run_store: RunStore) -> None:
     request = _request("q-1")
     await run_store.save(_run(status=RunStatus.WAITING), requests=RequestChanges(added=[request]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,21 @@ async def only(client: httpx.AsyncClient, **query: Any) -> Json:
 
 async def answer(client: httpx.AsyncClient, request_id: str, **body: Any) -> httpx.Response:
     return await client.post(f"/requests/{request_id}/answer", json=body)
+
+
+async def test_an_approval_is_not_listed_after_30_days(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = await serve(desk(call()))
+    await ask(server)
+    request = await only(server.client)
+    real_time = time.time
+    monkeypatch.setattr(time, "time", lambda: real_time() + 30 * 24 * 3600 + 1)
+    assert await listed(server.client) == []
+    expired = (await server.client.get(f"/requests/{request['id']}")).json()
+    assert expired["status"] == "expired"
+    assert "mayAnswer" not in expired
+    refused = await answer(server.client, request["id"], confirmed=True)
+    assert (refused.status_code, refused.json()["code"]) == (409, "RequestClosed")
+    assert "it was not answered within 30 days" in refused.json()["detail"]
 
 
 async def test_an_approval_is_listed_and_answered_by_id(serve: Serve) -> None:

@@ -39,6 +39,7 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, ToolConfirmation
 from greenroom.records.human_requests import (
     DECLINED,
+    EXPIRES_AFTER_SECONDS,
     REQUEST_CONFIRMATION,
     REQUEST_CREDENTIAL,
     REQUESTS,
@@ -50,8 +51,6 @@ from greenroom.records.human_requests import (
     responses_in,
 )
 from greenroom.records.steering import is_steering
-
-EXPIRES_AFTER_SECONDS = 30 * 24 * 3600.0
 
 _CURRENT = "log_state"
 _SHORTER = "log_state_of_shorter_view"

@@ -24,6 +24,10 @@ from greenroom.records.event import Event, ToolConfirmation
 REQUEST_CONFIRMATION = "adk_request_confirmation"
 REQUEST_CREDENTIAL = "adk_request_credential"
 REQUEST_INPUT = "adk_request_input"
+
+EXPIRES_AFTER_SECONDS = 30 * 24 * 3600.0
+"""Time after which an approval or a login is no longer accepted."""
+
 REQUESTS = frozenset({REQUEST_CONFIRMATION, REQUEST_CREDENTIAL})
 """Calls that the framework writes into the log to ask a person for something; nodes of workflows also write
 `adk_request_input`, which is a tool's name, too."""

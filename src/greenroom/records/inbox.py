@@ -15,7 +15,7 @@ from greenroom.errors import InvalidRequest
 from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.base import JsonObject, JsonValue, Record, as_object
 from greenroom.records.content import Content
-from greenroom.records.human_requests import DECLINED
+from greenroom.records.human_requests import DECLINED, EXPIRES_AFTER_SECONDS
 from greenroom.records.run import Run
 from greenroom.records.session import SessionKey
 from greenroom.records.wake_up import answer_to
@@ -31,6 +31,8 @@ class RequestStatus(StrEnum):
     OPEN = "open"
     ANSWERED = "answered"
     CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    """Stored as open: it follows from the time."""
 
 
 class GivenAnswer(Record, kw_only=True):
@@ -67,7 +69,8 @@ class HumanRequest(Record, kw_only=True):
     kind: RequestKind
     """The kind of answer."""
     status: RequestStatus
-    """`cancelled` if its run ended, or went on, without an answer to it."""
+    """`cancelled` if its run ended, or went on, without an answer to it; `expired` if nobody answered it in 30 days,
+    where that is a limit: not of input."""
     app_name: str
     """The app that runs."""
     user_id: str
@@ -117,6 +120,13 @@ class HumanRequest(Record, kw_only=True):
     def session_key(self) -> SessionKey:
         return SessionKey(self.app_name, self.user_id, self.session_id)
 
+    def as_of(self, now: float) -> HumanRequest:
+        """The request with its status at a time, in Unix seconds."""
+        is_open = self.status is RequestStatus.OPEN
+        if is_open and self.kind is not RequestKind.INPUT and self.created_at < now - EXPIRES_AFTER_SECONDS:
+            return msgspec.structs.replace(self, status=RequestStatus.EXPIRED)
+        return self
+
     def may_be_answered_by(self, user_id: str, scopes: Sequence[str] | None) -> bool:
         """scopes: those of the caller; None if it has all."""
         if self.status is not RequestStatus.OPEN or user_id in self.excluded:
@@ -137,6 +147,8 @@ class HumanRequest(Record, kw_only=True):
         """Describes a closed request in a sentence."""
         if self.status is RequestStatus.CANCELLED:
             return "its run ended, or went on, without an answer to it"
+        if self.status is RequestStatus.EXPIRED:
+            return "it was not answered within 30 days"
         users = ", ".join(repr(answer.user_id) for answer in self.answers)
         by_whom = f" by user {users}" if users else ""
         if self.confirmed is None:
@@ -198,6 +210,8 @@ class RequestFilter(Record, kw_only=True):
     kinds: list[RequestKind] | None = None
     tool: str | None = None
     run_ids: list[str] | None = None
+    open_at: float | None = None
+    """Unix seconds; only what has not expired then."""
     seen_by: Reader | None = None
     """Only what this reader may see."""
     answered_by: Reader | None = None

@@ -220,6 +220,7 @@ class InProcessRunEngine(RunEngine):
             get_run=self.get,
             lock=self._admission.lock,
             wait_until_ready=self._wait_until_ready,
+            wait_until_stored=self._queues.wait_until_stored,
         )
         self._resumption = Resumption(
             run_store=self.run_store,
@@ -487,7 +488,7 @@ class InProcessRunEngine(RunEngine):
     async def list_requests(
         self, where: RequestFilter, *, limit: int = 100, page_token: str | None = None
     ) -> ListRequestsResponse:
-        return await self.run_store.list_requests(where, limit=limit, page_token=page_token)
+        return await self._inbox.list(where, limit=limit, page_token=page_token)
 
     async def answer_request(
         self, request_id: str, answer: RequestAnswer, *, answerer: Answerer
@@ -499,6 +500,9 @@ class InProcessRunEngine(RunEngine):
 
     async def get(self, run_id: str) -> Run:
         task = self._queues.tasks.get(run_id)
+        if task is not None and task.requests is not None and task.end_stored is not None:
+            # The record names requests to people, which other servers read from the store.
+            await asyncio.wait([task.end_stored])
         run = task.run if task is not None else await self.run_store.get(run_id)
         if run is None:
             raise RunNotFound(run_id)

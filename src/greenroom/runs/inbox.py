@@ -7,8 +7,18 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from greenroom.errors import ApprovalRefused, NotWaiting, RequestClosed, RequestNotFound
-from greenroom.records.inbox import Answerer, HumanRequest, RequestAnswer, RequestStatus, answer_message
+from greenroom.records.inbox import (
+    Answerer,
+    HumanRequest,
+    ListRequestsResponse,
+    RequestAnswer,
+    RequestFilter,
+    RequestStatus,
+    answer_message,
+)
 from greenroom.records.run import Run
 from greenroom.records.session import SessionKey
 from greenroom.runs.engine import OpenCall
@@ -23,7 +33,7 @@ class Inbox:
     """The requests to people of one engine's runs.
 
     get_run: the newest record of a run. lock: of a session's admission. wait_until_ready: returns when this process
-    owns the session. Raises OwnershipLost.
+    owns the session. Raises OwnershipLost. wait_until_stored: returns when the record of a continued run is stored.
     """
 
     run_store: RunStore
@@ -32,13 +42,19 @@ class Inbox:
     get_run: Callable[[str], Awaitable[Run]]
     lock: Callable[[SessionKey], asyncio.Lock]
     wait_until_ready: Callable[[SessionKey], Awaitable[None]]
+    wait_until_stored: Callable[[str], Awaitable[None]]
 
     async def get(self, request_id: str) -> HumanRequest:
         """See `RunEngine.get_request`."""
         request = await self.run_store.get_request(request_id)
         if request is None:
             raise RequestNotFound(request_id)
-        return request
+        return request.as_of(time.time())
+
+    async def list(self, where: RequestFilter, *, limit: int, page_token: str | None) -> ListRequestsResponse:
+        """See `RunEngine.list_requests`."""
+        still_open = msgspec.structs.replace(where, open_at=time.time())
+        return await self.run_store.list_requests(still_open, limit=limit, page_token=page_token)
 
     async def answer(self, request_id: str, answer: RequestAnswer, *, answerer: Answerer) -> tuple[HumanRequest, Run]:
         """See `RunEngine.answer_request`."""
@@ -49,7 +65,9 @@ class Inbox:
                 await self.get_run(request.run_id), message, OpenCall(request.call_id, answerer=answerer)
             )
         except (NotWaiting, ApprovalRefused):
-            await self._get_open(request_id)  # another answer may have been faster
+            # Another answer may have been faster, and may not be stored yet.
+            await self.wait_until_stored(request.run_id)
+            await self._get_open(request_id)
             raise
         return await self.get(request_id), run
 

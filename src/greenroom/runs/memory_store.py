@@ -283,6 +283,7 @@ def _is_listed(request: HumanRequest, where: RequestFilter) -> bool:
         and (where.kinds is None or request.kind in where.kinds)
         and where.tool in (None, request.tool)
         and (where.run_ids is None or request.run_id in where.run_ids)
+        and (where.open_at is None or request.as_of(where.open_at).status is RequestStatus.OPEN)
         and (where.seen_by is None or may_see(where.seen_by, request))
         and (where.answered_by is None or may_answer(where.answered_by, request))
     )

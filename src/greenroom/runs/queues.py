@@ -548,10 +548,15 @@ class SessionQueues:
     def _store_end(self, task: RunTask) -> asyncio.Future[None]:
         if task.usage.by_model:
             self.usage_store().record(task.run, task.usage.by_model)  # shares the transaction of the next write
-        self.watches.publish(task.run)
         if task.run.wake_ups:
             self.wake_ups.add(task.run)
-        return self.run_store.save(task.run, is_to_remember=task.is_to_remember, requests=task.requests)
+        if task.requests is None:
+            self.watches.publish(task.run)
+            return self.run_store.save(task.run, is_to_remember=task.is_to_remember)
+
+        saving = self.run_store.save(task.run, is_to_remember=task.is_to_remember, requests=task.requests)
+        when_done(saving, lambda _: self.watches.publish(task.run))
+        return saving
 
     def _end_saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
         error = None if saving.cancelled() else saving.exception()

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from greenroom.records import wire
+from greenroom.records.human_requests import EXPIRES_AFTER_SECONDS
 from greenroom.records.inbox import (
     HumanRequest,
     Reader,
     RequestChanges,
     RequestFilter,
+    RequestKind,
     RequestStatus,
     answerers_of,
     names_of,
@@ -88,6 +90,8 @@ def list_query(
         require("user_id = ?", where.user_id)
     if where.tool is not None:
         require("tool = ?", where.tool)
+    if where.open_at is not None:
+        require(f"(kind = '{RequestKind.INPUT}' OR created_at >= ?)", where.open_at - EXPIRES_AFTER_SECONDS)
     if where.seen_by is not None:
         names = names_of(where.seen_by)
         apps = where.seen_by.all_users_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from greenroom.errors import InvalidRequest, NotApprover
+from greenroom.errors import InvalidRequest, NotApprover, RequestClosed
 from greenroom.records import wire
 from greenroom.records.base import as_object
 from greenroom.records.content import FunctionCall, FunctionResponse, Part
@@ -26,12 +26,15 @@ def with_answer(
 ) -> HumanRequest:
     """The request with a person's answer, which may decide it. None answers for the policy's deadline.
 
-    Raises NotApprover, and InvalidRequest for a payload that several people would have to agree on.
+    Raises NotApprover, RequestClosed for a request that has expired, and InvalidRequest for a payload that several
+    people would have to agree on.
     """
     policy = request.policy
     confirmed = _is_confirmed(request, response) if request.kind is RequestKind.APPROVAL else None
     if answerer is None:
         return _closed(request, confirmed, at)
+    if (expired := request.as_of(at)).status is RequestStatus.EXPIRED:
+        raise RequestClosed(request.id, expired.outcome)
     user_id = answerer.user_id
     if policy is not None:
         user_id = _voter(request, answerer)

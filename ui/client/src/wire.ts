@@ -667,7 +667,7 @@ export type HumanRequest = {
   readonly id: string;
   /** The kind of answer. */
   readonly kind: RequestKind;
-  /** `cancelled` if its run ended, or went on, without an answer to it. */
+  /** `cancelled` if its run ended, or went on, without an answer to it; `expired` if nobody answered it in 30 days, where that is a limit: not of input. */
   readonly status: RequestStatus;
   /** The app that runs. */
   readonly appName: string;
@@ -1095,7 +1095,7 @@ export type RequestAnswer = {
 
 export type RequestKind = "approval" | "input" | "login";
 
-export type RequestStatus = "answered" | "cancelled" | "open";
+export type RequestStatus = "answered" | "cancelled" | "expired" | "open";
 
 /** A metric to compute. */
 export type RequestedMetric = {

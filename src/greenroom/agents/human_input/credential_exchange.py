@@ -14,7 +14,7 @@ import msgspec
 
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import ApprovalRefused, InvalidRequest
-from greenroom.log.state import EXPIRES_AFTER_SECONDS, log_state_of
+from greenroom.log.state import log_state_of
 from greenroom.records import wire
 from greenroom.records.auth import (
     AuthConfig,
@@ -29,7 +29,7 @@ from greenroom.records.auth import (
 )
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionResponse, Part
-from greenroom.records.human_requests import DECLINED
+from greenroom.records.human_requests import DECLINED, EXPIRES_AFTER_SECONDS
 from greenroom.records.session import Session
 from greenroom.tools.login.oauth2 import TokenRefused, exchange_code, is_declined
 from greenroom.tools.web.http_client import HttpClient
