@@ -16,6 +16,7 @@ from greenroom.cli import (
     database,
     eval_cases,
     evaluation,
+    init,
     keys,
     logins,
     mcp,
@@ -66,6 +67,7 @@ app = App(
     version=__version__,
     default_parameter=Parameter(negative="", show_default=cast("Callable[[Any], str]", _shown_default)),
 )
+app.command(init.init)
 app.command(server_commands.serve)
 app.command(mcp.mcp)
 app.command(run.run)
