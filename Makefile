@@ -124,7 +124,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 
 .PHONY: test
 test: setup  ## Everything: lint, then all tests with their servers.
-	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui browser proxies clock sandboxes
+	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona browser proxies clock sandboxes
 	$(RUN) pytest -n 3 --dist worksteal -m "not model and not vendor"  # one more than CI has cores: many tests wait
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 
@@ -138,6 +138,12 @@ test-litellm: $(UV)  ## Test LiteLLM, as a model and as a client, and LangChain'
 		--with langchain-openai --with pytest --with pytest-asyncio --with pytest-timeout --with hypothesis \
 		pytest --override-ini addopts="--import-mode=importlib" tests/models/test_lite_llm_contract.py \
 		tests/models/test_langchain_contract.py tests/gates/test_openai_clients.py
+
+.PHONY: test-daytona
+test-daytona: $(UV)  ## Test the environment of Daytona, whose pins conflict with others, in an environment of its own.
+	$(UV) run --isolated --frozen --python $(PYTHON) --no-default-groups --extra daytona \
+		--with pytest --with pytest-asyncio --with pytest-timeout --with hypothesis --with httpx \
+		pytest --override-ini addopts="--import-mode=importlib" tests/environments/test_daytona.py
 
 # Left out are: other folders, above all HTTP, gates, the dev UI, models' wire formats, toolsets, artifacts, the CLI and kills;
 # in these folders, tests marked `slow`: MCP servers, a browser, and all that use PostgreSQL, Firestore or Vertex.

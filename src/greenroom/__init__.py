@@ -58,6 +58,7 @@ _HOMES = {
     "greenroom.embeddings.gemini": "GeminiEmbeddings",
     "greenroom.embeddings.local": "LocalEmbeddings",
     "greenroom.embeddings.openai": "OpenAIEmbeddings",
+    "greenroom.environments.daytona": "DaytonaEnvironment",
     "greenroom.environments.e2b": "E2BEnvironment",
     "greenroom.environments.environment": "BaseEnvironment",
     "greenroom.environments.files": "File",

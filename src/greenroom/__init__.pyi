@@ -112,6 +112,7 @@ from greenroom.embeddings.embeddings import BaseEmbeddings as BaseEmbeddings
 from greenroom.embeddings.gemini import GeminiEmbeddings as GeminiEmbeddings
 from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
 from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
+from greenroom.environments.daytona import DaytonaEnvironment as DaytonaEnvironment
 from greenroom.environments.e2b import E2BEnvironment as E2BEnvironment
 from greenroom.environments.environment import BaseEnvironment as BaseEnvironment
 from greenroom.environments.files import File as File

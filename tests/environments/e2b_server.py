@@ -55,9 +55,10 @@ class E2BServer:
 
     async def end_all(self) -> None:
         """Ends all sandboxes, as after their time."""
-        for sandbox in self.sandboxes.values():
-            await sandbox.end()
+        ending = list(self.sandboxes.values())
         self.sandboxes.clear()
+        for sandbox in ending:
+            await sandbox.end()
 
     async def create(self, request: Request) -> Response:
         if request.headers.get("x-api-key") != KEY:

@@ -37,6 +37,10 @@ class Sandbox:
         """Raises FileNotFoundError, IsADirectoryError."""
         return Path(path).read_bytes()
 
+    def status(self, path: str) -> tuple[bool, int]:
+        """Whether it is a folder, and its size. Raises FileNotFoundError."""
+        return Path(path).is_dir(), Path(path).stat().st_size
+
     def write(self, path: str, content: bytes) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(content)

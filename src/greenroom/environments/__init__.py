@@ -2,5 +2,5 @@
 
 `environment` is the contract, `local` a folder of this machine, whose commands `process` starts, stops and bounds;
 `files` are the records of files and the limits of what comes out. `remote` is the base of the sandboxes of services:
-`e2b`.
+`daytona` and `e2b`.
 """

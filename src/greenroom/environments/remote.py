@@ -97,8 +97,7 @@ class RemoteEnvironment(BaseEnvironment, Generic[SandboxT]):
             except asyncio.CancelledError:
                 await self._stop(sandbox, folder)
                 raise
-
-        return _parse(output, is_late=time.monotonic() - started_at >= limit)
+            return _parse(output, is_late=time.monotonic() - started_at >= limit)
 
     async def read_file(self, path: str | Path) -> bytes:
         """At most 16 MiB. Raises FileNotFoundError, SandboxLost, ToolError, and the SDK's errors."""
@@ -107,7 +106,7 @@ class RemoteEnvironment(BaseEnvironment, Generic[SandboxT]):
             async for chunk in chunks:
                 content += chunk
                 if len(content) > MAX_FILE_BYTES:
-                    raise ToolError(f"The file {str(path)!r} is larger than {MAX_FILE_BYTES // 2**20} MiB")
+                    raise too_large(path)
         return bytes(content)
 
     async def write_file(self, path: str | Path, content: str | bytes) -> None:
@@ -157,7 +156,7 @@ class RemoteEnvironment(BaseEnvironment, Generic[SandboxT]):
         try:
             await self._extend(sandbox, seconds + _SECONDS_TO_STOP + _SECONDS_TO_ANSWER)
             yield sandbox
-        except (FileNotFoundError, ToolError):
+        except FileNotFoundError:
             raise
         except Exception as error:
             if not await self._has_ended(sandbox, error):
@@ -174,6 +173,10 @@ class RemoteEnvironment(BaseEnvironment, Generic[SandboxT]):
 
     def _absolute(self, path: str | Path) -> str:
         return str(self._working_dir / path)
+
+
+def too_large(path: str | Path) -> ToolError:
+    return ToolError(f"The file {str(path)!r} is larger than {MAX_FILE_BYTES // 2**20} MiB")
 
 
 def _has_failed(task: asyncio.Task[SandboxT]) -> bool:
