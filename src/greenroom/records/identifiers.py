@@ -5,33 +5,29 @@ from __future__ import annotations
 import os
 import time
 
-_RANDOM_BITS = (1 << 128) - 1 ^ (0xF << 76) ^ (0b11 << 62)
-_VERSION_BITS = (4 << 76) | (0b10 << 62)
-_AFTER_TIME = (0xF << 76) | (1 << 64) - 1
 _READ_AT_ONCE = 256
+_VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
+"""By a random digit, the first one of a UUID's fourth group."""
 
-_noise: list[bytes] = []
-os.register_at_fork(after_in_child=_noise.clear)
+_unused: list[str] = []
+os.register_at_fork(after_in_child=_unused.clear)
 
 
 def uuid4() -> str:
-    return _to_text(_random_uuid())
+    digits = _random_digits()
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
 
-def _random_uuid() -> int:
-    """Random bytes are read for many ids at a time: a system call each would cost more than the rest of an id."""
+def _random_digits() -> str:
+    """Returns 32 hexadecimal digits. Random bytes are read for many ids at a time: a system call each would cost more
+    than the rest of an id.
+    """
     try:
-        noise = _noise.pop()
+        return _unused.pop()
     except IndexError:
-        fresh = os.urandom(16 * _READ_AT_ONCE)
-        _noise.extend(fresh[start : start + 16] for start in range(16, len(fresh), 16))
-        noise = fresh[:16]
-    return int.from_bytes(noise) & _RANDOM_BITS | _VERSION_BITS
-
-
-def _to_text(uuid: int) -> str:
-    text = f"{uuid:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        first, *others = os.urandom(16 * _READ_AT_ONCE).hex(" ", 16).split()
+        _unused.extend(others)
+        return first
 
 
 _STATE_PATCH = "p-"
@@ -42,9 +38,9 @@ def new_event_id() -> str:
 
     48 bits of milliseconds, 12 of their fraction, as in version 7, then 62 random ones. Version 4, as of ADK's ids.
     """
-    milliseconds, nanoseconds = divmod(time.time_ns(), 1_000_000)
-    ordered = milliseconds << 80 | (nanoseconds << 12) // 1_000_000 << 64
-    return _to_text(_random_uuid() & _AFTER_TIME | ordered)
+    moment = f"{(time.time_ns() << 12) // 1_000_000:015x}"
+    digits = _random_digits()
+    return f"{moment[:8]}-{moment[8:12]}-4{moment[12:]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
 
 def new_session_id() -> str:
