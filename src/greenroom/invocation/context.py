@@ -170,33 +170,33 @@ class InvocationContext:
     is_resumable: bool
     """Whether the app's runs can be resumed."""
 
-    end_invocation: bool
+    end_invocation: bool = False
     """Set to stop this agent after its current step."""
-    resumed_from: int | None
+    resumed_from: int | None = None
     """While a run is resumed, the index in the log of this agent's first event of the run; None
     when the agent starts now."""
-    was_cut_off: bool
+    was_cut_off: bool = False
     """True if the process died during the run, so that the outcome of started calls is unknown."""
-    isolation_scope: str | None
+    isolation_scope: str | None = None
     """The scope of an agent that runs as a tool: it sees only events of that scope."""
-    scope_start: int
+    scope_start: int = 0
     """The index in the log from which the agent sees events of its scope."""
-    request: Content | None
+    request: Content | None = None
     """The request to a node's agent, if that is not the user's message."""
-    node_runner: NodeRunner | None
+    node_runner: NodeRunner | None = None
     """The node of a workflow that this agent is, or runs in."""
-    waiter: Waiter | None
+    waiter: Waiter | None = None
     """Waits for the agent's own code; None for agents that have none."""
-    announces_done: bool
+    announces_done: bool = False
     """Whether the agent is one of a live sequence, and announces when the next one may start."""
     credential_by_key: dict[str, AuthCredential]
     """Credentials that the user granted in this run."""
 
-    store: Callable[[Event], Awaitable[None]] | None
+    store: Callable[[Event], Awaitable[None]] | None = None
     """Stores an event that no agent yields; None outside of a runner."""
-    steering: Steering | None
+    steering: Steering | None = None
     """Messages that the run is to read before its next model call; None outside of a server."""
-    send: Callable[[Event], Awaitable[None]] | None
+    send: Callable[[Event], Awaitable[None]] | None = None
     """While tools run, stores an event that one of them emits."""
     unstored: list[Event]
     """Events of a turn that ended with an exception, which are stored in one step with the run's
@@ -247,21 +247,9 @@ class InvocationContext:
         self.caller = caller
         self.branch = branch
         self.llm_calls = LlmCallCounter(self.run_config.max_llm_calls)
-        self.end_invocation = False
-        self.resumed_from = None
-        self.was_cut_off = False
         self.plugins = plugins if plugins is not None else NO_HOOKS
-        self.isolation_scope = None
-        self.scope_start = 0
-        self.request = None
         self.unstored = []
-        self.send = None
-        self.store = None
-        self.steering = None
         self.live_request_queue = live_request_queue
-        self.announces_done = False
-        self.node_runner = None
-        self.waiter = None
         self.stored_with = {}
         self.span = span
         self.is_resumable = is_resumable
@@ -281,7 +269,7 @@ class InvocationContext:
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> InvocationContext:
         """A shallow copy, with other values for some attributes."""
         copied: InvocationContext = object.__new__(type(self))
-        copied.__dict__.update(self.__dict__)
+        copied.__dict__ = self.__dict__.copy()
         if update:
             copied.__dict__.update(update)
         return copied
