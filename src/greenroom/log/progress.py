@@ -109,20 +109,19 @@ class RunProgress:
         responses: the responses in the event.
         """
         is_outer = event.isolation_scope is None
-        self._ends_with_steering = self.begins_at != NEVER and is_steering(event)
-        if self._ends_with_steering:
-            self.error = None
-            self.was_failed = False
-            return
+        self.error = None
+        self.was_failed = False
+        self._ends_with_steering = False
         if self.begins_at == NEVER:
             self.begins_at = index
             self.message_at = index
         elif is_outer and event.author == "user" and not responses:
+            if is_steering(event):
+                self._ends_with_steering = True
+                return
             self._begin_turn()
             self.begins_at = index
 
-        self.error = None
-        self.was_failed = False
         if event.error_code is not None:
             self.error = _error_of(event)
             self.was_failed = is_outer and self._ends_run(event)

@@ -303,13 +303,13 @@ class LogState:
     def read(self, events: Iterable[Event]) -> None:
         """Extends the state by the events after those it has read."""
         for event in events:
-            if self.seen in self._retried:
+            if self.seen not in self.rewound:
+                self._add(self.seen, event)
+            elif self.seen in self._retried:
                 self._add_retry(event)
-            elif self.seen in self.rewound:
+            else:
                 self._speaker = ""
                 self._spoke_at = self.seen
-            else:
-                self._add(self.seen, event)
             self.seen += 1
 
     def _add_retry(self, event: Event) -> None:
@@ -500,7 +500,7 @@ def log_state_of(events: CopyOnWriteList[Event]) -> LogState:
         state = LogState()
     new_events = events[state.seen :]
     for event in new_events:
-        if event.actions.rewind_before_invocation_id or event.is_retry():
+        if event.actions.rewind_before_invocation_id or (event.custom_metadata and event.is_retry()):
             rewound = rewound_indexes(events)
             state = LogState(rewound, taken_back_indexes(events, rewound))
             new_events = events
