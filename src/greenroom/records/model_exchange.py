@@ -15,7 +15,7 @@ from greenroom.records.answer_metadata import (
     GroundingMetadata,
     LogprobsResult,
 )
-from greenroom.records.base import JsonObject, JsonValue, Record
+from greenroom.records.base import JsonObject, JsonValue, Record, empty_map
 from greenroom.records.content import (
     ActivityEnd,
     ActivityStart,
@@ -79,7 +79,7 @@ class LlmRequest(Record, kw_only=True, gc=True):
     contents: MutableSequence[Content] = msgspec.field(default_factory=CopyOnWriteList[Content])
     config: GenerateContentConfig = msgspec.field(default_factory=GenerateContentConfig)
     live_connect_config: LiveConnectConfig | None = None
-    tools_dict: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    tools_dict: dict[str, Any] = msgspec.field(default_factory=empty_map)
     """The tools of the declarations, by name; never serialised."""
     previous_interaction_id: str | None = None
     cache_config: ContextCacheConfig | None = None

@@ -12,7 +12,7 @@ from greenroom.log.state import LogState, log_state_of
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
-from greenroom.records.event import Event, EventActions
+from greenroom.records.event import Event
 from greenroom.records.human_requests import is_input_request, read_input, responses_in
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.session import GetSessionConfig
@@ -133,13 +133,3 @@ def check_inputs(log_state: LogState, message: Content | None) -> None:
 def is_to_task(message: Content | None, answered: Event | None) -> bool:
     """Whether the accepted message is the user's next message to a task that waits for it."""
     return answered is not None and not responses_in(message)
-
-
-def user_event(
-    run_id: str, message: Content | None, state_delta: JsonObject | None, *, scope: str | None
-) -> Event | None:
-    """The user's event; None where there is nothing to store."""
-    if message is None and not state_delta:
-        return None
-    actions = EventActions(state_delta=dict(state_delta or {}))
-    return Event(invocation_id=run_id, author="user", content=message, actions=actions, isolation_scope=scope)

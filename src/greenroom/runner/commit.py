@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from greenroom.errors import BranchFailed, GreenroomError, RunCancelled, Unavailable, code_of, message_of
 from greenroom.event_streams.stream import EventStream, StreamItem
@@ -69,10 +68,10 @@ class RunLog:
     """Stores and publishes a run's events. Keeps the chunks of messages that are being written, in case they are cut
     off.
 
-    pending_end_hook: the context of the running segment, until the plugins have been notified of its end. summaries:
-    compactions that were stored, until their usage has been counted. stopped_by: why a run that belongs to its reader
-    is cancelled; None when the reader leaves. lost: raised instead of storing anything more, when another server
-    has taken over the session. steering: messages that are sent to the run while it is active.
+    pending_end_hook: the context of the running segment, until the plugins have been notified of its end. stopped_by:
+    why a run that belongs to its reader is cancelled; None when the reader leaves. lost: raised instead of storing
+    anything more, when another server has taken over the session. steering: messages that are sent to the run while it
+    is active.
     """
 
     session: Session
@@ -84,18 +83,19 @@ class RunLog:
     trace: Trace | None = None
     caller: Caller | None = None
     pending_end_hook: InvocationContext | None = None
-    summaries: list[Event] = field(default_factory=list[Event])
     stopped_by: GreenroomError | None = None
     lost: GreenroomError | None = None
     steering: Steering | None = None
-    _open: dict[tuple[str, str | None], list[Event]] = field(default_factory=dict[Any, Any])
-    _commits: int = 0
-    """Commits under way."""
-    _no_commits: asyncio.Event | None = None
-    """Set when none is under way any more; made by who waits for it."""
 
     def __post_init__(self) -> None:
+        self.summaries: list[Event] = []
+        """Compactions that were stored, until their usage has been counted."""
         self._key = self.session.key
+        self._open: dict[tuple[str, str | None], list[Event]] = {}
+        self._commits = 0
+        """Commits under way."""
+        self._no_commits: asyncio.Event | None = None
+        """Set when none is under way any more; made by who waits for it."""
         if self.custom_metadata and RETRY in self.custom_metadata:  # a client's: it would begin a retry
             self.custom_metadata = {key: value for key, value in self.custom_metadata.items() if key != RETRY}
 
@@ -131,14 +131,6 @@ class RunLog:
             self._prepare(event)
         self._commits += 1
         try:
-            await self._append(*events)
-        finally:
-            self._commits -= 1
-            if not self._commits and self._no_commits is not None:
-                self._no_commits.set()
-
-    async def _append(self, *events: Event) -> None:
-        try:
             stored = await self.sessions.append(self.session, *events)
         except asyncio.CancelledError:
             # They may be stored all the same. Appending again says where: readers and the end of the run need it.
@@ -149,6 +141,10 @@ class RunLog:
             for event in events:  # callbacks may put any object into the state
                 make_storable(event.actions)
             stored = await self.sessions.append(self.session, *events)
+        finally:
+            self._commits -= 1
+            if not self._commits and self._no_commits is not None:
+                self._no_commits.set()
         self._publish(events, stored)
 
     async def commit_summary(self, event: Event) -> None:

@@ -28,7 +28,7 @@ from greenroom.memory.service import BaseMemoryService
 from greenroom.plugins.plugin import CLOSE_SECONDS, BasePlugin, PluginManager
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, UserContent
-from greenroom.records.event import Event
+from greenroom.records.event import Event, EventActions
 from greenroom.records.genai_types import own
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import Caller, RunConfig, RunStatus, StreamingMode
@@ -42,7 +42,6 @@ from greenroom.runner.accept import (
     check_run,
     is_to_task,
     needs_older_events,
-    user_event,
 )
 from greenroom.runner.commit import RunLog, apply_plugin_changes, last_events, single
 from greenroom.runner.compaction import compact
@@ -500,17 +499,19 @@ async def event_of_message(
 
     request_id: names the artifacts; by default the id of the run.
     """
-    artifact_delta = None
+    artifact_delta: dict[str, int] = {}
     if message is not None and "on_user_message_callback" in ctx.plugins.listeners:
         apply_delta(ctx.session.state, state_delta or {})
         arguments = {"invocation_context": ctx, "user_message": message}
         message = await ctx.plugins.first_result("on_user_message_callback", **arguments) or message
     if message is not None and ctx.run_config.save_input_blobs_as_artifacts:
         message, artifact_delta = await save_blobs(message, ctx, request_id or ctx.invocation_id)
-    event = user_event(ctx.invocation_id, message, state_delta, scope=scope)
-    if event is not None:
-        event.actions.artifact_delta.update(artifact_delta or {})
-    return event
+    if message is None and not state_delta:
+        return None
+    actions = EventActions(state_delta=dict(state_delta or {}), artifact_delta=artifact_delta)
+    return Event(
+        invocation_id=ctx.invocation_id, author="user", content=message, actions=actions, isolation_scope=scope
+    )
 
 
 class Cancellations:
