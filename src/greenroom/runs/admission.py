@@ -50,12 +50,14 @@ _CONTINUED = (
 """Fields of a run's record that a message which continues it keeps."""
 
 
-class StillWaiting(NamedTuple):
-    """The outcome of a request whose answers leave all their requests to people open."""
+class KnownRun(NamedTuple):
+    """The outcome of a request that starts nothing: the run that it started before, or that still waits."""
 
     run: Run
     after_seq: int
-    """The last sequence number of the session's log."""
+    """The last sequence number of the session's log before the events that follow the request."""
+    has_new_votes: bool = False
+    """Whether its answers leave all their requests to people open."""
 
 
 class Continued(NamedTuple):
@@ -106,7 +108,7 @@ class Admission:
         caller: Caller | None = None,
         forwarded: ForwardedRequest | None = None,
         open_call: OpenCall | None = None,
-    ) -> RunTask | Run | StillWaiting:
+    ) -> RunTask | KnownRun:
         """The run to enqueue, or to store if it is delayed, or the one that the same request started before. Its runner
         may be that of an earlier version of the app. Of answers that leave their requests to people open, only the
         votes are stored.
@@ -124,20 +126,24 @@ class Admission:
             if started is not None:
                 if started.request_digest != digest:
                     raise IdempotencyConflict(idempotency_key)
-                return started
+                return KnownRun(started, started.after_seq)
         elif forwarded is not None:
             started = await self._started_by(key, forwarded, queues)
             if started is not None:
-                return started
+                has_continued = started.id != forwarded.run_id
+                return KnownRun(started, started.message_after_seq if has_continued else started.after_seq)
 
         new_run_id = forwarded.run_id if forwarded is not None else None
-        start_at = start_time(request)
+        start_at: float | None = None
+        if request.start_at is not None or request.delay_seconds is not None:
+            start_at = start_time(request)
         if start_at is not None:
             new_run_id = new_run_id or new_invocation_id()
             task = await self._admit_delayed(request, start_at, key, runner, run_id=new_run_id)
             task.run.caller = caller
         else:
-            await self.limiter.acquire(key, may_exceed=_replaces(request, queues))
+            replaces = request.multitask_strategy == "interrupt" and bool(queues.of_session(key))
+            await self.limiter.acquire(key, may_exceed=replaces)
             try:
                 task = await self._admit(
                     request, key, runner, queues, new_run_id=new_run_id, open_call=open_call, caller=caller
@@ -146,7 +152,7 @@ class Admission:
                 self.limiter.release(key)
                 raise
 
-        if isinstance(task, StillWaiting):
+        if isinstance(task, KnownRun):
             self.limiter.release(key)
             return task
         if idempotency_key is None and forwarded is not None and task.run.id != forwarded.run_id:
@@ -165,7 +171,7 @@ class Admission:
         new_run_id: str | None,
         open_call: OpenCall | None,
         caller: Caller | None,
-    ) -> RunTask | StillWaiting:
+    ) -> RunTask | KnownRun:
         """new_run_id: of a run that isn't an earlier one's continuation; by default a random one."""
         stored = await self._find(key)
         if stored and needs_older_events(stored.events, request.new_message, request.invocation_id):
@@ -186,11 +192,10 @@ class Admission:
             request = msgspec.structs.replace(request, invocation_id=None)
         if run_id is not None:
             continued = await self._run_to_continue(run_id, accepted, session, queues.tasks.get(run_id), runner)
-
+            queue = queues.of_session(key)
         if continued is not None:
             runner = continued.runner
 
-        queue = queues.of_session(key)
         if queue and request.multitask_strategy == "reject":
             raise SessionBusy(session.id, queue[0].run.id)
         earlier = continued.record if continued is not None else None
@@ -206,7 +211,7 @@ class Admission:
             if answers.message is None:
                 for request_to_people in answers.undecided:
                     await self.run_store.save_request(request_to_people)
-                return StillWaiting(earlier, session.events.end)
+                return KnownRun(earlier, session.events.end, has_new_votes=True)
             message = answers.message
 
         if run_id is None or continued is None:
@@ -219,8 +224,7 @@ class Admission:
 
         if stored is None:
             session = await self._create(key)
-        run = self.new_run(run_id, session, runner)
-        run.request = request
+        run = self.new_run(run_id, session, runner, request)
         run.caller = caller
         if continued is not None:
             run.asked = without_answered(continued.pending, message)
@@ -231,14 +235,12 @@ class Admission:
                 setattr(run, name, getattr(earlier, name))
             if open_call is not None and open_call.signal is not None:
                 take_signal(run, open_call.signal)
-        else:
-            add_webhooks_of_app(run, runner)
-        run.priority = _priority_of(request, runner)
         if request.webhooks:
             add_webhooks(run, request.webhooks)
-        queue = queues.of_session(key)
-        if is_steering and continued is None and queue and queue[0].run.may_read(run):
-            run.steered_into = queue[0].run.id
+        if is_steering and continued is None:
+            queue = queues.of_session(key)
+            if queue and queue[0].run.may_read(run):
+                run.steered_into = queue[0].run.id
 
         return RunTask(
             run,
@@ -253,11 +255,9 @@ class Admission:
     ) -> RunTask:
         """A run that starts later. It isn't counted until then."""
         session, message = await self._accept_new(request, key, run_id)
-        run = self.new_run(run_id, session, runner)
+        stored = msgspec.structs.replace(request, new_message=message, start_at=None, delay_seconds=None)
+        run = self.new_run(run_id, session, runner, stored)
         run.start_at = start_at
-        run.priority = _priority_of(request, runner)
-        run.request = msgspec.structs.replace(request, new_message=message, start_at=None, delay_seconds=None)
-        add_webhooks_of_app(run, runner)
         if request.webhooks:
             add_webhooks(run, request.webhooks)
         return RunTask(run, runner)
@@ -268,7 +268,8 @@ class Admission:
         Raises SessionNotFound, InvalidRequest, SessionBusy, SessionFull, TooManyRuns.
         """
         key = run.session_key
-        await self.limiter.acquire(key, may_exceed=_replaces(request, queues))
+        replaces = request.multitask_strategy == "interrupt" and bool(queues.of_session(key))
+        await self.limiter.acquire(key, may_exceed=replaces)
         try:
             session, message = await self._accept_new(request, key, run.id)
             queue = queues.of_session(key)
@@ -308,13 +309,12 @@ class Admission:
             raise
         run = self.new_run(new_invocation_id(), session, runner)
         run.is_live = True
-        add_webhooks_of_app(run, runner)
         return RunTask(run, runner, session=session if is_idle else None, live=live)
 
-    def new_run(self, run_id: str, session: Session, runner: Runner) -> Run:
-        """The record of a queued run whose session has no event of it yet."""
+    def new_run(self, run_id: str, session: Session, runner: Runner, request: AgentRunRequest | None = None) -> Run:
+        """The record of a queued run whose session has no event of it yet. It has the webhooks of its app only."""
         end = session.events.end
-        return Run(
+        run = Run(
             id=run_id,
             app_name=session.app_name,
             user_id=session.user_id,
@@ -323,8 +323,17 @@ class Admission:
             created_at=time.time(),
             after_seq=end,
             message_after_seq=end,
-            app_version=version_of(runner),
+            request=request,
         )
+        app = runner.app
+        if app is not None:
+            run.app_version = app.version or None
+            run.priority = app.priority
+            if app.webhooks:
+                add_webhooks(run, app.webhooks, is_of_app=True)
+        if request is not None and request.priority is not None:
+            run.priority = request.priority
+        return run
 
     async def open_session(self, key: SessionKey) -> Session:
         """The stored session, or a new one where runs may create it. Raises SessionNotFound."""
@@ -397,16 +406,10 @@ class Admission:
         return Continued(run, pending, runner)
 
 
-def _priority_of(request: AgentRunRequest, runner: Runner) -> int:
-    if request.priority is not None:
-        return request.priority
-    return runner.app.priority if runner.app is not None else 0
-
-
 def start_time(request: AgentRunRequest) -> float | None:
-    """The time (Unix seconds) at which the run starts; None if it starts now. Raises InvalidRequest."""
-    if request.start_at is None and request.delay_seconds is None:
-        return None
+    """The time (Unix seconds) at which the run of a request with `startAt` or `delaySeconds` starts; None if it has
+    passed. Raises InvalidRequest.
+    """
     if request.start_at is not None and request.delay_seconds is not None:
         raise InvalidRequest("Give either startAt or delaySeconds", location=("body", "delaySeconds"))
 
@@ -424,16 +427,3 @@ def start_time(request: AgentRunRequest) -> float | None:
     if request.invocation_id is not None or responses_in(request.new_message):
         raise InvalidRequest("Only a new run can start later, not the continuation of one", location=("body", name))
     return start_at if start_at > now else None
-
-
-def _replaces(request: AgentRunRequest, queues: SessionQueues) -> bool:
-    """True if the run preempts those of its session."""
-    if request.multitask_strategy != "interrupt":
-        return False
-    return bool(queues.of_session(SessionKey(request.app_name, request.user_id, request.session_id)))
-
-
-def add_webhooks_of_app(run: Run, runner: Runner) -> None:
-    """Adds the webhooks of the run's app to its record."""
-    if runner.app is not None and runner.app.webhooks:
-        add_webhooks(run, runner.app.webhooks, is_of_app=True)

@@ -58,7 +58,7 @@ from greenroom.records.wake_up import SentSignal
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.rewind import rewind_event
 from greenroom.runner.runner import Runner, live_config
-from greenroom.runs.admission import Admission, StillWaiting
+from greenroom.runs.admission import Admission, KnownRun
 from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.declared_schedules import DeclaredSchedules
 from greenroom.runs.delayed_runs import DelayedRuns
@@ -284,31 +284,29 @@ class InProcessRunEngine(RunEngine):
                     forwarded=forwarded,
                     open_call=open_call,
                 )
-                if isinstance(task, StillWaiting):
-                    self._watches.publish(task.run)
-                    run, after = task
+                if isinstance(task, KnownRun):
+                    run, after, has_votes = task
+                    if has_votes:
+                        self._watches.publish(run)
+                    await self._queues.wait_until_stored(run.id)
                     return run, await self.attach(run.id, after=after, with_user_events=False) if attach else None
-                if isinstance(task, Run):
-                    await self._queues.wait_until_stored(task.id)
-                    has_continued = idempotency_key is None and forwarded is not None and forwarded.run_id != task.id
-                    after = task.message_after_seq if has_continued else task.after_seq
-                    return task, await self.attach(task.id, after=after, with_user_events=False) if attach else None
-                task.run.traceparent = traceparent
+
+                run = task.run
+                run.traceparent = traceparent
                 reader: Attachment | None = None
-                if attach and task.run.waits_to_be_read:
-                    reader = self._readers.of_steering_run(task.run, task, after=None, with_user_events=False)
+                if attach and run.steered_into is not None:
+                    reader = self._readers.of_steering_run(run, task, after=None, with_user_events=False)
                 elif attach:
-                    reader = self._readers.of_run(
-                        task.run, after=task.run.message_after_seq, with_user_events=False, catch_up=False
-                    )
-                if task.run.is_delayed:
+                    after = run.message_after_seq
+                    reader = self._readers.of_run(key, run.id, after=after, with_user_events=False, catch_up=False)
+                if run.start_at is not None:
                     # Stored under the lock, so that the same request finds it.
-                    return task.run, await _when_stored(self._delayed_runs.save(task.run), reader)
+                    return run, await _when_stored(self._delayed_runs.save(run), reader)
                 stored = self._enqueue(task, request)
         finally:
             self._runners.release(runner)
 
-        return task.run, await _when_stored(stored, reader)
+        return run, await _when_stored(stored, reader)
 
     def _enqueue(self, task: RunTask, request: AgentRunRequest) -> asyncio.Future[None]:
         """Starts a run, now or after those before it. Returns the future of its record."""
@@ -340,7 +338,9 @@ class InProcessRunEngine(RunEngine):
                 if after is not None:
                     reader = self.attach_to_session(key, after=min(after, after_seq))
                 else:
-                    reader = self._readers.of_run(task.run, after=after_seq, with_user_events=True, catch_up=False)
+                    reader = self._readers.of_run(
+                        key, task.run.id, after=after_seq, with_user_events=True, catch_up=False
+                    )
                 self._runners.retain(runner)
                 stored = self._queues.enqueue(task)
         finally:
@@ -365,14 +365,14 @@ class InProcessRunEngine(RunEngine):
                 return self._readers.of_steering_run(run, None, after=after, with_user_events=with_user_events)
             after = run.after_seq if after is None else after
             if not run.status.is_over:  # it is delayed, or was until a moment ago
-                reader = self._readers.of_run(run, after=after, with_user_events=with_user_events)
+                reader = self._readers.of_run(run.session_key, run_id, after=after, with_user_events=with_user_events)
                 run = await self.get(run_id)
                 if not run.status.is_over:
                     return reader
                 reader.close()
             return self._readers.of_ended_run(run, after=after, with_user_events=with_user_events)
         after = task.run.after_seq if after is None else after
-        return self._readers.of_run(task.run, after=after, with_user_events=with_user_events)
+        return self._readers.of_run(task.key, run_id, after=after, with_user_events=with_user_events)
 
     def attach_to_session(self, key: SessionKey, *, after: int) -> Attachment:
         if self._takeovers is not None:

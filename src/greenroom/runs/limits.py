@@ -89,6 +89,7 @@ class ConcurrencyLimiter:
 
     def __init__(self, limits: RunLimits) -> None:
         self._limits = limits
+        self._counts_runs = any(limit is not None for limit in (limits.per_user, limits.per_app, limits.per_server))
         self._local = LocalRunCounts()
         self._shared: RunCounts = self._local
         """Of users and apps, on all servers."""
@@ -102,6 +103,8 @@ class ConcurrencyLimiter:
 
         Raises TooManyRuns, and StorageError.
         """
+        if not self._counts_runs:
+            return
         of_server = self._of_server()
         reached = await self._local.acquire(of_server, may_exceed=may_exceed) if of_server else None
         if reached is None and (shared := self._of_owners(key)):
@@ -117,12 +120,14 @@ class ConcurrencyLimiter:
 
     def add(self, key: SessionKey) -> None:
         """Counts a resumed run, whatever the limits are; each call needs a `release`."""
-        self._local.add(self._of_server())
-        self._shared.add(self._of_owners(key))
+        if self._counts_runs:
+            self._local.add(self._of_server())
+            self._shared.add(self._of_owners(key))
 
     def release(self, key: SessionKey) -> None:
-        self._local.release(self._of_server())
-        self._shared.release(self._of_owners(key))
+        if self._counts_runs:
+            self._local.release(self._of_server())
+            self._shared.release(self._of_owners(key))
 
     def _of_server(self) -> Sequence[RunCounter]:
         limit = self._limits.per_server

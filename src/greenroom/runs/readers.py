@@ -33,13 +33,15 @@ class Readers:
     def of_session(self, key: SessionKey, *, after: int) -> Attachment:
         return Follower(self.stream.subscribe(key), after=after, read_log=self._log_reader(key))
 
-    def of_run(self, run: Run, *, after: int, with_user_events: bool, catch_up: bool = True) -> Attachment:
+    def of_run(
+        self, key: SessionKey, run_id: str, *, after: int, with_user_events: bool, catch_up: bool = True
+    ) -> Attachment:
         """A reader of a run that has not ended. catch_up: whether the log may have events after `after`."""
         return Follower(
-            self.stream.subscribe(run.session_key, run_id=run.id, with_user_events=with_user_events),
+            self.stream.subscribe(key, run_id=run_id, with_user_events=with_user_events),
             after=after,
-            read_log=self._log_reader(run.session_key),
-            run_id=run.id,
+            read_log=self._log_reader(key),
+            run_id=run_id,
             with_user_events=with_user_events,
             catch_up=catch_up,
         )

@@ -19,12 +19,12 @@ from greenroom.errors import (
 )
 from greenroom.log.state import log_state_of
 from greenroom.records.identifiers import new_invocation_id
-from greenroom.records.run import RETRYABLE, Caller, Run, RunStatus
+from greenroom.records.run import RETRYABLE, AgentRunRequest, Caller, Run, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.webhook_delivery import add_webhooks
 from greenroom.runner.accept import SINCE_COMPACTION
 from greenroom.runner.runner import Runner
-from greenroom.runs.admission import Admission, add_webhooks_of_app
+from greenroom.runs.admission import Admission
 from greenroom.runs.engine import ForwardedRequest
 from greenroom.runs.queues import SessionQueues
 from greenroom.runs.runner_cache import RunnerCache, version_of
@@ -177,18 +177,18 @@ class Retries:
         if session is None:
             raise SessionNotFound(*key)
         self.admission.limits.check_session(session)
-        run = self.admission.new_run(new_invocation_id(), session, runner)
+        request: AgentRunRequest | None = None
+        if origin.request is not None:
+            request = msgspec.structs.replace(origin.request, session_id=session.id, invocation_id=None)
+        run = self.admission.new_run(new_invocation_id(), session, runner, request)
+        run.priority = origin.priority
         run.message_after_seq = origin.message_after_seq
         run.retries = 1
         run.retry_of = retried_run
         run.idempotency_key = idempotency_key
         run.request_digest = _request_digest(origin.id, fork=True) if idempotency_key is not None else None
-        if origin.request is not None:
-            run.request = msgspec.structs.replace(origin.request, session_id=session.id, invocation_id=None)
-        add_webhooks_of_app(run, runner)
-        if run.request is not None and run.request.webhooks:
-            add_webhooks(run, run.request.webhooks)
-        run.priority = origin.priority
+        if request is not None and request.webhooks:
+            add_webhooks(run, request.webhooks)
         await self.admission.limiter.acquire(key)
         return RunTask(run, runner, is_resumed=True, session=session)
 
