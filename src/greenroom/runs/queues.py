@@ -100,22 +100,28 @@ class Turns:
         self._running: set[RunTask] = set()
         self._waiting = FairQueue[RunTask](weights)
 
-    @property
-    def has_room(self) -> bool:
-        """Whether a run may begin before all that wait."""
-        return len(self._running) < self._most and not self._waiting
+    def acquire(self, task: RunTask) -> bool:
+        """Returns whether a run may begin now; else it waits for its turn.
 
-    @property
-    def is_next_due(self) -> bool:
-        return len(self._running) < self._most and bool(self._waiting)
-
-    def wait(self, task: RunTask) -> None:
+        A resumed run that was running before doesn't wait.
+        """
+        has_room = len(self._running) < self._most and not self._waiting
+        if has_room or task in self._running or task.run.status is RunStatus.RUNNING:
+            self._running.add(task)
+            return True
         self._waiting.push(task, Flow(task.run.app_name, task.run.user_id), task.run.priority)
+        return False
 
-    def next(self) -> RunTask:
-        return self._waiting.pop()
+    def next(self) -> RunTask | None:
+        """The run whose turn it is now; None if none waits, or as many run as may."""
+        if not self._waiting or len(self._running) >= self._most:
+            return None
+        task = self._waiting.pop()
+        self._running.add(task)
+        return task
 
     def begin(self, task: RunTask) -> None:
+        """Lets a run begin that waits for its turn."""
         self._waiting.remove(task)
         self._running.add(task)
 
@@ -204,7 +210,7 @@ class SessionQueues:
         self._tasks[run.id] = task
         if run.idempotency_key is not None:
             self._by_idempotency_key[run.app_name, run.user_id, run.idempotency_key] = task
-        return self._begin_in_turn(task) if self._may_begin(task) else self.save(task)
+        return self._begin(task) if self._may_begin(task) else self.save(task)
 
     async def wait_until_stored(self, run_id: str) -> None:
         """Returns when the run's first record is stored. Raises the error with which the store refused it."""
@@ -216,7 +222,7 @@ class SessionQueues:
         """Starts a held resumed run, now or after earlier runs in its session's queue."""
         task.is_held = False
         if self._may_begin(task):
-            self._begin_in_turn(task)
+            self._begin(task)
 
     def stop(self, task: RunTask, reason: GreenroomError) -> RunTask:
         """Cancels a run, and drops the queued messages that would continue it. Returns the cancelled run."""
@@ -257,7 +263,8 @@ class SessionQueues:
                 abandoned.append(task)
                 task.abandon(lost)
                 self._drop(task)
-        self._begin_next()
+        if self.turns is not None:
+            self._begin_next(self.turns)
 
         for compacting, task in self._compacting.items():
             if is_lost(task.key):
@@ -325,32 +332,22 @@ class SessionQueues:
         queue = self._queues.get(task.key)
         return bool(queue) and queue[0] is task
 
-    def _begin_in_turn(self, task: RunTask) -> asyncio.Future[None]:
-        """Starts a run that may begin; it waits for its turn if the server executes as many as it may.
-
-        A resumed run that was running before doesn't wait.
-        """
-        turns = self.turns
-        if turns is None or task.run.status is RunStatus.RUNNING or turns.has_room:
-            return self._begin(task)
-        turns.wait(task)
-        return self.save(task)
-
-    def _begin_next(self) -> None:
+    def _begin_next(self, turns: Turns) -> None:
         """Starts the runs whose turn it is."""
-        while self.turns is not None and self.turns.is_next_due and not self.is_closing:
-            task = self.turns.next()
-            if self._may_begin(task):
-                self._begin(task)
+        while not self.is_closing and (task := turns.next()) is not None:
+            self._begin(task)
 
     def _begin(self, task: RunTask) -> asyncio.Future[None]:
+        """Starts a run that may begin; it waits for its turn if the server executes as many as it may. Returns the
+        future of its record.
+        """
+        if self.turns is not None and not self.turns.acquire(task):
+            return self.save(task)
         run = task.run
         run.started_at = run.started_at or time.time()
         run.status = RunStatus.RUNNING
         run.attempts += 1
         task.begin()
-        if self.turns is not None:
-            self.turns.begin(task)
         stored = self.save(task)
         start = partial(self._start, task)
         if (self._scheduler.is_saturated or _may_conflict(task)) and not stored.done():
@@ -411,7 +408,7 @@ class SessionQueues:
         if not isinstance(error, GreenroomError):
             task.is_stored = True
             self._is_refusing = False
-            if task.may_be_read:
+            if not task.has_begun and task.may_be_read:
                 self._wake_live_run(task.key)
             self.watches.publish(task.run)
             return
@@ -440,7 +437,8 @@ class SessionQueues:
         if is_unread and isinstance(reason, RunCancelled):
             if task.is_held:
                 self.begin_held(task)
-            elif not task.has_begun and not self.is_closing:  # it waits for its turn
+            elif self.turns is not None and not task.has_begun and not self.is_closing:
+                self.turns.begin(task)
                 self._begin(task)
             # It ends by itself when it has read its log, in which earlier attempts may have left calls open.
         elif task.asyncio_task is not None:
@@ -490,7 +488,7 @@ class SessionQueues:
         task.record_outcome()
         task.count_usage()
         run.ended_at = time.time()
-        if run.waits_to_be_read:  # it was cancelled
+        if run.read_at_seq is None:  # it was cancelled before another run could read its message
             run.steered_into = None
         is_kept = run.status in RETRYABLE and not task.is_message_stored
         if run.request is not None and not is_kept:
@@ -530,8 +528,9 @@ class SessionQueues:
         if not queue:
             del self._queues[task.key]
         elif self._may_begin(queue[0]):
-            self._begin_in_turn(queue[0])
-        self._begin_next()
+            self._begin(queue[0])
+        if self.turns is not None:
+            self._begin_next(self.turns)
 
     def _publish_stored(self, key: SessionKey, ended: RunEnded, saving: asyncio.Future[None]) -> None:
         """Notifies the readers of an end that is stored, or is retried; those of a lost session get OwnershipLost."""

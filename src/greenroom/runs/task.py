@@ -346,9 +346,10 @@ class RunTask:
             if stored:
                 await self.record_abort(self.stopped_by)
             return
-        if stored:
-            self.runner = await queues.versions.exchange(run, self.runner, session)
-        run.app_version = version_of(self.runner)
+        if self.is_resumed:
+            if stored:
+                self.runner = await queues.versions.exchange(run, self.runner, session)
+            run.app_version = version_of(self.runner)
         if run.attempts > 1:
             await self._count_attempt(len(stored), queues)
 
