@@ -60,10 +60,12 @@ _HOMES = {
     "greenroom.embeddings.openai": "OpenAIEmbeddings",
     "greenroom.environments.daytona": "DaytonaEnvironment",
     "greenroom.environments.e2b": "E2BEnvironment",
+    "greenroom.environments.bubblewrap": "BubblewrapSandbox",
     "greenroom.environments.environment": "BaseEnvironment",
     "greenroom.environments.files": "File",
     "greenroom.environments.local": "LocalEnvironment",
     "greenroom.environments.process": "ExecutionResult",
+    "greenroom.environments.sandbox": "OutputListener Sandbox SandboxLimits",
     "greenroom.errors": "A2AClientError AgentCardResolutionError AlreadyExistsError InputValidationError "
     "LlmCallsLimitExceededError MappedError MessageConversionError ModelError "
     "ModelErrorCategory NotFoundError ReplayConfigError ReplayVerificationError RetryStrategy "

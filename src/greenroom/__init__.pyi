@@ -112,12 +112,16 @@ from greenroom.embeddings.embeddings import BaseEmbeddings as BaseEmbeddings
 from greenroom.embeddings.gemini import GeminiEmbeddings as GeminiEmbeddings
 from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
 from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
+from greenroom.environments.bubblewrap import BubblewrapSandbox as BubblewrapSandbox
 from greenroom.environments.daytona import DaytonaEnvironment as DaytonaEnvironment
 from greenroom.environments.e2b import E2BEnvironment as E2BEnvironment
 from greenroom.environments.environment import BaseEnvironment as BaseEnvironment
 from greenroom.environments.files import File as File
 from greenroom.environments.local import LocalEnvironment as LocalEnvironment
 from greenroom.environments.process import ExecutionResult as ExecutionResult
+from greenroom.environments.sandbox import OutputListener as OutputListener
+from greenroom.environments.sandbox import Sandbox as Sandbox
+from greenroom.environments.sandbox import SandboxLimits as SandboxLimits
 from greenroom.errors import A2AClientError as A2AClientError
 from greenroom.errors import AgentCardResolutionError as AgentCardResolutionError
 from greenroom.errors import AlreadyExistsError as AlreadyExistsError

@@ -1,0 +1,17 @@
+"""Sandboxes of bubblewrap: the contract, and what is special to them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from greenroom.environments.bubblewrap import BubblewrapSandbox
+from greenroom.testing.contracts.sandbox import *  # noqa: F403
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[BubblewrapSandbox]:
+    sandbox = BubblewrapSandbox()
+    yield sandbox
+    await sandbox.close()
