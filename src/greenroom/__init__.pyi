@@ -100,6 +100,7 @@ from greenroom.artifacts.service import BaseArtifactService as BaseArtifactServi
 from greenroom.client.async_client import AsyncClient as AsyncClient
 from greenroom.client.client import Client as Client
 from greenroom.client.run_stream import RunStream as RunStream
+from greenroom.code_executors.agent_engine import AgentEngineSandboxCodeExecutor as AgentEngineSandboxCodeExecutor
 from greenroom.code_executors.executor import BaseCodeExecutor as BaseCodeExecutor
 from greenroom.code_executors.executor import BuiltInCodeExecutor as BuiltInCodeExecutor
 from greenroom.code_executors.executor import CodeExecutionInput as CodeExecutionInput
@@ -112,6 +113,7 @@ from greenroom.embeddings.embeddings import BaseEmbeddings as BaseEmbeddings
 from greenroom.embeddings.gemini import GeminiEmbeddings as GeminiEmbeddings
 from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
 from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
+from greenroom.environments.agent_engine import AgentEngineEnvironment as AgentEngineEnvironment
 from greenroom.environments.bubblewrap import BubblewrapSandbox as BubblewrapSandbox
 from greenroom.environments.daytona import DaytonaEnvironment as DaytonaEnvironment
 from greenroom.environments.e2b import E2BEnvironment as E2BEnvironment

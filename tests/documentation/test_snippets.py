@@ -16,6 +16,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from greenroom import (
+    AgentEngineSandboxCodeExecutor,
     BigQueryToolset,
     CalendarToolset,
     Event,
@@ -70,6 +71,11 @@ async def ask(agent: BaseAgent, text: str, **options: Any) -> list[str]:
     session = await runner.session_service.create_session(app_name="app", user_id="ada")
     run = runner.run_async(user_id="ada", session_id=session.id, new_message=types.UserContent(text), **options)
     return [event.content.text() async for event in run if event.content is not None]
+
+
+def test_code_runs_in_a_sandbox_of_agent_engine() -> None:
+    executor = run_snippet("code_execution")["analyst"].code_executor
+    assert isinstance(executor, AgentEngineSandboxCodeExecutor)
 
 
 # the pages

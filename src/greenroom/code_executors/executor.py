@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -11,6 +11,7 @@ from greenroom.environments.files import File
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.models.gemini.contents import UNCHECKED, gemini_version
+from greenroom.records.base import JsonValue
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool
 
@@ -44,6 +45,9 @@ class CodeExecutionResult:
     exit_code: int | None = None
     output_files: Sequence[File] = field(default_factory=tuple)
     """Those that the code wrote or changed."""
+
+    state_delta: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    """Changes of the session's state, stored with the result."""
 
     @property
     def has_failed(self) -> bool:
