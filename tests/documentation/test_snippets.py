@@ -30,6 +30,7 @@ from greenroom import (
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
+from greenroom.code_executors.sandboxed import SandboxCodeExecutor
 from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall
 from greenroom.server import ServerSettings, create_app
@@ -383,6 +384,23 @@ async def test_the_barista_loads_the_skill_of_the_page(tmp_path: Path, monkeypat
     model = the_model(agent, types.FunctionCall(name="load_skill", args={"skill_name": "brewing"}), "Done.")
     await ask(agent, "Tea, please")
     assert "Boil water." in str(given_to(model))
+
+
+async def test_the_analyst_keeps_variables_between_pieces_of_code() -> None:
+    agent: LlmAgent = run_snippet("code_executor")["analyst"]
+    first, second = (
+        types.Part.from_executable_code(code=code, language="PYTHON") for code in ("x = 6", "print(x * 7)")
+    )
+    model = the_model(agent, first, second, "42.")
+    assert (await ask(agent, "What is six times seven?"))[-1] == "42."
+    assert "result:\n42\n" in model.requests[-1].contents[-1].text()
+    await agent.code_executor.close()  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_the_settings_of_a_sandbox_are_those_of_the_page() -> None:
+    executor: SandboxCodeExecutor = run_snippet("sandbox_settings")["executor"]
+    assert executor._sandbox is not None
+    assert executor._sandbox.limits.memory_bytes == 2 * 1024**3
 
 
 # models

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from greenroom.environments.files import File
+from greenroom.environments.process import ExecutionResult
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.models.gemini.contents import UNCHECKED, gemini_version
@@ -52,6 +53,35 @@ class CodeExecutionResult:
     @property
     def has_failed(self) -> bool:
         return bool(self.stderr) or bool(self.exit_code)
+
+
+def result_of(
+    ran: ExecutionResult, *, timeout_seconds: float | None, output_files: Sequence[File], left_out: Sequence[str]
+) -> CodeExecutionResult:
+    """Returns the result of code from that of its process. Output to stderr counts only if the code has failed.
+
+    left_out: names of files that are not among the output files.
+    """
+    stdout = ran.stdout
+    if left_out:
+        stdout = f"{stdout}\nNot kept, because they are too many or too large: {', '.join(left_out)}\n"
+
+    exit_code = ran.exit_code
+    stderr = ran.stderr
+    if ran.timed_out:
+        exit_code = TIMED_OUT
+        stderr = f"{stderr}\nThe code was stopped after {timeout_seconds:g} s.".lstrip()
+    elif exit_code == 0:
+        stderr = ""
+    elif not stderr:
+        stderr = f"The code ended with exit code {exit_code}."
+
+    return CodeExecutionResult(
+        stdout=stdout,
+        stderr=stderr,
+        exit_code=exit_code,
+        output_files=output_files,
+    )
 
 
 class BaseCodeExecutor(ABC):

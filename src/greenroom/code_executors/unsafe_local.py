@@ -13,14 +13,14 @@ from pathlib import Path
 from greenroom.code_executors.executor import (
     CODE_BLOCKS,
     RESULT_BLOCK,
-    TIMED_OUT,
     BaseCodeExecutor,
     CodeExecutionInput,
     CodeExecutionResult,
     Delimiters,
+    result_of,
 )
 from greenroom.environments.files import MAX_BYTES_IN_ALL, MAX_FILE_BYTES, MAX_FILES, File
-from greenroom.environments.process import run_process
+from greenroom.environments.process import ExecutionResult, run_process
 from greenroom.errors import ToolError
 from greenroom.invocation.context import InvocationContext
 
@@ -61,44 +61,24 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
             script = Path(scratch, "code.py")
             folder = Path(scratch, "files")
             await asyncio.to_thread(_write_inputs, script, folder, code_execution_input)
-            stdout, stderr, exit_code = await self._run(script, folder)
-            if exit_code == 0:
-                stderr = ""
-
+            ran = await self._run(script, folder)
             files, left_out = await asyncio.to_thread(
                 _created_files,
                 folder,
                 code_execution_input.input_files,
             )
-            if left_out:
-                stdout = f"{stdout}\nNot kept, because they are too many or too large: {', '.join(left_out)}\n"
+            return result_of(ran, timeout_seconds=self.timeout_seconds, output_files=files, left_out=left_out)
 
-            return CodeExecutionResult(
-                stdout=stdout,
-                stderr=stderr,
-                exit_code=exit_code,
-                output_files=files,
-            )
-
-    async def _run(self, script: Path, folder: Path) -> tuple[str, str, int]:
+    async def _run(self, script: Path, folder: Path) -> ExecutionResult:
         path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
 
         env = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
         try:
-            ran = await run_process(
+            return await run_process(
                 sys.executable, str(script), cwd=folder, env=env, timeout_seconds=self.timeout_seconds
             )
         except OSError as error:
             raise ToolError(f"Python can't be started: {error.strerror}") from error
-
-        if ran.timed_out:
-            complaint = f"{ran.stderr}\nThe code was stopped after {self.timeout_seconds:g} s.".lstrip()
-            return ran.stdout, complaint, TIMED_OUT
-
-        if ran.exit_code != 0 and not ran.stderr:
-            return ran.stdout, f"The code ended with exit code {ran.exit_code}.", ran.exit_code
-
-        return ran.stdout, ran.stderr, ran.exit_code
 
 
 def _write_inputs(script: Path, folder: Path, code_input: CodeExecutionInput) -> None:
