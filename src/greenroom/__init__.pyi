@@ -100,11 +100,12 @@ from greenroom.artifacts.service import BaseArtifactService as BaseArtifactServi
 from greenroom.client.async_client import AsyncClient as AsyncClient
 from greenroom.client.client import Client as Client
 from greenroom.client.run_stream import RunStream as RunStream
-from greenroom.code_executors.environment import EnvironmentCodeExecutor as EnvironmentCodeExecutor
+from greenroom.code_executors.agent_engine import AgentEngineSandboxCodeExecutor as AgentEngineSandboxCodeExecutor
 from greenroom.code_executors.executor import BaseCodeExecutor as BaseCodeExecutor
 from greenroom.code_executors.executor import BuiltInCodeExecutor as BuiltInCodeExecutor
 from greenroom.code_executors.executor import CodeExecutionInput as CodeExecutionInput
 from greenroom.code_executors.executor import CodeExecutionResult as CodeExecutionResult
+from greenroom.code_executors.sandboxed import SandboxCodeExecutor as SandboxCodeExecutor
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor as UnsafeLocalCodeExecutor
 from greenroom.credentials.in_memory import InMemoryCredentialService as InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService as BaseCredentialService
@@ -113,8 +114,10 @@ from greenroom.embeddings.embeddings import BaseEmbeddings as BaseEmbeddings
 from greenroom.embeddings.gemini import GeminiEmbeddings as GeminiEmbeddings
 from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
 from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
+from greenroom.environments.agent_engine import AgentEngineEnvironment as AgentEngineEnvironment
 from greenroom.environments.bubblewrap import BubblewrapSandbox as BubblewrapSandbox
 from greenroom.environments.daytona import DaytonaEnvironment as DaytonaEnvironment
+from greenroom.environments.default import default_sandbox as default_sandbox
 from greenroom.environments.e2b import E2BEnvironment as E2BEnvironment
 from greenroom.environments.environment import BaseEnvironment as BaseEnvironment
 from greenroom.environments.files import File as File

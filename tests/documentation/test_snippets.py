@@ -16,9 +16,9 @@ import pytest
 from starlette.types import ASGIApp
 
 from greenroom import (
+    AgentEngineSandboxCodeExecutor,
     BigQueryToolset,
     CalendarToolset,
-    EnvironmentCodeExecutor,
     Event,
     FunctionTool,
     GoogleApiToolset,
@@ -30,13 +30,12 @@ from greenroom import (
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
+from greenroom.code_executors.sandboxed import SandboxCodeExecutor
 from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall
 from greenroom.server import ServerSettings, create_app
 from greenroom.testing import Hears, Says, ScriptedLiveModel, ScriptedModel
 from tests.documentation.transcript import Transcript
-from tests.environments.e2b_server import KEY as E2B_KEY
-from tests.environments.e2b_server import E2BServer
 from tests.gates.test_a2a import message, sent
 from tests.gates.test_a2a_executor import connected
 from tests.server.serving import serving, until
@@ -73,6 +72,11 @@ async def ask(agent: BaseAgent, text: str, **options: Any) -> list[str]:
     session = await runner.session_service.create_session(app_name="app", user_id="ada")
     run = runner.run_async(user_id="ada", session_id=session.id, new_message=types.UserContent(text), **options)
     return [event.content.text() async for event in run if event.content is not None]
+
+
+def test_code_runs_in_a_sandbox_of_agent_engine() -> None:
+    executor = run_snippet("code_execution")["analyst"].code_executor
+    assert isinstance(executor, AgentEngineSandboxCodeExecutor)
 
 
 # the pages
@@ -382,21 +386,21 @@ async def test_the_barista_loads_the_skill_of_the_page(tmp_path: Path, monkeypat
     assert "Boil water." in str(given_to(model))
 
 
-async def test_the_analyst_runs_code_in_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent: LlmAgent = run_snippet("environment_code")["analyst"]
-    model = the_model(agent, types.Part.from_executable_code(code="print(6 * 7)"), "Done.")
-    executor = agent.code_executor
-    assert isinstance(executor, EnvironmentCodeExecutor)
-    executor.environment._working_dir = tmp_path  # pyright: ignore[reportAttributeAccessIssue]
-    async with E2BServer().serving() as server:
-        for variable in ("E2B_API_URL", "E2B_SANDBOX_URL"):
-            monkeypatch.setenv(variable, server.url)
-        monkeypatch.setenv("E2B_API_KEY", E2B_KEY)
-        await ask(agent, "How much is 6 times 7?")
-        assert "Code execution result:\n42" in model.requests[-1].contents[-1].text()
-        assert [created["templateID"] for created in server.created] == ["base"]
-        await executor.close()
-        assert server.sandboxes == {}
+async def test_the_analyst_keeps_variables_between_pieces_of_code() -> None:
+    agent: LlmAgent = run_snippet("code_executor")["analyst"]
+    first, second = (
+        types.Part.from_executable_code(code=code, language="PYTHON") for code in ("x = 6", "print(x * 7)")
+    )
+    model = the_model(agent, first, second, "42.")
+    assert (await ask(agent, "What is six times seven?"))[-1] == "42."
+    assert "result:\n42\n" in model.requests[-1].contents[-1].text()
+    await agent.code_executor.close()  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_the_settings_of_a_sandbox_are_those_of_the_page() -> None:
+    executor: SandboxCodeExecutor = run_snippet("sandbox_settings")["executor"]
+    assert executor._sandbox is not None
+    assert executor._sandbox.limits.memory_bytes == 2 * 1024**3
 
 
 # models

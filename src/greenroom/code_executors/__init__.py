@@ -1,5 +1,5 @@
 """Executors of code that a model writes.
 
-`executor` is the contract. `unsafe_local` runs code as a process of this machine, `environment` in an environment, by
-way of `guest_program`, which is copied there.
+`executor` is the contract, `sandboxed` runs code in sandboxes of this machine, `unsafe_local` as a process of it.
+Others run it elsewhere: in sandboxes of Agent Engine (`agent_engine`). `remote` has what they share.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -12,6 +12,7 @@ from greenroom.environments.process import ExecutionResult
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.models.gemini.contents import UNCHECKED, gemini_version
+from greenroom.records.base import JsonValue
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool
 
@@ -19,9 +20,6 @@ Delimiters: TypeAlias = tuple[str, str]
 
 CODE_BLOCKS: tuple[Delimiters, ...] = (("```tool_code\n", "\n```"), ("```python\n", "\n```"))
 RESULT_BLOCK: Delimiters = ("```tool_output\n", "\n```")
-
-BINARY = "application/octet-stream"
-"""Type of a file that is not known."""
 
 TIMED_OUT = 124
 """Exit code of code that took too long. Source: coreutils' `timeout`."""
@@ -49,32 +47,41 @@ class CodeExecutionResult:
     output_files: Sequence[File] = field(default_factory=tuple)
     """Those that the code wrote or changed."""
 
+    state_delta: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    """Changes of the session's state, stored with the result."""
+
     @property
     def has_failed(self) -> bool:
         return bool(self.stderr) or bool(self.exit_code)
 
 
-def result_of_process(
-    ran: ExecutionResult, files: Sequence[File], left_out: Sequence[str], *, timeout_seconds: float
+def result_of(
+    ran: ExecutionResult, *, timeout_seconds: float | None, output_files: Sequence[File], left_out: Sequence[str]
 ) -> CodeExecutionResult:
-    """The result of code that ran as a process. Its output to stderr counts only if it fails.
+    """Returns the result of code from that of its process. Output to stderr counts only if the code has failed.
 
-    left_out: names of files that it wrote and that are not returned.
+    left_out: names of files that are not among the output files.
     """
     stdout = ran.stdout
     if left_out:
         stdout = f"{stdout}\nNot kept, because they are too many or too large: {', '.join(left_out)}\n"
 
+    exit_code = ran.exit_code
+    stderr = ran.stderr
     if ran.timed_out:
-        stderr = f"{ran.stderr}\nThe code was stopped after {timeout_seconds:g} s.".lstrip()
         exit_code = TIMED_OUT
-    elif ran.exit_code != 0:
-        stderr = ran.stderr or f"The code ended with exit code {ran.exit_code}."
-        exit_code = ran.exit_code
-    else:
+        stderr = f"{stderr}\nThe code was stopped after {timeout_seconds:g} s.".lstrip()
+    elif exit_code == 0:
         stderr = ""
-        exit_code = 0
-    return CodeExecutionResult(stdout=stdout, stderr=stderr, exit_code=exit_code, output_files=files)
+    elif not stderr:
+        stderr = f"The code ended with exit code {exit_code}."
+
+    return CodeExecutionResult(
+        stdout=stdout,
+        stderr=stderr,
+        exit_code=exit_code,
+        output_files=output_files,
+    )
 
 
 class BaseCodeExecutor(ABC):

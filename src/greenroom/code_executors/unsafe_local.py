@@ -11,19 +11,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from greenroom.code_executors.executor import (
-    BINARY,
     CODE_BLOCKS,
     RESULT_BLOCK,
     BaseCodeExecutor,
     CodeExecutionInput,
     CodeExecutionResult,
     Delimiters,
-    result_of_process,
+    result_of,
 )
 from greenroom.environments.files import MAX_BYTES_IN_ALL, MAX_FILE_BYTES, MAX_FILES, File
 from greenroom.environments.process import ExecutionResult, run_process
 from greenroom.errors import ToolError
 from greenroom.invocation.context import InvocationContext
+
+_BINARY = "application/octet-stream"
 
 
 class UnsafeLocalCodeExecutor(BaseCodeExecutor):
@@ -52,7 +53,6 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
             optimize_data_file=optimize_data_file,
             timeout_seconds=timeout_seconds,
         )
-        self._seconds = timeout_seconds
 
     async def execute_code(
         self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
@@ -67,14 +67,16 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
                 folder,
                 code_execution_input.input_files,
             )
-            return result_of_process(ran, files, left_out, timeout_seconds=self._seconds)
+            return result_of(ran, timeout_seconds=self.timeout_seconds, output_files=files, left_out=left_out)
 
     async def _run(self, script: Path, folder: Path) -> ExecutionResult:
         path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
 
         env = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
         try:
-            return await run_process(sys.executable, str(script), cwd=folder, env=env, timeout_seconds=self._seconds)
+            return await run_process(
+                sys.executable, str(script), cwd=folder, env=env, timeout_seconds=self.timeout_seconds
+            )
         except OSError as error:
             raise ToolError(f"Python can't be started: {error.strerror}") from error
 
@@ -113,6 +115,6 @@ def _created_files(folder: Path, input_files: Sequence[File]) -> tuple[list[File
             continue
 
         left -= size
-        created.append(File(name=name, content=path.read_bytes(), mime_type=mimetypes.guess_type(name)[0] or BINARY))
+        created.append(File(name=name, content=path.read_bytes(), mime_type=mimetypes.guess_type(name)[0] or _BINARY))
 
     return created, left_out

@@ -62,6 +62,10 @@ class GuestSandbox(Sandbox):
         Returns what the sandbox's runtime has complained about, for the error of a failed start.
         """
 
+    @property
+    def is_running(self) -> bool:
+        return self._connection is not None
+
     async def initialize(self) -> None:
         async with self._lock:
             await self._connect()

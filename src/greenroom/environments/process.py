@@ -24,6 +24,14 @@ class ExecutionResult:
     timed_out: bool = False
 
 
+def cut(output: str) -> str:
+    """The first 100,000 bytes of what a process elsewhere printed, with a note on the rest."""
+    data = output.encode(errors="replace")
+    if len(data) <= MAX_OUTPUT_BYTES:
+        return output
+    return f"{data[:MAX_OUTPUT_BYTES].decode(errors='ignore')}… ({len(data)} bytes in all)"
+
+
 async def run_process(
     *command: str, cwd: Path, env: Mapping[str, str], timeout_seconds: float | None
 ) -> ExecutionResult:

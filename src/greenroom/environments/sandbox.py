@@ -57,6 +57,13 @@ class Sandbox(BaseEnvironment):
 
     limits: SandboxLimits
 
+    @property
+    @abstractmethod
+    def is_running(self) -> bool:
+        """False before the first use and after `close`, and when the sandbox was found to have ended: its files and
+        variables are gone, and the next use starts it again.
+        """
+
     @abstractmethod
     def new(self) -> Self:
         """Returns another sandbox with the same settings, not started."""

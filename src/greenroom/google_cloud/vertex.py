@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from greenroom.errors import Conflict, InvalidRequest, MissingExtra, NotFound, StorageError
+from greenroom.errors import Conflict, InvalidRequest, MissingExtra, NotFound, StorageError, ToolError
 from greenroom.google_cloud.credentials import GoogleCredentials, GoogleCredentialsRefused
 from greenroom.records import wire
 from greenroom.records.auth import ServiceAccount
@@ -35,6 +36,29 @@ def resource_of_uri(uri: str) -> str:
     """Returns the part after the scheme: an id, or a full resource name."""
     parts = urlsplit(uri)
     return f"{parts.netloc}{parts.path}".strip("/")
+
+
+class VertexFailure(Exception):
+    """The cause of an error that `VertexClient.call` raises for a failed request.
+
+    status: of HTTP; None if there was no response. code: the status of the API, such as `FAILED_PRECONDITION`.
+    """
+
+    def __init__(self, detail: str, *, status: int | None = None, code: str = "") -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+
+
+@contextmanager
+def tool_errors(operation: str) -> Generator[None]:
+    """Raises ToolError instead of the errors of `VertexClient`, for agents whose stores are elsewhere."""
+    try:
+        yield
+    except (InvalidRequest, NotFound, Conflict) as error:
+        raise ToolError(f"{operation} failed: {error.detail}") from error
+    except StorageError as error:
+        raise ToolError(f"{operation} failed: {error.operation}: {error.reason}") from error
 
 
 class VertexClient:
@@ -91,15 +115,17 @@ class VertexClient:
         *,
         version: str = "v1beta1",
         files: Mapping[str, tuple[Any, ...]] | None = None,
+        timeout_seconds: float | None = _TIMEOUT_SECONDS,
         **params: Any,
     ) -> JsonObject:
         """Calls a method of the API.
 
         path: a resource name, with `:method` for custom methods. body: JSON. files: parts of a multipart body, in
-        httpx's format. params: query parameters; those that are None are left out.
+        httpx's format. timeout_seconds: None to wait for a response without limit. params: query parameters; those
+        that are None are left out.
 
         Requests that are refused temporarily (429) are retried; so are reads if the service fails. Raises NotFound,
-        Conflict, InvalidRequest, StorageError, MissingExtra.
+        Conflict, InvalidRequest, StorageError, all with a `VertexFailure` as their cause, and MissingExtra.
         """
         try:
             import httpx
@@ -132,6 +158,7 @@ class VertexClient:
                     content=content,
                     files=files,
                     headers={**kind, **access},
+                    timeout=httpx.Timeout(timeout_seconds, connect=_TIMEOUT_SECONDS),
                 )
             except httpx.HTTPError as error:
                 reply = None
@@ -146,24 +173,28 @@ class VertexClient:
                 break
 
         if reply is None:
-            raise StorageError("A request to Vertex AI", problem)
-        detail = _problem(reply.content) or f"HTTP status {reply.status_code}"
-        if reply.status_code in (400, 404, 409):
-            raise {400: InvalidRequest, 404: NotFound, 409: Conflict}[reply.status_code](f"Vertex AI: {detail}")
-        raise StorageError("A request to Vertex AI", detail)
+            raise StorageError("A request to Vertex AI", problem) from VertexFailure(problem)
 
-    async def finish(self, operation: JsonObject) -> JsonObject:
+        detail, code = _problem(reply.content)
+        detail = detail or f"HTTP status {reply.status_code}"
+        failure = VertexFailure(detail, status=reply.status_code, code=code)
+        if reply.status_code in (400, 404, 409):
+            kind_of_error = {400: InvalidRequest, 404: NotFound, 409: Conflict}[reply.status_code]
+            raise kind_of_error(f"Vertex AI: {detail}") from failure
+        raise StorageError("A request to Vertex AI", detail) from failure
+
+    async def finish(self, operation: JsonObject, *, timeout_seconds: float = _OPERATION_SECONDS) -> JsonObject:
         """The response of a long-running operation, when it is done. Raises what `call` does."""
         wait = _FIRST_WAIT_SECONDS
         try:
-            async with asyncio.timeout(_OPERATION_SECONDS):
+            async with asyncio.timeout(timeout_seconds):
                 while not operation.get("done"):
                     operation = await self.call("GET", operation["name"])
                     if not operation.get("done"):
                         await asyncio.sleep(wait)
                         wait = min(2 * wait, _MAX_WAIT_SECONDS)
         except TimeoutError:
-            reason = f"{operation['name']} has taken {_OPERATION_SECONDS:g} seconds"
+            reason = f"{operation['name']} has taken {timeout_seconds:g} seconds"
             raise StorageError("An operation of Vertex AI", reason) from None
 
         if error := operation.get("error"):
@@ -220,8 +251,10 @@ def _decoded(content: bytes) -> JsonObject:
         raise StorageError("A request to Vertex AI", f"its answer can't be read: {error}") from error
 
 
-def _problem(content: bytes) -> str:
+def _problem(content: bytes) -> tuple[str, str]:
+    """The message and the status in the body of a failed request."""
     try:
-        return _decoded(content)["error"]["message"]
+        error = _decoded(content)["error"]
+        return error["message"], error.get("status", "")
     except (StorageError, KeyError, TypeError):
-        return content[:300].decode(errors="replace")
+        return content[:300].decode(errors="replace"), ""

@@ -167,6 +167,7 @@ async def run_code(
     text = code.code or ""
     code_input = CodeExecutionInput(code=text, input_files=input_files(ctx), execution_id=execution_id)
     result = await _execute(executor, ctx, code_input)
+    state.update(result.state_delta)
     _note(callback_context, text, result)
     output = _output(result, await _save_files(callback_context, result.output_files))
     return _event(ctx, callback_context, _outcome(result), output)

@@ -1,0 +1,244 @@
+"""Code that runs in a sandbox, from which it can't reach the host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from greenroom.code_executors.executor import (
+    CODE_BLOCKS,
+    RESULT_BLOCK,
+    BaseCodeExecutor,
+    CodeExecutionInput,
+    CodeExecutionResult,
+    Delimiters,
+    result_of,
+)
+from greenroom.environments.default import default_sandbox
+from greenroom.environments.files import MAX_BYTES_IN_ALL, MAX_FILE_BYTES, MAX_FILES, File, is_safe_name
+from greenroom.environments.sandbox import Sandbox
+from greenroom.errors import ToolError
+from greenroom.invocation.context import InvocationContext
+from greenroom.records.content import Part
+
+MAX_KEPT = 50
+IDLE_SECONDS = 600.0
+
+_VARIABLES_GONE = "(This is a new sandbox. Variables and imports of earlier code are gone; saved files are there.)\n"
+
+_Key: TypeAlias = tuple[str, str, str]
+"""App, user and execution id."""
+
+
+class SandboxCodeExecutor(BaseCodeExecutor):
+    """Runs Python in sandboxes: each piece of code in a new one or, if it is stateful, all code of a
+    session in one that is kept.
+
+    Output files are those that the code created or changed: at most 50, of at most 5 MiB each and 16 MiB in all; the
+    rest is named in the output. Its output to stderr counts only if it fails.
+
+    sandbox: a sandbox with the settings to use, of which new ones are made; None: the default of this machine. It
+        belongs to the caller, and isn't used itself.
+    stateful: code of one session shares variables and files. A kept sandbox begins with the files that are the
+        session's artifacts. When it has ended, the next code gets a new one, and its output says so.
+    max_kept: sandboxes; then the one that was not used for the longest time is closed.
+    idle_seconds: after which a kept sandbox is closed.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox | None = None,
+        *,
+        stateful: bool = False,
+        timeout_seconds: float = 300.0,
+        error_retry_attempts: int = 2,
+        optimize_data_file: bool = False,
+        code_block_delimiters: Sequence[Delimiters] = CODE_BLOCKS,
+        execution_result_delimiters: Delimiters = RESULT_BLOCK,
+        max_kept: int = MAX_KEPT,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        super().__init__(
+            code_block_delimiters=code_block_delimiters,
+            execution_result_delimiters=execution_result_delimiters,
+            error_retry_attempts=error_retry_attempts,
+            stateful=stateful,
+            optimize_data_file=optimize_data_file,
+            timeout_seconds=timeout_seconds,
+        )
+        self._sandbox = sandbox
+        self._choosing = asyncio.Lock()
+        self._kept: dict[_Key, _Kept] = {}
+        self._max_kept = max_kept
+        self._idle_seconds = idle_seconds
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def execute_code(
+        self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
+    ) -> CodeExecutionResult:
+        template = await self._template()
+        if code_execution_input.execution_id is None:
+            return await self._run_alone(template.new(), code_execution_input)
+
+        key = (invocation_context.app_name, invocation_context.user_id, code_execution_input.execution_id)
+        async with self._in_use(key, template) as kept:
+            note = await kept.prepare(invocation_context, code_execution_input.input_files)
+            return await self._run(kept.sandbox, code_execution_input.code, keeps_variables=True, note=note)
+
+    async def close(self) -> None:
+        for key in list(self._kept):
+            self._close_soon(key)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    async def _template(self) -> Sandbox:
+        async with self._choosing:
+            if self._sandbox is None:
+                self._sandbox = await default_sandbox()
+            return self._sandbox
+
+    async def _run_alone(self, sandbox: Sandbox, code_input: CodeExecutionInput) -> CodeExecutionResult:
+        try:
+            await _write(sandbox, code_input.input_files)
+            return await self._run(sandbox, code_input.code, keeps_variables=False)
+        finally:
+            await sandbox.close()
+
+    async def _run(self, sandbox: Sandbox, code: str, *, keeps_variables: bool, note: str = "") -> CodeExecutionResult:
+        ran = await sandbox.run_python(code, timeout=self.timeout_seconds, keeps_variables=keeps_variables)
+
+        files: list[File] = []
+        left_out: list[str] = []
+        if sandbox.is_running:  # the code may have ended it
+            files, left_out = await sandbox.changed_files()
+
+        ran = replace(ran, stdout=note + ran.stdout)
+        return result_of(ran, timeout_seconds=self.timeout_seconds, output_files=files, left_out=left_out)
+
+    @contextlib.asynccontextmanager
+    async def _in_use(self, key: _Key, template: Sandbox) -> AsyncGenerator[_Kept]:
+        """The sandbox of a session, for one piece of code at a time."""
+        kept = self._kept.pop(key, None)
+        if kept is None:
+            kept = _Kept(template.new())
+        self._kept[key] = kept  # at the end: the first are those that were not used for the longest time
+
+        kept.users += 1
+        kept.cancel_timer()
+        self._make_room()
+        try:
+            async with kept.lock:
+                yield kept
+        finally:
+            kept.users -= 1
+            if kept.users == 0 and self._kept.get(key) is kept:
+                kept.timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._close_soon, key)
+
+    def _make_room(self) -> None:
+        idle = [key for key, kept in self._kept.items() if kept.users == 0]
+        for key in idle[: max(len(self._kept) - self._max_kept, 0)]:
+            self._close_soon(key)
+
+    def _close_soon(self, key: _Key) -> None:
+        kept = self._kept.pop(key)
+        kept.cancel_timer()
+        task = asyncio.create_task(kept.sandbox.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+@dataclass(eq=False)
+class _Kept:
+    """The sandbox of a session."""
+
+    sandbox: Sandbox
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+    timer: asyncio.TimerHandle | None = None
+    """Closes it when it is idle."""
+
+    written: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    """Names of input files that it has got, and hashes of their content."""
+
+    was_used: bool = False
+
+    def cancel_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    async def prepare(self, ctx: InvocationContext, input_files: Sequence[File]) -> str:
+        """Starts the sandbox if it doesn't run, and writes the files that it has not got.
+
+        Returns a note for the code's output.
+        """
+        note = ""
+        artifacts: list[File] = []
+        if not self.sandbox.is_running:
+            await self.sandbox.initialize()
+            self.written = set()
+            artifacts = await _artifacts(ctx)
+            if self.was_used or _has_run_code(ctx):
+                note = _VARIABLES_GONE
+
+        new_files = [file for file in input_files if (file.name, hash(file.content)) not in self.written]
+        await _write(self.sandbox, [*new_files, *artifacts])
+        self.written |= {(file.name, hash(file.content)) for file in new_files}
+        self.was_used = True
+        return note
+
+
+async def _write(sandbox: Sandbox, files: Sequence[File]) -> None:
+    try:
+        await sandbox.write_files(files)
+    except ValueError as error:
+        raise ToolError(f"The code can't be run: {error}") from error
+
+
+async def _artifacts(ctx: InvocationContext) -> list[File]:
+    """Returns the session's artifacts, as many as an execution may return. They are newer than input files."""
+    store = ctx.artifact_service
+    if store is None:
+        return []
+
+    app_name, user_id, session_id = ctx.app_name, ctx.user_id, ctx.session.id
+    files: list[File] = []
+    bytes_left = MAX_BYTES_IN_ALL
+    for name in await store.list_artifact_keys(app_name=app_name, user_id=user_id, session_id=session_id):
+        if name.startswith("user:") or not is_safe_name(name):
+            continue
+
+        artifact = await store.load_artifact(app_name=app_name, user_id=user_id, session_id=session_id, filename=name)
+        content = _content(artifact)
+        if content is None or len(content) > min(bytes_left, MAX_FILE_BYTES):
+            continue
+
+        files.append(File(name=name, content=content))
+        bytes_left -= len(content)
+        if len(files) == MAX_FILES:
+            break
+
+    return files
+
+
+def _content(part: Part | None) -> bytes | None:
+    if part is None:
+        return None
+    if part.inline_data is not None:
+        return part.inline_data.data
+    if part.text is not None:
+        return part.text.encode()
+    return None
+
+
+def _has_run_code(ctx: InvocationContext) -> bool:
+    """True if code has run earlier in this session, here or on another server."""
+    return any(
+        part.code_execution_result is not None
+        for event in ctx.session.events
+        if event.content is not None
+        for part in event.content.parts or ()
+    )
