@@ -219,6 +219,8 @@ _HOMES = {
     "greenroom.tools.third_party": "CrewaiTool LangchainTool",
     "greenroom.tools.tool": "BaseTool",
     "greenroom.tools.toolset": "BaseToolset ToolPredicate",
+    "greenroom.tools.workspace.commands": "CodeTool ShellTool",
+    "greenroom.tools.workspace.toolset": "WorkspaceToolset",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

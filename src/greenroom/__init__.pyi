@@ -455,6 +455,9 @@ from greenroom.tools.third_party import LangchainTool as LangchainTool
 from greenroom.tools.tool import BaseTool as BaseTool
 from greenroom.tools.toolset import BaseToolset as BaseToolset
 from greenroom.tools.toolset import ToolPredicate as ToolPredicate
+from greenroom.tools.workspace.commands import CodeTool as CodeTool
+from greenroom.tools.workspace.commands import ShellTool as ShellTool
+from greenroom.tools.workspace.toolset import WorkspaceToolset as WorkspaceToolset
 from greenroom.usage.prices import Price as Price
 from greenroom.version import __version__ as __version__
 

@@ -280,6 +280,19 @@ async def test_the_span_of_a_tool_comes_to_the_collector_under_its_call(monkeypa
     assert by_name["ask the station"].trace_id == by_name["invocation"].trace_id
 
 
+async def test_a_workspace_asks_before_a_risky_command() -> None:
+    agent: LlmAgent = run_snippet("workspace")["analyst"]
+    commands = ["echo 6 > f; cat f", "rm -r ."]
+    agent.model = ScriptedModel([*(FunctionCall(name="run_shell", args={"command": one}) for one in commands), "Done."])
+    runner = InMemoryRunner(agent, app_name="app")
+    session = await runner.session_service.create_session(app_name="app", user_id="ada")
+    run = runner.run_async(user_id="ada", session_id=session.id, new_message=types.UserContent("go"))
+    responses = [r.response or {} async for event in run for r in event.get_function_responses()]
+    await runner.close()
+    assert responses[0] == {"status": "ok", "stdout": "6\n", "files": ["f"]}
+    assert "needs approval" in responses[1]["error"]
+
+
 async def test_the_tools_say_what_becomes_of_them_when_they_are_cut_off() -> None:
     agent: LlmAgent = run_snippet("tools")["agent"]
     tools = {tool.name: tool for tool in await agent.canonical_tools()}

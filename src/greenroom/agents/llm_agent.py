@@ -208,7 +208,8 @@ def resources_of(root: BaseAgent) -> list[Resource]:
     for agent in agents_of_app(root):
         if isinstance(agent, LlmAgent):
             resources += [agent.code_executor] if agent.code_executor is not None else []
-            resources += [tool for tool in agent.tools if isinstance(tool, BaseToolset)]
+            tools = [tool for tool in agent.tools if isinstance(tool, (BaseTool, BaseToolset))]
+            resources += [cast("Resource", tool) for tool in tools if hasattr(tool, "close")]
             if hasattr(agent.instruction, "close"):  # a provider with a connection
                 resources.append(cast("Resource", agent.instruction))
 

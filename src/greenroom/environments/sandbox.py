@@ -11,6 +11,7 @@ from typing import Literal, Self, TypeAlias
 from greenroom.environments.environment import BaseEnvironment
 from greenroom.environments.files import File, FileStatus
 from greenroom.environments.process import ExecutionResult
+from greenroom.errors import ToolError
 
 OutputListener: TypeAlias = Callable[[Literal["stdout", "stderr"], str], None]
 """Called with pieces of output as they come."""
@@ -115,3 +116,19 @@ class Sandbox(BaseEnvironment):
         """Raises ValueError for a path that is neither absolute nor a safe relative one."""
         data = content.encode() if isinstance(content, str) else content
         await self.write_files([File(name=str(path), content=data)])
+
+    async def remove_files(self, names: Sequence[str]) -> None:
+        """Removes files below `working_dir`; those that don't exist are left out. Raises ToolError."""
+        ran = await self.run_python(_REMOVE.format(names=list(names)), timeout=_SECONDS_TO_REMOVE)
+        if ran.exit_code != 0:
+            raise ToolError(f"Files can't be removed: {ran.stderr.strip()[-200:]}")
+
+
+_SECONDS_TO_REMOVE = 30.0
+
+_REMOVE = """\
+import contextlib, os
+for name in {names!r}:
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(name)
+"""

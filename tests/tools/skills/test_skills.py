@@ -662,25 +662,22 @@ async def test_without_a_store_nothing_is_saved(tmp_path: Path, tool_context: To
     assert [skipped["name"] for skipped in answer["skipped_artifacts"]] == ["a.txt"]
 
 
-async def test_scripts_are_offered_where_something_runs_them() -> None:
+async def test_scripts_run_in_a_sandbox_unless_the_agent_has_a_code_executor() -> None:
     """As in ADK, the agent's own code executor counts."""
-    call_it = call("run_skill_script", skill_name="brewing", file_path="run.py")
-    offered: list[bool] = []
-    answers: list[Any] = []
+    where = Skill(
+        frontmatter=skill().frontmatter,
+        instructions="",
+        resources={"scripts/where.py": f"import os\nprint(os.path.exists({__file__!r}))"},
+    )
+    call_it = call("run_skill_script", skill_name="brewing", file_path="where.py")
+    sees_this_file: list[str] = []
     for executor in (None, UnsafeLocalCodeExecutor()):
         model = ScriptedModel([call_it, "Done."])
-        agent = LlmAgent(name="agent", model=model, tools=[SkillToolset([skill()])], code_executor=executor)
+        agent = LlmAgent(name="agent", model=model, tools=[SkillToolset([where])], code_executor=executor)
         events = await Talk(agent).say("go")
-        text = str(model.requests[0].config.system_instruction)
-        declared = {
-            one.name for tool in model.requests[0].config.tools or () for one in tool.function_declarations or ()
-        }
-        assert ("`run_skill_script`" in text) is ("run_skill_script" in declared)
-        offered.append("run_skill_script" in declared)
-        answers += [one.response for event in events for one in event.get_function_responses()]
-    assert offered == [False, True]
-    assert "error" in answers[0]
-    assert answers[1]["stdout"] == "1\n"
+        responses = [one.response or {} for event in events for one in event.get_function_responses()]
+        sees_this_file += [response["stdout"] for response in responses]
+    assert sees_this_file == ["False\n", "True\n"]
 
 
 async def test_only_scripts_are_not_called_again_after_a_crash() -> None:
@@ -709,12 +706,17 @@ SLOW = Skill(
 )
 
 
-@pytest.fixture(params=["environment", "code_executor"])
+@pytest.fixture(params=["environment", "code_executor", "sandbox"])
 def runs_scripts(request: pytest.FixtureRequest) -> Json:
-    return {request.param: LocalEnvironment() if request.param == "environment" else UnsafeLocalCodeExecutor()}
+    """Arguments of the toolset; none for a sandbox."""
+    if request.param == "environment":
+        return {"environment": LocalEnvironment()}
+    if request.param == "code_executor":
+        return {"code_executor": UnsafeLocalCodeExecutor()}
+    return {}
 
 
-async def test_scripts_run_in_an_environment_or_by_a_code_executor(runs_scripts: Json) -> None:
+async def test_scripts_run_in_an_environment_by_a_code_executor_or_in_a_sandbox(runs_scripts: Json) -> None:
     call_it = {"skill_name": "brewing", "file_path": "scripts/run.py", "args": {"hot": True}}
     answer = await ask(SkillToolset([script_skill()], **runs_scripts), "run_skill_script", call_it)
     assert answer == {
@@ -736,8 +738,9 @@ async def test_a_script_that_takes_too_long_is_stopped_there_too(runs_scripts: J
 
 
 @pytest.mark.parametrize("saves", [True, False])
-async def test_output_files_of_a_code_executor_are_saved_if_wanted(saves: bool) -> None:
-    toolset = SkillToolset([script_skill()], code_executor=UnsafeLocalCodeExecutor(), save_output_artifacts=saves)
+@pytest.mark.parametrize("executor", [None, UnsafeLocalCodeExecutor()], ids=["sandbox", "code executor"])
+async def test_output_files_are_saved_if_wanted(saves: bool, executor: UnsafeLocalCodeExecutor | None) -> None:
+    toolset = SkillToolset([script_skill()], code_executor=executor, save_output_artifacts=saves)
     answer = await ask(toolset, "run_skill_script", {"skill_name": "brewing", "file_path": "scripts/run.py"})
     assert answer.get("saved_artifacts") == (["out.txt"] if saves else None)
 

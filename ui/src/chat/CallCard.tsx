@@ -1,12 +1,12 @@
 import type { JsonObject, WakeUp } from "greenroom-client";
 import { Ban, CircleCheck, Clock, LoaderCircle, Moon, TriangleAlert } from "lucide-react";
-import { type ReactNode, Suspense, lazy, useState } from "react";
+import { type ReactNode, Suspense, lazy, useContext, useState } from "react";
 import { JsonView } from "../components/JsonView";
 import { Duration } from "../components/Time";
 import { WakeUpText } from "../components/Waiting";
 import type { ToolCall } from "../timeline/model";
 import { Fields } from "./Value";
-import { useChat } from "./context";
+import { OutputsContext, useChat } from "./context";
 
 const AnswerForm = lazy(() => import("./AnswerForm"));
 
@@ -24,6 +24,7 @@ export function CallCard({ call, children }: { call: ToolCall; children: ReactNo
   const [isJson, setJson] = useState(false);
   const { icon: Icon, tone, name } = LOOKS[call.state];
   const response = call.response;
+  const output = useContext(OutputsContext).get(call.id);
   const form = { label: `Answer of ${call.name}`, schema: null, send: (value: JsonObject) => answer(call.id, call.name, value) };
   return (
     <article className={`call ${tone}`} aria-label={`Call of ${call.name}, ${name}`}>
@@ -56,6 +57,11 @@ export function CallCard({ call, children }: { call: ToolCall; children: ReactNo
               <summary>{call.steps.length} steps inside</summary>
               {children}
             </details>
+          )}
+          {call.state === "running" && output !== undefined && (
+            <pre className="code call-output" aria-label="Output so far">
+              {output.text}
+            </pre>
           )}
           {call.error !== null && <p className="call-error">{call.error}</p>}
           {call.error === null && response !== null && (

@@ -15,7 +15,7 @@ import { Layout } from "./Layout";
 import { ResizablePane } from "./ResizablePane";
 import { TimelineView } from "./TimelineView";
 import { type Strategy, answerCall, isStreaming, runAgain, startRun } from "./actions";
-import { type ChatActions, ChatContext } from "./context";
+import { type ChatActions, ChatContext, OutputsContext } from "./context";
 import { useKeys } from "./useKeys";
 import { useSession } from "./useSession";
 
@@ -120,18 +120,20 @@ export function SessionPane({ place }: { place: SessionPlace }) {
     <ChatContext.Provider value={actions}>
       <div className={`session${chosen === undefined ? "" : " with-inspector"}`}>
         <Layout app={app} user={user} session={session} head={<ConnectionDot connection={connection} />}>
-          <TimelineView timeline={timeline} chosen={search.event ?? null} cursor={cursor}>
-            {snapshot.error !== null && <ErrorLine error={snapshot.error} />}
-            {connection === "live" && timeline.runs.length === 0 && pending.length === 0 && <p className="soft">No events yet.</p>}
-            {pending.map(({ runId, text }) => (
-              <div key={runId} className="item">
-                <div className="user-text">
-                  <div className="user-bubble waiting">{text}</div>
+          <OutputsContext value={timeline.outputs}>
+            <TimelineView timeline={timeline} chosen={search.event ?? null} cursor={cursor}>
+              {snapshot.error !== null && <ErrorLine error={snapshot.error} />}
+              {connection === "live" && timeline.runs.length === 0 && pending.length === 0 && <p className="soft">No events yet.</p>}
+              {pending.map(({ runId, text }) => (
+                <div key={runId} className="item">
+                  <div className="user-text">
+                    <div className="user-bubble waiting">{text}</div>
+                  </div>
+                  {active !== undefined && active.id !== runId && !steering.has(runId) && <p className="soft queued">Queued: it starts when the runs before it have ended.</p>}
                 </div>
-                {active !== undefined && active.id !== runId && !steering.has(runId) && <p className="soft queued">Queued: it starts when the runs before it have ended.</p>}
-              </div>
-            ))}
-          </TimelineView>
+              ))}
+            </TimelineView>
+          </OutputsContext>
           {error !== null && <ErrorLine error={error} />}
           {isTalking && (
             <Suspense fallback={<p className="soft">Loading…</p>}>

@@ -1,6 +1,7 @@
 import { createContext, useContext } from "react";
 import type { JsonObject, Part } from "greenroom-client";
 import type { SessionPlace } from "../api";
+import type { ToolOutput } from "../timeline/outputs";
 
 /** Actions of items of the timeline. */
 export type ChatActions = {
@@ -22,3 +23,6 @@ export function useChat(): ChatActions {
   if (actions === null) throw new Error("outside of the chat page");
   return actions;
 }
+
+/** What running tools have printed so far, by call id. */
+export const OutputsContext = createContext<ReadonlyMap<string, ToolOutput>>(new Map());

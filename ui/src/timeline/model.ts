@@ -1,15 +1,18 @@
 // What the chat page and the inspector show of a session. `reduce.ts` makes it of events; nothing here is ever changed.
 import type { Event, JsonObject, JsonValue, Part, Run, RunStatus, WakeUp } from "greenroom-client";
+import type { ToolOutput } from "./outputs";
 
 /** A stored event with its sequence number in the session's log, from 1. */
 export type LoggedEvent = { readonly seq: number; readonly event: Event };
 
-/** A session's view model. events: the whole log in order, internal ones included. byId: position in `events`. */
+/** A session's view model. events: the whole log in order, internal ones included. byId: position in `events`. outputs: what
+    running tools have printed, by call id. */
 export type Timeline = {
   readonly runs: readonly RunGroup[];
   readonly events: readonly LoggedEvent[];
   readonly byId: ReadonlyMap<string, number>;
   readonly lastSeq: number;
+  readonly outputs: ReadonlyMap<string, ToolOutput>;
 };
 
 /** One run, or (isPatch) one change from outside of runs: of the state, or a rewind. Times are Unix seconds.

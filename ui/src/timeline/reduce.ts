@@ -4,6 +4,7 @@ import type { Event, Run, RunStatus } from "greenroom-client";
 import { type Built, STEERING, type State, buildItems, partsOf } from "./items";
 import { type Draft, withDrafts } from "./drafts";
 import type { Item, LoggedEvent, RunGroup, Timeline } from "./model";
+import { type ToolOutput, pieceOf, withOutputs } from "./outputs";
 
 /** seq: null for a partial event, which is not stored. */
 export type Input =
@@ -19,6 +20,8 @@ export type Log = {
   readonly byId: ReadonlyMap<string, number>;
   readonly runs: ReadonlyMap<string, Run>;
   readonly drafts: ReadonlyMap<string, Draft>;
+  /** By call id, while the call runs. */
+  readonly outputs: ReadonlyMap<string, ToolOutput>;
   /** Events with responses, by call id. */
   readonly responses: ReadonlyMap<string, readonly LoggedEvent[]>;
   /** The time of the newest stored event, by agent as in `drafts`. */
@@ -31,6 +34,7 @@ export const EMPTY_LOG: Log = {
   byId: new Map(),
   runs: new Map(),
   drafts: new Map(),
+  outputs: new Map(),
   responses: new Map(),
   storedAt: new Map(),
 };
@@ -51,6 +55,7 @@ function isPatch({ runId, events }: Segment): boolean {
 export function reduce(log: Log, inputs: readonly Input[]): Log {
   const stored: LoggedEvent[] = [];
   const chunks: Event[] = [];
+  const pieces: Event[] = [];
   let runs: Map<string, Run> | null = null;
   const taken = new Set<string>();
   for (const input of inputs) {
@@ -61,6 +66,7 @@ export function reduce(log: Log, inputs: readonly Input[]): Log {
       runs.set(input.run.id, input.run);
     } else if (input.seq === null) {
       if (partsOf(input.event).length > 0) chunks.push(input.event); // sound alone shows nothing
+      else if (pieceOf(input.event) !== null) pieces.push(input.event);
     }
     else if (!log.byId.has(input.event.id) && !taken.has(input.event.id)) {
       taken.add(input.event.id);
@@ -72,7 +78,7 @@ export function reduce(log: Log, inputs: readonly Input[]): Log {
   const drafts = new Map(next.drafts);
   for (const chunk of chunks) addChunk(drafts, chunk);
   for (const [key, draft] of drafts) if (isOver(next, key, draft)) drafts.delete(key);
-  return { ...next, drafts };
+  return { ...next, drafts, outputs: withOutputs(next, pieces) };
 }
 
 function isNewer(run: Run, than: Run): boolean {
@@ -187,7 +193,7 @@ export function timelineOf(log: Log): Timeline {
   for (const [runId, status] of withoutEvents(log, lastOf)) {
     runs.push(group(log, { runId, events: [] }, status, true, withDrafts([], draftsOf(log, runId)), null));
   }
-  return { runs: withRewound(runs), events: log.events, byId: log.byId, lastSeq: log.events.at(-1)?.seq ?? 0 };
+  return { runs: withRewound(runs), events: log.events, byId: log.byId, lastSeq: log.events.at(-1)?.seq ?? 0, outputs: log.outputs };
 }
 
 /** Marks the runs that were taken back: those from the named one up to each rewind. */

@@ -298,6 +298,26 @@ test("5,000 events are taken in quickly, and one more makes only its own run aga
   expect(changed).toEqual([after.runs.length - 1]);
 });
 
+test("output of a running tool grows piece by piece, and goes when the call has its response", () => {
+  const inputs = recorded("calls");
+  const isAnswer = (input: Input) => input.kind === "event" && input.event.content?.parts?.some((part) => part.functionResponse) === true;
+  const at = inputs.findIndex(isAnswer);
+  const answer = inputs[at];
+  if (answer?.kind !== "event") throw new Error("no response was recorded");
+  const callId = answer.event.content?.parts?.find((part) => part.functionResponse)?.functionResponse?.id ?? "";
+  const piece = (id: string, text: string, before: number): Input => ({
+    kind: "event",
+    seq: null,
+    event: { ...answer.event, id, timestamp: answer.event.timestamp - before, content: {}, customMetadata: { toolOutput: { functionCallId: callId, stdout: text } } },
+  });
+  const pieces = [piece("one", "1\n", 0.2), piece("two", "2\n", 0.1), piece("one", "1\n", 0.2)];
+  const running = reduce(EMPTY_LOG, [...inputs.slice(0, at), ...pieces]);
+  expect(timelineOf(running).outputs.get(callId)?.text).toBe("1\n2\n");
+  const ended = reduce(running, [answer]);
+  expect(timelineOf(ended).outputs.size).toBe(0);
+  expect(reduce(ended, pieces).outputs.size).toBe(0);
+});
+
 function runOf(input: Input | undefined): string {
   return input?.kind === "event" ? input.event.invocationId : "";
 }

@@ -18,9 +18,11 @@ from greenroom.code_executors.executor import (
     CodeExecutionInput,
     CodeExecutionResult,
 )
+from greenroom.environments.default import default_sandbox
 from greenroom.environments.environment import BaseEnvironment
 from greenroom.environments.files import File
-from greenroom.errors import AgentConfigError
+from greenroom.environments.sandbox import Sandbox
+from greenroom.errors import AgentConfigError, ToolError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Part
@@ -128,6 +130,57 @@ class CodeExecutorScriptRunner:
             exit_code=result.exit_code or int(result.has_failed),
             made=output,
         )
+
+
+class SandboxScriptRunner:
+    """Runs each script in a sandbox of its own.
+
+    sandbox: made anew for each script, with the same settings; None for `default_sandbox()`.
+    saves_output: whether the files that a script writes are artifacts.
+    """
+
+    def __init__(self, sandbox: Sandbox | None = None, *, saves_output: bool) -> None:
+        self._template = sandbox
+        self._saves_output = saves_output
+
+    async def run_script(
+        self, *, command: list[str], files: Mapping[str, bytes], timeout_seconds: float, tool_context: ToolContext
+    ) -> ScriptResult:
+        """Raises ToolError when there is no sandbox, or one without a shell for a shell script."""
+        if self._template is None:
+            self._template = await default_sandbox()
+
+        sandbox = self._template.new()
+        try:
+            await sandbox.initialize()
+            await sandbox.write_files([File(name=path, content=content) for path, content in files.items()])
+            if sandbox.has_shell:
+                ran = await sandbox.execute(shlex.join(command), timeout=timeout_seconds)
+            elif command[0] == "python3":
+                ran = await sandbox.run_python(_RUN_SCRIPT.format(command=command[1:]), timeout=timeout_seconds)
+            else:
+                raise ToolError(f"{type(sandbox).__name__} has no shell: it can run scripts in Python only")
+
+            if ran.timed_out:
+                raise TimeoutError
+
+            made = (await sandbox.changed_files())[0] if self._saves_output else []
+        finally:
+            await sandbox.close()
+
+        return ScriptResult(
+            stdout=ran.stdout,
+            stderr=ran.stderr,
+            exit_code=ran.exit_code,
+            made={file.name: file.content for file in made},
+        )
+
+
+_RUN_SCRIPT = """\
+import runpy, sys
+sys.argv = {command!r}
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 _RUN_COMMAND = """\

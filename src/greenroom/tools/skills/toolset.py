@@ -29,6 +29,7 @@ from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.skills.scripts import (
     CodeExecutorScriptRunner,
     EnvironmentScriptRunner,
+    SandboxScriptRunner,
     ScriptRunner,
     UnsupportedScript,
     Word,
@@ -160,8 +161,8 @@ class SkillToolset(BaseToolset):
     additional_tools: tools that are available while a skill is loaded that names them under
         `adk_additional_tools`. Scripts are run by the script_runner, by the code_executor, which
         may save what they write as artifacts (save_output_artifacts), or in the environment, with
-        their files below skills_folder, or by the agent's code executor; without one of them they
-        can only be read, and `run_skill_script` is not declared. script_timeout, discovery_mode and
+        their files below skills_folder, or by the agent's code executor; without any of them, each
+        in a sandbox of its own, see `default_sandbox`. script_timeout, discovery_mode and
         lifecycle_config are ADK's names; they count before the others.
 
     Raises AgentConfigError for two skills of one name.
@@ -223,6 +224,7 @@ class SkillToolset(BaseToolset):
         self._environment = environment
         self._script_runner = script_runner
         self._saves_output = save_output_artifacts
+        self._sandboxes = SandboxScriptRunner(saves_output=save_output_artifacts)
         self._script_timeout_seconds = script_timeout or script_timeout_seconds
         self._registry = registry
         self._from_registry: dict[str, Skill] = {}
@@ -260,9 +262,7 @@ class SkillToolset(BaseToolset):
         return list(self._skills.values())
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        tools = [*self._tools, *await self._tools_of_active(readonly_context)]
-        if readonly_context is None or self._runner_for(readonly_context.invocation_context.agent) is not None:
-            tools.append(self._script_tool)
+        tools = [*self._tools, *await self._tools_of_active(readonly_context), self._script_tool]
         return [tool for tool in tools if self.is_selected(tool, readonly_context)]
 
     async def close(self) -> None:
@@ -359,9 +359,6 @@ class SkillToolset(BaseToolset):
 
         runner = self._runner_for(tool_context.invocation_context.agent)
         seconds = self._script_timeout_seconds
-        if runner is None:
-            _fail("NO_CODE_EXECUTOR", "nothing is set up here that could run scripts")
-
         try:
             output = await run_script(runner, skill, command, tool_context, timeout_seconds=seconds)
         except TimeoutError:
@@ -371,16 +368,16 @@ class SkillToolset(BaseToolset):
 
         return {"skill_name": skill.name, "file_path": path, **output}
 
-    def _runner_for(self, agent: object) -> ScriptRunner | None:
+    def _runner_for(self, agent: object) -> ScriptRunner:
         """Runs the scripts that this agent calls: with the agent's code executor, if the toolset
-        has nothing.
+        has nothing, else in sandboxes.
         """
         if self._script_runner is not None:
             return self._script_runner
         executor = getattr(agent, "code_executor", None)
         if executor is not None:
             return CodeExecutorScriptRunner(executor, saves_output=self._saves_output)
-        return None
+        return self._sandboxes
 
     async def _add_script_instruction(self, llm_request: LlmRequest, tool_name: str) -> None:
         llm_request.append_instructions([f"Run scripts that a skill mentions with `{tool_name}`."])
