@@ -53,6 +53,7 @@ _HOMES = {
     "greenroom.code_executors.executor": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult",
     "greenroom.code_executors.sandboxed": "SandboxCodeExecutor",
     "greenroom.code_executors.unsafe_local": "UnsafeLocalCodeExecutor",
+    "greenroom.code_executors.vertex": "VertexAiCodeExecutor",
     "greenroom.credentials.in_memory": "InMemoryCredentialService",
     "greenroom.credentials.service": "BaseCredentialService",
     "greenroom.credentials.sql": "SqliteCredentialService",

@@ -107,6 +107,7 @@ from greenroom.code_executors.executor import CodeExecutionInput as CodeExecutio
 from greenroom.code_executors.executor import CodeExecutionResult as CodeExecutionResult
 from greenroom.code_executors.sandboxed import SandboxCodeExecutor as SandboxCodeExecutor
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor as UnsafeLocalCodeExecutor
+from greenroom.code_executors.vertex import VertexAiCodeExecutor as VertexAiCodeExecutor
 from greenroom.credentials.in_memory import InMemoryCredentialService as InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService as BaseCredentialService
 from greenroom.credentials.sql import SqliteCredentialService as SqliteCredentialService

@@ -191,7 +191,7 @@ async def test_output_files_beyond_the_limits_or_with_unsafe_names_are_named(
     ]
     result = await Coding(executor).run("")
     assert names(result.output_files) == ["ok.txt"]
-    expected = "done\n\nNot kept, because of their size, number or name: '../../etc/passwd', 'big.bin'\n"
+    expected = "done\n\nNot kept, because of their number, size or name: '../../etc/passwd', 'big.bin'\n"
     assert result.stdout == expected
 
 

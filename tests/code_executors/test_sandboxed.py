@@ -130,7 +130,7 @@ async def test_code_that_takes_too_long_is_stopped(executors: list[Watched]) -> 
 
 async def test_files_that_are_too_large_are_only_named(conversation: Conversation) -> None:
     result = await conversation.run(f"open('a.bin', 'wb').write(bytes({MAX_FILE_BYTES} + 1))")
-    assert result.stdout == "\nNot kept, because they are too many or too large: a.bin\n"
+    assert result.stdout == "\nNot kept, because of their number, size or name: a.bin\n"
 
 
 async def test_code_of_one_session_shares_variables_and_files(stateful: Conversation) -> None:

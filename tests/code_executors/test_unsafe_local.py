@@ -182,7 +182,7 @@ for n in range({MAX_FILES} + 1):
 """
     result = await run(code)
     assert [file.name for file in result.output_files] == [f"f{n:03}" for n in range(MAX_FILES)]
-    assert result.stdout == "\nNot kept, because they are too many or too large: a.bin, f050\n"
+    assert result.stdout == "\nNot kept, because of their number, size or name: a.bin, f050\n"
 
 
 async def test_it_sees_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,9 +21,10 @@ from greenroom.code_executors.executor import (
     CodeExecutionInput,
     CodeExecutionResult,
     Delimiters,
+    result_of,
 )
 from greenroom.code_executors.remote import OutputFiles, check_input_names, session_digest
-from greenroom.environments.process import cut
+from greenroom.environments.process import ExecutionResult, cut
 from greenroom.errors import AgentConfigError, NotFound, StorageError
 from greenroom.google_cloud.sandboxes import (
     CODE,
@@ -212,17 +213,13 @@ def _result(outputs: Sequence[Chunk], code_input: CodeExecutionInput) -> CodeExe
         elif chunk.mime_type == "application/json":
             printed = as_object(_parsed(chunk.data))
 
-    exit_code: int | None = printed.get("exit_status_int")
-    complaint = "" if exit_code == 0 else cut(printed.get("msg_err") or "")
-    if exit_code and not complaint:
-        complaint = f"The code ended with exit code {exit_code}."
-
-    return CodeExecutionResult(
-        stdout=cut(printed.get("msg_out") or "") + files.note(),
+    complaint = cut(printed.get("msg_err") or "")
+    ran = ExecutionResult(
+        exit_code=printed.get("exit_status_int", int(bool(complaint))),
+        stdout=cut(printed.get("msg_out") or ""),
         stderr=complaint,
-        exit_code=exit_code,
-        output_files=files.kept,
     )
+    return result_of(ran, timeout_seconds=None, output_files=files.kept, left_out=files.left_out)
 
 
 def _parsed(data: bytes) -> object:

@@ -64,7 +64,7 @@ def result_of(
     """
     stdout = ran.stdout
     if left_out:
-        stdout = f"{stdout}\nNot kept, because they are too many or too large: {', '.join(left_out)}\n"
+        stdout = f"{stdout}\nNot kept, because of their number, size or name: {', '.join(left_out)}\n"
 
     exit_code = ran.exit_code
     stderr = ran.stderr

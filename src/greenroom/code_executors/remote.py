@@ -13,6 +13,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire
 
 _BINARY = "application/octet-stream"
+_SHOWN_CHARACTERS = 200
 
 
 def check_input_names(code_input: CodeExecutionInput) -> None:
@@ -25,7 +26,7 @@ def check_input_names(code_input: CodeExecutionInput) -> None:
 class OutputFiles:
     """Collects the files that code wrote, within the limits of `environments.files`.
 
-    kept: new and changed ones with safe names. left_out: the names of the others.
+    kept: new and changed ones with safe names. left_out: the names of the others, as Python shows them.
     """
 
     def __init__(self, input_files: Sequence[File], *, max_bytes: int = MAX_BYTES_IN_ALL) -> None:
@@ -39,18 +40,11 @@ class OutputFiles:
             return
         is_small = len(content) <= min(MAX_FILE_BYTES, self._left)
         if not is_small or not is_safe_name(name) or len(self.kept) == MAX_FILES:
-            self.left_out.append(name)
+            self.left_out.append(ascii(name)[:_SHOWN_CHARACTERS])
             return
         self._left -= len(content)
         kind = mime_type or mimetypes.guess_type(name)[0] or _BINARY
         self.kept.append(File(name=name, content=content, mime_type=kind))
-
-    def note(self) -> str:
-        """A sentence for the end of the output; empty if all files were kept."""
-        if not self.left_out:
-            return ""
-        names = ", ".join(ascii(name)[:200] for name in self.left_out[:MAX_FILES])
-        return f"\nNot kept, because of their size, number or name: {names}\n"
 
 
 def session_digest(invocation_context: InvocationContext, execution_id: str) -> str:
