@@ -99,6 +99,15 @@ sandboxes: clock  ## Find bubblewrap and podman for the tests of sandboxes, or i
 		&& apt-get install -y -qq --no-install-recommends bubblewrap podman runc netavark iptables >/dev/null; } \
 		|| echo "no bubblewrap or no podman with runc; their tests are skipped"
 
+# After `sandboxes`, since only one apt-get can run.
+.PHONY: desktop
+desktop: sandboxes  ## Find Xvfb, xdotool, maim and an editor for the tests of desktops, or install Debian's where this is root.
+	@for name in Xvfb:xvfb xdotool:xdotool maim:maim mousepad:mousepad; do \
+		command -v $${name%:*} >/dev/null && continue; \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
+			&& apt-get install -y -qq --no-install-recommends $${name#*:} >/dev/null; } \
+			|| echo "no $${name%:*}; the tests of desktops are skipped"; done
+
 .PHONY: screenshots
 screenshots: ui browser  ## Write screenshots of the dev UI to ui/screenshots.
 	$(RUN) pytest tests/dev_ui/screenshots.py
@@ -124,7 +133,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 
 .PHONY: test
 test: setup  ## Everything: lint, then all tests with their servers.
-	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona browser proxies clock sandboxes
+	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona browser proxies clock sandboxes desktop
 	$(RUN) pytest -n 3 --dist worksteal -m "not model and not vendor"  # one more than CI has cores: many tests wait
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 

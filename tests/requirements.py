@@ -25,3 +25,10 @@ def browser_path() -> str:
 
 def browser_flags() -> list[str]:
     return ["--no-sandbox"] if os.geteuid() == 0 else []
+
+
+def require_desktop() -> None:
+    """Skips the test, or fails it, without the programs of a desktop and its editor."""
+    missing = [name for name in ("Xvfb", "xdotool", "maim", "mousepad") if shutil.which(name) is None]
+    if missing:
+        skip_or_fail(f"There is no {', '.join(missing)}; `make desktop` installs them")

@@ -175,6 +175,7 @@ _HOMES = {
     "greenroom.tools.computer_use.computer": "BaseComputer ComputerEnvironment ComputerState",
     "greenroom.tools.computer_use.playwright": "PlaywrightComputer",
     "greenroom.tools.computer_use.toolset": "ComputerUseToolset",
+    "greenroom.tools.computer_use.xvfb": "XvfbComputer",
     "greenroom.tools.environment": "EnvironmentToolset",
     "greenroom.tools.functions.authenticated_function_tool": "AuthenticatedFunctionTool",
     "greenroom.tools.functions.function_tool": "FunctionTool LongRunningFunctionTool",

@@ -356,6 +356,7 @@ from greenroom.tools.computer_use.computer import ComputerEnvironment as Compute
 from greenroom.tools.computer_use.computer import ComputerState as ComputerState
 from greenroom.tools.computer_use.playwright import PlaywrightComputer as PlaywrightComputer
 from greenroom.tools.computer_use.toolset import ComputerUseToolset as ComputerUseToolset
+from greenroom.tools.computer_use.xvfb import XvfbComputer as XvfbComputer
 from greenroom.tools.environment import EnvironmentToolset as EnvironmentToolset
 from greenroom.tools.functions.authenticated_function_tool import AuthenticatedFunctionTool as AuthenticatedFunctionTool
 from greenroom.tools.functions.function_tool import FunctionTool as FunctionTool

@@ -79,6 +79,13 @@ def test_code_runs_in_a_sandbox_of_agent_engine() -> None:
     assert isinstance(executor, AgentEngineSandboxCodeExecutor)
 
 
+async def test_an_agent_uses_a_desktop() -> None:
+    (toolset,) = run_snippet("desktop")["editor"].tools
+    names = {tool.name for tool in await toolset.get_tools()}
+    assert {"click_at", "type", "key_combination", "double_click"} < names
+    assert not names & {"navigate", "search", "go_back", "go_forward", "open_web_browser"}
+
+
 # the pages
 
 
