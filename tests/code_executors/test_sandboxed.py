@@ -153,7 +153,7 @@ async def test_sessions_of_users_share_nothing_even_with_equal_ids(stateful: Con
 async def test_a_sandbox_that_has_ended_is_replaced_with_its_files(stateful: Conversation) -> None:
     given = [File(name="in.txt", content=b"given"), File(name="both.txt", content=b"given")]
     await stateful.run("x = 1\nopen('out.txt', 'w').write('o')\nopen('both.txt', 'w').write('newer')", files=given)
-    (kept,) = stateful.executor._kept.values()
+    (kept,) = stateful.executor._pool._kept.values()
     await kept.sandbox.close()
     after = await stateful.run(
         "print('x' in globals(), open('in.txt').read(), open('out.txt').read(), open('both.txt').read())"
@@ -175,8 +175,8 @@ async def test_a_sandbox_that_is_idle_is_closed(executors: list[Watched]) -> Non
     executors.append(Watched(BubblewrapSandbox(), stateful=True, idle_seconds=0.1))
     conversation = Conversation(executors[0])
     await conversation.run("x = 1")
-    (kept,) = executors[0]._kept.values()
-    await until(lambda: not executors[0]._kept and not kept.sandbox.is_running)
+    (kept,) = executors[0]._pool._kept.values()
+    await until(lambda: not executors[0]._pool._kept and not kept.sandbox.is_running)
     assert (await conversation.run("print(1)")).stdout.endswith(")\n1\n")
 
 
@@ -194,7 +194,7 @@ async def test_the_longest_unused_sandbox_makes_room(executors: list[Watched]) -
 async def test_close_ends_all_sandboxes(stateful: Conversation) -> None:
     for session in ("s-1", "s-2"):
         await stateful.run("x = 1", session=session)
-    sandboxes = [kept.sandbox for kept in stateful.executor._kept.values()]
+    sandboxes = [kept.sandbox for kept in stateful.executor._pool._kept.values()]
     await stateful.runner.close()
     assert [sandbox.is_running for sandbox in sandboxes] == [False, False]
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from collections.abc import Sequence
+from dataclasses import replace
 
 from greenroom.code_executors.executor import (
     CODE_BLOCKS,
@@ -17,20 +14,14 @@ from greenroom.code_executors.executor import (
     Delimiters,
     result_of,
 )
-from greenroom.environments.default import default_sandbox
 from greenroom.environments.files import MAX_BYTES_IN_ALL, MAX_FILE_BYTES, MAX_FILES, File, is_safe_name
 from greenroom.environments.sandbox import Sandbox
+from greenroom.environments.sandbox_pool import IDLE_SECONDS, MAX_KEPT, KeptSandbox, SandboxPool
 from greenroom.errors import ToolError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import Part
 
-MAX_KEPT = 50
-IDLE_SECONDS = 600.0
-
 _VARIABLES_GONE = "(This is a new sandbox. Variables and imports of earlier code are gone; saved files are there.)\n"
-
-_Key: TypeAlias = tuple[str, str, str]
-"""App, user and execution id."""
 
 
 class SandboxCodeExecutor(BaseCodeExecutor):
@@ -69,36 +60,22 @@ class SandboxCodeExecutor(BaseCodeExecutor):
             optimize_data_file=optimize_data_file,
             timeout_seconds=timeout_seconds,
         )
-        self._sandbox = sandbox
-        self._choosing = asyncio.Lock()
-        self._kept: dict[_Key, _Kept] = {}
-        self._max_kept = max_kept
-        self._idle_seconds = idle_seconds
-        self._closing: set[asyncio.Task[None]] = set()
+        self._pool = SandboxPool(sandbox, max_kept=max_kept, idle_seconds=idle_seconds)
 
     async def execute_code(
         self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
-        template = await self._template()
-        if code_execution_input.execution_id is None:
-            return await self._run_alone(template.new(), code_execution_input)
+        execution_id = code_execution_input.execution_id
+        if execution_id is None:
+            return await self._run_alone(await self._pool.new(), code_execution_input)
 
-        key = (invocation_context.app_name, invocation_context.user_id, code_execution_input.execution_id)
-        async with self._in_use(key, template) as kept:
-            note = await kept.prepare(invocation_context, code_execution_input.input_files)
+        key = (invocation_context.app_name, invocation_context.user_id, execution_id)
+        async with self._pool.use(key) as kept:
+            note = await _prepare(kept, invocation_context, code_execution_input.input_files)
             return await self._run(kept.sandbox, code_execution_input.code, keeps_variables=True, note=note)
 
     async def close(self) -> None:
-        for key in list(self._kept):
-            self._close_soon(key)
-        if self._closing:
-            await asyncio.wait(self._closing)
-
-    async def _template(self) -> Sandbox:
-        async with self._choosing:
-            if self._sandbox is None:
-                self._sandbox = await default_sandbox()
-            return self._sandbox
+        await self._pool.close()
 
     async def _run_alone(self, sandbox: Sandbox, code_input: CodeExecutionInput) -> CodeExecutionResult:
         try:
@@ -118,77 +95,22 @@ class SandboxCodeExecutor(BaseCodeExecutor):
         ran = replace(ran, stdout=note + ran.stdout)
         return result_of(ran, timeout_seconds=self.timeout_seconds, output_files=files, left_out=left_out)
 
-    @contextlib.asynccontextmanager
-    async def _in_use(self, key: _Key, template: Sandbox) -> AsyncGenerator[_Kept]:
-        """The sandbox of a session, for one piece of code at a time."""
-        kept = self._kept.pop(key, None)
-        if kept is None:
-            kept = _Kept(template.new())
-        self._kept[key] = kept  # at the end: the first are those that were not used for the longest time
 
-        kept.users += 1
-        kept.cancel_timer()
-        self._make_room()
-        try:
-            async with kept.lock:
-                yield kept
-        finally:
-            kept.users -= 1
-            if kept.users == 0 and self._kept.get(key) is kept:
-                kept.timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._close_soon, key)
+async def _prepare(kept: KeptSandbox, ctx: InvocationContext, input_files: Sequence[File]) -> str:
+    """Writes the files that the sandbox has not got. Returns a note for the code's output."""
+    note = ""
+    artifacts: list[File] = []
+    if not kept.is_prepared:
+        artifacts = await _artifacts(ctx)
+        if _has_run_code(ctx):
+            note = _VARIABLES_GONE
 
-    def _make_room(self) -> None:
-        idle = [key for key, kept in self._kept.items() if kept.users == 0]
-        for key in idle[: max(len(self._kept) - self._max_kept, 0)]:
-            self._close_soon(key)
-
-    def _close_soon(self, key: _Key) -> None:
-        kept = self._kept.pop(key)
-        kept.cancel_timer()
-        task = asyncio.create_task(kept.sandbox.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
-
-
-@dataclass(eq=False)
-class _Kept:
-    """The sandbox of a session."""
-
-    sandbox: Sandbox
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    users: int = 0
-    timer: asyncio.TimerHandle | None = None
-    """Closes it when it is idle."""
-
-    written: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
-    """Names of input files that it has got, and hashes of their content."""
-
-    was_used: bool = False
-
-    def cancel_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-
-    async def prepare(self, ctx: InvocationContext, input_files: Sequence[File]) -> str:
-        """Starts the sandbox if it doesn't run, and writes the files that it has not got.
-
-        Returns a note for the code's output.
-        """
-        note = ""
-        artifacts: list[File] = []
-        if not self.sandbox.is_running:
-            await self.sandbox.initialize()
-            self.written = set()
-            artifacts = await _artifacts(ctx)
-            if self.was_used or _has_run_code(ctx):
-                note = _VARIABLES_GONE
-
-        new_files = [file for file in input_files if (file.name, hash(file.content)) not in self.written]
-        await _write(self.sandbox, [*new_files, *artifacts])
-        self.written |= {(file.name, hash(file.content)) for file in new_files}
-        self.was_used = True
-        return note
+    contents = {file.name: hash(file.content) for file in input_files}
+    new_files = [file for file in input_files if kept.versions.get(file.name) != contents[file.name]]
+    await _write(kept.sandbox, [*new_files, *artifacts])
+    kept.versions.update(contents)
+    kept.is_prepared = True
+    return note
 
 
 async def _write(sandbox: Sandbox, files: Sequence[File]) -> None:

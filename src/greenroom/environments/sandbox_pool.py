@@ -21,6 +21,7 @@ class KeptSandbox:
     sandbox: of a use, it runs.
     id: another one each time that the sandbox starts, which is then empty.
     versions: for the pool's user, the version of each file that was copied in, by name; empty when the sandbox starts.
+    is_prepared: for the pool's user; false when the sandbox starts.
     is_spoiled: set by the user when nobody knows what the sandbox contains; it is then closed after the use.
     """
 
@@ -29,6 +30,7 @@ class KeptSandbox:
     def __init__(self) -> None:
         self.id = ""
         self.versions: dict[str, int] = {}
+        self.is_prepared = False
         self.is_spoiled = False
         self.lock = asyncio.Lock()
         self.users = 0
@@ -40,6 +42,7 @@ class KeptSandbox:
             return
         await self.close()
         self.versions.clear()
+        self.is_prepared = False
         self.is_spoiled = False
         self.sandbox = template.new()
         await self.sandbox.initialize()
@@ -80,9 +83,7 @@ class SandboxPool:
         try:
             async with kept.lock:
                 try:
-                    if self._template is None:
-                        self._template = await default_sandbox()
-                    await kept.start(self._template)
+                    await kept.start(await self._choose())
                     yield kept
                 except (asyncio.CancelledError, GeneratorExit):
                     kept.is_spoiled = True
@@ -95,6 +96,10 @@ class SandboxPool:
             kept.last_use = time.monotonic()
             self._close_unused()
 
+    async def new(self) -> Sandbox:
+        """A sandbox that is not kept, and not started. Raises ToolError if there is no default one."""
+        return (await self._choose()).new()
+
     async def close(self) -> None:
         """Closes all sandboxes."""
         if self._timer is not None:
@@ -103,6 +108,11 @@ class SandboxPool:
         all_kept = list(self._kept.values())
         self._kept.clear()
         await asyncio.gather(*self._closing, *(kept.close() for kept in all_kept))
+
+    async def _choose(self) -> Sandbox:
+        if self._template is None:
+            self._template = await default_sandbox()
+        return self._template
 
     def _close_unused(self) -> None:
         """Closes what is unused for too long, and sets the timer for the rest."""

@@ -32,6 +32,7 @@ class Desk:
     """A session whose agent has a workspace. Each `call` is a run of its own."""
 
     def __init__(self, toolset: WorkspaceToolset) -> None:
+        self.toolset = toolset
         self._turns: list[Any] = []
         model = ScriptedModel(lambda request: self._turns.pop(0))
         self.talk = Talk(LlmAgent(name="agent", model=model, tools=[toolset]))
@@ -189,6 +190,17 @@ async def test_a_command_that_takes_too_long_is_stopped_and_its_files_are_kept()
             "status": "error", "error": "The command was stopped after 0.5 seconds.",
             "exit_code": response["exit_code"], "files": ["f"],
         }  # fmt: skip
+
+
+async def test_a_sandbox_that_ends_during_a_command_loses_no_saved_file() -> None:
+    async with desk() as one:
+        await one.call("run_shell", command="echo 1 > f")
+        running = asyncio.create_task(one.call("run_shell", command="rm f; sleep 60"))
+        await asyncio.sleep(0.5)
+        (kept,) = one.toolset._workspaces._pool._kept.values()
+        await kept.sandbox.close()
+        assert (await running)["status"] == "error"
+        assert (await one.call("run_shell", command="cat f"))["stdout"] == "1\n"
 
 
 async def test_a_cancelled_command_leaves_nothing_behind() -> None:

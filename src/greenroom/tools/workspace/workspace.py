@@ -75,6 +75,8 @@ class Workspace:
 
     async def save_changes(self) -> None:
         """Saves the files that commands and code have written, and notes those that they have deleted."""
+        if not self.sandbox.is_running:  # they have ended it
+            return
         try:
             changed, not_kept = await self.sandbox.changed_files()
             self.not_kept += not_kept
