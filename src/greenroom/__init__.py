@@ -50,6 +50,7 @@ _HOMES = {
     "greenroom.client.client": "Client",
     "greenroom.client.run_stream": "RunStream",
     "greenroom.code_executors.agent_engine": "AgentEngineSandboxCodeExecutor",
+    "greenroom.code_executors.environment": "EnvironmentCodeExecutor",
     "greenroom.code_executors.executor": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult",
     "greenroom.code_executors.sandboxed": "SandboxCodeExecutor",
     "greenroom.code_executors.unsafe_local": "UnsafeLocalCodeExecutor",

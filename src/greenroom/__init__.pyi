@@ -101,6 +101,7 @@ from greenroom.client.async_client import AsyncClient as AsyncClient
 from greenroom.client.client import Client as Client
 from greenroom.client.run_stream import RunStream as RunStream
 from greenroom.code_executors.agent_engine import AgentEngineSandboxCodeExecutor as AgentEngineSandboxCodeExecutor
+from greenroom.code_executors.environment import EnvironmentCodeExecutor as EnvironmentCodeExecutor
 from greenroom.code_executors.executor import BaseCodeExecutor as BaseCodeExecutor
 from greenroom.code_executors.executor import BuiltInCodeExecutor as BuiltInCodeExecutor
 from greenroom.code_executors.executor import CodeExecutionInput as CodeExecutionInput

@@ -19,6 +19,7 @@ from greenroom import (
     AgentEngineSandboxCodeExecutor,
     BigQueryToolset,
     CalendarToolset,
+    EnvironmentCodeExecutor,
     Event,
     FunctionTool,
     GoogleApiToolset,
@@ -36,6 +37,8 @@ from greenroom.records.content import FunctionCall
 from greenroom.server import ServerSettings, create_app
 from greenroom.testing import Hears, Says, ScriptedLiveModel, ScriptedModel
 from tests.documentation.transcript import Transcript
+from tests.environments.e2b_server import KEY as E2B_KEY
+from tests.environments.e2b_server import E2BServer
 from tests.gates.test_a2a import message, sent
 from tests.gates.test_a2a_executor import connected
 from tests.server.serving import serving, until
@@ -421,6 +424,23 @@ def test_the_settings_of_a_sandbox_are_those_of_the_page() -> None:
     executor: SandboxCodeExecutor = run_snippet("sandbox_settings")["executor"]
     assert executor._sandbox is not None
     assert executor._sandbox.limits.memory_bytes == 2 * 1024**3
+
+
+async def test_the_analyst_runs_code_in_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent: LlmAgent = run_snippet("environment_code")["analyst"]
+    model = the_model(agent, types.Part.from_executable_code(code="print(6 * 7)"), "Done.")
+    executor = agent.code_executor
+    assert isinstance(executor, EnvironmentCodeExecutor)
+    executor.environment._working_dir = tmp_path  # pyright: ignore[reportAttributeAccessIssue]
+    async with E2BServer().serving() as server:
+        for variable in ("E2B_API_URL", "E2B_SANDBOX_URL"):
+            monkeypatch.setenv(variable, server.url)
+        monkeypatch.setenv("E2B_API_KEY", E2B_KEY)
+        await ask(agent, "How much is 6 times 7?")
+        assert "Code execution result:\n42" in model.requests[-1].contents[-1].text()
+        assert [created["templateID"] for created in server.created] == ["base"]
+        await executor.close()
+        assert server.sandboxes == {}
 
 
 # models
