@@ -41,6 +41,7 @@ GreenroomError
 │   ├── SessionFull                      it has reached the limit of events
 │   ├── ScheduleConflict                 its id is taken, or its app declares it, so it can't be changed
 │   ├── TooManySchedules                 of a user or of an app
+│   ├── WebhookConflict                  the code of its app has it, so it can't be changed
 │   ├── ApprovalRefused                  a forged, used or outdated approval
 │   ├── AppVersionChanged                a run would continue with other code, and its app refuses that
 │   └── IdempotencyConflict        422   one key, two different requests
@@ -394,6 +395,12 @@ class TooManySchedules(Conflict):
     def __init__(self, whose: str, limit: int) -> None:
         super().__init__(f"{whose} has the {limit} schedules that it may have; delete one")
         self.limit = limit
+
+
+class WebhookConflict(Conflict):
+    def __init__(self, webhook_id: str) -> None:
+        super().__init__(f"Webhook {webhook_id!r} is in the code of its app, and is changed there")
+        self.webhook_id = webhook_id
 
 
 class ApprovalRefused(Conflict):

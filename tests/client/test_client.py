@@ -259,6 +259,20 @@ async def test_webhooks_of_a_run(client: AsyncClient) -> None:
         await client.test_webhook(run.id, added.id)
 
 
+async def test_webhooks_of_an_app(client: AsyncClient) -> None:
+    webhook = Webhook(url="https://receiver.invalid/", id="pager", states=[RunStatus.FAILED])
+    stored = await client.put_app_webhook(webhook, app_name="echo")
+    assert (stored.id, stored.url, stored.states, stored.is_of_code) == ("pager", webhook.url, webhook.states, False)
+    assert await client.list_app_webhooks(app_name="echo") == [stored]
+    assert await client.get_app_webhook(app_name="echo", webhook_id="pager") == stored
+    await client.delete_app_webhook(app_name="echo", webhook_id="pager")
+    for missing in (client.get_app_webhook, client.delete_app_webhook):
+        with pytest.raises(errors.NotFound):
+            await missing(app_name="echo", webhook_id="pager")
+    with pytest.raises(errors.InvalidRequest):
+        await client.put_app_webhook(Webhook(url=webhook.url), app_name="echo")
+
+
 async def test_a_key_lets_in_until_it_is_revoked(serve: Serve, tmp_path: Path) -> None:
     keys = ApiKeyFile(tmp_path / "keys.db")
     made, key = keys.create(name="test", subject=PLACE["user_id"], scopes=("run", "read"))

@@ -475,6 +475,20 @@ async def test_requests_are_filtered(run_store: RunStore) -> None:
     assert await _ids(run_store, answered_by=Reader(user_id="eve", all_users_of=[app])) == []
 
 
+async def test_webhooks_of_apps_are_stored_by_app_and_id(run_store: RunStore) -> None:
+    first = Webhook(id="w", url="https://example.com/1", states=[RunStatus.FAILED])
+    second = Webhook(id="v", url="https://example.com/2")
+    for app_name, webhook in (("desk", second), ("concierge", second), ("concierge", first)):
+        await run_store.save_app_webhook(app_name, webhook)
+    assert await run_store.list_app_webhooks() == [("concierge", second), ("concierge", first), ("desk", second)]
+
+    moved = Webhook(id="w", url="https://example.com/3")
+    await run_store.save_app_webhook("concierge", moved)
+    assert await run_store.delete_app_webhook("concierge", "v")
+    assert not await run_store.delete_app_webhook("concierge", "v")
+    assert await run_store.list_app_webhooks() == [("concierge", moved), ("desk", second)]
+
+
 async def test_approvals_and_logins_expire(run_store: RunStore) -> None:
     kinds = {"q-1": RequestKind.APPROVAL, "q-2": RequestKind.LOGIN, "q-3": RequestKind.INPUT}
     requests = [_request(request_id, kind=kind) for request_id, kind in kinds.items()]

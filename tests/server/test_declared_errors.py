@@ -41,8 +41,9 @@ AGENTS = {
         root_agent = LlmAgent(name="waits", model=Waiting(model="waiting"))
     """,
     "pair": """
-        from greenroom import SequentialAgent
-        root_agent = SequentialAgent(name="pair", sub_agents=[])
+        from greenroom import App, SequentialAgent, Webhook
+        agent = SequentialAgent(name="pair", sub_agents=[])
+        app = App(name="pair", root_agent=agent, webhooks=[Webhook(id="w", url="https://example.com/")])
     """,
     "broken": "1 / 0",
 }

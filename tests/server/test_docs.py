@@ -204,6 +204,11 @@ async def _webhook_calls(server: Serving, run_id: str) -> list[tuple[str, str, h
         calls.append(await call("post", of_webhook + "/deliveries/{delivery_id}/redeliver"))
         calls.append(await call("post", of_webhook + "/test"))
     calls.append(await call("delete", "/runs/{run_id}/webhooks/{webhook_id}"))
+    of_app = "/apps/{app_name}/webhooks/{webhook_id}"
+    calls.append(await call("get", of_app))
+    values["webhook_id"] = "stored"
+    calls.append(await call("put", of_app, {"url": "https://127.0.0.1:9/"}))
+    calls.append(await call("delete", of_app))
     return calls
 
 

@@ -55,6 +55,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "schedules"): SCHEDULE,
     ("PUT", "{schedule_id}"): SCHEDULE,
     ("POST", "webhooks"): {"url": "https://127.0.0.1:9/", "states": ["waiting"]},
+    ("PUT", "{webhook_id}"): {"url": "https://receiver.invalid/"},
     ("POST", "rewind"): {"rewindBeforeInvocationId": "missing"},
     ("POST", "delegate"): {"userId": "carl"},
     ("POST", "answer"): {"response": "this"},
@@ -143,8 +144,7 @@ async def with_request(server: Serving, text: str = "ask") -> str:
 async def with_webhook(server: Serving, run_id: str) -> str:
     """Gives the app and the run a webhook with one delivery. Returns the delivery's id."""
     webhook = Webhook(url="https://127.0.0.1:9/", id="w", states=[RunStatus.WAITING])
-    app = await server.app._server.apps.load_async("echo")
-    app.webhooks = [webhook]
+    await server.app.engine.app_webhooks.put("echo", webhook, ())
     added = await server.app.engine.add_webhook(run_id, webhook)
     run = await server.app.engine.get(run_id)
     return (await server.app.engine.webhooks.test("echo", added, run)).id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,8 @@ def servers_of(server: Serving) -> list[Serving]:
     return server.servers if isinstance(server, Replicas) else [server]
 
 
-async def run_with(server: Serving, *webhooks: Json, app: str = "echo", text: str = "hi") -> Json:
-    session = await server.new_session(app)
+async def run_with(server: Serving, *webhooks: Json, app: str = "echo", text: str = "hi", session: str = "s-1") -> Json:
+    session = await server.new_session(app, session=session)
     message = {"role": "user", "parts": [{"text": text}]}
     reply = await server.client.post(f"{session}/runs", json={"newMessage": message, "webhooks": list(webhooks)})
     assert reply.status_code == 202, reply.text
@@ -191,6 +192,88 @@ async def test_a_removed_webhook_receives_nothing_more(start: Callable[..., Any]
         model.let_go()
         await until_delivered(server, run, "delivered", webhook_id="kept")
         await receiver.until_received("run.running", "run.succeeded")
+
+
+async def test_a_webhook_of_an_app_is_stored_by_clients(start: Callable[..., Any]) -> None:
+    server = await start(echo(), echo("other"))
+    path = "/apps/echo/webhooks/pager"
+    async with receiving() as receiver:
+        given = {"url": receiver.url, "states": ["succeeded"]}
+        stored = await server.client.put(path, json={"url": receiver.url + "old"})
+        assert stored.status_code == 200
+        stored = await server.client.put(path, json=given)
+        assert stored.json() == {"id": "pager", **given}
+        for one in servers_of(server):
+            assert (await one.client.get("/apps/echo/webhooks")).json()["webhooks"] == [stored.json()]
+            assert (await one.client.get(path)).json() == stored.json()
+
+        run = await run_with(server)
+        await run_with(server, app="other")
+        await receiver.until_received("run.succeeded")
+        assert [message.content["data"]["id"] for message in receiver.messages] == [run["id"]]
+        [webhook] = (await server.client.get(f"/runs/{run['id']}/webhooks")).json()["webhooks"]
+        assert webhook["isOfApp"]
+
+        assert (await server.client.delete(path)).status_code == 200
+        for method in ("GET", "DELETE"):
+            assert (await server.client.request(method, path)).status_code == 404
+        for one in servers_of(server):
+            assert (await one.client.get("/apps/echo/webhooks")).json()["webhooks"] == []
+        run = await run_with(server, session="s-2")
+        await server.wait_for_status(run["id"], "succeeded")
+        assert len(receiver.messages) == 1
+
+
+async def test_servers_read_the_webhooks_of_apps_again(start: Callable[..., Any], store: Store) -> None:
+    server = await start(echo())
+    await server.client.put("/apps/echo/webhooks/pager", json={"url": "https://127.0.0.1:9/"})
+    for one in servers_of(server):
+        await until(partial(one.app.engine.app_webhooks.of, "echo", ()))
+
+
+async def test_webhooks_of_apps_are_kept_over_a_restart(start: Callable[..., Any], store: Store) -> None:
+    if store != "sqlite":
+        pytest.skip("a store that a second server can open")
+    given = {"url": "https://127.0.0.1:9/", "id": "pager"}
+    first = await start(echo())
+    await first.client.put("/apps/echo/webhooks/pager", json=given)
+    await first.app.engine.close()
+    second = await start(echo())
+    run = await run_with(second)
+    [webhook] = (await second.client.get(f"/runs/{run['id']}/webhooks")).json()["webhooks"]
+    assert webhook["id"] == "pager"
+
+
+async def test_webhooks_of_an_apps_code_are_changed_there(start: Callable[..., Any]) -> None:
+    of_code = Webhook(url="https://127.0.0.1:9/code", id="code")
+    server = await start(App(name="echo", root_agent=echo(), webhooks=[of_code]))
+    put = await server.client.put("/apps/echo/webhooks/code", json={"url": "https://127.0.0.1:9/"})
+    deleted = await server.client.delete("/apps/echo/webhooks/code")
+    for refused in (put, deleted):
+        assert (refused.status_code, refused.json()["code"]) == (409, "WebhookConflict")
+    await server.client.put("/apps/echo/webhooks/stored", json={"url": "https://127.0.0.1:9/"})
+    listed = (await server.client.get("/apps/echo/webhooks")).json()["webhooks"]
+    assert [(one["id"], one.get("isOfCode", False)) for one in listed] == [("code", True), ("stored", False)]
+
+
+async def test_webhooks_of_apps_that_are_refused(start: Callable[..., Any]) -> None:
+    server = await start(echo())
+    for path, body in (
+        ("w", {"url": "ftp://host/"}),
+        ("w", {"url": "https://host/", "id": "v"}),
+        ("a%20b", {"url": "https://host/"}),
+        ("w", {"url": "https://host/", "states": []}),
+        ("w", {}),
+    ):
+        assert (await server.client.put(f"/apps/echo/webhooks/{path}", json=body)).status_code == 422, body
+    for number in range(10):
+        stored = await server.client.put(f"/apps/echo/webhooks/w{number}", json={"url": "https://127.0.0.1:9/"})
+        assert stored.status_code == 200
+    full = await server.client.put("/apps/echo/webhooks/more", json={"url": "https://127.0.0.1:9/"})
+    assert full.status_code == 422
+    assert "may have 10 webhooks" in full.json()["detail"]
+    assert (await server.client.put("/apps/echo/webhooks/w1", json={"url": "https://127.0.0.1:8/"})).status_code == 200
+    assert (await server.client.put("/apps/none/webhooks/w", json={"url": "https://host/"})).status_code == 404
 
 
 async def test_an_apps_webhooks_receive_the_states_of_all_its_runs(start: Callable[..., Any]) -> None:

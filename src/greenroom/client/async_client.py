@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from greenroom.client.connection import Connection, path
 from greenroom.client.run_stream import RunStream
-from greenroom.errors import ArtifactNotFound, GreenroomError, OwnershipLost
+from greenroom.errors import ArtifactNotFound, GreenroomError, InvalidRequest, OwnershipLost
 from greenroom.records import wire
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject, JsonValue
@@ -39,7 +39,13 @@ from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesRe
 from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session, SessionFilter
 from greenroom.records.usage import ListUsageResponse, UsageGroup
 from greenroom.records.waiting_run import ListWaitingRunsResponse
-from greenroom.records.webhook_delivery import ListDeliveriesResponse, ListRunWebhooksResponse, WebhookDelivery
+from greenroom.records.webhook_delivery import (
+    AppWebhook,
+    ListAppWebhooksResponse,
+    ListDeliveriesResponse,
+    ListRunWebhooksResponse,
+    WebhookDelivery,
+)
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
@@ -440,6 +446,31 @@ class AsyncClient:
         """Sends `webhook.test` once, and returns it with that try. Raises RunNotFound, NotFound."""
         at = path("runs", run_id, "webhooks", webhook_id, "test")
         return await self._connection.call("POST", at, WebhookDelivery)
+
+    # webhooks of apps
+
+    async def list_app_webhooks(self, *, app_name: str) -> list[AppWebhook]:
+        """The webhooks of an app: those of its code, and those that clients have stored."""
+        listed = await self._connection.call("GET", path("apps", app_name, "webhooks"), ListAppWebhooksResponse)
+        return listed.webhooks
+
+    async def get_app_webhook(self, *, app_name: str, webhook_id: str) -> AppWebhook:
+        """Raises NotFound."""
+        return await self._connection.call("GET", path("apps", app_name, "webhooks", webhook_id), AppWebhook)
+
+    async def put_app_webhook(self, webhook: Webhook, *, app_name: str) -> AppWebhook:
+        """Stores a webhook, over an earlier one with its id; runs that begin from now on have it.
+
+        Raises WebhookConflict for the id of a webhook of the app's code.
+        """
+        if not webhook.id:
+            raise InvalidRequest("A webhook of an app needs an id", location=("id",))
+        at = path("apps", app_name, "webhooks", webhook.id)
+        return await self._connection.call("PUT", at, AppWebhook, body=webhook, is_repeatable=True)
+
+    async def delete_app_webhook(self, *, app_name: str, webhook_id: str) -> None:
+        """Runs that have begun keep the webhook. Raises NotFound, WebhookConflict."""
+        await self._connection.send("DELETE", path("apps", app_name, "webhooks", webhook_id))
 
     async def signal_run(
         self, run_id: str, name: str, value: JsonValue = None, *, idempotency_key: str | None = None

@@ -173,6 +173,10 @@ class Client:
     list_deliveries = _synchronous(AsyncClient.list_deliveries)
     redeliver = _synchronous(AsyncClient.redeliver)
     test_webhook = _synchronous(AsyncClient.test_webhook)
+    list_app_webhooks = _synchronous(AsyncClient.list_app_webhooks)
+    get_app_webhook = _synchronous(AsyncClient.get_app_webhook)
+    put_app_webhook = _synchronous(AsyncClient.put_app_webhook)
+    delete_app_webhook = _synchronous(AsyncClient.delete_app_webhook)
 
     signal_run = _synchronous(AsyncClient.signal_run)
     create_schedule = _synchronous(AsyncClient.create_schedule)

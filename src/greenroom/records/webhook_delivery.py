@@ -118,11 +118,18 @@ class ListRunWebhooksResponse(Record, kw_only=True, omit_defaults=False):
     """Those of the app, which the run had when it began, and those of the run."""
 
 
+class AppWebhook(Webhook, kw_only=True):
+    """A webhook of an app."""
+
+    is_of_code: bool = False
+    """Whether the app's code or YAML has it; it is changed there."""
+
+
 class ListAppWebhooksResponse(Record, kw_only=True, omit_defaults=False):
     """The webhooks of an app."""
 
-    webhooks: list[Webhook]
-    """As the app's code has them."""
+    webhooks: list[AppWebhook]
+    """Those of the app's code, then those that clients have stored."""
 
 
 def new_deliveries(run: Run) -> list[WebhookDelivery]:

@@ -33,6 +33,7 @@ from greenroom.runner.accept import SINCE_COMPACTION, Accepted, accept_message, 
 from greenroom.runner.runner import Runner
 from greenroom.runs.answers import Answers, answerer_of, check_asked, count_answers
 from greenroom.runs.app_versions import AppVersions
+from greenroom.runs.app_webhooks import AppWebhooks
 from greenroom.runs.engine import ForwardedRequest, OpenCall
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.queues import SessionQueues, without_answered
@@ -83,6 +84,7 @@ class Admission:
     limits: RunLimits
     limiter: ConcurrencyLimiter
     versions: AppVersions
+    app_webhooks: AppWebhooks
     auto_create_session: bool
 
     def __post_init__(self) -> None:
@@ -329,8 +331,9 @@ class Admission:
         if app is not None:
             run.app_version = app.version or None
             run.priority = app.priority
-            if app.webhooks:
-                add_webhooks(run, app.webhooks, is_of_app=True)
+        webhooks = self.app_webhooks.of(run.app_name, app.webhooks if app is not None else ())
+        if webhooks:
+            add_webhooks(run, webhooks, is_of_app=True)
         if request is not None and request.priority is not None:
             run.priority = request.priority
         return run

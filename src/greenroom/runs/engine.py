@@ -25,6 +25,7 @@ from greenroom.records.run import (
 )
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.wake_up import SentSignal
+from greenroom.runs.app_webhooks import AppWebhooks
 from greenroom.runs.ownership import Replicas
 from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.schedules import Schedules
@@ -72,6 +73,9 @@ class RunEngine(ABC):
 
     webhooks: Webhooks
     """Sends messages about runs to webhooks."""
+
+    app_webhooks: AppWebhooks
+    """The webhooks of apps."""
 
     schedules: Schedules
     """Starts runs at their times."""

@@ -60,6 +60,7 @@ from greenroom.runner.rewind import rewind_event
 from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission, KnownRun
 from greenroom.runs.app_versions import AppVersions
+from greenroom.runs.app_webhooks import AppWebhooks
 from greenroom.runs.declared_schedules import DeclaredSchedules
 from greenroom.runs.delayed_runs import DelayedRuns
 from greenroom.runs.deletion import Deletion
@@ -137,12 +138,14 @@ class InProcessRunEngine(RunEngine):
         self._runners = RunnerCache(self.apps, self._make_runner)
         self._versions = AppVersions(self._runners, self._open_whole)
         self._limiter = ConcurrencyLimiter(self.limits)
+        self.app_webhooks = AppWebhooks(self.run_store)
         self._admission = Admission(
             session_service=self.session_service,
             run_store=self.run_store,
             limits=self.limits,
             limiter=self._limiter,
             versions=self._versions,
+            app_webhooks=self.app_webhooks,
             auto_create_session=self.auto_create_session,
         )
         self._memory_writer = MemoryWriter(self.run_store)
@@ -558,6 +561,7 @@ class InProcessRunEngine(RunEngine):
 
     async def recover(self) -> int:
         await self.run_store.lock(wait_seconds=self.lock_wait_seconds)
+        await self.app_webhooks.start()
         self._declared_schedules.follow_reloads()
         if self.run_store.counts is not None:
             self._limiter.share(self.run_store.counts)
@@ -596,6 +600,7 @@ class InProcessRunEngine(RunEngine):
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
         self._queues.is_closing = True  # a run that is accepted now would not start, and its client would wait
+        self.app_webhooks.close()
         self._declared_schedules.close()
         await self._wake_ups.close()
         await self.schedules.close()

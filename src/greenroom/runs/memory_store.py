@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from asyncio import Future, get_running_loop
 from collections import OrderedDict
+from operator import itemgetter
 
 import msgspec
 
@@ -18,7 +19,7 @@ from greenroom.records.inbox import (
     may_answer,
     may_see,
 )
-from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter
+from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter, Webhook
 from greenroom.records.shard import Shards
 from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
@@ -40,6 +41,7 @@ class InMemoryRunStore(RunStore):
         self._deliveries: dict[str, WebhookDelivery] = {}
         self._deliveries_of_run: dict[str, list[str]] = {}
         self._push_configs: dict[str, dict[str, PushConfig]] = {}
+        self._app_webhooks: dict[tuple[str, str], Webhook] = {}
         self._wake_ups: dict[str, float] = {}
         self._requests: dict[str, HumanRequest] = {}
         self._requests_of_run: dict[str, list[str]] = {}
@@ -223,6 +225,15 @@ class InMemoryRunStore(RunStore):
 
     async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
         return heapq.nsmallest(limit, ((at, run_id) for run_id, at in self._wake_ups.items()))
+
+    async def save_app_webhook(self, app_name: str, webhook: Webhook) -> None:
+        self._app_webhooks[app_name, webhook.id] = webhook
+
+    async def list_app_webhooks(self) -> list[tuple[str, Webhook]]:
+        return [(app_name, webhook) for (app_name, _), webhook in sorted(self._app_webhooks.items(), key=itemgetter(0))]
+
+    async def delete_app_webhook(self, app_name: str, webhook_id: str) -> bool:
+        return self._app_webhooks.pop((app_name, webhook_id), None) is not None
 
     def _change_requests(self, changes: RequestChanges) -> None:
         for request in changes.added:

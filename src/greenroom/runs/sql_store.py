@@ -13,13 +13,14 @@ import msgspec
 from greenroom.errors import StorageError
 from greenroom.records import wire
 from greenroom.records.inbox import HumanRequest, ListRequestsResponse, RequestFilter
-from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunFilter, RunStatus
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunFilter, RunStatus, Webhook
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import Shards
 from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
 from greenroom.runs.sql_requests import (
     DELETE_ANSWERERS_OF_SESSION,
     GET_REQUEST,
+    Fetches,
     list_query,
     read_request,
     write_request,
@@ -36,6 +37,7 @@ RunRow: TypeAlias = tuple[str, str, str, str, str, float, str, str | None]
 
 _decode_run = wire.decoder(Run)
 _decode_push_config = wire.decoder(PushConfig)
+_decode_webhook = wire.decoder(Webhook)
 _decode_delivery = wire.decoder(WebhookDelivery)
 _decode_request = wire.decoder(AgentRunRequest)
 
@@ -44,6 +46,12 @@ SAVE_KEY = """
     ON CONFLICT (app_name, user_id, key) DO NOTHING
 """
 KEY_HOLDER = "SELECT run_id FROM idempotency_keys WHERE app_name = ? AND user_id = ? AND key = ?"
+_SAVE_APP_WEBHOOK = """
+    INSERT INTO app_webhooks (app_name, id, data) VALUES (?, ?, ?)
+    ON CONFLICT (app_name, id) DO UPDATE SET data = excluded.data
+"""
+_APP_WEBHOOKS = "SELECT app_name, data FROM app_webhooks ORDER BY app_name, id"
+_DELETE_APP_WEBHOOK = "DELETE FROM app_webhooks WHERE app_name = ? AND id = ? RETURNING id"
 _GET = "SELECT data, request FROM runs WHERE id = ?"
 _FIND = """
     SELECT data, request, digest FROM idempotency_keys JOIN runs ON runs.id = run_id
@@ -249,6 +257,19 @@ class SqlRunStore(RunStore):
 
     async def prune_deliveries(self, *, app_name: str, webhook_id: str, keep: int) -> None:
         await self._database.execute(_PRUNE_DELIVERIES, app_name, webhook_id, app_name, webhook_id, keep)
+
+    async def save_app_webhook(self, app_name: str, webhook: Webhook) -> None:
+        await self._database.execute(_SAVE_APP_WEBHOOK, app_name, webhook.id, wire.encode(webhook).decode())
+
+    async def list_app_webhooks(self) -> list[tuple[str, Webhook]]:
+        rows = await self._database.fetch(_APP_WEBHOOKS)
+        return [(app_name, _decode_webhook(data.encode())) for app_name, data in rows]
+
+    async def delete_app_webhook(self, app_name: str, webhook_id: str) -> bool:
+        async def write(transaction: Fetches) -> bool:
+            return bool(await transaction.fetch(_DELETE_APP_WEBHOOK, app_name, webhook_id))
+
+        return await self._database.transact(write)
 
     def save_wake_up(self, run: Run, at: float) -> Future[None]:
         return self._queued(self._database.transact(lambda transaction: transaction.fetch(SAVE_WAKE_UP, run.id, at)))

@@ -11,7 +11,7 @@ from greenroom.errors import InvalidRequest
 from greenroom.records import wire
 from greenroom.records.inbox import HumanRequest, ListRequestsResponse, RequestChanges, RequestFilter
 from greenroom.records.replica import ReplicaStatus
-from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter
+from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter, Webhook
 from greenroom.records.shard import Shards
 from greenroom.records.webhook_delivery import WebhookDelivery
 from greenroom.runs.limits import RunCounts
@@ -158,6 +158,18 @@ class RunStore(ABC):
     @abstractmethod
     async def prune_deliveries(self, *, app_name: str, webhook_id: str, keep: int) -> None:
         """Deletes the oldest messages to a webhook that aren't pending, but the newest `keep` of all messages."""
+
+    @abstractmethod
+    async def save_app_webhook(self, app_name: str, webhook: Webhook) -> None:
+        """Stores a webhook of an app, over an earlier one with its id. It is on disk when this returns."""
+
+    @abstractmethod
+    async def list_app_webhooks(self) -> list[tuple[str, Webhook]]:
+        """The stored webhooks of all apps, each with the name of its app, by name and id."""
+
+    @abstractmethod
+    async def delete_app_webhook(self, app_name: str, webhook_id: str) -> bool:
+        """Returns False when there is none."""
 
     @abstractmethod
     def save_wake_up(self, run: Run, at: float) -> asyncio.Future[None]:

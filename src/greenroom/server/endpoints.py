@@ -46,6 +46,7 @@ from greenroom.errors import (
     TraceNotFound,
     Unauthenticated,
     Unavailable,
+    WebhookConflict,
 )
 from greenroom.evaluation.records import EvalCase, EvalSet, EvalSetResult, RunEvalResult
 from greenroom.records.auth import GrantedLogin
@@ -78,6 +79,7 @@ from greenroom.records.session import Session
 from greenroom.records.usage import ListUsageResponse, UsageGroup
 from greenroom.records.waiting_run import ListWaitingRunsResponse
 from greenroom.records.webhook_delivery import (
+    AppWebhook,
     ListAppWebhooksResponse,
     ListDeliveriesResponse,
     ListRunWebhooksResponse,
@@ -116,6 +118,7 @@ _ARTIFACT = _ARTIFACTS + "/{artifact_name:path}"
 _SIGNAL_URL = "/signals/{token}"
 _RUN_WEBHOOKS = "/runs/{run_id}/webhooks"
 _APP_WEBHOOKS = _APP + "/webhooks"
+_APP_WEBHOOK = _APP_WEBHOOKS + "/{webhook_id}"
 _SCHEDULES = _APP + "/schedules"
 _SCHEDULE = _SCHEDULES + "/{schedule_id}"
 _DELIVERIES = "/{webhook_id}/deliveries"
@@ -283,6 +286,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         errors=(RunNotFound, NotFound)),
     Endpoint("GET", _APP_WEBHOOKS, webhooks.list_app_webhooks, "webhooks", "manage", "List the webhooks of an app",
         replies=ListAppWebhooksResponse, errors=(AppNotFound, AppLoadError)),
+    Endpoint("GET", _APP_WEBHOOK, webhooks.get_app_webhook, "webhooks", "manage", "Get a webhook of an app",
+        replies=AppWebhook, errors=(AppNotFound, AppLoadError, NotFound)),
+    Endpoint("PUT", _APP_WEBHOOK, webhooks.put_app_webhook, "webhooks", "manage",
+        "Store a webhook of an app, for the runs that begin from now on, or replace the one with its id", body=Webhook,
+        replies=AppWebhook, errors=(AppNotFound, AppLoadError, InvalidRequest, NotOffered, WebhookConflict)),
+    Endpoint("DELETE", _APP_WEBHOOK, webhooks.delete_app_webhook, "webhooks", "manage",
+        "Delete a webhook of an app; runs that have begun keep it",
+        errors=(AppNotFound, AppLoadError, NotFound, WebhookConflict)),
     Endpoint("GET", _APP_WEBHOOKS + _DELIVERIES, webhooks.list_app_deliveries, "webhooks", "manage",
         "List the deliveries of all runs' states to a webhook of an app, newest first", query=_DELIVERY_LIMIT,
         replies=ListDeliveriesResponse, errors=(AppNotFound, AppLoadError, NotFound)),

@@ -59,7 +59,8 @@ SCOPE_OF: dict[str, str] = {
             POST {DEV}/eval-sets; POST {DEV}/eval_sets/{{eval_set_id}}; DELETE {DEV}/eval-sets/{{eval_set_id}}
             POST {DEV}/eval_sets/{{eval_set_id}}/add_session; PUT DELETE {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}
             POST {DEV}/tests/rebuild; PUT DELETE {DEV}/tests/{{test_name}}
-            GET /apps/{{app_name}}/waiting-runs; GET {APP_WEBHOOKS}; GET {APP_WEBHOOKS}/{{webhook_id}}/deliveries; POST {APP_WEBHOOKS}/{{webhook_id}}/test
+            GET /apps/{{app_name}}/waiting-runs; GET {APP_WEBHOOKS}; GET PUT DELETE {APP_WEBHOOKS}/{{webhook_id}}
+            GET {APP_WEBHOOKS}/{{webhook_id}}/deliveries; POST {APP_WEBHOOKS}/{{webhook_id}}/test
             POST {APP_WEBHOOKS}/{{webhook_id}}/deliveries/{{delivery_id}}/redeliver
             POST {DEV}/builder/save; POST {DEV}/builder/cancel; GET {DEV}/builder/files; GET /dev/builder/schema
         """,

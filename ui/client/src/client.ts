@@ -5,6 +5,7 @@ import { type Sent, Transport } from "./transport.ts";
 import type {
   AnswerRequestResponse,
   AppInfo,
+  AppWebhook,
   ArtifactVersion,
   Content,
   CreateSessionRequest,
@@ -17,6 +18,7 @@ import type {
   HumanRequest,
   JsonObject,
   JsonValue,
+  ListAppWebhooksResponse,
   ListDeliveriesResponse,
   ListRequestsResponse,
   ListRunsResponse,
@@ -285,6 +287,26 @@ export class Client {
   /** Sends `webhook.test` once, and returns it with that try. */
   testWebhook(runId: string, webhookId: string): Promise<WebhookDelivery> {
     return this.transport.json(`${webhookPath(runId, webhookId)}/test`, { method: "POST" });
+  }
+
+  /** The webhooks of an app: those of its code, and those that clients have stored. */
+  async listAppWebhooks(app: string): Promise<readonly AppWebhook[]> {
+    return (await this.get<ListAppWebhooksResponse>(`/apps/${encode(app)}/webhooks`)).webhooks;
+  }
+
+  getAppWebhook(app: string, webhookId: string): Promise<AppWebhook> {
+    return this.get(`/apps/${encode(app)}/webhooks/${encode(webhookId)}`);
+  }
+
+  /** Stores a webhook, over an earlier one with its id; runs that begin from now on have it. */
+  putAppWebhook(app: string, webhook: Webhook & { readonly id: string }): Promise<AppWebhook> {
+    const path = `/apps/${encode(app)}/webhooks/${encode(webhook.id)}`;
+    return this.transport.json(path, { method: "PUT", body: webhook }, true);
+  }
+
+  /** Runs that have begun keep the webhook. */
+  async deleteAppWebhook(app: string, webhookId: string): Promise<void> {
+    await this.transport.send(`/apps/${encode(app)}/webhooks/${encode(webhookId)}`, { method: "DELETE" }, true);
   }
 
   /** Sends a signal to a run, once. The run continues with its value when it waits for it. */

@@ -127,6 +127,18 @@ export type AppInfo = {
   readonly isLive?: boolean;
 };
 
+/** A webhook of an app. */
+export type AppWebhook = {
+  /** `https://` or `http://`, without a user name and password. */
+  readonly url: string;
+  /** The states that are sent; by default all but `queued` and `running`. */
+  readonly states?: readonly RunStatus[];
+  /** Unique in its run or app; by default the server chooses one. */
+  readonly id?: string;
+  /** Whether the app's code or YAML has it; it is changed there. */
+  readonly isOfCode?: boolean;
+};
+
 /**
  * The people who approve calls, in place of the session's user. A request keeps the policy that it was made with.
  *
@@ -795,8 +807,8 @@ export type KeptSession = {
 
 /** The webhooks of an app. */
 export type ListAppWebhooksResponse = {
-  /** As the app's code has them. */
-  readonly webhooks: readonly Webhook[];
+  /** Those of the app's code, then those that clients have stored. */
+  readonly webhooks: readonly AppWebhook[];
 };
 
 /** The apps of the server. */

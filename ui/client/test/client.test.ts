@@ -196,6 +196,16 @@ test("webhooks of a run, with their deliveries", async () => {
   await assert.rejects(client.testWebhook(stream.run.id, added.id), isError("NotFound", 404));
 });
 
+test("webhooks of an app", async () => {
+  const webhook = { url: "https://receiver.invalid/", id: "pager", states: ["failed" as const] };
+  const stored = await client.putAppWebhook("echo", webhook);
+  assert.equal(stored.url, webhook.url);
+  assert.deepEqual(await client.listAppWebhooks("echo"), [stored]);
+  assert.deepEqual(await client.getAppWebhook("echo", "pager"), stored);
+  await client.deleteAppWebhook("echo", "pager");
+  await assert.rejects(client.getAppWebhook("echo", "pager"), isError("NotFound", 404));
+});
+
 test("a failed run is retried, and a session is rewound", async () => {
   const ended = async (runId: string) => {
     const stream = await client.follow(runId);

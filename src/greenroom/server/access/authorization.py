@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast
@@ -62,7 +62,7 @@ from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesRe
 from greenroom.records.session import SessionKey
 from greenroom.records.state import APP_PREFIX
 from greenroom.records.wake_up import SentSignal
-from greenroom.records.webhook_delivery import WebhookDelivery
+from greenroom.records.webhook_delivery import AppWebhook, WebhookDelivery
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.runs.schedules import Schedules
 from greenroom.runs.signals import check_receives
@@ -382,6 +382,21 @@ class AuthorizedRuns(Authorized[RunEngine]):
         """Raises Forbidden."""
         self._permissions.check("write", app_name, run.user_id if run is not None else None)
         return await self._watched_result(self._service.webhooks.test(app_name, webhook, run))
+
+    async def list_app_webhooks(self, app_name: str, of_code: Sequence[Webhook]) -> list[AppWebhook]:
+        """Raises Forbidden."""
+        self._permissions.check("read", app_name, None)
+        return await self._service.app_webhooks.list(app_name, of_code)
+
+    async def put_app_webhook(self, app_name: str, webhook: Webhook, of_code: Sequence[Webhook]) -> AppWebhook:
+        """Raises Forbidden, WebhookConflict, InvalidRequest."""
+        self._permissions.check("write", app_name, None)
+        return await self._service.app_webhooks.put(app_name, webhook, of_code)
+
+    async def delete_app_webhook(self, app_name: str, webhook_id: str, of_code: Sequence[Webhook]) -> None:
+        """Raises Forbidden, WebhookConflict, NotFound."""
+        self._permissions.check("write", app_name, None)
+        await self._service.app_webhooks.delete(app_name, webhook_id, of_code)
 
     async def signal(self, run_id: str, signal: SentSignal) -> Run:
         """A signal that the run has received before has no effect. Raises RunNotFound, also for another user's run, and

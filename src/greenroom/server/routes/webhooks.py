@@ -5,9 +5,10 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from greenroom.apps.app import App
-from greenroom.errors import NotFound
+from greenroom.errors import InvalidRequest, NotFound
 from greenroom.records.run import Run, RunWebhook, Webhook
 from greenroom.records.webhook_delivery import (
+    AppWebhook,
     ListAppWebhooksResponse,
     ListDeliveriesResponse,
     ListRunWebhooksResponse,
@@ -54,7 +55,31 @@ async def redeliver_of_run(context: RequestContext) -> AnyReply:
 
 async def list_app_webhooks(context: RequestContext) -> AnyReply:
     app = await _app(context)
-    return Reply(value=ListAppWebhooksResponse(webhooks=list(app.webhooks)))
+    listed = await context.engine.list_app_webhooks(context.path["app_name"], app.webhooks)
+    return Reply(value=ListAppWebhooksResponse(webhooks=listed))
+
+
+async def get_app_webhook(context: RequestContext) -> AnyReply:
+    _, webhook = await _of_app(context)
+    return Reply(value=webhook)
+
+
+async def put_app_webhook(context: RequestContext) -> AnyReply:
+    app = await _app(context)
+    app_name = context.path["app_name"]
+    webhook_id = context.path["webhook_id"]
+    given: Webhook = context.body
+    if given.id not in ("", webhook_id):
+        raise InvalidRequest("The id in the body differs from that in the path", location=("body", "id"))
+    webhook = Webhook(url=given.url, states=given.states, id=webhook_id)
+    context.check_webhook(app_name, webhook)
+    return Reply(value=await context.engine.put_app_webhook(app_name, webhook, app.webhooks))
+
+
+async def delete_app_webhook(context: RequestContext) -> AnyReply | None:
+    app = await _app(context)
+    await context.engine.delete_app_webhook(context.path["app_name"], context.path["webhook_id"], app.webhooks)
+    return None
 
 
 async def list_app_deliveries(context: RequestContext) -> AnyReply:
@@ -81,13 +106,14 @@ async def _of_run(context: RequestContext) -> tuple[Run, RunWebhook]:
     raise NotFound(f"Run {run.id!r} has no webhook {context.path['webhook_id']!r}")
 
 
-async def _of_app(context: RequestContext) -> tuple[str, Webhook]:
+async def _of_app(context: RequestContext) -> tuple[str, AppWebhook]:
     """Raises Forbidden, AppNotFound, AppLoadError, NotFound."""
     app = await _app(context)
-    for webhook in app.webhooks:
+    app_name = context.path["app_name"]
+    for webhook in await context.engine.list_app_webhooks(app_name, app.webhooks):
         if webhook.id == context.path["webhook_id"]:
-            return context.path["app_name"], webhook
-    raise NotFound(f"App {context.path['app_name']!r} has no webhook {context.path['webhook_id']!r}")
+            return app_name, webhook
+    raise NotFound(f"App {app_name!r} has no webhook {context.path['webhook_id']!r}")
 
 
 async def _app(context: RequestContext) -> App:
