@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -764,3 +765,20 @@ async def test_an_answer_in_line_is_kept_for_the_next_process(make: Make) -> Non
         "go", "calls export", "gets wait", "the gate is open", "gets export", "and it is exported",
     ]  # fmt: skip
     await follower.engine.close(grace_seconds=0)
+
+
+async def test_an_ended_run_is_freed_without_the_garbage_collector(make: Make) -> None:
+    harness: Harness = await make(ScriptedModel(echo))
+    await harness.run(asking("a turn in which modules are loaded"))
+    gc.collect()
+    gc.disable()
+    try:
+        await harness.run(asking("hi"))
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = {type(one).__name__ for one in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert left.isdisjoint({"RunTask", "RunLog", "InvocationContext", "Task", "coroutine"})

@@ -52,6 +52,8 @@ class Services:
     """None outside of a server."""
     approvals: ApprovalPolicy | None = None
     """The app's policy; None: the session's user approves."""
+    steering: Steering | None = None
+    """None outside of a server."""
 
 
 class LlmCallCounter:
@@ -114,11 +116,10 @@ NO_HOOKS: Hooks = _NoHooks()
 
 
 class Steering(Protocol):
-    """Messages that are sent to the run while it is active."""
+    """Messages that are sent to runs while they are active."""
 
-    @property
-    def is_pending(self) -> bool:
-        """Whether there are messages to read."""
+    def is_pending(self, ctx: InvocationContext) -> bool:
+        """Whether there are messages for the run to read."""
         ...
 
     async def read(self, ctx: InvocationContext) -> list[Content]:
@@ -194,8 +195,6 @@ class InvocationContext:
 
     store: Callable[[Event], Awaitable[None]] | None = None
     """Stores an event that no agent yields; None outside of a runner."""
-    steering: Steering | None = None
-    """Messages that the run is to read before its next model call; None outside of a server."""
     send: Callable[[Event], Awaitable[None]] | None = None
     """While tools run, stores an event that one of them emits."""
     unstored: list[Event]

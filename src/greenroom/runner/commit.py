@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from greenroom.errors import BranchFailed, GreenroomError, RunCancelled, Unavailable, code_of, message_of
 from greenroom.event_streams.stream import EventStream, StreamItem
-from greenroom.invocation.context import InvocationContext, Steering
+from greenroom.invocation.context import InvocationContext
 from greenroom.log.calls import INTERRUPTED, REFUSED, is_within
 from greenroom.log.progress import ABORTED
 from greenroom.log.state import log_state_of
@@ -70,8 +70,7 @@ class RunLog:
 
     pending_end_hook: the context of the running segment, until the plugins have been notified of its end. stopped_by:
     why a run that belongs to its reader is cancelled; None when the reader leaves. lost: raised instead of storing
-    anything more, when another server has taken over the session. steering: messages that are sent to the run while it
-    is active.
+    anything more, when another server has taken over the session.
     """
 
     session: Session
@@ -85,7 +84,6 @@ class RunLog:
     pending_end_hook: InvocationContext | None = None
     stopped_by: GreenroomError | None = None
     lost: GreenroomError | None = None
-    steering: Steering | None = None
 
     def __post_init__(self) -> None:
         self.summaries: list[Event] = []

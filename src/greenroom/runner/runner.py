@@ -19,7 +19,7 @@ from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AgentConfigError, GreenroomError, RunCancelled, SessionNotFound
 from greenroom.event_streams.stream import EventStream
-from greenroom.invocation.context import InvocationContext, Services
+from greenroom.invocation.context import InvocationContext, Services, Steering
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.sleep import SignalUrlMaker
 from greenroom.log.progress import RunProgress
@@ -79,6 +79,7 @@ class Runner:
         trace_listeners: Sequence[TraceListener] = (),
         auto_create_session: bool = False,
         signal_urls: SignalUrlMaker | None = None,
+        steering: Steering | None = None,
     ) -> None:
         """Creates a runner.
 
@@ -116,6 +117,7 @@ class Runner:
             compaction=app.events_compaction_config if app is not None else None,
             signal_urls=signal_urls,
             approvals=app.approvals if app is not None else None,
+            steering=steering,
         )
         self._stream = event_stream
         self._trace_listeners = trace_listeners
@@ -483,7 +485,6 @@ class Runner:
             span=log.trace.begin() if log.trace is not None else None,
         )
         ctx.store = log.commit_summary
-        ctx.steering = log.steering
         return ctx
 
 

@@ -79,7 +79,7 @@ from greenroom.runs.retries import Retries
 from greenroom.runs.run_config import RunDefaults
 from greenroom.runs.runner_cache import RunnerCache
 from greenroom.runs.schedules import Schedules
-from greenroom.runs.steering import find_reading
+from greenroom.runs.steering import QueuedMessages, find_reading
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.takeover import Takeovers
 from greenroom.runs.task import LiveInput, RunTask
@@ -193,6 +193,7 @@ class InProcessRunEngine(RunEngine):
             wake_ups=self._wake_ups,
             turns=None if self.limits.running is None else Turns(self.limits.running, self.limits.weights),
         )
+        self._queued_messages = QueuedMessages(self._queues)
         self._delayed_runs = DelayedRuns(
             run_store=self.run_store,
             admission=self._admission,
@@ -652,6 +653,7 @@ class InProcessRunEngine(RunEngine):
             event_stream=self._stream,
             trace_listeners=self.trace_listeners,
             signal_urls=self.signal_urls,
+            steering=self._queued_messages,
         )
 
 

@@ -16,7 +16,7 @@ import msgspec
 from greenroom.errors import GreenroomError, OwnershipLost, RunCancelled, StorageError, StoreInUse
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import RunEnded
-from greenroom.invocation.context import ABANDONED, Steering
+from greenroom.invocation.context import ABANDONED
 from greenroom.records.content import Content
 from greenroom.records.human_requests import responses_in
 from greenroom.records.model_exchange import LiveRequest
@@ -28,7 +28,7 @@ from greenroom.runs.fair_queue import FairQueue, Flow, Weights
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf
 from greenroom.runs.run_config import RunDefaults
-from greenroom.runs.steering import QueuedMessages, Reading
+from greenroom.runs.steering import Reading
 from greenroom.runs.store import RunLoad, RunStore
 from greenroom.runs.task import RunTask
 from greenroom.runs.wake_ups import WakeUps
@@ -274,9 +274,6 @@ class SessionQueues:
             task.is_to_remember = False
             self._forget(task)
         return abandoned
-
-    def steering_of(self, task: RunTask) -> Steering:
-        return QueuedMessages(task, self)
 
     def end_read(self, task: RunTask, run_id: str, seq: int) -> None:
         """Ends a queued run whose message the run `run_id` has stored. A cancellation since then came too late."""

@@ -31,6 +31,7 @@ from greenroom.records.event import Event
 from greenroom.records.run import Run
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.steering import steering_event_id
+from greenroom.runner.commit import RunLog
 from greenroom.runner.runner import event_of_message
 from greenroom.runs.engine import Attachment
 from greenroom.runs.task import RunTask
@@ -55,32 +56,29 @@ class SteeringQueues(Protocol):
 
 @dataclass(slots=True, eq=False)
 class QueuedMessages:
-    """The messages that the run of `task` is to read: `invocation.context.Steering`."""
+    """The messages that active runs are to read: `invocation.context.Steering`."""
 
-    task: RunTask
     queues: SteeringQueues
 
-    @property
-    def is_pending(self) -> bool:
-        queue = self.queues.of_session(self.task.key)
-        return len(queue) > 1 and self.task.stopped_by is None and any(map(self._may_read, queue))
+    def is_pending(self, ctx: InvocationContext) -> bool:
+        queue = self.queues.of_session(ctx.session.key)
+        if len(queue) < 2 or _log_of(queue[0], ctx) is None:
+            return False
+        return queue[0].stopped_by is None and any(_may_read(queue[0], task) for task in queue)
 
     async def read(self, ctx: InvocationContext) -> list[Content]:
         contents: list[Content] = []
-        for task in list(self.queues.of_session(self.task.key)):
-            if self._may_read(task):
-                content = await self._read(task, ctx)
+        queue = list(self.queues.of_session(ctx.session.key))
+        log = _log_of(queue[0], ctx) if queue else None
+        for task in queue:
+            if log is not None and _may_read(queue[0], task):
+                content = await self._read(task, ctx, log)
                 if content is not None:
                     contents.append(content)
         return contents
 
-    def _may_read(self, task: RunTask) -> bool:
-        return task.may_be_read and self.task.run.may_read(task.run)
-
-    async def _read(self, task: RunTask, ctx: InvocationContext) -> Content | None:
+    async def _read(self, task: RunTask, ctx: InvocationContext, log: RunLog) -> Content | None:
         """Stores the message and ends its run; None if it becomes a run of its own instead."""
-        log = self.task.log
-        assert log is not None
         task.is_being_read = True
         stored_before = log.session.events.end
         try:
@@ -95,7 +93,7 @@ class QueuedMessages:
             task.is_being_read = False
             seq = _seq_of(log.session, steering_event_id(task.run.id), after=stored_before)
             if seq is not None:
-                self.queues.end_read(task, self.task.run.id, seq)
+                self.queues.end_read(task, ctx.invocation_id, seq)
             elif task.stopped_by is not None:
                 self.queues.end_unread(task)
 
@@ -115,6 +113,16 @@ class QueuedMessages:
             event.id = steering_event_id(task.run.id)
             event.custom_metadata = request.custom_metadata
         return event
+
+
+def _log_of(active: RunTask, ctx: InvocationContext) -> RunLog | None:
+    """The log of the active run; None if the context is that of an earlier one, whose code ignores its cancellation."""
+    log = active.log
+    return log if log is not None and log.session is ctx.session else None
+
+
+def _may_read(active: RunTask, task: RunTask) -> bool:
+    return task.may_be_read and active.run.may_read(task.run)
 
 
 def _seq_of(session: Session, event_id: str, *, after: int) -> int | None:

@@ -19,7 +19,7 @@ from greenroom.errors import (
     RunGivenUp,
     StorageError,
 )
-from greenroom.invocation.context import ABANDONED, Steering
+from greenroom.invocation.context import ABANDONED
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.log.inbox import open_requests
 from greenroom.log.progress import RunProgress
@@ -68,10 +68,6 @@ class TaskQueues(Protocol):
         ...
 
     def cancel(self, task: RunTask, reason: GreenroomError) -> None: ...
-
-    def steering_of(self, task: RunTask) -> Steering:
-        """The messages that the run is to read while it is active."""
-        ...
 
     async def was_read(self, task: RunTask) -> bool:
         """Finds out whether another run has stored the message of a queued run, and notes it in the record."""
@@ -237,15 +233,17 @@ class RunTask:
 
         if run.status is RunStatus.CANCELLED:
             run.asked = {}
-        run.wake_ups = {}
         earlier_requests = run.requests
-        run.requests = {}
         if run.status is RunStatus.WAITING and logged is not None and self.log is not None:
             events = self.log.session.events
             run.wake_ups = logged.wake_ups(events)
             self._record_requests(logged, events, earlier_requests)
-        elif earlier_requests:
-            self.requests = RequestChanges(cancelled=list(earlier_requests.values()))
+        else:
+            if run.wake_ups:
+                run.wake_ups = {}
+            if earlier_requests:
+                run.requests = {}
+                self.requests = RequestChanges(cancelled=list(earlier_requests.values()))
 
     def _record_requests(self, logged: RunState, events: Sequence[Event], earlier: Mapping[str, str]) -> None:
         """Sets the requests to people of a run that waits.
@@ -441,7 +439,6 @@ class RunTask:
         run = self.run
         self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent, caller=run.caller)
         self.log.lost = self.lost
-        self.log.steering = queues.steering_of(self)
         return self.log
 
     async def record_abort(self, reason: GreenroomError) -> None:

@@ -105,11 +105,12 @@ class ClientInput:
     async def _send_steering(self) -> None:
         """Stores the messages of other requests, and sends them to the model."""
         ctx = self._conversation.ctx
-        if ctx.steering is None or not ctx.steering.is_pending:
+        steering = ctx.services.steering
+        if steering is None or not steering.is_pending(ctx):
             return
         async with self._conversation.reading:
             readings = self._conversation.connection.readings
-            messages = await ctx.steering.read(ctx)
+            messages = await steering.read(ctx)
             unanswered = [message for message in messages if not await self._conversation.answer_user(message)]
         for message in unanswered:
             await self._conversation.connection.send(

@@ -73,8 +73,9 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
                     yield event
         if ctx.services.compaction is not None and not turn.calls:
             await compact_before_call(agent, ctx)
-        if ctx.steering is not None and ctx.steering.is_pending and not turn.calls and ctx.is_in_conversation:
-            await ctx.steering.read(ctx)
+        steering = ctx.services.steering
+        if steering is not None and not turn.calls and ctx.is_in_conversation and steering.is_pending(ctx):
+            await steering.read(ctx)
         try:
             request = await build_request(agent, ctx, model)
         except LoginRequired as needed:
