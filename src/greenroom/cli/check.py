@@ -67,7 +67,7 @@ def check(
     if files.file_count == 0:
         raise InvalidRequest(f"No Python files and no YAML agents found in {directory}")
 
-    findings, names = _findings_of(files)
+    findings, names = findings_of(files)
     shown = sorted(set(findings))
     for finding in shown:
         print_line(f"{finding.file}:{finding.line}: {finding.text}")
@@ -81,7 +81,7 @@ def check(
         sys.exit(1)
 
 
-def _findings_of(files: AppFiles) -> tuple[list[Finding], int]:
+def findings_of(files: AppFiles) -> tuple[list[Finding], int]:
     """Returns all findings, and how many names of ADK the files use."""
     from greenroom.apps.load_directory import load_env_file
     from greenroom.cli.app_check.calls import find_abstract_methods, find_unknown_arguments

@@ -14,6 +14,7 @@ from greenroom.cli import (
     check,
     comparison,
     database,
+    doctor,
     eval_cases,
     evaluation,
     init,
@@ -72,6 +73,7 @@ app.command(server_commands.serve)
 app.command(mcp.mcp)
 app.command(run.run)
 app.command(check.check)
+app.command(doctor.doctor)
 app.command(recordings.record)
 app.command(recordings.replay)
 app.command(evaluation.app)

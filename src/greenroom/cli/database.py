@@ -24,7 +24,7 @@ def status(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore =
 
         greenroom db status --session-service postgresql://user:password@host/database
     """
-    schema = asyncio.run(_schema(_uri(agents_dir, session_service), upgrade=False))
+    schema = asyncio.run(schema_of(_uri(agents_dir, session_service), upgrade=False))
     if schema.version == schema.latest:
         state = "up to date"
     elif schema.version > schema.latest:
@@ -44,7 +44,7 @@ def upgrade(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore 
 
     Several processes may do this at the same time.
     """
-    found = asyncio.run(_schema(_uri(agents_dir, session_service), upgrade=True))
+    found = asyncio.run(schema_of(_uri(agents_dir, session_service), upgrade=True))
     print(f"{found.name}: schema {found.version}")
 
 
@@ -67,7 +67,7 @@ def compact(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore 
 
 async def check_schema(uri: str) -> None:
     """Raises CallerError for a database that this release would upgrade when it opens it."""
-    schema = await _schema(uri, upgrade=False)
+    schema = await schema_of(uri, upgrade=False)
     if schema.version < schema.latest:
         raise CallerError(
             f"{schema.name} has schema {schema.version}, and this release uses {schema.latest}. Nothing was changed; "
@@ -97,7 +97,7 @@ class _SchemaState(NamedTuple):
     """The size of a SQLite file's pages that hold no data."""
 
 
-async def _schema(uri: str, *, upgrade: bool) -> _SchemaState:
+async def schema_of(uri: str, *, upgrade: bool) -> _SchemaState:
     from greenroom.sessions.from_uri import session_service_from_uri
     from greenroom.sessions.sqlite import SqliteSessionService
 
