@@ -61,7 +61,9 @@ def test_a_database_that_does_not_answer(cli: Cli, agents: Path) -> None:
 
 def test_settings_and_apps_that_are_wrong(cli: Cli, agents: Path) -> None:
     (agents / "greenroom.toml").write_text('port = "many"')
-    (agents / "lamps" / "agent.py").write_text("from google.adk.tools.apihub_tool import APIHubToolset\nAPIHubToolset()\nroot_agent = 1\n")
+    (agents / "lamps" / "agent.py").write_text(
+        "from google.adk.tools.apihub_tool import APIHubToolset\nAPIHubToolset()\nroot_agent = 1\n"
+    )
     done = cli("doctor", str(agents))
     assert done.returncode == 1
     assert lines(done.stdout, "settings")[0].startswith("missing")
