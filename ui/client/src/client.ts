@@ -301,7 +301,7 @@ export class Client {
   /** Stores a webhook, over an earlier one with its id; runs that begin from now on have it. */
   putAppWebhook(app: string, webhook: Webhook & { readonly id: string }): Promise<AppWebhook> {
     const path = `/apps/${encode(app)}/webhooks/${encode(webhook.id)}`;
-    return this.transport.json(path, { method: "PUT", body: webhook }, true);
+    return this.transport.json(path, { method: "PUT", body: webhook });
   }
 
   /** Runs that have begun keep the webhook. */
