@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.environments.podman import PodmanService, running_podman
 from tests.google_cloud.firestore_emulator import running_emulator
 from tests.postgres.postgres_server import PostgresServer, started_server
 from tests.seed import IS_REPEATABLE
@@ -24,7 +25,7 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
-_OTHER_SERVERS = {"postgres_server", "firestore_emulator", "vertex"}
+_OTHER_SERVERS = {"postgres_server", "firestore_emulator", "podman", "vertex"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,3 +69,10 @@ def firestore_emulator() -> Iterator[str]:
 def firestore_host(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", firestore_emulator)
     return firestore_emulator
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[PodmanService]:
+    """One service for all tests of a process. It has no containers but those of the test that runs."""
+    with running_podman() as service:
+        yield service

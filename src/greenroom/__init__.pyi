@@ -101,6 +101,7 @@ from greenroom.client.async_client import AsyncClient as AsyncClient
 from greenroom.client.client import Client as Client
 from greenroom.client.run_stream import RunStream as RunStream
 from greenroom.code_executors.agent_engine import AgentEngineSandboxCodeExecutor as AgentEngineSandboxCodeExecutor
+from greenroom.code_executors.container import ContainerCodeExecutor as ContainerCodeExecutor
 from greenroom.code_executors.environment import EnvironmentCodeExecutor as EnvironmentCodeExecutor
 from greenroom.code_executors.executor import BaseCodeExecutor as BaseCodeExecutor
 from greenroom.code_executors.executor import BuiltInCodeExecutor as BuiltInCodeExecutor
@@ -118,6 +119,8 @@ from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
 from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
 from greenroom.environments.agent_engine import AgentEngineEnvironment as AgentEngineEnvironment
 from greenroom.environments.bubblewrap import BubblewrapSandbox as BubblewrapSandbox
+from greenroom.environments.container import ContainerSandbox as ContainerSandbox
+from greenroom.environments.container_engine import DEFAULT_IMAGE_TAG as DEFAULT_IMAGE_TAG
 from greenroom.environments.daytona import DaytonaEnvironment as DaytonaEnvironment
 from greenroom.environments.default import default_sandbox as default_sandbox
 from greenroom.environments.e2b import E2BEnvironment as E2BEnvironment

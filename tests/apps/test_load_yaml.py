@@ -18,7 +18,9 @@ from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.apps.load_yaml import load_agent
 from greenroom.apps.yaml_config.keys import camel
+from greenroom.code_executors.container import ContainerCodeExecutor
 from greenroom.code_executors.executor import BaseCodeExecutor, BuiltInCodeExecutor
+from greenroom.code_executors.sandboxed import SandboxCodeExecutor
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import AgentConfigError
 from greenroom.records import wire
@@ -503,6 +505,8 @@ def test_a_code_executor(agents_dir: AgentsDir) -> None:
     local = "{name: UnsafeLocalCodeExecutor, args: {timeoutSeconds: 9, code_block_delimiters: [[<run>, </run>]]}}"
     forms: dict[str, type[BaseCodeExecutor]] = {
         f"code_executor: {local}": UnsafeLocalCodeExecutor,
+        "code_executor: {name: SandboxCodeExecutor, args: {stateful: true}}": SandboxCodeExecutor,
+        "code_executor: {name: ContainerCodeExecutor, args: {image: python, networkEnabled: true}}": ContainerCodeExecutor,
         "code_executor: {name: google.adk.code_executors.BuiltInCodeExecutor}": BuiltInCodeExecutor,
         "codeExecutorCode: .own.native": BuiltInCodeExecutor,
     }

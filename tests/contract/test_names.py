@@ -16,7 +16,6 @@ import msgspec
 import pytest
 
 import greenroom
-from greenroom.adk_names import adk_names
 from greenroom.apps.yaml_config.schema import config_schema
 from greenroom.errors import GreenroomError
 from greenroom.records.base import JsonObject
@@ -29,8 +28,6 @@ from tests.server.conftest import serve as serve
 from tests.server.conftest import store as store
 
 TABLE = Path(__file__).with_name("names.toml")
-PLANNED = {"ContainerCodeExecutor"}
-"""Names that a later release has; until then they say so when they are used."""
 
 
 class Named(NamedTuple):
@@ -65,11 +62,6 @@ def test_a_name_that_is_not_there_is_not_found(place: str) -> None:
     assert not is_found(place)
 
 
-def test_planned_names_are_not_there_yet() -> None:
-    names = adk_names()
-    assert {name for name in PLANNED if names[name].missing_because is None} == set()
-
-
 def is_found(place: str) -> bool:
     first, _, after = place.partition(" ")
     finders: dict[str, Callable[[str], bool]] = {
@@ -90,8 +82,6 @@ def is_found(place: str) -> bool:
 def _is_public(place: str) -> bool:
     path, parameters = _split(place)
     name, *members = path.split(".")
-    if name in PLANNED:
-        return True
     if name not in greenroom.__all__:
         return False
     return _has(getattr(greenroom, name), members, parameters)

@@ -32,6 +32,7 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.code_executors.sandboxed import SandboxCodeExecutor
+from greenroom.environments.container import ContainerSandbox
 from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall
 from greenroom.server import ServerSettings, create_app
@@ -420,10 +421,18 @@ async def test_the_analyst_keeps_variables_between_pieces_of_code() -> None:
     await agent.code_executor.close()  # pyright: ignore[reportOptionalMemberAccess]
 
 
-def test_the_settings_of_a_sandbox_are_those_of_the_page() -> None:
+async def test_the_settings_of_a_sandbox_are_those_of_the_page() -> None:
     executor: SandboxCodeExecutor = run_snippet("sandbox_settings")["executor"]
-    assert executor._sandbox is not None
-    assert executor._sandbox.limits.memory_bytes == 2 * 1024**3
+    sandbox = await executor._pool.new()
+    assert sandbox.limits.memory_bytes == 2 * 1024**3
+
+
+async def test_a_container_is_one_of_the_image_that_the_page_pulls() -> None:
+    executor: SandboxCodeExecutor = run_snippet("container_sandbox")["executor"]
+    sandbox = await executor._pool.new()
+    assert isinstance(sandbox, ContainerSandbox)
+    page = (ROOT / "docs" / "code-execution.md").read_text()
+    assert f"$ greenroom sandbox pull {sandbox.image}\n" in page
 
 
 async def test_the_analyst_runs_code_in_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

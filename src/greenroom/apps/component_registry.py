@@ -35,7 +35,7 @@ _SHIPPED = frozenset(
         "BaseAgent", "AgentTool", "Agent", "LlmAgent", "LoopAgent", "ParallelAgent", "RemoteA2aAgent",
         "SequentialAgent", "Workflow",
         "BuiltInPlanner", "PlanReActPlanner", "BuiltInCodeExecutor", "UnsafeLocalCodeExecutor",
-        "AgentEngineSandboxCodeExecutor", "VertexAiCodeExecutor",
+        "AgentEngineSandboxCodeExecutor", "ContainerCodeExecutor", "SandboxCodeExecutor", "VertexAiCodeExecutor",
         "BaseTool", "BaseToolset", "FunctionTool", "LongRunningFunctionTool", "McpToolset", "OpenAPIToolset",
         "SkillToolset", "ApplicationIntegrationToolset", "ExampleTool", "FilesRetrieval", "VertexAiRagRetrieval",
         "LoadArtifactsTool", "load_artifacts", "LoadMemoryTool", "PreloadMemoryTool", "load_memory", "preload_memory",

@@ -27,6 +27,7 @@ from greenroom.cli import (
     replicas,
     run,
     runs,
+    sandbox,
     schedules,
     schema,
     server_commands,
@@ -88,6 +89,7 @@ app.command(replicas.replicas)
 app.command(runs.app)
 app.command(keys.app)
 app.command(logins.app)
+app.command(sandbox.app)
 app.command(schedules.app)
 app.command(schema.schema)
 app.command(sessions.app)

@@ -1,6 +1,7 @@
 """Executors of code that a model writes.
 
-`executor` is the contract, `sandboxed` runs code in sandboxes of this machine, `unsafe_local` as a process of it.
-Others run it elsewhere: in sandboxes of Agent Engine (`agent_engine`), in Vertex AI's code interpreter (`vertex`), or
-in any environment (`environment`, by way of `guest_program`, which is copied there). `remote` has what they share.
+`executor` is the contract, `sandboxed` runs code in sandboxes of this machine (`container`: in containers),
+`unsafe_local` as a process of it. Others run it elsewhere: in sandboxes of Agent Engine (`agent_engine`), in Vertex
+AI's code interpreter (`vertex`), or in any environment (`environment`, by way of `guest_program`, which is copied
+there). `remote` has what they share.
 """

@@ -4,6 +4,7 @@
 `files` are the records of files and the limits of what comes out. `remote` is the base of the sandboxes of services:
 `agent_engine`, `daytona` and `e2b`.
 
-`sandbox` is the contract of environments that can't reach the host. In local ones (`guest_sandbox`: `bubblewrap`) runs
-one program, `guest`, with which the host exchanges messages (`guest_connection`).
+`sandbox` is the contract of environments that can't reach the host. In local ones (`guest_sandbox`: `bubblewrap`,
+`container`) runs one program, `guest`, with which the host exchanges messages (`guest_connection`). `container_engine`
+starts and removes containers, whose standard streams are `container_streams`.
 """

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from greenroom.environments.bubblewrap import BubblewrapSandbox
+from greenroom.environments.container import ContainerSandbox
 from greenroom.environments.sandbox import Sandbox, SandboxLimits
-from greenroom.errors import ToolError
+from greenroom.errors import MissingExtra, ToolError
 
 
 async def default_sandbox(*, limits: SandboxLimits | None = None) -> Sandbox:
-    """Returns a sandbox, not started, of the first kind that can be started here: bubblewrap.
+    """Returns a sandbox, not started, of the first kind that can be started here: bubblewrap, else a
+    container.
 
     Raises ToolError, with the reason of each kind.
     """
     reasons: list[str] = []
-    for kind in (BubblewrapSandbox,):
+    for kind in (BubblewrapSandbox, ContainerSandbox):
         sandbox = kind(limits=limits)
         try:
             await sandbox.initialize()
-        except ToolError as error:
+        except (ToolError, MissingExtra) as error:
             reasons.append(str(error))
         else:
             await sandbox.close()

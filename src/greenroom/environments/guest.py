@@ -771,12 +771,13 @@ def protect_this_process(settings: dict[str, Any]) -> None:
 
     limit_cpus(settings["cpus"])
     limits = {
-        resource.RLIMIT_NPROC: settings["processes"] + 1,
         resource.RLIMIT_DATA: settings["memory_bytes"],
         resource.RLIMIT_FSIZE: settings["disk_bytes"],
         resource.RLIMIT_NOFILE: MAX_OPEN_FILES,
         resource.RLIMIT_CORE: 0,
     }
+    if settings["processes"] is not None:
+        limits[resource.RLIMIT_NPROC] = settings["processes"] + 1
     for name, limit in limits.items():
         resource.setrlimit(name, (limit, limit))
 

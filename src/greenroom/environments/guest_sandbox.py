@@ -27,7 +27,6 @@ from greenroom.environments.sandbox import OutputListener, Sandbox, SandboxLimit
 from greenroom.errors import ToolError
 from greenroom.records.base import JsonObject
 
-SECONDS_TO_START = 30.0
 SECONDS_TO_ANSWER = 30.0
 """For requests that run no code."""
 
@@ -45,6 +44,11 @@ KILLED = 137
 
 class GuestSandbox(Sandbox):
     """Implements a sandbox by requests to the program inside it, which subclasses start and kill."""
+
+    seconds_to_start: float = 30.0
+
+    counts_processes: bool = True
+    """The program asks the kernel to limit the processes of its user."""
 
     def __init__(self, *, limits: SandboxLimits | None = None) -> None:
         self.limits = limits or SandboxLimits()
@@ -252,13 +256,13 @@ class GuestSandbox(Sandbox):
             "do": "start",
             "working_dir": str(self.working_dir),
             "memory_bytes": limits.memory_bytes,
-            "processes": limits.processes,
+            "processes": limits.processes if self.counts_processes else None,
             "disk_bytes": limits.disk_bytes,
             "cpus": limits.cpus,
             "output_bytes": limits.output_bytes,
         }
         try:
-            async with asyncio.timeout(SECONDS_TO_START):
+            async with asyncio.timeout(self.seconds_to_start):
                 connection = GuestConnection(*await self._start())
                 await connection.request(request, max_bytes=0)
         except (GuestFailure, TimeoutError) as error:
