@@ -32,3 +32,9 @@ def require_desktop() -> None:
     missing = [name for name in ("Xvfb", "xdotool", "maim", "mousepad") if shutil.which(name) is None]
     if missing:
         skip_or_fail(f"There is no {', '.join(missing)}; `make desktop` installs them")
+
+
+def require_bubblewrap() -> None:
+    """Skips the test, or fails it, without bubblewrap."""
+    if shutil.which("bwrap") is None:
+        skip_or_fail("There is no bubblewrap; `make sandboxes` installs it")

@@ -20,6 +20,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import Content, Part
 from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.testing.scripted_model import ScriptedModel
+from tests.requirements import require_bubblewrap
 from tests.server.serving import until
 
 
@@ -69,6 +70,7 @@ class Conversation:
 @pytest.fixture
 async def executors() -> AsyncIterator[list[Watched]]:
     """Executors that a test has made, to close after it."""
+    require_bubblewrap()
     made: list[Watched] = []
     yield made
     for executor in made:

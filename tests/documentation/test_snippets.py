@@ -42,6 +42,7 @@ from tests.environments.e2b_server import KEY as E2B_KEY
 from tests.environments.e2b_server import E2BServer
 from tests.gates.test_a2a import message, sent
 from tests.gates.test_a2a_executor import connected
+from tests.requirements import require_bubblewrap
 from tests.server.serving import serving, until
 from tests.server.test_trace_export import Collector
 
@@ -411,6 +412,7 @@ async def test_the_barista_loads_the_skill_of_the_page(tmp_path: Path, monkeypat
 
 
 async def test_the_analyst_keeps_variables_between_pieces_of_code() -> None:
+    require_bubblewrap()
     agent: LlmAgent = run_snippet("code_executor")["analyst"]
     first, second = (
         types.Part.from_executable_code(code=code, language="PYTHON") for code in ("x = 6", "print(x * 7)")

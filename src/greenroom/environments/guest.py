@@ -156,13 +156,12 @@ class Guest:
         self.wake_up, wake_up_end = os.pipe()
         os.set_blocking(self.wake_up, False)
         os.set_blocking(wake_up_end, False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, ignore_signal)  # only to wake `select`
         signal.set_wakeup_fd(wake_up_end, warn_on_full_buffer=False)
 
     def answer(self, message: dict[str, Any]) -> None:
-        os.makedirs(self.working_dir, exist_ok=True)
-        os.chdir(self.working_dir)
-
+        self.enter_working_dir()
         if message["do"] == "run":
             self.run(message)
         elif message["do"] == "python":
@@ -176,6 +175,19 @@ class Guest:
         elif message["do"] == "changed":
             self.changed_files(message)
         # `stop` may come when the command has just ended by itself, and has no answer of its own
+
+    def enter_working_dir(self) -> None:
+        """Code may have removed it, have put something else in its place, or have changed its permissions."""
+        try:
+            mode = os.lstat(self.working_dir).st_mode
+            if not stat.S_ISDIR(mode):
+                os.unlink(self.working_dir)
+                os.mkdir(self.working_dir)
+            elif mode & 0o700 != 0o700:
+                os.chmod(self.working_dir, 0o755)
+        except FileNotFoundError:
+            os.mkdir(self.working_dir)
+        os.chdir(self.working_dir)
 
     def run(self, message: dict[str, Any]) -> None:
         self.follow(Command(lambda: run_program(message["argv"])), message)
@@ -269,6 +281,7 @@ class Guest:
         has_variables = self.interpreter is not None
         outputs = (Output("stdout", command.stdout), Output("stderr", command.stderr))
         command.exit_code = None
+        files_before = self.count_files()
         next_check = 0.0
         stopped = None
         while stopped is None:
@@ -283,7 +296,7 @@ class Guest:
             elif self.host_says_stop():
                 stopped = "stop"
             elif now >= next_check:
-                stopped = self.exceeded_limit()
+                stopped = self.exceeded_limit(files_before)
                 next_check = time.monotonic() + CHECK_SECONDS
 
         must_end = stopped is not None and command is self.interpreter
@@ -359,9 +372,13 @@ class Guest:
             return False
         return self.host.read_message()["do"] == "stop"
 
-    def exceeded_limit(self) -> str | None:
+    def count_files(self) -> int:
         disk = os.statvfs(self.working_dir)
-        if disk.f_files - disk.f_ffree > self.max_files:
+        return disk.f_files - disk.f_ffree
+
+    def exceeded_limit(self, files_before: int) -> str | None:
+        """files_before: so that a command that removes files can run when they are too many."""
+        if self.count_files() > max(self.max_files, files_before):
             return "files"
 
         pids = other_processes()
