@@ -3,16 +3,21 @@ import { useState } from "react";
 import { JsonView } from "../components/JsonView";
 
 const LONG = 240;
+const LONG_LINES = 800;
+const LONG_TREE = 80;
 
-/** A value on one line; long ones fold, maps and lists open as a tree. */
+/** A value on one line, or on the lines of a text that has several; long ones fold, maps and lists open as a tree. */
 export function Value({ value }: { value: JsonValue }) {
   const [isOpen, setOpen] = useState(false);
   const text = typeof value === "string" ? value : JSON.stringify(value);
   const isTree = typeof value === "object" && value !== null;
-  if (text.length <= LONG && !(isTree && text.length > 80)) return <span className="value">{text}</span>;
+  const hasLines = !isTree && text.trim().includes("\n");
+  const limit = isTree ? LONG_TREE : hasLines ? LONG_LINES : LONG;
+  const look = hasLines ? "value value-lines" : "value";
+  if (text.length <= limit) return <span className={look}>{hasLines ? text.trimEnd() : text}</span>;
   return (
-    <span className="value">
-      {isOpen ? isTree ? <JsonView value={value} /> : <span className="value-whole">{text}</span> : `${text.slice(0, isTree ? 80 : LONG)}… `}
+    <span className={look}>
+      {isOpen ? isTree ? <JsonView value={value} /> : <span className="value-whole">{text}</span> : `${text.slice(0, limit)}… `}
       <button type="button" className="link" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         {isOpen ? "less" : `all ${text.length.toLocaleString()} characters`}
       </button>

@@ -19,7 +19,7 @@ const ANSWERS = "greenroom_answers"; // in the metadata of the part with the ans
 /** Begins the id of the event with a message that an active run has read; the id of the request's own run follows. */
 export const STEERING = "steering-";
 const RETRY = "greenroom:retry"; // in the metadata of the event with which a retry begins
-const HIDDEN_STATE = "__session_metadata__";
+const HIDDEN_STATE = "_"; // keys of frameworks and tools begin with it; the inspector shows them
 const WAKE_UPS = "greenroom_wake_ups"; // in the metadata of the event with the calls
 
 /** A list of items that grows, with the columns of each of its blocks of parallel branches. */
@@ -171,7 +171,7 @@ class Builder {
       const before = this.state.get(key);
       if (after === REMOVED) this.state.delete(key);
       else this.state.set(key, after);
-      if (key !== HIDDEN_STATE) changes.push({ key, before, after });
+      if (!key.startsWith(HIDDEN_STATE)) changes.push({ key, before, after });
     }
     if (changes.length > 0) items.push({ ...base(event, "state"), kind: "state", changes });
     for (const [name, version] of Object.entries(actions.artifactDelta ?? {})) {
