@@ -176,7 +176,7 @@ _HOMES = {
     "greenroom.tools.builtin.preload_memory": "PreloadMemoryTool preload_memory preload_memory_tool",
     "greenroom.tools.builtin.run_control": "exit_loop get_user_choice get_user_choice_tool request_input",
     "greenroom.tools.builtin.sleep": "WaitTool wait wait_for",
-    "greenroom.tools.computer_use.computer": "BaseComputer ComputerEnvironment ComputerState",
+    "greenroom.tools.computer_use.computer": "BaseComputer ComputerEnvironment ComputerState DownloadedFile",
     "greenroom.tools.computer_use.playwright": "PlaywrightComputer",
     "greenroom.tools.computer_use.toolset": "ComputerUseToolset",
     "greenroom.tools.computer_use.xvfb": "XvfbComputer",

@@ -358,6 +358,7 @@ from greenroom.tools.builtin.sleep import wait_for as wait_for
 from greenroom.tools.computer_use.computer import BaseComputer as BaseComputer
 from greenroom.tools.computer_use.computer import ComputerEnvironment as ComputerEnvironment
 from greenroom.tools.computer_use.computer import ComputerState as ComputerState
+from greenroom.tools.computer_use.computer import DownloadedFile as DownloadedFile
 from greenroom.tools.computer_use.playwright import PlaywrightComputer as PlaywrightComputer
 from greenroom.tools.computer_use.toolset import ComputerUseToolset as ComputerUseToolset
 from greenroom.tools.computer_use.xvfb import XvfbComputer as XvfbComputer

@@ -23,6 +23,19 @@ class ComputerEnvironment(StrEnum):
     ENVIRONMENT_DESKTOP = "ENVIRONMENT_DESKTOP"
 
 
+class DownloadedFile(Record, kw_only=True):
+    """A file that a page has made the browser download."""
+
+    name: str
+    """As the page suggests it."""
+
+    data: bytes | None = None
+    """None if it was not received."""
+
+    error: str | None = None
+    """The reason if it was not received."""
+
+
 class ComputerState(Record, kw_only=True):
     """The screen after an action."""
 
@@ -31,6 +44,9 @@ class ComputerState(Record, kw_only=True):
 
     url: str | None = None
     """Of the page that a browser shows."""
+
+    downloads: list[DownloadedFile] | None = None
+    """Files that have arrived since the last action; the toolset saves them as artifacts."""
 
 
 class BaseComputer(ABC):

@@ -10,18 +10,27 @@ import base64
 import contextlib
 import inspect
 import math
+import mimetypes
+import re
 from collections.abc import Collection
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from greenroom.errors import MissingExtra, ToolError
+from greenroom.errors import GreenroomError, MissingExtra, ToolError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.models.gemini.contents import gemini_version
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Part
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool
 from greenroom.tools.builtin.model_side import ModelSideTool
-from greenroom.tools.computer_use.computer import BaseComputer, ComputerEnvironment, ComputerState, Direction
+from greenroom.tools.computer_use.computer import (
+    BaseComputer,
+    ComputerEnvironment,
+    ComputerState,
+    Direction,
+    DownloadedFile,
+)
 from greenroom.tools.confirmation import awaiting_confirmation
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.result import to_response
@@ -31,6 +40,9 @@ from greenroom.tools.toolset import BaseToolset
 MAX_WAIT_SECONDS = 30
 VIRTUAL_SIZE = 1000
 """The model's coordinates go from 0 to this, in both directions."""
+
+_DOWNLOADS_FOLDER = "downloads"
+_MAX_NAME_CHARS = 50
 
 _FUNCTIONS = (
     "open_web_browser", "click_at", "hover_at", "type_text_at", "scroll_document", "scroll_at", "go_back", "go_forward",
@@ -68,7 +80,8 @@ class ComputerUseToolset(BaseToolset):
     excluded_predefined_functions: those that the model is not offered, by their older or newer
         name.
     allow_private_network_access: else `navigate` refuses addresses that aren't public. Links and
-        redirects of pages are not checked: keep the computer where it can't reach private services.
+        redirects of pages are not checked: keep the computer where it can't reach private services,
+        or limit the hosts of PlaywrightComputer.
     """
 
     def __init__(
@@ -191,6 +204,8 @@ class ComputerUseTool(FunctionTool):
             if isinstance(result, ComputerState):
                 image = {"mimetype": "image/png", "data": base64.b64encode(result.screenshot or b"").decode()}
                 response: JsonObject = {"image": image, "url": result.url}
+                if result.downloads:
+                    response["downloads"] = [await _save(file, tool_context) for file in result.downloads]
             else:
                 response = to_response(result)
 
@@ -244,6 +259,29 @@ class ComputerUseTool(FunctionTool):
             await public_addresses(parts.hostname, port or (443 if parts.scheme == "https" else 80))
         except OSError as error:
             raise ToolError(f"the host {parts.hostname!r} could not be found") from error
+
+
+async def _save(file: DownloadedFile, tool_context: ToolContext) -> JsonObject:
+    """Saves a downloaded file as an artifact; returns what the model gets to know of it."""
+    if file.data is None:
+        return {"name": file.name, "error": file.error}
+
+    # In a folder, since a page, which chooses the name, must not replace other files of the session.
+    name = f"{_DOWNLOADS_FOLDER}/{_file_name(file.name)}"
+    mime_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    try:
+        version = await tool_context.save_artifact(name, Part.from_bytes(data=file.data, mime_type=mime_type))
+    except GreenroomError as error:  # the page was shown all the same
+        return {"name": file.name, "error": f"the file could not be saved: {error.detail}"}
+
+    return {"artifact": name, "version": version, "size_bytes": len(file.data)}
+
+
+def _file_name(suggested: str) -> str:
+    """A name without folders and special characters, with its ending."""
+    name = re.sub(r"[^\w. ()+-]", "_", re.split(r"[/\\]", suggested)[-1]).strip(". ")
+    stem, dot, ending = name.rpartition(".")
+    return f"{stem[:_MAX_NAME_CHARS]}{dot}{ending[:_MAX_NAME_CHARS]}" or "file"
 
 
 class _NewerFunctions:
