@@ -101,12 +101,14 @@ from greenroom.client.async_client import AsyncClient as AsyncClient
 from greenroom.client.client import Client as Client
 from greenroom.client.run_stream import RunStream as RunStream
 from greenroom.code_executors.agent_engine import AgentEngineSandboxCodeExecutor as AgentEngineSandboxCodeExecutor
+from greenroom.code_executors.cloud_run import CloudRunSandboxCodeExecutor as CloudRunSandboxCodeExecutor
 from greenroom.code_executors.container import ContainerCodeExecutor as ContainerCodeExecutor
 from greenroom.code_executors.environment import EnvironmentCodeExecutor as EnvironmentCodeExecutor
 from greenroom.code_executors.executor import BaseCodeExecutor as BaseCodeExecutor
 from greenroom.code_executors.executor import BuiltInCodeExecutor as BuiltInCodeExecutor
 from greenroom.code_executors.executor import CodeExecutionInput as CodeExecutionInput
 from greenroom.code_executors.executor import CodeExecutionResult as CodeExecutionResult
+from greenroom.code_executors.gke import GkeCodeExecutor as GkeCodeExecutor
 from greenroom.code_executors.sandboxed import SandboxCodeExecutor as SandboxCodeExecutor
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor as UnsafeLocalCodeExecutor
 from greenroom.code_executors.vertex import VertexAiCodeExecutor as VertexAiCodeExecutor

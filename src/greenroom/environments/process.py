@@ -9,6 +9,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 MAX_OUTPUT_BYTES = 100_000
 
@@ -33,18 +34,28 @@ def cut(output: str) -> str:
 
 
 async def run_process(
-    *command: str, cwd: Path, env: Mapping[str, str], timeout_seconds: float | None
+    *command: str,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout_seconds: float | None,
+    stdin: IO[bytes] | None = None,
+    max_output_bytes: int = MAX_OUTPUT_BYTES,
 ) -> ExecutionResult:
     """Runs a command to its end, or until its time is up; then kills its process group. Not on
     Windows.
 
-    Of each output stream the first 100,000 bytes are kept. Raises OSError if the command can't be
-    started.
+    stdin: an open file; None: there is nothing to read. max_output_bytes: kept of each output
+    stream. Raises OSError if the command can't be started.
     """
-    process = _Process()
+    process = _Process(max_output_bytes)
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(
-            lambda: process, *command, cwd=cwd, env=env, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+            lambda: process,
+            *command,
+            cwd=cwd,
+            env=env,
+            stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,
+            start_new_session=True,
         )
     )
     try:
@@ -81,7 +92,8 @@ class _Process(asyncio.SubprocessProtocol):
     drained: so is everybody who can print.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_output_bytes: int) -> None:
+        self._max_output_bytes = max_output_bytes
         self.exited = asyncio.Event()
         self.drained = asyncio.Event()
         self._kept = {1: bytearray(), 2: bytearray()}
@@ -89,7 +101,7 @@ class _Process(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._sizes[fd] += len(data)
-        self._kept[fd] += data[: MAX_OUTPUT_BYTES - len(self._kept[fd])]
+        self._kept[fd] += data[: self._max_output_bytes - len(self._kept[fd])]
 
     def process_exited(self) -> None:
         self.exited.set()
