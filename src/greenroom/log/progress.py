@@ -256,5 +256,8 @@ def _is_reply(event: Event) -> bool:
         return False
     if event.content is None:
         return event.error_code is not None
-    parts = event.content.parts or ()
-    return event.content.role == "model" and any(part.code_execution_result is None for part in parts)
+    if event.content.role == "model":
+        for part in event.content.parts or ():
+            if part.code_execution_result is None:
+                return True
+    return False

@@ -88,7 +88,7 @@ class RunLog:
     def __post_init__(self) -> None:
         self.summaries: list[Event] = []
         """Compactions that were stored, until their usage has been counted."""
-        self._key = self.session.key
+        self.key = self.session.key
         self._open: dict[tuple[str, str | None], list[Event]] = {}
         self._commits = 0
         """Commits under way."""
@@ -111,7 +111,7 @@ class RunLog:
             else:
                 chunks.append(event)
         if self.stream is not None:
-            self.stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=None))
+            self.stream.publish(self.key, StreamItem(event, run_id=self.invocation_id, seq=None))
         return True
 
     async def commit(self, *events: Event) -> None:
@@ -153,7 +153,7 @@ class RunLog:
         self.summaries.append(event)
         if self.stream is not None:
             item = StreamItem(event, run_id=event.invocation_id, seq=stored.seq, json=stored.json)
-            self.stream.publish(self._key, item)
+            self.stream.publish(self.key, item)
 
     def _prepare(self, event: Event) -> None:
         if not event.invocation_id:
@@ -175,7 +175,7 @@ class RunLog:
         if self.stream is not None:
             for event, one in zip(events, stored, strict=True):
                 item = StreamItem(event, run_id=self.invocation_id, seq=one.seq, json=one.json)
-                self.stream.publish(self._key, item)
+                self.stream.publish(self.key, item)
 
     def cut_off(
         self, *, error_code: str, error_message: str, author: str, branch: str | None = None, is_apart: bool = False

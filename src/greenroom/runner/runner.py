@@ -301,8 +301,7 @@ class Runner:
 
         traceparent: of the request that started the run.
         """
-        traces = bool(self._trace_listeners)
-        return RunLog(
+        log = RunLog(
             session=session,
             invocation_id=invocation_id,
             sessions=self.session_service,
@@ -310,8 +309,10 @@ class Runner:
             custom_metadata=run_config.custom_metadata,
             is_live=run_config.streaming_mode is StreamingMode.BIDI,
             caller=caller,
-            trace=Trace(session.key, invocation_id, traceparent=traceparent) if traces else None,
         )
+        if self._trace_listeners:
+            log.trace = Trace(log.key, invocation_id, traceparent=traceparent)
+        return log
 
     def execute(
         self,

@@ -344,7 +344,9 @@ class Admission:
 
     async def _find(self, key: SessionKey, config: GetSessionConfig | None = SINCE_COMPACTION) -> Session | None:
         """None where a run may create the session. Raises SessionNotFound."""
-        session = await self.session_service.get_session(**key._asdict(), config=config)
+        session = await self.session_service.get_session(
+            app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, config=config
+        )
         if session is None and not self.auto_create_session:
             raise SessionNotFound(*key)
         return session

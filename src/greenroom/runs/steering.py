@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -43,6 +43,9 @@ _log = logging.getLogger("greenroom.runs")
 class SteeringQueues(Protocol):
     """The queues of sessions, as a run that reads messages needs them."""
 
+    @property
+    def tasks(self) -> Mapping[str, RunTask]: ...
+
     def of_session(self, key: SessionKey) -> Sequence[RunTask]: ...
 
     def end_read(self, task: RunTask, run_id: str, seq: int) -> None:
@@ -61,7 +64,8 @@ class QueuedMessages:
     queues: SteeringQueues
 
     def is_pending(self, ctx: InvocationContext) -> bool:
-        queue = self.queues.of_session(ctx.session.key)
+        task = self.queues.tasks.get(ctx.invocation_id)
+        queue = self.queues.of_session(task.key) if task is not None else ()
         if len(queue) < 2 or _log_of(queue[0], ctx) is None:
             return False
         return queue[0].stopped_by is None and any(_may_read(queue[0], task) for task in queue)
