@@ -162,6 +162,9 @@ def test_schedules_of_a_server_are_managed(served_cli: Cli) -> None:
     header, row = served_cli("schedules", "list", "parrot").stdout.splitlines()
     assert header.split() == ["id", "user", "times", "next", "run"]
     assert row.split() == ["daily", "ada", "0", "9", "*", "*", "*", "UTC", "paused"]
+    times = served_cli("schedules", "times", "parrot", "daily")
+    assert [line[10:] for line in times.stdout.splitlines()] == [" 09:00:00+00:00"] * 5
+    assert times.stderr == "The schedule is paused.\n"
     assert "next run: 2" in served_cli("schedules", "resume", "parrot", "daily").stderr
 
     run = served_cli("schedules", "run", "parrot", "daily")

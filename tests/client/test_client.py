@@ -224,6 +224,10 @@ async def test_schedules(client: AsyncClient) -> None:
     with pytest.raises(errors.ScheduleConflict):
         await client.create_schedule(given, app_name="echo")
 
+    times = await client.next_times(created, app_name="echo", limit=2)
+    assert times == [created.next_at, created.next_at + 86400]
+    assert len(await client.next_times(given, app_name="echo")) == 5
+
     assert (await client.pause_schedule(**name)).is_paused
     assert (await client.resume_schedule(**name)).next_at == created.next_at
     changed = await client.replace_schedule(Schedule(user_id="ann/e", every_seconds=60), **name)

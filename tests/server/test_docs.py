@@ -222,6 +222,7 @@ async def _schedule_calls(server: Serving) -> list[tuple[str, str, httpx.Respons
         return path, method, await server.client.request(method, path.format(**values), json=body)
 
     return [
+        await call("post", schedules + "/preview", body),
         await call("post", schedules, body),
         await call("get", schedules),
         await call("put", one, body),

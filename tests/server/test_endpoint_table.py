@@ -53,6 +53,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "runs"): {"newMessage": MESSAGE},
     ("PATCH", "{session_id}"): {"stateDelta": {"a": 1}},
     ("POST", "schedules"): SCHEDULE,
+    ("POST", "preview"): SCHEDULE,
     ("PUT", "{schedule_id}"): SCHEDULE,
     ("POST", "webhooks"): {"url": "https://127.0.0.1:9/", "states": ["waiting"]},
     ("PUT", "{webhook_id}"): {"url": "https://receiver.invalid/"},

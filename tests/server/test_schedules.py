@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -60,6 +62,37 @@ async def finished(server: Serving, run_id: str) -> Json:
 
     await until(is_over)
     return found
+
+
+async def test_the_next_times_of_a_schedule_are_shown_before_it_is_stored(serve: Serve) -> None:
+    server = await serve(echo())
+
+    async def times(limit: int | None = None, **fields: Any) -> list[float]:
+        query = "" if limit is None else f"?limit={limit}"
+        reply = await server.client.post(f"{AT}/preview{query}", json=schedule_of(**fields))
+        assert reply.status_code == 200, reply.text
+        return reply.json()["times"]
+
+    found = await times(cron="30 7 * * *", timeZone="Europe/Berlin")
+    assert len(found) == 5
+    assert all(datetime.fromtimestamp(at, ZoneInfo("Europe/Berlin")).strftime("%H:%M") == "07:30" for at in found)
+    at = time.time() + 100
+    assert await times(at=at) == [at]
+    assert await times(at=at - 200) == []
+    assert await times(everySeconds=60, startAt=at, endAt=at + 150) == [at, at + 60, at + 120]
+    assert len(await times(100, everySeconds=60)) == 20
+
+    created = await create(server, everySeconds=1000)
+    stored = (await server.client.get(f"{AT}/{created['id']}")).json()
+    first, second = await times(2, everySeconds=1000, createdAt=stored["createdAt"])
+    assert (first, second - first) == (stored["nextAt"], 1000)
+
+    assert len((await server.client.get(AT)).json()["schedules"]) == 1
+    cron = {"cron": "* * * * *"}
+    faults: list[Json] = [{}, {"cron": "61 * * * *"}, {**cron, "at": 1}, {"everySeconds": 60, "createdAt": -1e308}]
+    for wrong in faults:
+        refused = await server.client.post(f"{AT}/preview", json=schedule_of(**wrong))
+        assert refused.status_code == 422, refused.text
 
 
 async def test_a_run_starts_once_at_its_time_in_a_new_session(serve: Serve) -> None:

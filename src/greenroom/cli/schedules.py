@@ -145,6 +145,26 @@ def add(
 
 
 @app.command
+def times(app: AppName, schedule_id: ScheduleId, /, *, url: Url = _DEFAULT_URL, api_key: ApiKey = None) -> None:
+    """Show the next five times of a schedule, in its time zone and without jitter."""
+    from greenroom.schedules.times import zone_of
+
+    async def find() -> tuple[Schedule, list[float]]:
+        async with _client(url, api_key) as client:
+            schedule = await client.get_schedule(app_name=app, schedule_id=schedule_id)
+            return schedule, await client.next_times(schedule, app_name=app)
+
+    schedule, found = asyncio.run(find())
+    zone = zone_of(schedule.time_zone)
+    for at in found:
+        print_line(datetime.fromtimestamp(at, zone).isoformat(sep=" ", timespec="seconds"))
+    if schedule.is_paused:
+        note("The schedule is paused.")
+    elif not found:
+        note("No time is left.")
+
+
+@app.command
 def pause(app: AppName, schedule_id: ScheduleId, /, *, url: Url = _DEFAULT_URL, api_key: ApiKey = None) -> None:
     """Pause a schedule: no runs start until it is resumed."""
 

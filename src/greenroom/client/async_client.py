@@ -35,7 +35,13 @@ from greenroom.records.run import (
     SessionRunRequest,
     Webhook,
 )
-from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule, ScheduleRun
+from greenroom.records.schedule import (
+    ListScheduleRunsResponse,
+    ListSchedulesResponse,
+    Schedule,
+    ScheduleRun,
+    ScheduleTimes,
+)
 from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session, SessionFilter
 from greenroom.records.usage import ListUsageResponse, UsageGroup
 from greenroom.records.waiting_run import ListWaitingRunsResponse
@@ -492,6 +498,16 @@ class AsyncClient:
         Raises AppNotFound, InvalidRequest, ScheduleConflict, TooManySchedules.
         """
         return await self._connection.call("POST", path("apps", app_name, "schedules"), Schedule, body=schedule)
+
+    async def next_times(self, schedule: Schedule, *, app_name: str, limit: int | None = None) -> list[float]:
+        """The next times of a schedule, which need not be stored, in Unix seconds and without jitter: 5 by default, 20
+        at most.
+        """
+        at = path("apps", app_name, "schedules", "preview")
+        found = await self._connection.call(
+            "POST", at, ScheduleTimes, body=schedule, query={"limit": limit}, is_repeatable=True
+        )
+        return found.times
 
     async def list_schedules(
         self, *, app_name: str, user_id: str | None = None, limit: int | None = None, page_token: str | None = None

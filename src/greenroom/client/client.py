@@ -180,6 +180,7 @@ class Client:
 
     signal_run = _synchronous(AsyncClient.signal_run)
     create_schedule = _synchronous(AsyncClient.create_schedule)
+    next_times = _synchronous(AsyncClient.next_times)
     list_schedules = _synchronous(AsyncClient.list_schedules)
     get_schedule = _synchronous(AsyncClient.get_schedule)
     replace_schedule = _synchronous(AsyncClient.replace_schedule)

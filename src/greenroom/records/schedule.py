@@ -157,6 +157,13 @@ class ScheduleRun(Record, kw_only=True):
     """Whether a person started the run, by `…/run`."""
 
 
+class ScheduleTimes(Record, kw_only=True, omit_defaults=False):
+    """The next times of a schedule."""
+
+    times: list[float]
+    """Unix seconds, earliest first, without jitter."""
+
+
 class ListSchedulesResponse(Record, kw_only=True, omit_defaults=False):
     """A page of a list of schedules."""
 

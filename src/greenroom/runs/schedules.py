@@ -49,6 +49,7 @@ from greenroom.records.schedule import (
     ListSchedulesResponse,
     Schedule,
     ScheduleRun,
+    ScheduleTimes,
     StoredSchedule,
     public_schedule,
 )
@@ -166,6 +167,19 @@ class Schedules:
         await self._store.add(created, self.limits)
         self._look_at(created)
         return public_schedule(created)
+
+    def next_times(self, schedule: Schedule, *, limit: int) -> ScheduleTimes:
+        """The first times after now, whether the schedule is stored or not. Raises InvalidRequest."""
+        check_schedule(schedule)
+        now = self.clock()
+        if not schedule.created_at:
+            schedule = msgspec.structs.replace(schedule, created_at=now)
+        times: list[float] = []
+        at = next_time(schedule, now)
+        while at is not None and len(times) < limit:
+            times.append(at)
+            at = next_time(schedule, at)
+        return ScheduleTimes(times=times)
 
     async def get(self, app_name: str, schedule_id: str) -> Schedule:
         """Raises ScheduleNotFound."""

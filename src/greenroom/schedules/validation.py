@@ -36,7 +36,13 @@ def _check_times(schedule: Schedule) -> None:
     given = [name for name in ("cron", "every_seconds", "at") if getattr(schedule, name) is not None]
     if len(given) != 1:
         raise InvalidRequest("A schedule has exactly one of cron, everySeconds and at", location=("body", "cron"))
-    for name, value in (("at", schedule.at), ("startAt", schedule.start_at), ("endAt", schedule.end_at)):
+    given_times = {
+        "at": schedule.at,
+        "startAt": schedule.start_at,
+        "endAt": schedule.end_at,
+        "createdAt": schedule.created_at,
+    }
+    for name, value in given_times.items():
         if value is not None and not 0 <= value < LAST_TIME:
             raise InvalidRequest(f"{name} must be Unix seconds, before the year 9000", location=("body", name))
     if schedule.start_at is not None and schedule.end_at is not None and schedule.end_at < schedule.start_at:

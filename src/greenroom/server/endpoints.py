@@ -74,7 +74,7 @@ from greenroom.records.run import (
     SessionRunRequest,
     Webhook,
 )
-from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule
+from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule, ScheduleTimes
 from greenroom.records.session import Session
 from greenroom.records.usage import ListUsageResponse, UsageGroup
 from greenroom.records.waiting_run import ListWaitingRunsResponse
@@ -325,6 +325,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", _SCHEDULES, schedules.create_schedule, "schedules", "run",
         "Create a schedule: runs that the server starts by the clock", body=Schedule, replies=Schedule, status=201,
         errors=(AppNotFound, InvalidRequest, NotOffered, TooLarge, ScheduleConflict, TooManySchedules)),
+    Endpoint("POST", _SCHEDULES + "/preview", schedules.next_times, "schedules", "read",
+        "List the next times of a schedule, which need not be stored", body=Schedule, replies=ScheduleTimes,
+        errors=(AppNotFound, InvalidRequest),
+        query=(Query("limit", Positive, "Maximum number of times; 5 by default, at most 20."),)),
     Endpoint("GET", _SCHEDULE, schedules.get_schedule, "schedules", "read", "Get a schedule", replies=Schedule,
         errors=(ScheduleNotFound,)),
     Endpoint("PUT", _SCHEDULE, schedules.replace_schedule, "schedules", "run",

@@ -51,7 +51,7 @@ SCOPE_OF: dict[str, str] = {
             GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
             GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval_sets/{{eval_set_id}}/evals
             GET {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}; GET {DEV}/eval_results/{{eval_result_id}}
-            GET {SCHEDULES}; GET {SCHEDULE}; GET {SCHEDULE}/runs
+            GET {SCHEDULES}; POST {SCHEDULES}/preview; GET {SCHEDULE}; GET {SCHEDULE}/runs
             GET {RUN_WEBHOOKS}; GET {RUN_WEBHOOKS}/{{webhook_id}}/deliveries
             GET /requests; GET /requests/{{request_id}}; GET /requests/{{request_id}}/session
         """,

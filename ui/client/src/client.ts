@@ -39,6 +39,7 @@ import type {
   RunWebhook,
   Schedule,
   ScheduleRun,
+  ScheduleTimes,
   Session,
   SessionRunRequest,
   SpanRecord,
@@ -324,6 +325,12 @@ export class Client {
 
   createSchedule(app: string, schedule: Schedule): Promise<Schedule> {
     return this.post(`/apps/${encode(app)}/schedules`, schedule);
+  }
+
+  /** The next times of a schedule, which need not be stored, in Unix seconds and without jitter. */
+  async nextTimes(app: string, schedule: Schedule, { limit }: { readonly limit?: number } = {}): Promise<readonly number[]> {
+    const path = `/apps/${encode(app)}/schedules/preview${search({ limit })}`;
+    return (await this.transport.json<ScheduleTimes>(path, { method: "POST", body: schedule })).times;
   }
 
   getSchedule(app: string, scheduleId: string): Promise<Schedule> {

@@ -1435,6 +1435,12 @@ export type ScheduleRun = {
   readonly isManual?: boolean;
 };
 
+/** The next times of a schedule. */
+export type ScheduleTimes = {
+  /** Unix seconds, earliest first, without jitter. */
+  readonly times: readonly number[];
+};
+
 /** The Gemini API's subset of OpenAPI schemas; type names are upper case. */
 export type Schema = {
   /** STRING, NUMBER, INTEGER, BOOLEAN, ARRAY, OBJECT or NULL. */

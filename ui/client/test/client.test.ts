@@ -232,6 +232,7 @@ test("a failed run is retried, and a session is rewound", async () => {
 });
 
 test("schedules", async () => {
+  assert.equal((await client.nextTimes("echo", { userId: "ann", cron: "0 9 * * *" }, { limit: 2 })).length, 2);
   const request = { newMessage: { parts: [{ text: "hi" }] } };
   const created = await client.createSchedule("echo", { userId: "ann/e", cron: "0 9 * * *", timeZone: "Europe/Berlin", request });
   const id = created.id ?? "";

@@ -58,7 +58,7 @@ from greenroom.records.run import (
     RunWebhook,
     Webhook,
 )
-from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule
+from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule, ScheduleTimes
 from greenroom.records.session import SessionKey
 from greenroom.records.state import APP_PREFIX
 from greenroom.records.wake_up import SentSignal
@@ -629,6 +629,11 @@ class AuthorizedSchedules(Authorized[Schedules]):
         self._check_run(app_name, schedule)
         caller = self._permissions.identity.caller
         return await self._watched_result(self._service.create(schedule, app_name=app_name, caller=caller))
+
+    def next_times(self, schedule: Schedule, *, app_name: str, limit: int) -> ScheduleTimes:
+        """Raises Forbidden, InvalidRequest."""
+        self._permissions.check("read", app_name, schedule.user_id)
+        return self._service.next_times(schedule, limit=limit)
 
     async def get(self, app_name: str, schedule_id: str) -> Schedule:
         """Raises Forbidden, ScheduleNotFound."""

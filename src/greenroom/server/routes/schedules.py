@@ -11,6 +11,7 @@ from greenroom.server.request_context import RequestContext
 from greenroom.server.routes.run import check_run_request, idempotency_key
 
 PAGE_LIMIT = 1000
+TIMES_LIMIT = 20
 
 
 async def create_schedule(context: RequestContext) -> AnyReply:
@@ -19,6 +20,14 @@ async def create_schedule(context: RequestContext) -> AnyReply:
     schedule = _checked(context)
     created = await context.schedules.create(schedule, app_name=app_name)
     return Reply(value=created, status=HTTPStatus.CREATED)
+
+
+async def next_times(context: RequestContext) -> AnyReply:
+    """The next times of a schedule, which need not be stored."""
+    app_name = context.path["app_name"]
+    await context.apps.check_exists(app_name)
+    limit = min(context.query["limit"] or 5, TIMES_LIMIT)
+    return Reply(value=context.schedules.next_times(context.body, app_name=app_name, limit=limit))
 
 
 async def list_schedules(context: RequestContext) -> AnyReply:
