@@ -77,6 +77,7 @@ _HOMES = {
     "greenroom.environments.local": "LocalEnvironment",
     "greenroom.environments.process": "ExecutionResult",
     "greenroom.environments.sandbox": "OutputListener Sandbox SandboxLimits",
+    "greenroom.environments.opensandbox": "OpenSandboxEnvironment",
     "greenroom.errors": "A2AClientError AgentCardResolutionError AlreadyExistsError InputValidationError "
     "LlmCallsLimitExceededError MappedError MessageConversionError ModelError "
     "ModelErrorCategory NotFoundError ReplayConfigError ReplayVerificationError RetryStrategy "

@@ -129,6 +129,7 @@ from greenroom.environments.e2b import E2BEnvironment as E2BEnvironment
 from greenroom.environments.environment import BaseEnvironment as BaseEnvironment
 from greenroom.environments.files import File as File
 from greenroom.environments.local import LocalEnvironment as LocalEnvironment
+from greenroom.environments.opensandbox import OpenSandboxEnvironment as OpenSandboxEnvironment
 from greenroom.environments.process import ExecutionResult as ExecutionResult
 from greenroom.environments.sandbox import OutputListener as OutputListener
 from greenroom.environments.sandbox import Sandbox as Sandbox

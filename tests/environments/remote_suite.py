@@ -17,18 +17,21 @@ from greenroom.errors import AgentConfigError, MissingExtra, SandboxLost, ToolEr
 from greenroom.tools.environment import EnvironmentToolset
 from tests.environments.daytona_server import DaytonaServer
 from tests.environments.e2b_server import E2BServer
+from tests.environments.opensandbox_server import OpenSandboxServer
 from tests.server.serving import until
 from tests.tools.one_call import call_once, calls_in_a_run
 
 
 @dataclass
 class Service:
-    server: E2BServer | DaytonaServer
+    server: E2BServer | DaytonaServer | OpenSandboxServer
     environment: Callable[..., RemoteEnvironment[Any]]
     """Takes the options of the environment's class."""
 
     extra: str
-    key_variable: str
+    key_variable: str | None
+    """None: a key is not always needed."""
+
     stop: Callable[[], Any]
     """Stops the server."""
 
@@ -125,6 +128,8 @@ async def test_a_file_that_is_too_large_is_not_read(environment: RemoteEnvironme
 
 
 async def test_an_api_key_is_needed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    if service.key_variable is None:
+        pytest.skip("it needs none")
     monkeypatch.delenv(service.key_variable)
     with pytest.raises(AgentConfigError, match=f"set api_key, or the variable {service.key_variable}"):
         await service.environment().initialize()

@@ -2,7 +2,7 @@
 
 `environment` is the contract, `local` a folder of this machine, whose commands `process` starts, stops and bounds;
 `files` are the records of files and the limits of what comes out. `remote` is the base of the sandboxes of services:
-`agent_engine`, `daytona` and `e2b`.
+`agent_engine`, `daytona`, `e2b` and `opensandbox`.
 
 `sandbox` is the contract of environments that can't reach the host. In local ones (`guest_sandbox`: `bubblewrap`,
 `container`) runs one program, `guest`, with which the host exchanges messages (`guest_connection`). `container_engine`

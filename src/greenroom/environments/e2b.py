@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,8 +44,6 @@ class E2BEnvironment(RemoteEnvironment["AsyncSandbox"]):
         super().__init__(working_dir=working_dir, timeout=timeout, env_vars=env_vars)
         self._image = image
         self._api_key = api_key
-        self._ends_at = 0.0
-        """The end of the sandbox if it isn't used before, on the clock of `time.monotonic`."""
 
     async def initialize(self) -> None:
         """Raises MissingExtra, and AgentConfigError without an API key."""
@@ -60,11 +57,9 @@ class E2BEnvironment(RemoteEnvironment["AsyncSandbox"]):
     async def _create(self) -> AsyncSandbox:
         from e2b import AsyncSandbox
 
-        seconds = math.ceil(self._timeout)
-        self._ends_at = time.monotonic() + seconds
         return await AsyncSandbox.create(
             self._image,
-            timeout=seconds,
+            timeout=math.ceil(self._timeout),
             envs=self._env_vars,
             api_key=self._api_key,
         )
@@ -72,15 +67,8 @@ class E2BEnvironment(RemoteEnvironment["AsyncSandbox"]):
     async def _kill(self, sandbox: AsyncSandbox) -> None:
         await sandbox.kill()
 
-    async def _extend(self, sandbox: AsyncSandbox, seconds: float) -> None:
-        """Asks E2B only when a quarter of the time is over, or the use takes longer."""
-        now = time.monotonic()
-        if self._ends_at - now >= max(seconds, self._timeout * 0.75):
-            return
-
-        to_live = max(seconds, self._timeout)
-        await sandbox.set_timeout(math.ceil(to_live))
-        self._ends_at = now + to_live
+    async def _renew(self, sandbox: AsyncSandbox, seconds: float) -> None:
+        await sandbox.set_timeout(math.ceil(seconds))
 
     async def _run(self, sandbox: AsyncSandbox, script: str, seconds: float) -> str:
         from e2b import CommandExitException

@@ -60,6 +60,8 @@ class RemoteEnvironment(BaseEnvironment, Generic[SandboxT]):
         self._timeout = timeout
         self._env_vars = env_vars or {}
         self._sandbox: asyncio.Task[SandboxT] | None = None
+        self._ends_at = 0.0
+        """The end of the sandbox if it isn't used before, on the clock of `time.monotonic`."""
 
     @property
     def working_dir(self) -> Path:
@@ -122,9 +124,24 @@ class RemoteEnvironment(BaseEnvironment, Generic[SandboxT]):
     @abstractmethod
     async def _kill(self, sandbox: SandboxT) -> None: ...
 
-    @abstractmethod
     async def _extend(self, sandbox: SandboxT, seconds: float) -> None:
-        """Called before each use, which takes up to so many seconds: puts off the sandbox's end."""
+        """Called before each use, which takes up to so many seconds: puts off the sandbox's end.
+
+        Asks the service only when a quarter of the time is over, or the use takes longer.
+        """
+        now = time.monotonic()
+        if self._ends_at - now >= max(seconds, self._timeout * 0.75):
+            return
+
+        to_live = max(seconds, self._timeout)
+        await self._renew(sandbox, to_live)
+        self._ends_at = now + to_live
+
+    async def _renew(self, sandbox: SandboxT, seconds: float) -> None:
+        """Lets the sandbox end so many seconds from now.
+
+        Does nothing here: at some services, each request counts as use.
+        """
 
     @abstractmethod
     async def _run(self, sandbox: SandboxT, script: str, seconds: float) -> str:
@@ -145,11 +162,15 @@ class RemoteEnvironment(BaseEnvironment, Generic[SandboxT]):
     async def _has_ended(self, sandbox: SandboxT, error: Exception) -> bool:
         """Whether this error was raised because the sandbox is gone."""
 
+    async def _release(self, sandbox: SandboxT) -> None:
+        """Closes the connections to a sandbox that has ended. Does nothing here: most SDKs keep none for each."""
+
     @contextlib.asynccontextmanager
     async def _in_use(self, seconds: float = 0) -> AsyncGenerator[SandboxT]:
         """The sandbox, for a use of up to so many seconds. Raises SandboxLost."""
         if self._sandbox is None or _has_failed(self._sandbox):
             self._sandbox = asyncio.create_task(self._create())
+            self._ends_at = time.monotonic() + self._timeout
         starting = self._sandbox
         sandbox = await asyncio.shield(starting)  # others may wait for it, too
 
@@ -163,6 +184,7 @@ class RemoteEnvironment(BaseEnvironment, Generic[SandboxT]):
                 raise
             if self._sandbox is starting:
                 self._sandbox = None
+                await self._release(sandbox)
             raise SandboxLost(self.service) from error
 
     async def _stop(self, sandbox: SandboxT, folder: str) -> None:
@@ -197,13 +219,14 @@ echo
 echo $code
 for stream in out err; do
     wc -c <$folder/$stream
+    printf :
     head -c {max_bytes} $folder/$stream | base64 | tr -d '\\n'
     echo
 done
 rm -rf $folder
 """
-"""Runs a command, and prints five lines: its exit code, and of each output stream the size and, in
-base64, the beginning. `timeout` makes a process group of all that the command starts.
+"""Runs a command, and prints five lines: its exit code, and of each output stream the size and, after
+a colon in base64, the beginning. `timeout` makes a process group of all that the command starts.
 """
 
 _STOP = """\
@@ -229,7 +252,7 @@ def _parse(output: str, *, is_late: bool) -> ExecutionResult:
 
 
 def _decode(size: str, beginning: str) -> str:
-    data = base64.b64decode(beginning, validate=True)
+    data = base64.b64decode(beginning.removeprefix(":"), validate=True)
     total = int(size)
     cut = f"… ({total} bytes in all)" if total > len(data) else ""
     return data.decode(errors="replace") + cut
