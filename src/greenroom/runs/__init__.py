@@ -3,6 +3,7 @@
 A run passes `in_process` (the engine), `admission` (with `runner.accept`: the run that a request starts or continues),
 `queues` (which run may start now), `task` (an attempt: what the run still has to do), `runner.runner` and
 `runner.commit`, in this order.
+`start_scheduler`: starts a burst of runs a few at a time. `turns`: how many are executed at a time (`fair_queue`).
 `engine`: the interface of the engine. `limits`: how many runs may be active. `run_config`, `runner_cache`: what an
 attempt runs with. `ownership`, `takeover`: which sessions are this process's, and the moments to resume their runs.
 `resumption`: resumes the runs that an earlier process left. `suspects`: those that may have ended it.

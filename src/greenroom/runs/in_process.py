@@ -72,7 +72,7 @@ from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.open_calls import OpenCalls
 from greenroom.runs.ownership import IsOf, Replicas, require
 from greenroom.runs.push_notifications import PushNotifications
-from greenroom.runs.queues import SessionQueues, Turns
+from greenroom.runs.queues import SessionQueues
 from greenroom.runs.readers import Readers
 from greenroom.runs.resumption import Resumption
 from greenroom.runs.retries import Retries
@@ -83,6 +83,7 @@ from greenroom.runs.steering import QueuedMessages, find_reading
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.takeover import Takeovers
 from greenroom.runs.task import LiveInput, RunTask
+from greenroom.runs.turns import Turns
 from greenroom.runs.wake_ups import WakeUps
 from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import SendWebhook, Webhooks

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,13 +23,14 @@ from greenroom.records.run import RETRYABLE, Run, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
 from greenroom.runs.app_versions import AppVersions
-from greenroom.runs.fair_queue import FairQueue, Flow, Weights
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf
 from greenroom.runs.run_config import RunDefaults
+from greenroom.runs.start_scheduler import StartScheduler
 from greenroom.runs.steering import Reading
 from greenroom.runs.store import RunLoad, RunStore
 from greenroom.runs.task import RunTask
+from greenroom.runs.turns import Turns
 from greenroom.runs.wake_ups import WakeUps
 from greenroom.runs.watch import RunWatches
 from greenroom.telemetry.span import Trace, TraceListener
@@ -43,92 +43,6 @@ SAVE_AGAIN_SECONDS = 1.0, 30.0
 
 CANCEL_SECONDS = 1.0
 """Time limit for the clean-up of a cancelled run, which tools may ignore: then the run ends without them."""
-
-MAX_STARTS_PER_TICK = 16
-"""Maximum number of runs that start in one iteration of the event loop."""
-
-
-class StartScheduler:
-    """Under bursts, admits new requests before starting queued runs, a few per iteration of the event loop.
-
-    Users take turns; the runs of one user start in the order of their requests. Between two iterations the loop reads
-    and answers requests, and continues the runs that have started.
-    """
-
-    __slots__ = ("_is_scheduled", "_left", "_queued")
-
-    def __init__(self) -> None:
-        self._left = 0
-        self._is_scheduled = False
-        self._queued = OrderedDict[str, deque[Callable[[], None]]]()
-
-    @property
-    def is_saturated(self) -> bool:
-        return self._is_scheduled and not self._left
-
-    def start(self, user_id: str, begin: Callable[[], None]) -> None:
-        """Calls `begin`, now or in a later iteration."""
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._left = MAX_STARTS_PER_TICK
-            asyncio.get_running_loop().call_soon(self._tick)
-        if self._left and not self._queued:
-            self._left -= 1
-            begin()
-        else:
-            self._queued.setdefault(user_id, deque()).append(begin)
-
-    def _tick(self) -> None:
-        self._left = MAX_STARTS_PER_TICK
-        while self._queued and self._left:
-            self._left -= 1
-            user_id, own = self._queued.popitem(last=False)
-            begin = own.popleft()
-            if own:
-                self._queued[user_id] = own
-            begin()
-        self._is_scheduled = bool(self._queued)
-        if self._is_scheduled:
-            asyncio.get_running_loop().call_soon(self._tick)
-
-
-class Turns:
-    """Limits the number of runs that the server executes at a time. The others wait in a fair queue."""
-
-    def __init__(self, most: int, weights: Weights) -> None:
-        self._most = most
-        self._running: set[RunTask] = set()
-        self._waiting = FairQueue[RunTask](weights)
-
-    def acquire(self, task: RunTask) -> bool:
-        """Returns whether a run may begin now; else it waits for its turn.
-
-        A resumed run that was running before doesn't wait.
-        """
-        has_room = len(self._running) < self._most and not self._waiting
-        if has_room or task in self._running or task.run.status is RunStatus.RUNNING:
-            self._running.add(task)
-            return True
-        self._waiting.push(task, Flow(task.run.app_name, task.run.user_id), task.run.priority)
-        return False
-
-    def next(self) -> RunTask | None:
-        """The run whose turn it is now; None if none waits, or as many run as may."""
-        if not self._waiting or len(self._running) >= self._most:
-            return None
-        task = self._waiting.pop()
-        self._running.add(task)
-        return task
-
-    def begin(self, task: RunTask) -> None:
-        """Lets a run begin that waits for its turn."""
-        self._waiting.remove(task)
-        self._running.add(task)
-
-    def end(self, task: RunTask) -> None:
-        """Ends a run, whether it has begun or not."""
-        self._waiting.remove(task)
-        self._running.discard(task)
 
 
 @dataclass(kw_only=True, eq=False)

@@ -18,7 +18,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.runs.engine import Attachment, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
-from greenroom.runs.queues import MAX_STARTS_PER_TICK, StartScheduler
+from greenroom.runs.start_scheduler import MAX_STARTS_PER_TICK, StartScheduler
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import ScriptedModel
