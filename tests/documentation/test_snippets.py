@@ -9,7 +9,8 @@ import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -26,6 +27,7 @@ from greenroom import (
     InMemoryRunner,
     LLMRegistry,
     ToolContext,
+    XvfbComputer,
     types,
 )
 from greenroom.agents.agent import BaseAgent
@@ -42,7 +44,8 @@ from tests.environments.e2b_server import KEY as E2B_KEY
 from tests.environments.e2b_server import E2BServer
 from tests.gates.test_a2a import message, sent
 from tests.gates.test_a2a_executor import connected
-from tests.requirements import require_bubblewrap
+from tests.processes import children_of
+from tests.requirements import require_bubblewrap, require_desktop
 from tests.server.serving import serving, until
 from tests.server.test_trace_export import Collector
 
@@ -82,6 +85,29 @@ async def ask(agent: BaseAgent, text: str, **options: Any) -> list[str]:
 def test_code_runs_in_a_sandbox_of_agent_engine() -> None:
     executor = run_snippet("code_execution")["analyst"].code_executor
     assert isinstance(executor, AgentEngineSandboxCodeExecutor)
+
+
+async def test_a_desktop_runs_its_application_in_bubblewrap() -> None:
+    require_desktop()
+    require_bubblewrap()
+    computer: XvfbComputer = run_snippet("desktop_in_bubblewrap")["computer"]
+    await computer.initialize()
+    try:
+        await computer.prepare(cast("Any", SimpleNamespace(session=SimpleNamespace(key="s"))))
+        (desktop,) = computer._desktops.values()
+        file = desktop._home / "notes.txt"
+        async with asyncio.timeout(20):
+            while not file.exists():
+                await computer.type_text_at(300, 300, "a note", press_enter=False)
+                await computer.key_combination(["control", "s"])
+
+        assert desktop._application is not None
+        (bwrap,) = children_of(desktop._application.processes.pid)
+        (editor,) = children_of(bwrap)
+        assert {"home", "root", "srv"}.isdisjoint(os.listdir(f"/proc/{editor}/root"))
+        assert os.listdir(f"/proc/{editor}/net/dev_snmp6") == ["lo"]
+    finally:
+        await computer.close()
 
 
 async def test_an_agent_uses_a_desktop() -> None:
