@@ -30,8 +30,12 @@ async def test_a_schedule_is_made_run_paused_changed_and_deleted(world: World) -
     await form.get_by_label("Message").fill("hello every morning")
     await form.get_by_role("button", name="Create").click()
     await expect(form.get_by_role("alert")).to_contain_text("cron")
+    await expect(form.get_by_text("No next times: cron")).to_be_visible()
     world.problems[:] = [problem for problem in world.problems if "422" not in problem]
     await form.get_by_role("textbox", name="Cron").fill("30 9 * * MON-FRI")
+    times = form.get_by_role("list", name="Next times").get_by_role("listitem")
+    await expect(times).to_have_count(5)
+    await expect(times.first).to_contain_text(re.compile(r"09:30 AM GMT\+[12]"))
     assert await serious_violations(page) == []
     await form.get_by_role("button", name="Create").click()
     await expect(rows(page)).to_contain_text("hello every morning")

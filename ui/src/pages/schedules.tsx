@@ -64,7 +64,7 @@ export function SchedulesPage() {
       </div>
       {schedules.isError && <ErrorLine error={schedules.error} />}
       {app !== undefined && chosenId === NEW && (
-        <ScheduleForm save={(schedule) => client.createSchedule(app, schedule)} saved={created} cancel={() => open(undefined)} />
+        <ScheduleForm app={app} save={(schedule) => client.createSchedule(app, schedule)} saved={created} cancel={() => open(undefined)} />
       )}
       {found === undefined && !schedules.isError && <p className="soft">Loading…</p>}
       {found?.length === 0 && chosenId !== NEW && (
@@ -168,6 +168,7 @@ function Detail({ app, schedule, left, refresh }: DetailProps) {
   if (isEditing) {
     return (
       <ScheduleForm
+        app={app}
         schedule={schedule}
         save={(changed) => client.replaceSchedule(app, schedule.id ?? "", changed)}
         saved={async () => {
@@ -180,7 +181,7 @@ function Detail({ app, schedule, left, refresh }: DetailProps) {
   }
   return (
     <section className="schedule-detail" aria-label={`Schedule ${schedule.id ?? ""}`}>
-      <Facts schedule={schedule} />
+      <Facts app={app} schedule={schedule} />
       <div className="buttons">
         {!isOfApp && (
           <>
@@ -205,8 +206,14 @@ function Detail({ app, schedule, left, refresh }: DetailProps) {
   );
 }
 
-function Facts({ schedule }: { schedule: Schedule }) {
+function Facts({ app, schedule }: { app: string; schedule: Schedule }) {
   const { timeZone = "UTC", nextAt, cron } = schedule;
+  const times = useQuery({
+    queryKey: ["schedule times", app, schedule.id, schedule.nextAt],
+    queryFn: () => client.nextTimes(app, schedule),
+    enabled: nextAt != null,
+  });
+  const later = times.data?.slice(1).map((at) => inZone(at, cron != null ? timeZone : LOCAL_ZONE)) ?? [];
   const facts = [
     ["Message", messageOf(schedule)],
     ["User", schedule.userId],
@@ -214,6 +221,7 @@ function Facts({ schedule }: { schedule: Schedule }) {
     ["Time zone", cron != null ? timeZone : ""],
     ["At", schedule.at != null ? inZone(schedule.at, LOCAL_ZONE) : ""],
     ["Next run", nextAt != null ? [...new Set([inZone(nextAt, timeZone), inZone(nextAt, LOCAL_ZONE)])].join(" · ") : ""],
+    ["Then", later.join(" · ")],
     ["From", schedule.startAt != null ? inZone(schedule.startAt, LOCAL_ZONE) : ""],
     ["Until", schedule.endAt != null ? inZone(schedule.endAt, LOCAL_ZONE) : ""],
     ["Jitter", (schedule.jitterSeconds ?? 0) > 0 ? `up to ${schedule.jitterSeconds} s` : ""],

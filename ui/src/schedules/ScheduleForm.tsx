@@ -1,9 +1,26 @@
 import type { Schedule } from "greenroom-client";
-import { type FormEvent, type ReactNode, useId, useState } from "react";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { type FormEvent, type ReactNode, useEffect, useId, useState } from "react";
+import { client } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { chosenUser } from "../user";
-import { type Draft, MISSED, type Missed, OVERLAPS, type Overlap, UNITS, type Unit, draftOf, emptyDraft, scheduleOf } from "./schedules";
+import {
+  type Draft,
+  LOCAL_ZONE,
+  MISSED,
+  type Missed,
+  OVERLAPS,
+  type Overlap,
+  UNITS,
+  type Unit,
+  draftOf,
+  emptyDraft,
+  inZone,
+  isComplete,
+  scheduleOf,
+} from "./schedules";
 
+const SETTLED_MS = 300;
 const KINDS = { cron: "Cron expression", interval: "Interval", once: "Once" } as const satisfies Record<Draft["kind"], string>;
 
 type ScheduleFormProps = {
@@ -11,11 +28,13 @@ type ScheduleFormProps = {
   readonly schedule?: Schedule;
   readonly save: (schedule: Schedule) => Promise<Schedule>;
   readonly saved: (schedule: Schedule) => Promise<void>;
+  /** The app of which it is a schedule. */
+  readonly app: string;
   readonly cancel: () => void;
 };
 
 /** Makes or changes a schedule. */
-export function ScheduleForm({ schedule, save, saved, cancel }: ScheduleFormProps) {
+export function ScheduleForm({ app, schedule, save, saved, cancel }: ScheduleFormProps) {
   const [draft, setDraft] = useState<Draft>(() => (schedule === undefined ? emptyDraft(chosenUser()) : draftOf(schedule)));
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
@@ -45,6 +64,7 @@ export function ScheduleForm({ schedule, save, saved, cancel }: ScheduleFormProp
         ))}
       </fieldset>
       <Times draft={draft} set={set} />
+      <NextTimes app={app} schedule={{ ...scheduleOf(draft, schedule), createdAt: schedule?.createdAt ?? 0 }} />
       <Field label="Message">
         <textarea className="textarea" rows={2} value={draft.message} onChange={(event) => set({ message: event.target.value })} />
       </Field>
@@ -68,6 +88,41 @@ export function ScheduleForm({ schedule, save, saved, cancel }: ScheduleFormProp
       </div>
     </form>
   );
+}
+
+/** When it would run, once the fields have not changed for a moment. */
+function NextTimes({ app, schedule }: { app: string; schedule: Schedule }) {
+  const { request: _, ...timing } = schedule;
+  const given = useSettled(JSON.stringify(timing));
+  const times = useQuery({
+    queryKey: ["schedule times", app, given],
+    queryFn: () => client.nextTimes(app, JSON.parse(given) as Schedule),
+    enabled: isComplete(JSON.parse(given) as Schedule),
+    retry: false,
+    placeholderData: keepPreviousData,
+  });
+  if (times.isError) return <p className="soft">No next times: {times.error.message}</p>;
+  if (times.data === undefined) return null;
+  if (times.data.length === 0) return <p className="soft">No time is left.</p>;
+  return (
+    <div className="schedule-times soft">
+      Next times
+      <ol aria-label="Next times">
+        {times.data.map((at) => (
+          <li key={at}>{inZone(at, schedule.timeZone ?? LOCAL_ZONE)}</li>
+        ))}
+      </ol>
+    </div>
+  );
+}
+
+function useSettled(value: string): string {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), SETTLED_MS);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return settled;
 }
 
 type PartProps = { readonly draft: Draft; readonly set: (change: Partial<Draft>) => void };

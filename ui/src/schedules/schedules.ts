@@ -91,6 +91,13 @@ export function scheduleOf(draft: Draft, before: Schedule | undefined): Schedule
   };
 }
 
+/** Whether its times can be asked for: no field that they need is being written. */
+export function isComplete({ userId, cron, timeZone, everySeconds, at }: Schedule): boolean {
+  if (userId === "") return false;
+  if (cron != null) return cron.split(/\s+/).length === 5 && timeZone !== "";
+  return everySeconds != null ? everySeconds >= 1 : (at ?? 0) > 0;
+}
+
 function timesOf(draft: Draft): Partial<Schedule> {
   if (draft.kind === "cron") return { cron: draft.cron.trim(), timeZone: draft.timeZone };
   if (draft.kind === "interval") return { everySeconds: Number(draft.count) * UNITS[draft.unit] };
