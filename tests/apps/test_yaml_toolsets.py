@@ -8,9 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from greenroom.apps.component_registry import ComponentRegistry
+from greenroom.apps.yaml_config.document import ConfigFileError
+from greenroom.code_executors.environment import EnvironmentCodeExecutor
+from greenroom.environments.e2b import E2BEnvironment
 from greenroom.server.application import create_app
+from greenroom.tools.environment import EnvironmentToolset
 from tests.apps.conftest import AgentsDir
-from tests.apps.yaml_apps import call, load, said
+from tests.apps.yaml_apps import call, load, load_llm, said
 from tests.server.agents import echo
 from tests.server.serving import serving
 
@@ -53,3 +57,49 @@ async def test_an_api_by_the_document_beside_the_file(agents_dir: AgentsDir) -> 
         lines = await said(agent, [call("list_apps"), "One."])
         assert lines[1] == ("shop", "gets {'result': ['echo']}")
         await agent.tools[0].close()  # type: ignore[attr-defined]
+
+
+async def test_environments_of_tools_and_of_code(agents_dir: AgentsDir) -> None:
+    agents_dir.write("shop/sandboxes.py", "from greenroom import E2BEnvironment\nshared = E2BEnvironment('ours')")
+    agents_dir.write(
+        "shop/root_agent.yaml",
+        AGENT
+        + "[{name: EnvironmentToolset, args: {environment: {name: E2BEnvironment, args: {image: base, timeout: 600}}}}]"
+        + "\ncode_executor: {name: EnvironmentCodeExecutor, args: {environment: .sandboxes.shared, stateful: true}}\n",
+    )
+    agent = load_llm(agents_dir.path)
+    (toolset,) = agent.tools
+    assert isinstance(toolset, EnvironmentToolset)
+    assert isinstance(toolset.environment, E2BEnvironment)
+    assert (toolset.environment._image, toolset.environment._timeout) == ("base", 600)
+
+    executor = agent.code_executor
+    assert isinstance(executor, EnvironmentCodeExecutor)
+    assert isinstance(executor.environment, E2BEnvironment)
+    assert (executor.environment._image, executor.stateful) == ("ours", True)
+
+
+@pytest.mark.parametrize(
+    ("environment", "problem"),
+    [
+        ("{name: E2BEnvironment, args: {imago: base}}", "imago"),
+        ("{name: E2BEnvironment, args: {timeout: 0}}", "timeout must be more than 0"),
+        ("{name: BuiltInCodeExecutor}", "not a BaseEnvironment"),
+        ("{name: E3BEnvironment}", "did you mean 'E2BEnvironment'"),
+    ],
+)
+def test_an_environment_that_can_not_be_made(agents_dir: AgentsDir, environment: str, problem: str) -> None:
+    args = f"{{environment: {environment}}}"
+    agents_dir.write("shop/root_agent.yaml", AGENT + f"[{{name: EnvironmentToolset, args: {args}}}]")
+    with pytest.raises(ConfigFileError, match=problem):
+        load(agents_dir.path)
+
+
+def test_an_untrusted_file_makes_no_environment(agents_dir: AgentsDir) -> None:
+    agents_dir.write(
+        "shop/root_agent.yaml",
+        "name: shop\nmodel: scripted\ninstruction: Sell.\n"
+        "code_executor: {name: EnvironmentCodeExecutor, args: {environment: {name: E2BEnvironment}}}\n",
+    )
+    with pytest.raises(ConfigFileError, match="refused in files that are not trusted"):
+        load(agents_dir.path, allow_args=False)

@@ -88,6 +88,24 @@ class AgentBuilder(ConfigReader):
             return self._tools.build(node)
         return self._tools.named(node)
 
+    def instance(self, node: ConfigNode, kind: type[Any]) -> Any:
+        name, args = name_and_args(node)
+        if args is not None and not self._allow_args:
+            raise args.error("arguments are refused in files that are not trusted")
+
+        value: Any = self._references.find(name)
+        if isinstance(value, type) or args is not None:
+            if not callable(value):
+                raise name.error(f"{name.text!r} is a finished object, which takes no arguments")
+            arguments = args if args is not None else name.with_entries({})
+            values = self.read_arguments(arguments, value, what=f"of {name.text}")
+            value = construct(name, name.text, lambda: value(**values))
+
+        if not isinstance(value, kind):
+            raise name.error(f"{name.text!r} is of type {type(value).__name__}, not a {kind.__name__}")
+
+        return value
+
     def agent(self, node: ConfigNode) -> BaseAgent:
         """Builds an agent from `{config_path: …}`, `{code: …}`, or, for classes of one's own, the
         text of either.
@@ -276,7 +294,7 @@ class AgentBuilder(ConfigReader):
 
         if key.endswith("_code") or key in ("planner", "code_executor"):
             field = key.removesuffix("_code")
-            return field, self._object(entry, _CODE_TYPES[field])
+            return field, self.instance(entry, _CODE_TYPES[field])
 
         match key:
             case "edges":
@@ -312,25 +330,6 @@ class AgentBuilder(ConfigReader):
         if not callable(function) or isinstance(function, (type, BaseAgent)):
             raise name.error(f"{name.text!r} is of type {type(function).__name__}; a callback is a function")
         return function
-
-    def _object(self, node: ConfigNode, kind: type[Any]) -> Any:
-        """An object by name, or made by a class or function of that name."""
-        name, args = name_and_args(node)
-        if args is not None and not self._allow_args:
-            raise args.error("arguments are refused in files that are not trusted")
-
-        value: Any = self._references.find(name)
-        if isinstance(value, type) or args is not None:
-            if not callable(value):
-                raise name.error(f"{name.text!r} is a finished object, which takes no arguments")
-            arguments = args if args is not None else name.with_entries({})
-            values = self.read_arguments(arguments, value, what=f"of {name.text}")
-            value = construct(name, name.text, lambda: value(**values))
-
-        if not isinstance(value, kind):
-            raise name.error(f"{name.text!r} is of type {type(value).__name__}, not a {kind.__name__}")
-
-        return value
 
     def _schema(self, node: ConfigNode) -> object:
         if isinstance(node.value, str) or (isinstance(node.value, dict) and set(node.value) == {"name"}):

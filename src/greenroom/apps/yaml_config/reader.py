@@ -22,6 +22,7 @@ from greenroom.apps.yaml_config.document import KINDS, ConfigFileError, ConfigNo
 from greenroom.apps.yaml_config.fields import check_required, fields_of, parameters_of
 from greenroom.apps.yaml_config.keys import code_name, entries_of, is_code_reference, known_entries
 from greenroom.apps.yaml_config.records import ENUMS
+from greenroom.environments.environment import BaseEnvironment
 from greenroom.errors import AgentConfigError
 from greenroom.models.model import BaseLlm
 from greenroom.tools.functions.function_tool import FunctionTool
@@ -97,6 +98,9 @@ class ConfigReader(ABC):
     def agent(self, node: ConfigNode) -> BaseAgent: ...
     @abstractmethod
     def tool(self, node: ConfigNode) -> object: ...
+    @abstractmethod
+    def instance(self, node: ConfigNode, kind: type[Any]) -> object:
+        """An object by name, or made by a class or function of that name."""
 
     def read(self, node: ConfigNode, tp: Any) -> Any:
         """Raises ConfigFileError, or UnsupportedType."""
@@ -183,6 +187,8 @@ class ConfigReader(ABC):
             return self.agent(node)
         if issubclass(tp, (BaseTool, BaseToolset)):
             return self.tool(node)
+        if issubclass(tp, BaseEnvironment):
+            return self.instance(node, tp)
 
         if issubclass(tp, Enum):
             names = {str(member.value): member for member in tp} | {member.name: member for member in tp}
