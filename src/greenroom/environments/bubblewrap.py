@@ -39,8 +39,11 @@ NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/s
 SHORT_CUTS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 DEVICES = ("null", "zero", "full", "random", "urandom")
 
-SECONDS_TO_ASK_PYTHON = 20.0
+SECONDS_TO_ASK = 20.0
 MAX_COMPLAINT_BYTES = 2000
+
+_HELP: dict[str, str] = {}
+"""The help of a program, by its path."""
 
 
 class BubblewrapSandbox(GuestSandbox):
@@ -114,9 +117,9 @@ class BubblewrapSandbox(GuestSandbox):
         process.stdin.close()
 
         complaint = await process.stderr.read(MAX_COMPLAINT_BYTES)
-        for stream in (process.stderr, process.stdout):
-            while await stream.read(MAX_COMPLAINT_BYTES):
-                pass
+        await _drain(process.stderr)  # its end is that of the sandbox's program, which holds it open
+        with contextlib.suppress(RuntimeError):  # a request that waits for output reads it to its end
+            await _drain(process.stdout)
         await process.wait()
         return complaint.decode(errors="replace").strip()
 
@@ -129,27 +132,26 @@ class BubblewrapSandbox(GuestSandbox):
             *(
                 "--unshare-all",
                 "--unshare-user",
-                "--disable-userns",
                 "--die-with-parent",
                 "--new-session",
                 "--as-pid-1",
             ),
+            *await _further_options(program),
             *("--cap-drop", "ALL", "--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox"),
             *_system_files(),
-            *(argument for folder in folders for argument in ("--ro-bind", folder, folder)),
             *("--proc", "/proc"),
             *_devices(),
             *("--size", str(self.limits.disk_bytes), "--tmpfs", "/home"),
             *("--dir", str(WORKING_DIR), "--dir", "/home/tmp", "--dir", "/home/shm"),
-            *("--symlink", "/home/tmp", "/tmp", "--symlink", "/home/tmp", "/var/tmp"),
+            *("--symlink", "home/tmp", "/tmp", "--symlink", "../home/tmp", "/var/tmp"),
         ]
         if self._network:
             command.append("--share-net")
             for path in NETWORK_FILES:
                 command += ["--ro-bind-try", path, path]
 
-        for path in self._read_only_paths:
-            command += ["--ro-bind", str(path), str(path)]
+        for path in (*folders, *map(str, self._read_only_paths)):  # they may be below /home
+            command += ["--ro-bind", path, path]
 
         command += ["--remount-ro", "/", "--chdir", str(WORKING_DIR), "--clearenv"]
         for name, value in self._variables(python).items():
@@ -182,12 +184,15 @@ class BubblewrapSandbox(GuestSandbox):
         return executable, _folders_of(prefix)
 
 
+async def _drain(stream: asyncio.StreamReader) -> None:
+    while await stream.read(MAX_COMPLAINT_BYTES):
+        pass
+
+
 async def _ask_interpreter(python: str) -> tuple[str, list[str]]:
     question = "import sys; print(sys.prefix, sys.base_prefix, sep='\\n')"
     try:
-        ran = await run_process(
-            python, "-I", "-c", question, cwd=Path("/"), env={}, timeout_seconds=SECONDS_TO_ASK_PYTHON
-        )
+        ran = await run_process(python, "-I", "-c", question, cwd=Path("/"), env={}, timeout_seconds=SECONDS_TO_ASK)
     except OSError as error:
         raise ToolError(f"BubblewrapSandbox: {python} can't be started: {error.strerror}") from error
     prefixes = ran.stdout.splitlines()
@@ -242,6 +247,14 @@ def _program(name: str, package: str) -> str:
             f"`apt-get install {package}`, `dnf install {package}` or `apk add {package}`"
         )
     return found
+
+
+async def _further_options(program: str) -> list[str]:
+    """Options that releases before 0.8 don't have. User namespaces are also forbidden as system calls."""
+    if program not in _HELP:
+        ran = await run_process(program, "--help", cwd=Path("/"), env={}, timeout_seconds=SECONDS_TO_ASK)
+        _HELP[program] = ran.stdout + ran.stderr
+    return [option for option in ("--disable-userns",) if option in _HELP[program]]
 
 
 def _system_files() -> list[str]:
