@@ -18,10 +18,14 @@ from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.apps.load_yaml import load_agent
 from greenroom.apps.yaml_config.keys import camel
+from greenroom.code_executors.agent_engine import AgentEngineSandboxCodeExecutor
+from greenroom.code_executors.cloud_run import CloudRunSandboxCodeExecutor
 from greenroom.code_executors.container import ContainerCodeExecutor
 from greenroom.code_executors.executor import BaseCodeExecutor, BuiltInCodeExecutor
+from greenroom.code_executors.gke import GkeCodeExecutor
 from greenroom.code_executors.sandboxed import SandboxCodeExecutor
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
+from greenroom.code_executors.vertex import VertexAiCodeExecutor
 from greenroom.errors import AgentConfigError
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
@@ -502,11 +506,18 @@ async def test_model_and_tool_callbacks(agents_dir: AgentsDir) -> None:
 
 def test_a_code_executor(agents_dir: AgentsDir) -> None:
     agents_dir.write("shop/own.py", "from greenroom import BuiltInCodeExecutor\nnative = BuiltInCodeExecutor()")
+    engine = "projects/p/locations/l/reasoningEngines/7"
     local = "{name: UnsafeLocalCodeExecutor, args: {timeoutSeconds: 9, code_block_delimiters: [[<run>, </run>]]}}"
     forms: dict[str, type[BaseCodeExecutor]] = {
         f"code_executor: {local}": UnsafeLocalCodeExecutor,
         "code_executor: {name: SandboxCodeExecutor, args: {stateful: true}}": SandboxCodeExecutor,
         "code_executor: {name: ContainerCodeExecutor, args: {image: python, networkEnabled: true}}": ContainerCodeExecutor,
+        "code_executor: {name: GkeCodeExecutor, args: {namespace: code, memLimit: 1Gi}}": GkeCodeExecutor,
+        "code_executor: {name: VertexAiCodeExecutor}": VertexAiCodeExecutor,
+        f"code_executor: {{name: AgentEngineSandboxCodeExecutor, args: {{agentEngineResourceName: {engine}}}}}": (
+            AgentEngineSandboxCodeExecutor
+        ),
+        "code_executor: {name: CloudRunSandboxCodeExecutor, args: {allow_egress: true}}": CloudRunSandboxCodeExecutor,
         "code_executor: {name: google.adk.code_executors.BuiltInCodeExecutor}": BuiltInCodeExecutor,
         "codeExecutorCode: .own.native": BuiltInCodeExecutor,
     }

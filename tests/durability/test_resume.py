@@ -14,8 +14,8 @@ import pytest
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.turn.code import RESULTS
 from greenroom.agents.workflows import LoopAgent, SequentialAgent
+from greenroom.code_executors.context import RESULTS
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import GreenroomError, ModelError
 from greenroom.invocation.user_context import CallbackContext, ToolContext

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-import time
 from collections.abc import AsyncGenerator, Iterator, MutableSequence, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -20,6 +19,7 @@ from typing import Any
 import msgspec
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
+from greenroom.code_executors.context import CodeExecutorContext
 from greenroom.code_executors.executor import (
     TIMED_OUT,
     BaseCodeExecutor,
@@ -31,7 +31,6 @@ from greenroom.code_executors.executor import (
 from greenroom.environments.files import File
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
-from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, ExecutableCode, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -114,11 +113,6 @@ def _up_to(end: int, parts: list[Part]) -> list[Part]:
     return kept_parts
 
 
-CONTEXT = "_code_execution_context"
-INPUT_FILES = "_code_executor_input_files"
-ERROR_COUNTS = "_code_executor_error_counts"
-RESULTS = "_code_execution_results"
-
 _INTERRUPTED = "The run of this code was interrupted. Whether it had any effect is not known."
 
 
@@ -156,30 +150,26 @@ async def run_code(
     """
     callback_context = CallbackContext(ctx)
     state = callback_context.state
-    context: JsonObject = dict(state.get(CONTEXT) or {})
+    context = CodeExecutorContext(state)
     if new_file is not None:
-        state[INPUT_FILES] = [*(state.get(INPUT_FILES) or []), msgspec.to_builtins(new_file)]
-        context["processed_input_files"] = [*context.get("processed_input_files", []), new_file.name]
+        context.add_input_files([new_file])
+        context.add_processed_file_names([new_file.name])
     execution_id: str | None = None
     if executor.stateful:
-        execution_id = context.setdefault("execution_session_id", ctx.session.id)
-    state[CONTEXT] = context
+        execution_id = context.get_execution_id() or ctx.session.id
+        context.set_execution_id(execution_id)
+    state.update(context.get_state_delta())
     text = code.code or ""
-    code_input = CodeExecutionInput(code=text, input_files=input_files(ctx), execution_id=execution_id)
+    code_input = CodeExecutionInput(code=text, input_files=context.get_input_files(), execution_id=execution_id)
     result = await _execute(executor, ctx, code_input)
     state.update(result.state_delta)
-    _note(callback_context, text, result)
+    _note(context, ctx, text, result)
     output = _output(result, await _save_files(callback_context, result.output_files))
     return _event(ctx, callback_context, _outcome(result), output)
 
 
 def interrupted_code(ctx: InvocationContext) -> Event:
     return _event(ctx, CallbackContext(ctx), "OUTCOME_FAILED", _INTERRUPTED)
-
-
-def input_files(ctx: InvocationContext) -> list[File]:
-    """Returns the files that the session's code can use."""
-    return msgspec.convert(ctx.session.state.get(INPUT_FILES) or [], list[File])
 
 
 async def _execute(executor: BaseCodeExecutor, ctx: InvocationContext, code_input: CodeExecutionInput) -> Any:
@@ -190,27 +180,21 @@ async def _execute(executor: BaseCodeExecutor, ctx: InvocationContext, code_inpu
 
 
 def _may_fail_again(executor: BaseCodeExecutor, ctx: InvocationContext) -> bool:
-    counts: JsonObject = ctx.session.state.get(ERROR_COUNTS) or {}
-    return counts.get(ctx.invocation_id, 0) < executor.error_retry_attempts
+    return _context(ctx).get_error_count(ctx.invocation_id) < executor.error_retry_attempts
 
 
-def _note(callback_context: CallbackContext, code: str, result: CodeExecutionResult) -> None:
+def _context(ctx: InvocationContext) -> CodeExecutorContext:
+    return CodeExecutorContext(ctx.session.state)
+
+
+def _note(context: CodeExecutorContext, ctx: InvocationContext, code: str, result: CodeExecutionResult) -> None:
     """Failures in a row, and results for those who look for them in the state while the run lasts: as in ADK, these
     are not stored."""
-    state = callback_context.state
-    run = callback_context.invocation_id
-    counts: JsonObject = state.get(ERROR_COUNTS) or {}
-    if result.has_failed or counts:
-        state[ERROR_COUNTS] = {run: counts.get(run, 0) + 1} if result.has_failed else {}
-    entry = {
-        "code": code,
-        "result_stdout": result.stdout,
-        "result_stderr": result.stderr,
-        "timestamp": int(time.time()),
-    }
-    in_memory = callback_context._invocation_context.session.state
-    earlier: JsonObject = in_memory.get(RESULTS) or {}
-    in_memory[RESULTS] = {run: [*earlier.get(run, []), entry]}
+    if result.has_failed:
+        context.increment_error_count(ctx.invocation_id)
+    else:
+        context.reset_error_count(ctx.invocation_id)
+    _context(ctx).update_code_execution_result(ctx.invocation_id, code, result.stdout, result.stderr)
 
 
 async def _save_files(callback_context: CallbackContext, files: Sequence[File]) -> list[str]:
@@ -276,7 +260,7 @@ async def examine_new_files(
     executor: BaseCodeExecutor, ctx: InvocationContext, contents: Sequence[Content]
 ) -> AsyncGenerator[Event]:
     """Yields two events for each new file: one with a program that examines it, and one with the program's result."""
-    for file in list(_new_files(contents, input_files(ctx))):
+    for file in list(_new_files(contents, _context(ctx).get_input_files())):
         code = ExecutableCode(code=_FIRST_LOOK.format(name=file.name), language="PYTHON")
         yield ctx.new_event(content=Content(role="model", parts=[Part(executable_code=code)]))
         yield await run_code(executor, ctx, code, new_file=file)
@@ -284,7 +268,7 @@ async def examine_new_files(
 
 def name_files(executor: BaseCodeExecutor, ctx: InvocationContext, request: LlmRequest) -> None:
     """Replaces the contents of files by their names, and adds an instruction on reading them."""
-    names = {file.content: file.name for file in input_files(ctx)}
+    names = {file.content: file.name for file in _context(ctx).get_input_files()}
     for at, content in enumerate(request.contents if names else ()):
         file_names = [names.get(_csv_in(content, part) or b"") for part in content.parts or ()]
         if any(file_names):
