@@ -3,43 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
-import os
-import secrets
 import shutil
-import signal
-import struct
-import subprocess
-import tempfile
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from greenroom.environments.process import run_process
 from greenroom.errors import NotOffered, ToolError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.session import SessionKey
 from greenroom.tools.computer_use.computer import BaseComputer, ComputerEnvironment, ComputerState, Direction
-from greenroom.tools.computer_use.keyboard import SpareKeys, characters_of, is_typable, key_symbols, typed_in_parts
+from greenroom.tools.computer_use.desktop import PROGRAMS, Desktop
+from greenroom.tools.computer_use.keyboard import characters_of, is_typable, key_symbols, typed_in_parts
 
-ACTION_SECONDS = 15.0
-START_SECONDS = 15.0
 SETTLE_SECONDS = 0.5
-STOP_SECONDS = 5.0
 
-_PROGRAMS = ("Xvfb", "xdotool", "maim", "xkbcomp")
-_POLL_SECONDS = 0.02
-_MILLISECONDS_PER_KEY = 2
 _PIXELS_PER_WHEEL_STEP = 50
 _MAX_WHEEL_STEPS = 100
 _WHEEL_BUTTONS = {"up": 4, "down": 5, "left": 6, "right": 7}
 _DRAG_STEPS = 10
-_OUTPUT_BYTES = 2000
-
-_ANY_ADDRESS = 0xFFFF
-"""The family of an entry of an Xauthority file that is valid for every display."""
 
 
 class XvfbComputer(BaseComputer):
@@ -79,12 +60,12 @@ class XvfbComputer(BaseComputer):
         self._max_sessions = max_sessions
         self._settle_seconds = settle_seconds
 
-        self._desktops: OrderedDict[SessionKey, _Desktop] = OrderedDict()
-        self._desktop: _Desktop | None = None
+        self._desktops: OrderedDict[SessionKey, Desktop] = OrderedDict()
+        self._desktop: Desktop | None = None
 
     async def initialize(self) -> None:
         """Raises NotOffered when a program is missing."""
-        missing = [program for program in _PROGRAMS if shutil.which(program) is None]
+        missing = [program for program in PROGRAMS if shutil.which(program) is None]
         if missing:
             raise NotOffered(f"XvfbComputer needs {', '.join(missing)}; on Debian: apt-get install xvfb xdotool maim")
 
@@ -109,7 +90,7 @@ class XvfbComputer(BaseComputer):
             desktop = None
 
         if desktop is None:
-            desktop = await _Desktop.start(self._command, self._env, self._screen_size)
+            desktop = await Desktop.start(self._command, self._env, self._screen_size)
             self._desktops[key] = desktop
             await self._settle()
             if len(self._desktops) > self._max_sessions:
@@ -123,7 +104,7 @@ class XvfbComputer(BaseComputer):
         self._desktop = desktop
 
     @property
-    def _current(self) -> _Desktop:
+    def _current(self) -> Desktop:
         if self._desktop is None:
             raise RuntimeError("XvfbComputer: call prepare() first")
         return self._desktop
@@ -275,278 +256,3 @@ def _check_text(text: str) -> None:
 
 def _no_browser() -> ToolError:
     return ToolError("this desktop has no web browser of its own; use the applications on the screen")
-
-
-class _Desktop:
-    """An X server with its application."""
-
-    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
-        self._command = command
-        self._folder = Path(tempfile.mkdtemp(prefix="greenroom-desktop-"))
-        self._home = self._folder / "home"
-        self._runtime = self._folder / "runtime"
-        self._cookie_file = self._folder / "Xauthority"
-        self._env = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "LANG": "C.UTF-8",
-            "HOME": str(self._home),
-            "XDG_RUNTIME_DIR": str(self._runtime),
-            "XAUTHORITY": str(self._cookie_file),
-        }
-        self._env_of_application = env
-        self._spare_keys = SpareKeys()
-        self._server: _XServer | None = None
-        self._application: _Application | None = None
-
-    @classmethod
-    async def start(cls, command: Sequence[str], env: Mapping[str, str], screen_size: tuple[int, int]) -> _Desktop:
-        """Raises ToolError if the X server or the application can't be started."""
-        desktop = cls(command, env)
-        try:
-            await desktop._start_server(screen_size)
-            await desktop.start_application()
-        except BaseException:
-            await desktop.close()
-            raise
-        return desktop
-
-    async def _start_server(self, screen_size: tuple[int, int]) -> None:
-        self._home.mkdir()
-        self._runtime.mkdir(mode=0o700)
-        self._cookie_file.touch(mode=0o600)
-        self._cookie_file.write_bytes(_authority(secrets.token_bytes(16)))
-
-        self._server = _XServer(screen_size, cookie_file=self._cookie_file, env=self._env)
-        self._env["DISPLAY"] = await self._server.display()
-
-    async def start_application(self) -> None:
-        """Starts the application, and waits until it shows a window. Raises ToolError."""
-        if self._application is not None:
-            await self._application.processes.stop()
-
-        program = self._command[0]
-        env = {**self._env, **self._env_of_application}
-        try:
-            self._application = _Application(self._command, env=env, cwd=self._home)
-        except OSError as error:
-            raise ToolError(f"the application {program!r} could not be started: {error.strerror}") from error
-
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(START_SECONDS):
-                while not await self._shows_window():
-                    exit_code = self._application.processes.exit_code
-                    if exit_code not in (None, 0):
-                        raise ToolError(
-                            f"the application {program!r} ended with exit code {exit_code} before it showed a window: "
-                            f"{self._application.last_output()}"
-                        )
-                    await asyncio.sleep(_POLL_SECONDS)
-                return
-
-        raise ToolError(f"the application {program!r} showed no window for {START_SECONDS:.0f} seconds")
-
-    @property
-    def is_running(self) -> bool:
-        return self._server is not None and self._server.processes.exit_code is None
-
-    async def has_no_application(self) -> bool:
-        """True if the application has ended and shows no window: some start another process, and end."""
-        if self._application is None:
-            return True
-        return self._application.processes.exit_code is not None and not await self._shows_window()
-
-    async def _shows_window(self) -> bool:
-        windows = await self._run("xdotool", "search", "--onlyvisible", "--name", "")
-        return len(windows.split()) > 1  # the first is the background
-
-    async def xdotool(self, *commands: str | int) -> None:
-        await self._run("xdotool", *map(str, commands))
-
-    async def type(self, text: str) -> None:
-        """Types a text whose characters have keys."""
-        file = self._folder / "text"  # not an argument, which other users of the machine could read
-        file.touch(mode=0o600)
-        # xdotool types a line feed as the key Linefeed, which programs ignore.
-        file.write_text(text.replace("\r\n", "\n").replace("\n", "\r"), encoding="utf-8", newline="")
-        try:
-            await self._run(
-                "xdotool", "type", "--delay", str(_MILLISECONDS_PER_KEY), "--file", str(file),
-                timeout_seconds=ACTION_SECONDS + len(text) * 0.02,
-            )  # fmt: skip
-        finally:
-            file.unlink()
-
-    async def assign_keys(self, text: str) -> None:
-        """Gives keys to the text's characters that the keyboard lacks."""
-        keymap = self._spare_keys.assign(text)
-        if keymap is not None:
-            file = self._folder / "keymap"
-            file.write_text(keymap, encoding="ascii")
-            await self._run("xkbcomp", "-w0", str(file), self._env["DISPLAY"])
-
-    async def screenshot(self) -> bytes:
-        file = self._folder / "screen.png"
-        await self._run("maim", "--format", "png", str(file))
-        return await asyncio.to_thread(file.read_bytes)
-
-    async def _run(self, *command: str, timeout_seconds: float = ACTION_SECONDS) -> str:
-        """The output of a program that connects to the X server. Raises ToolError when it fails."""
-        result = await run_process(*command, cwd=self._folder, env=self._env, timeout_seconds=timeout_seconds)
-        if result.timed_out:
-            raise ToolError(f"the desktop did not answer within {timeout_seconds:.0f} seconds")
-        if not self.is_running:
-            raise ToolError("the desktop has crashed; the next action starts a new one")
-        if result.exit_code != 0:
-            raise ToolError(f"{command[0]} failed: {result.stderr.strip()[-_OUTPUT_BYTES:]}")
-        return result.stdout
-
-    async def close(self) -> None:
-        """Ends the application and the X server, and deletes the temporary files."""
-        if self._application is not None:
-            await self._application.processes.stop()
-
-        if self._server is not None:
-            await self._server.processes.stop()
-
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
-
-
-class _XServer:
-    """Xvfb on a free display, for those who have the cookie."""
-
-    def __init__(self, screen_size: tuple[int, int], *, cookie_file: Path, env: Mapping[str, str]) -> None:
-        width, height = screen_size
-        self._display_pipe, write_end = os.pipe()
-        try:
-            self.processes = _ProcessGroup(
-                [
-                    "Xvfb", "-displayfd", str(write_end), "-screen", "0", f"{width}x{height}x24",
-                    "-auth", str(cookie_file), "-nolisten", "tcp", "-noreset",
-                ],
-                stop_signal="TERM",  # on which it removes its lock
-                env=env,
-                cwd=cookie_file.parent,
-                pass_fds=[write_end],
-            )  # fmt: skip
-        except BaseException:
-            os.close(self._display_pipe)
-            raise
-        finally:
-            os.close(write_end)
-
-    async def display(self) -> str:
-        """Waits for the display's name, as `:1`. Called once; raises ToolError if the server can't be started."""
-        written = b""
-        os.set_blocking(self._display_pipe, False)
-        try:
-            async with asyncio.timeout(START_SECONDS):
-                while not written.endswith(b"\n"):
-                    try:
-                        chunk = os.read(self._display_pipe, 100)
-                    except BlockingIOError:
-                        await asyncio.sleep(_POLL_SECONDS)
-                        continue
-                    if not chunk:
-                        raise ToolError("the X server Xvfb could not be started")
-                    written += chunk
-        except TimeoutError as error:
-            raise ToolError(f"the X server Xvfb did not start within {START_SECONDS:.0f} seconds") from error
-        finally:
-            os.close(self._display_pipe)
-
-        return f":{int(written)}"
-
-
-class _Application:
-    """A running application, and the end of what it has written to its standard error."""
-
-    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> None:
-        """Raises OSError if the program can't be started."""
-        self.processes = _ProcessGroup(command, stop_signal="KILL", env=env, cwd=cwd, stderr=subprocess.PIPE)
-        self._output = b""
-        threading.Thread(target=self._read_output, daemon=True).start()
-
-    def _read_output(self) -> None:
-        stderr = self.processes.stderr
-        assert stderr is not None
-        with stderr:
-            while chunk := os.read(stderr.fileno(), 4096):
-                self._output = (self._output + chunk)[-_OUTPUT_BYTES:]
-
-    def last_output(self) -> str:
-        return self._output.decode(errors="replace").strip() or "it wrote nothing to its standard error"
-
-
-class _ProcessGroup:
-    """A command with the processes that it starts; `stop` ends those of its group, and so does the end of this process.
-
-    A shell waits for the end of a pipe, which the kernel closes however this process ends, and signals the group.
-    """
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        stop_signal: str,
-        env: Mapping[str, str],
-        cwd: Path,
-        stderr: int = subprocess.DEVNULL,
-        pass_fds: Sequence[int] = (),
-    ) -> None:
-        """Raises OSError if the program can't be started."""
-        self._process = subprocess.Popen(
-            command,
-            env=env,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            pass_fds=pass_fds,
-            start_new_session=True,
-        )
-        self.stderr = self._process.stderr
-        try:
-            self._guard = subprocess.Popen(
-                ["sh", "-c", 'read _; kill -s "$1" -- "-$2"', "sh", stop_signal, str(self._process.pid)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except BaseException:
-            self._process.kill()
-            raise
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def exit_code(self) -> int | None:
-        """Of the command; None while it runs. It isn't reaped before `stop`, so that the group's id stays its own."""
-        if self._process.returncode is not None:
-            return self._process.returncode
-
-        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        return None if ended is None else ended.si_status
-
-    async def stop(self) -> None:
-        """Signals the group, and waits for the end of the command, which is killed after 5 seconds."""
-        if self._process.returncode is not None:
-            return
-
-        assert self._guard.stdin is not None
-        self._guard.stdin.close()
-        await asyncio.to_thread(self._guard.wait)
-        try:
-            await asyncio.to_thread(self._process.wait, STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.pid, signal.SIGKILL)
-            await asyncio.to_thread(self._process.wait)
-
-
-def _authority(cookie: bytes) -> bytes:
-    """An Xauthority file with one entry."""
-    fields = (b"", b"", b"MIT-MAGIC-COOKIE-1", cookie)  # address, display, protocol, data
-    entry = b"".join(struct.pack(">H", len(field)) + field for field in fields)
-    return struct.pack(">H", _ANY_ADDRESS) + entry
