@@ -14,6 +14,7 @@ from greenroom.runs.engine import run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.sessions.sqlite import SqliteSessionService
 from tests.cli.conftest import Cli
+from tests.cli.test_serve import served
 from tests.durability.engines import finish
 
 _CLERK = '''
@@ -123,6 +124,28 @@ def test_the_first_difference_of_each_waiting_run_is_shown(cli: Cli, tmp_path: P
     assert (unchanged.returncode, unchanged.stderr) == (0, "waiting: 5; different: 0\n")
 
 
+def test_a_server_compares_its_waiting_runs(cli: Cli, tmp_path: Path) -> None:
+    database = tmp_path / "chats.db"
+    ids = asyncio.run(start_waiting(write(tmp_path / "before", _BEFORE), database))
+    after = write(tmp_path / "after", {**_AFTER, "graph": "raise RuntimeError('half-written')"})
+    cli.environment["PYTHONPATH"] += f":{Path(__file__).parents[2]}"  # the apps use this package
+    with served(cli, str(after), "--session-service", f"sqlite:///{database}") as (url, _, _):
+        done = cli("check", "--waiting", "--url", url)
+        one = cli("check", "--waiting", "--url", url, "--limit", "1")
+        refused = [cli("check", str(after), "--waiting", "--url", url), cli("check", "--url", url), cli("check")]
+    shown = {line.split()[0]: " ".join(line.split()) for line in done.stdout.splitlines()[1:]}
+    assert {name: text.split()[1] for name, text in shown.items()} == ids
+    assert shown["equal"].endswith("approval of pay refuse equal")
+    assert "agent 'clerk' calls pay(amount, to); now it has no tool of this name" in shown["renamed"]
+    assert "RuntimeError: half-written" in shown["graph"]
+    assert (done.returncode, done.stderr) == (1, "waiting: 5; different: 3\n")
+    assert one.stderr.startswith("waiting: 1;")
+    assert [(each.returncode, each.stdout) for each in refused] == [(1, "")] * 3
+    assert "PATH can't be combined with a server" in refused[0].stderr
+    assert "belong to --waiting" in refused[1].stderr
+    assert "Give the PATH of the apps" in refused[2].stderr
+
+
 def test_apps_in_archives_are_compared(cli: Cli, tmp_path: Path) -> None:
     database = tmp_path / "chats.db"
     asyncio.run(start_waiting(write(tmp_path / "before", _BEFORE), database))
@@ -160,4 +183,4 @@ def test_an_older_database_is_left_alone(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_store_without_waiting_is_refused(cli: Cli) -> None:
-    assert "belongs to --waiting" in cli("check", "agents", "--session-service", "sqlite:///chats.db").stderr
+    assert "belong to --waiting" in cli("check", "agents", "--session-service", "sqlite:///chats.db").stderr

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from greenroom.cli.app_check.finding import Finding
-from greenroom.cli.parameters import SessionStore
+from greenroom.cli.parameters import ApiKey, SessionStore, check_not_with_server
 from greenroom.cli.terminal import note, print_line
 from greenroom.errors import CallerError, InvalidRequest
 
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 
 def check(
-    directory: Annotated[Path, Parameter(name="PATH")],
+    directory: Annotated[Path | None, Parameter(name="PATH")] = None,
     /,
     *,
     waiting: Annotated[bool, Parameter(negative=())] = False,
     session_service: SessionStore = None,
+    url: str | None = None,
+    api_key: ApiKey = None,
     limit: int = 1000,
 ) -> None:
     """Check what apps written for ADK lack here, without running them; or whether waiting runs fit changed apps.
@@ -44,22 +46,36 @@ def check(
 
         greenroom check path/to/new/agents --waiting --session-service postgresql://user:password@host/database
 
+    With `--waiting` and `--url`, a running server compares its waiting runs with the code that it has loaded.
+
+        greenroom check --waiting --url https://agents.example.com
+
     Parameters
     ----------
     directory
         A folder of apps, the folder of one app, or one file. Hidden folders and `node_modules` are skipped.
     waiting
         Compare waiting runs.
+    url
+        With `--waiting`, in place of PATH: the URL of a running server.
     limit
         With `--waiting`: the maximum number of runs. The newest are compared.
     """
+    if not waiting and (session_service is not None or url is not None):
+        raise CallerError("--session-service and --url belong to --waiting")
+    if url is not None:
+        check_not_with_server(PATH=directory is not None, session_service=session_service is not None)
+        from greenroom.cli.waiting_runs import check_waiting_of_server
+
+        check_waiting_of_server(url, api_key, limit)
+        return
+    if directory is None:
+        raise CallerError("Give the PATH of the apps")
     if waiting:
         from greenroom.cli.waiting_runs import check_waiting
 
         check_waiting(directory, session_service, limit)
         return
-    if session_service is not None:
-        raise CallerError("--session-service belongs to --waiting")
 
     from greenroom.cli.app_check.app_files import AppFiles
 

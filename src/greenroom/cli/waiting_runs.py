@@ -1,4 +1,6 @@
-"""`greenroom check --waiting`: replays the waiting runs of a database with the apps of a folder."""
+"""`greenroom check --waiting`: replays the waiting runs of a database with the apps of a folder, or those of a server
+with the apps that it has loaded.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from greenroom.cli import data_folder, database, sessions
+from greenroom.cli.parameters import client_for
 from greenroom.cli.terminal import note, print_table
 from greenroom.errors import AppLoadError, AppNotFound
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App
     from greenroom.apps.loader import AppLoader
+    from greenroom.client.async_client import AsyncClient
     from greenroom.records.run import Run
     from greenroom.records.waiting_run import WaitingRun
     from greenroom.sessions.service import BaseSessionService
@@ -23,7 +27,15 @@ if TYPE_CHECKING:
 
 def check_waiting(agents_dir: Path, session_service: str | None, limit: int) -> None:
     """Prints a table of the waiting runs. Exits with 1 if one would differ."""
-    compared = asyncio.run(_compared(agents_dir, session_service, limit))
+    _report(asyncio.run(_compared(agents_dir, session_service, limit)))
+
+
+def check_waiting_of_server(url: str, api_key: str | None, limit: int) -> None:
+    """Does the same with the apps and runs of a running server."""
+    _report(asyncio.run(_compared_by_server(url, api_key, limit)))
+
+
+def _report(compared: list[WaitingRun]) -> None:
     if not compared:
         note("No run waits.")
         return
@@ -54,6 +66,39 @@ async def _compared(agents_dir: Path, uri: str | None, limit: int) -> list[Waiti
             names = apps.list_apps()
             listed = await runs.list_runs(RunFilter(app_names=names, statuses=[RunStatus.WAITING]), limit=limit)
             return [await _compare(run, apps, store) for run in listed.runs]
+
+
+async def _compared_by_server(url: str, api_key: str | None, limit: int) -> list[WaitingRun]:
+    client = client_for(url, api_key)
+    try:
+        compared: list[WaitingRun] = []
+        for app_name in await client.list_apps():
+            compared += await _compared_of_app(client, app_name, limit - len(compared))
+        return compared
+    finally:
+        await client.close()
+
+
+async def _compared_of_app(client: AsyncClient, app_name: str, limit: int) -> list[WaitingRun]:
+    from greenroom.records.run import RunStatus
+    from greenroom.records.waiting_run import VersionDifference, WaitingRun
+
+    compared: list[WaitingRun] = []
+    page_token: str | None = None
+    try:
+        while len(compared) < limit:
+            page = await client.list_waiting_runs(
+                app_name, limit=min(limit - len(compared), 100), page_token=page_token
+            )
+            compared += page.waiting_runs
+            page_token = page.next_page_token
+            if page_token is None:
+                break
+    except AppLoadError as error:
+        failed = VersionDifference(seq=0, text=error.detail)
+        waiting = await client.list_runs(app_name=app_name, status=[RunStatus.WAITING], limit=max(limit, 1))
+        return [WaitingRun(run=run, difference=failed) for run in waiting.runs]
+    return compared
 
 
 def _apps_of(agents_dir: Path) -> AppLoader:
