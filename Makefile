@@ -219,6 +219,10 @@ bench-sizing: setup  ## Measure what turns cost on PostgreSQL, and write the siz
 bench-sleepers: setup  ## Measure how late sleeping runs continue, at 100 due per second beside 100,000 that sleep.
 	$(RUN) python -m benchmarks.sleepers
 
+.PHONY: bench-sandboxes
+bench-sandboxes: setup  ## Measure the start and the executions of sandboxes, and 100 of them at once.
+	$(RUN) python -m benchmarks.sandboxes
+
 .PHONY: bench-instructions
 bench-instructions: setup  ## Count the server's instructions per turn, which other load on the machine hardly changes.
 	$(RUN) python -m benchmarks.instructions
