@@ -328,14 +328,14 @@ def test_known_causes_of_failing_apps_are_found(cli: Cli, tmp_path: Path) -> Non
             "shop/agent.py": "from google.adk.agents import LlmAgent, ManagedAgent\n"
             "from google.adk.agents.config_agent_utils import from_config\n"
             "from google.adk.agents.remote_a2a_agent import AGENT_CARD_WELL_KNOWN_PATH, RemoteA2aAgent\n"
-            "from google.adk.code_executors import ContainerCodeExecutor\n"
+            "from google.adk.tools.retrieval import LlamaIndexRetrieval\n"
             "from google.adk.models.google_llm import Gemini\n"
             "from google.adk.models.lite_llm import LiteLLMClient\n"
             "from google.adk.sessions.base_session_service import BaseSessionService, ListSessionsResponse\n"
             "from google.adk.tools import load_memory_tool, preload_memory_tool\n"
             "from google.adk.tools.calendar_none import Nothing\n"
             "path = f'http://localhost:8001{AGENT_CARD_WELL_KNOWN_PATH}'\n"
-            "executor = ContainerCodeExecutor()\n"
+            "retrieval = LlamaIndexRetrieval()\n"
             "model = Gemini(use_interactions_api=True)\n"
             "tools = [load_memory_tool.load_memory_tool, preload_memory_tool.PreloadMemoryTool()]\n"
             "managed = ManagedAgent(name='m', agent_id='a')\n"
@@ -350,7 +350,7 @@ def test_known_causes_of_failing_apps_are_found(cli: Cli, tmp_path: Path) -> Non
     assert code == 1
     expected = {
         "shop/agent.py:1": "ManagedAgent is not offered yet",
-        "shop/agent.py:4": "ContainerCodeExecutor is not offered yet",
+        "shop/agent.py:4": "LlamaIndexRetrieval is not offered yet",
         "shop/agent.py:9": "greenroom has no Nothing, and ADK 2.13 has none either",
         "shop/agent.py:12": "use_interactions_api=True",
         "shop/agent.py:16": "class Sessions has no ",

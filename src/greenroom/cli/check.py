@@ -77,24 +77,33 @@ def check(
         check_waiting(directory, session_service, limit)
         return
 
+    if show_findings(directory):
+        sys.exit(1)
+
+
+def show_findings(directory: Path, *, shown_as: Path | None = None) -> int:
+    """Prints the findings about a folder or a file, and returns how many things are missing.
+
+    shown_as: the path to print in place of that of the folder. Raises InvalidRequest if there is nothing to check.
+    """
     from greenroom.cli.app_check.app_files import AppFiles
 
     files = AppFiles(directory)
     if files.file_count == 0:
-        raise InvalidRequest(f"No Python files and no YAML agents found in {directory}")
+        raise InvalidRequest(f"No Python files and no YAML agents found in {shown_as or directory}")
 
     findings, names = findings_of(files)
     shown = sorted(set(findings))
     for finding in shown:
-        print_line(f"{finding.file}:{finding.line}: {finding.text}")
+        file = finding.file if shown_as is None else shown_as / finding.file.relative_to(directory)
+        print_line(f"{file}:{finding.line}: {finding.text}")
 
     requirements = sorted({finding.requirement for finding in shown if finding.is_missing and finding.requirement})
     if requirements:
         print_line(f"pip install {shlex.join(requirements)}")
     missing = sum(finding.is_missing for finding in shown)
     note(f"missing: {missing}; names of ADK: {names}; files: {files.file_count}")
-    if missing:
-        sys.exit(1)
+    return missing
 
 
 def findings_of(files: AppFiles) -> tuple[list[Finding], int]:

@@ -21,6 +21,7 @@ from greenroom.cli import (
     keys,
     logins,
     mcp,
+    migrate,
     models,
     optimize,
     recordings,
@@ -75,6 +76,7 @@ app.command(mcp.mcp)
 app.command(run.run)
 app.command(check.check)
 app.command(doctor.doctor)
+app.command(migrate.migrate)
 app.command(recordings.record)
 app.command(recordings.replay)
 app.command(evaluation.app)

@@ -31,7 +31,9 @@ def known_name(origin: str) -> KnownName | None:
     if origin.startswith(f"{ADK}."):
         return _name_of_adk(origin.split("."))
     if origin.startswith("greenroom."):
-        name = origin.split(".")[1]
+        _, name, *rest = origin.split(".")
+        if name in adk_modules() and name not in greenroom.__all__:  # `from greenroom import agent_tool` works
+            return KnownName("greenroom", rest[0]) if rest else None
         return KnownName("greenroom", name) if not _is_module_of_greenroom(name) else None
     return None
 
@@ -130,7 +132,7 @@ def _modules_to_rewrite(source: PythonFile) -> Iterator[Finding]:
             continue
         last = origin.rpartition(".")[2]
         if statement.name and (last in adk_modules() or statement.name == "*"):
-            continue  # `from greenroom import agent_tool` works
+            continue
         adk_names = [known_name(use.origin) for use in uses if use.root == statement.bound_as]
         names = sorted(
             {adk_name.name for adk_name in adk_names if adk_name is not None and adk_name.name in greenroom.__all__}

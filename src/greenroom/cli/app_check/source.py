@@ -66,6 +66,12 @@ class PythonFile:
                 root = _root_of(node)
                 yield Reference(node.lineno, origin, root, is_mention, is_optional or root in self._optional_names)
 
+    def attributes(self) -> Iterator[ast.Attribute]:
+        """The dotted names of the file, each as long as it is."""
+        for node, _, _ in self._found.references:
+            if isinstance(node, ast.Attribute):
+                yield node
+
     def calls(self) -> Iterator[Call]:
         for node, is_optional in self._found.calls:
             origin = self.resolve(node.func)
