@@ -76,3 +76,11 @@ def podman() -> Iterator[PodmanService]:
     """One service for all tests of a process. It has no containers but those of the test that runs."""
     with running_podman() as service:
         yield service
+
+
+@pytest.fixture(scope="module")
+def docker_host(podman: PodmanService) -> Iterator[str]:
+    """Makes podman the engine of container sandboxes that name none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", podman.uri)
+        yield podman.uri

@@ -12,7 +12,7 @@ from pathlib import Path
 
 _COMMANDS = """
     sh cat chmod cp dd df echo env find grep head id kill ln ls mkdir mknod mount mv ps rm sed setsid sleep sort su
-    sudo tail tar touch true uname unshare wc
+    sudo tail tar touch true uname unshare wc yes
 """
 _FOLDERS = ("dev", "proc", "sys", "etc", "usr", "usr/bin")
 _LEFT_OUT = {

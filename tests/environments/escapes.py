@@ -139,9 +139,9 @@ RESOURCES = (
     ),
     Attempt(
         name="filling the disk from /tmp and shared memory",
-        code="def fill():\n    for n in range(30):\n"
-        "        for folder in ('/tmp', '/dev/shm', '.', '/var/tmp'):\n"
-        "            with open(f'{folder}/big{n}', 'wb') as file:\n                file.write(b'x' * 10_000_000)\nattempt(fill)",
+        code="def fill(folder):\n    for n in range(30):\n"
+        "        with open(f'{folder}/big{n}', 'wb') as file:\n            file.write(b'x' * 10_000_000)\n"
+        "for folder in ('/tmp', '/dev/shm', '.', '/var/tmp'):\n    attempt(fill, folder)",
         sees=r"refused: OSError.*No space left",
     ),
     Attempt(
@@ -232,8 +232,8 @@ HOST_FILES = (
     _refused("listing the server's folder", "attempt(os.listdir, 'SERVER')", escapes_from_a_process=True),
     _refused("home of root", "attempt(os.listdir, '/root')"),
     _refused("host's own temporary folder", "attempt(os.listdir, 'MARKER')", escapes_from_a_process=True),
-    _refused("the tree of devices", "attempt(os.listdir, '/sys/class')"),
-    _refused("sockets of daemons", "attempt(os.listdir, '/run')"),
+    _refused("the tree of devices", "attempt(lambda: os.listdir('/sys/class')[0])"),
+    _refused("sockets of daemons", "attempt(lambda: os.listdir('/run')[0])"),
     _refused("log files", "attempt(os.listdir, '/var/log')"),
     Attempt(
         name="search of all files",
@@ -286,10 +286,11 @@ DEVICES = (
     Attempt(
         name="devices",
         code="for name in ('sda', 'vda', 'nvme0n1', 'mem', 'kmem', 'port', 'kmsg', 'kvm', 'fuse', 'net/tun', 'loop-control', "
-        "'tty', 'ptmx', 'console', 'input', 'dri', 'snd', 'mapper', 'vsock', 'userfaultfd'):\n"
+        "'tty', 'console', 'input', 'dri', 'snd', 'mapper', 'vsock', 'userfaultfd'):\n"
         "    attempt(lambda: os.open(f'/dev/{name}', os.O_RDONLY))",
-        sees=r"(refused.*\s){20}",
+        sees=r"(refused.*\s){19}",
     ),
+    _refused("new terminal", "attempt(os.open, '/dev/ptmx', os.O_RDONLY)"),
     _refused("making a block device", "attempt(os.mknod, 'disk', stat.S_IFBLK | 0o600, os.makedev(254, 0))"),
     _refused("making the device of memory", "attempt(os.mknod, 'mem', stat.S_IFCHR | 0o600, os.makedev(1, 1))"),
     _refused(

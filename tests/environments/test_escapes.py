@@ -25,7 +25,7 @@ from greenroom.environments.process import ExecutionResult, run_process
 from greenroom.environments.sandbox import Sandbox
 from greenroom.errors import ToolError
 from tests.environments.escapes import ATTEMPTS, PRELUDE, Attempt
-from tests.environments.local_sandboxes import SANDBOXES
+from tests.environments.local_sandboxes import ALLOWED, SANDBOXES, make_sandbox
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
@@ -100,7 +100,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=SANDBOXES)
 async def sandbox(request: pytest.FixtureRequest, host: Host) -> AsyncIterator[Sandbox]:
-    sandbox = SANDBOXES[request.param]()
+    sandbox = make_sandbox(request.param, request)
     yield sandbox
     await sandbox.close()
 
@@ -142,7 +142,12 @@ async def check_that_it_works(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
-async def test_an_attempt_is_contained(sandbox: Sandbox, host: Host, attempt: Attempt) -> None:
+async def test_an_attempt_is_contained(
+    sandbox: Sandbox, host: Host, attempt: Attempt, request: pytest.FixtureRequest
+) -> None:
+    if attempt.name in ALLOWED.get(request.node.callspec.params["sandbox"], ()):
+        pytest.skip("the sandbox allows it")
+
     try:
         await check(sandbox, host, attempt)
     except BaseException:

@@ -13,13 +13,20 @@ import pytest
 
 from tests.durability.server_process import ServerProcess, server_in
 from tests.environments.escapes import ATTEMPTS, PRELUDE
-from tests.environments.local_sandboxes import SANDBOXES
+from tests.environments.local_sandboxes import SANDBOXES, make_sandbox
 from tests.processes import children_of, is_running
 from tests.requirements import require_bubblewrap
 from tests.server.serving import until
 
 MAX_SECONDS = 0.5
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(params=SANDBOXES)
+def name(request: pytest.FixtureRequest) -> str:
+    """Of an app, which is requested before the server that has it."""
+    make_sandbox(request.param, request)
+    return request.param
 
 
 @pytest.fixture
@@ -38,9 +45,7 @@ async def run(http: httpx.AsyncClient, app: str, session: str, code: str) -> str
     return reply.text
 
 
-@pytest.mark.parametrize("name", SANDBOXES)
-async def test_the_server_answers_while_its_sandboxes_use_all_they_can(server: ServerProcess, name: str) -> None:
-    SANDBOXES[name]()
+async def test_the_server_answers_while_its_sandboxes_use_all_they_can(name: str, server: ServerProcess) -> None:
     codes = [PRELUDE + attempt.code for attempt in ATTEMPTS if attempt.is_heavy and attempt.code]
     latencies: list[float] = []
 

@@ -38,7 +38,9 @@ _SHARED_MEMORY_BYTES = 16 * 1024 * 1024
 _OVERHEAD_BYTES = 64 * 1024 * 1024
 """Of the program inside, and shared memory."""
 
-_NOT_WRITABLE = "ro,size=4k"
+_NOT_WRITABLE = "ro,size=64m"
+"""Podman copies what the image has there."""
+
 _SECONDS_TO_END = 5.0
 SECONDS_TO_START = 600.0
 """A container that isn't running after this time is not about to start."""

@@ -296,7 +296,7 @@ class Guest:
             elif self.host_says_stop():
                 stopped = "stop"
             elif now >= next_check:
-                stopped = self.exceeded_limit(files_before)
+                stopped = self.exceeded_limit(files_before, deadline)
                 next_check = time.monotonic() + CHECK_SECONDS
 
         must_end = stopped is not None and command is self.interpreter
@@ -376,7 +376,7 @@ class Guest:
         disk = os.statvfs(self.working_dir)
         return disk.f_files - disk.f_ffree
 
-    def exceeded_limit(self, files_before: int) -> str | None:
+    def exceeded_limit(self, files_before: int, deadline: float | None) -> str | None:
         """files_before: so that a command that removes files can run when they are too many."""
         if self.count_files() > max(self.max_files, files_before):
             return "files"
@@ -385,11 +385,16 @@ class Guest:
         if sum(map(resident_bytes, pids)) <= self.memory_bytes:
             return None
 
-        # Memory that processes share was counted for each of them.
-        if sum(map(proportional_bytes, pids)) <= self.memory_bytes:
-            return None
+        # Memory that processes share was counted for each of them. Asking about one that forks takes its time.
+        size = 0
+        for pid in pids:
+            size += proportional_bytes(pid)
+            if size > self.memory_bytes:
+                return "memory"
+            if deadline is not None and time.monotonic() >= deadline:
+                return None
 
-        return "memory"
+        return None
 
     def reap(self, command: Command) -> None:
         """Collects the processes that have ended: the command, and those whose parents have ended."""
