@@ -341,12 +341,12 @@ async def test_invalid_arguments_are_answered_to_the_model(name: str, args: Json
 
 async def test_a_run_whose_app_is_gone_does_not_stop_the_others(tmp_path: Path) -> None:
     async with stores_in(tmp_path) as stores, engine_over(stores, sleeper(("wait", {"seconds": 0.0}))) as engine:
-        await finish(engine, asking("go"))
+        waiting = await finish(engine, asking("go"))
         where: dict[str, Any] = {**WHERE, "session_id": "s-2"}
         await stores.sessions.create_session(**where)
         where["app_name"] = "gone"
         lost = Run(id="e-lost", status=RunStatus.WAITING, created_at=1.0, **where)
-        lost.wake_ups = (await engine.get((await stores.runs.next_wake_ups(1))[0][1])).wake_ups
+        lost.wake_ups = waiting.wake_ups
         await stores.runs.save(lost)
         await stores.runs.save_wake_up(lost, 1.0)
         await engine.recover()
