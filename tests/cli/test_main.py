@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,6 +51,17 @@ def test_help_imports_no_heavy_modules(cli: Cli) -> None:
         loaded = set(cli.run_process(*args).stderr.split())
         assert "cyclopts" in loaded
         assert not loaded & {"starlette", "uvicorn", "xllamacpp", "obstore", "openai", "pydantic", "sqlite3"}
+
+
+@pytest.mark.parametrize(("typed", "completed"), [(["schem"], "schema"), (["init", "shop", "--temp"], "--template")])
+def test_bash_completes_commands_and_options(cli: Cli, tmp_path: Path, typed: list[str], completed: str) -> None:
+    (tmp_path / "completion").write_text(cli("completion", "bash").stdout)
+    words = " ".join(["greenroom", *typed])
+    asks = f"COMP_WORDS=({words}); COMP_CWORD={len(typed)}; _greenroom; echo ${{COMPREPLY[@]}}"
+    shown = subprocess.run(
+        ["bash", "-c", f"source {tmp_path}/completion; {asks}"], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.split() == [completed]
 
 
 @pytest.mark.parametrize("args", [["nonsense"], ["serve"], ["run"], ["serve", "agents", "--port", "many"]])

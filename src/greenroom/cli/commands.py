@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Container, Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -99,6 +99,20 @@ sessions.app.command(sessions_transfer.export_sessions, name="export")
 sessions.app.command(sessions_transfer.import_sessions, name="import")
 sessions.app.command(sessions_migrate.migrate_sessions, name="migrate")
 app.meta.end_of_options_delimiter = ""
+
+
+@app.command
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(name="SHELL")], /) -> None:
+    """Write a script that completes commands and their options in a shell.
+
+        source <(greenroom completion bash)
+
+    Parameters
+    ----------
+    shell
+        The shell that runs the script.
+    """
+    sys.stdout.write(app.generate_completion(prog_name="greenroom", shell=shell))
 
 
 @app.meta.default
