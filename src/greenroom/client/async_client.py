@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from greenroom.client.connection import Connection, path
 from greenroom.client.run_stream import RunStream
-from greenroom.errors import ArtifactNotFound, GreenroomError, InvalidRequest, OwnershipLost
+from greenroom.errors import ArtifactNotFound, InvalidRequest
 from greenroom.records import wire
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject, JsonValue
@@ -410,16 +410,7 @@ class AsyncClient:
             limit=limit,
             page_token=page_token,
         )
-        result = await self._connection.call("POST", "/runs/retry", RetryRunsResponse, body=request)
-        elsewhere = [one for one in result.refused if one.code == OwnershipLost.__name__]
-        for one in elsewhere:  # the request for a single run is forwarded to the server of its session
-            try:
-                result.started.append(await self.retry_run(one.run_id, fork=fork))
-                result.refused.remove(one)
-            except GreenroomError as error:
-                one.code = error.code
-                one.detail = error.detail
-        return result
+        return await self._connection.call("POST", "/runs/retry", RetryRunsResponse, body=request)
 
     # webhooks of runs
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from starlette.types import Message, Receive, Send
 
 from greenroom.errors import OwnershipLost
+from greenroom.records.session import SessionKey
 from greenroom.runs.engine import ForwardedRequest
 
 CONTINUATION = b"greenroom-continuation"
@@ -15,6 +18,17 @@ FINAL_FRAMES = b"greenroom-final-frames"
 
 EXCHANGE = "greenroom.exchange"
 """In the scope: the request's Exchange. Not there on a server that shares its store with no other."""
+
+
+class AskOwner(Protocol):
+    """Sends a POST that a request implies to the server that owns a session, with the credentials of the request."""
+
+    async def __call__(self, key: SessionKey, *, own_path: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """Returns status and body of the response. own_path: the end of the request's path, which `path` replaces.
+
+        Raises OwnershipLost, Unavailable, StorageError.
+        """
+        ...
 
 
 class Exchange:
@@ -31,6 +45,9 @@ class Exchange:
 
         self.has_begun = False
         """True when something of the response was sent."""
+
+        self.ask_owner: AskOwner | None = None
+        """None for a request that another server has forwarded."""
 
         self.takes_key = False
         """True for endpoints at which requests with one idempotency key have one effect; they start at most one run."""

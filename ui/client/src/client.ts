@@ -1,4 +1,3 @@
-import { GreenroomError } from "./errors.ts";
 import { type Frame, frames } from "./sse.ts";
 import { type Following, follow, RunStream, type StreamItem } from "./stream.ts";
 import { type Sent, Transport } from "./transport.ts";
@@ -31,7 +30,6 @@ import type {
   PatchSessionRequest,
   RequestAnswer,
   RequestKind,
-  RefusedRetry,
   RetryRunsRequest,
   RetryRunsResponse,
   Run,
@@ -243,19 +241,8 @@ export class Client {
   }
 
   /** Retries each run of a page of those that a filter selects, newest first, and says which were refused. */
-  async retryRuns(body: RetryRunsRequest = {}): Promise<RetryRunsResponse> {
-    const result: RetryRunsResponse = await this.transport.json("/runs/retry", { method: "POST", body });
-    const started = [...(result.started ?? [])];
-    const refused: RefusedRetry[] = [];
-    for (const one of result.refused ?? []) {
-      if (one.code !== "OwnershipLost") refused.push(one);
-      // the request for a single run is forwarded to the server of its session
-      else await this.retryRun(one.runId, { fork: body.fork ?? false }).then(
-        (run) => started.push(run),
-        (error: unknown) => refused.push(error instanceof GreenroomError ? { ...one, code: error.code, detail: error.message } : one),
-      );
-    }
-    return { ...result, started, refused };
+  retryRuns(body: RetryRunsRequest = {}): Promise<RetryRunsResponse> {
+    return this.transport.json("/runs/retry", { method: "POST", body });
   }
 
   /** The webhooks of a run, with those of its app. */

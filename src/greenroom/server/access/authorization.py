@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast
 
@@ -33,7 +34,8 @@ from greenroom.errors import (
 )
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
-from greenroom.records.base import JsonValue
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
 from greenroom.records.inbox import (
     Answerer,
@@ -88,6 +90,10 @@ _ACCESSES: Mapping[Operation, frozenset[Access]] = {
     "read": frozenset({"read", "run", "manage", "debug"}),
     "write": frozenset({"run", "manage"}),
 }
+
+
+_decode_run = wire.decoder(Run)
+_decode_problem = wire.decoder(JsonObject)
 
 
 @dataclass(slots=True)
@@ -549,8 +555,9 @@ class AuthorizedRuns(Authorized[RunEngine]):
     async def retry_runs(
         self, where: RunFilter, *, fork: bool, limit: int, page_token: str | None = None, traceparent: str | None = None
     ) -> RetryRunsResponse:
-        """Retries each run of a page of those that the caller may see. A run whose session another server runs is
-        refused with OwnershipLost. Raises Forbidden.
+        """Retries each run of a page of those that the caller may see, or has the owner of its session retry it.
+
+        Raises Forbidden.
         """
         page = await self.list_runs(where, limit=limit, page_token=page_token)
         result = RetryRunsResponse(next_page_token=page.next_page_token)
@@ -558,11 +565,30 @@ class AuthorizedRuns(Authorized[RunEngine]):
             try:
                 self._permissions.check("write", run.app_name, run.user_id)
                 caller = self._identity.caller
-                started = await self._service.retry(run.id, fork=fork, traceparent=traceparent, caller=caller)
-                result.started.append(started)
+                try:
+                    started = await self._service.retry(run.id, fork=fork, traceparent=traceparent, caller=caller)
+                except OwnershipLost:
+                    started = await self._retry_by_owner(run, fork=fork)
+                if isinstance(started, Run):
+                    result.started.append(started)
+                else:
+                    result.refused.append(started)
             except GreenroomError as error:
                 result.refused.append(RefusedRetry(run_id=run.id, code=error.code, detail=error.detail))
         return result
+
+    async def _retry_by_owner(self, run: Run, *, fork: bool) -> Run | RefusedRetry:
+        """Raises OwnershipLost, Unavailable, StorageError."""
+        exchange = self._permissions.exchange
+        if exchange is None or exchange.ask_owner is None:
+            raise OwnershipLost(*run.session_key)
+        status, body = await exchange.ask_owner(
+            run.session_key, own_path="/runs/retry", path=f"/runs/{run.id}/retry", body=wire.encode({"fork": fork})
+        )
+        if status == HTTPStatus.ACCEPTED:
+            return _decode_run(body)
+        problem = _decode_problem(body)
+        return RefusedRetry(run_id=run.id, code=problem["code"], detail=problem["detail"])
 
     async def save_push_config(self, config: PushConfig) -> None:
         """Raises RunNotFound, also for another user's run, and InvalidRequest."""

@@ -17,6 +17,8 @@ A server never forwards such a request again: if it isn't the owner either, it a
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from greenroom.runs.ownership import Replicas
@@ -42,6 +44,8 @@ class Forwarder:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         original, forwarded = await read_stamp(scope, self._replicas)
         exchange = Exchange(receive, send, keeps_body=forwarded is None, forwarded=forwarded)
+        if forwarded is None:
+            exchange.ask_owner = partial(self._http.ask, scope)
         await self._app({**original, EXCHANGE: exchange}, exchange.receive, exchange.send)
 
         if exchange.has_begun or (exchange.lost is None and exchange.replica_id is None):

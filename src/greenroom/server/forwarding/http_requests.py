@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from greenroom.errors import GreenroomError, NotFound, Unavailable
 from greenroom.records.identifiers import new_invocation_id
@@ -101,7 +101,8 @@ class HttpForwarder:
             return
 
         try:
-            call = await self._call_of(scope, exchange, body)
+            is_repeatable = exchange.takes_key or scope["method"] in ("GET", "HEAD", "PUT", "DELETE")
+            call = await self._call_of(scope, body, is_repeatable=is_repeatable)
             async with _until_disconnect(exchange.receive):
                 if exchange.lost is not None:
                     await self._answer(call, key_of(exchange.lost), relay)
@@ -113,7 +114,24 @@ class HttpForwarder:
         except asyncio.CancelledError:  # requests are cancelled only when the server stops
             await relay.fail(Unavailable("The server is stopping"))
 
-    async def _call_of(self, scope: Scope, exchange: Exchange, body: bytes) -> _Call:
+    async def ask(self, scope: Scope, key: SessionKey, *, own_path: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """See AskOwner. scope: of the request, as the ASGI server made it."""
+        status = 0
+        data = b""
+
+        async def receive_response(message: Message) -> None:
+            nonlocal status, data
+            status = message.get("status", status)
+            data += message.get("body", b"")
+
+        before, _, _ = target_of({**scope, "query_string": b""}).rpartition(own_path.encode())
+        target = before + path.encode()
+        sent = {**scope, "method": "POST", "raw_path": target, "path": target.decode("latin-1"), "query_string": b""}
+        call = await self._call_of(sent, body, is_repeatable=False)
+        await self._answer(call, key, _Relay(receive_response, None, {}))
+        return status, data
+
+    async def _call_of(self, scope: Scope, body: bytes, *, is_repeatable: bool) -> _Call:
         headers = [
             header
             for header in end_to_end_headers(scope["headers"])
@@ -125,7 +143,7 @@ class HttpForwarder:
             headers,
             stamp=await make_stamp(scope, self._replicas),
             run_id=new_invocation_id(),
-            is_repeatable=exchange.takes_key or scope["method"] in ("GET", "HEAD", "PUT", "DELETE"),
+            is_repeatable=is_repeatable,
         )
 
     async def _answer(self, call: _Call, key: SessionKey, relay: _Relay) -> None:
