@@ -266,14 +266,17 @@ async def test_others_may_find_out_that_a_sandbox_has_ended(e2b: E2BServer, tmp_
 
 
 async def test_a_sandbox_that_ends_while_code_runs_is_a_failure_for_the_model(e2b: E2BServer, tmp_path: Path) -> None:
-    coder = Coder(E2BEnvironment(working_dir=tmp_path))
+    environment = E2BEnvironment(working_dir=tmp_path / "first")
+    coder = Coder(environment, File(name="a", content=b"input"), stateful=True)
     running = asyncio.create_task(coder.run(f"open({str(tmp_path / 'on')!r}, 'w')\nimport time\ntime.sleep(60)"))
     await until(lambda: (tmp_path / "on").exists())
     await e2b.end_all()
     result = await running
     assert result.exit_code == 1
     assert result.stderr.startswith("The code could not be run: The sandbox at E2B has ended")
-    assert (await coder.run("print('on')")).stdout == "on\n"
+
+    environment._working_dir = tmp_path / "second"
+    assert (await coder.run("print(open('a').read())")).stdout == "input\n"
     await coder.executor.close()
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from greenroom.environments import remote
 from greenroom.environments.process import ExecutionResult
 from greenroom.environments.remote import RemoteEnvironment
 from greenroom.errors import AgentConfigError, MissingExtra, SandboxLost, ToolError
@@ -54,6 +57,16 @@ async def test_the_sandbox_is_created_when_it_is_first_used(service: Service, tm
     assert len(service.server.created) == 1
     await environment.close()
     assert service.server.sandboxes == {}
+
+
+async def test_a_command_leaves_no_files_of_ours(
+    environment: RemoteEnvironment[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = uuid4()
+    monkeypatch.setattr(remote, "uuid4", lambda: known)
+    result = await environment.execute(f"ls -d /tmp/greenroom-{known.hex}")
+    assert result.exit_code == 0
+    assert f"greenroom-{known.hex}" not in os.listdir("/tmp")
 
 
 async def test_a_sandbox_that_has_ended_is_made_anew(service: Service, tmp_path: Path) -> None:

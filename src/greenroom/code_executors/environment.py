@@ -143,14 +143,12 @@ class EnvironmentCodeExecutor(BaseCodeExecutor):
         self, folder: _Folder, code_input: CodeExecutionInput, mode: str
     ) -> tuple[ExecutionResult, _Changes, bool]:
         """Returns what the code printed and wrote, and True if the folder's earlier files are gone."""
-        is_anew = False
         try:
             await self._write(folder, code_input)
         except SandboxLost:  # no code has run: it can as well run in a new sandbox
-            is_anew = folder.was_used
-            folder.forget()
             await self._write(folder, code_input)
 
+        is_anew = False
         while True:
             options = [mode, "--continues"] if folder.was_used else [mode]
             ran = await self.environment.execute(folder.command("run", *options), timeout=self._seconds)
@@ -161,7 +159,7 @@ class EnvironmentCodeExecutor(BaseCodeExecutor):
                 folder.was_used = True
                 return ran, changes, is_anew
 
-            # Others who use the environment have found out that its sandbox had ended, and have a new one.
+            # The sandbox has ended since the last code, and this is a new one.
             is_anew = True
             folder.forget()
             await self._write(folder, code_input)
