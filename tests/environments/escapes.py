@@ -83,6 +83,7 @@ RESOURCES = (
     Attempt(
         name="thread bomb",
         code="import threading\n"
+        "threading.stack_size(64 * 1024)\n"
         "started = 0\n"
         "try:\n"
         "    for _ in range(5000):\n"

@@ -82,7 +82,7 @@ import os
 size = int(os.read(0, 8))
 source = b""
 while len(source) < size:
-    source += os.read(0, size - len(source))
+    source += os.read(0, size - len(source)) or os._exit(0)
 exec(compile(source, "guest.py", "exec"))
 """
 """A program for `python -I -c`, which reads the guest's source from stdin, after its size in eight digits."""
