@@ -37,9 +37,7 @@ class GeminiEmbeddings(BaseEmbeddings):
         is_query: bool,
     ) -> Sequence[Sequence[float]]:
         try:
-            import httpx
             from google import genai
-            from google.genai.errors import APIError
         except ImportError as error:
             raise MissingExtra("gemini", "google-genai") from error
 
@@ -54,7 +52,7 @@ class GeminiEmbeddings(BaseEmbeddings):
                 contents=list(texts),
                 config={"task_type": task, "output_dimensionality": self._dimensions},
             )
-        except (APIError, httpx.HTTPError, ValueError) as error:  # ValueError: no key
+        except Exception as error:  # also those of httpx or aiohttp, whichever the SDK uses, and for a missing key
             raise ModelError(f"{self.model}: {error}", model=self.model) from error
 
         embeddings = cast("list[Any]", answer.embeddings or [])

@@ -74,7 +74,7 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
     names = " ".join(kind.__name__ for kind in kinds)
     if "Timeout" in names:
         return _C.TIMEOUT_ERROR
-    if re.search("ConnectionError|ConnectError|NetworkError|TransportError", names):
+    if re.search("ConnectionError|ConnectError|NetworkError|TransportError|ClientPayloadError", names):
         return _C.NETWORK_ERROR
     if _is_unreadable(error):
         return _C.SERVER_ERROR
