@@ -55,9 +55,9 @@ class Job:
 
 @dataclass
 class KubernetesServer:
-    """failures: HTTP statuses of the next requests, by `METHOD resource`, such as `POST jobs`; after a minus sign: the
-    work is done before. watches: of how many events watches are cut off. waiting: why no pod starts.
-    termination: what is told about a container in place of its own end.
+    """failures: HTTP statuses of the next requests, by `METHOD resource`, such as `POST jobs` or `WATCH jobs`; after a
+    minus sign: the work is done before. cut_watches: how many watches end after their first event. waiting, is_unschedulable: why no
+    pod starts. termination: what is told about a container in place of its own end.
     """
 
     folder: Path
@@ -70,6 +70,7 @@ class KubernetesServer:
     waiting: dict[str, Any] | None = None
     termination: dict[str, Any] | None = None
     is_unschedulable: bool = False
+    cut_watches: int = 0
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def kubeconfig(self, token: str = TOKEN) -> Path:
@@ -93,12 +94,13 @@ class KubernetesServer:
 
     async def answer(self, request: Request) -> Response:
         resource, _, name = request.path_params["path"].partition("/")
-        self.calls.append(f"{request.method} {resource}")
+        call = f"{'WATCH' if 'watch' in request.query_params else request.method} {resource}"
+        self.calls.append(call)
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             return _status(401)
-        failure = next(iter(self.failures.get(f"{request.method} {resource}", ())), 0)
+        failure = next(iter(self.failures.get(call, ())), 0)
         if failure:
-            self.failures[f"{request.method} {resource}"].pop(0)
+            self.failures[call].pop(0)
         if failure > 0:
             return _status(failure)
         reply = await self._dispatch(request, resource, name)
@@ -185,6 +187,9 @@ class KubernetesServer:
         """The present state first, as without a resource version."""
         job = self.jobs[name]
         yield _event("ADDED", job)
+        if self.cut_watches:
+            self.cut_watches -= 1
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await job.changed.wait()

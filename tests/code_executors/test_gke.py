@@ -28,6 +28,7 @@ Connect: TypeAlias = Callable[..., GkeCodeExecutor]
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[KubernetesServer]:
     monkeypatch.setattr(gke, "_SCRATCH", str(tmp_path))
     monkeypatch.setattr(gke, "_MAX_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(gke, "_WATCH_PAUSE_SECONDS", 0.01)
     async with running_kubernetes(tmp_path) as running:
         yield running
 
@@ -207,7 +208,7 @@ async def test_a_job_that_is_deleted_by_others_fails_the_run(
 ) -> None:
     task = asyncio.create_task(Coding(executor).run("while True: pass"))
     await until(lambda: any(job.process is not None for job in server.jobs.values()))
-    await until(lambda: "GET jobs" in server.calls)
+    await until(lambda: "WATCH jobs" in server.calls)
     server._delete_job(next(iter(server.jobs)))
     with pytest.raises(ToolError, match="was deleted before its end"):
         await task
@@ -220,12 +221,16 @@ async def test_temporary_failures_are_tried_again_and_the_code_runs_once(
         "POST jobs": [503, -503],
         "POST configmaps": [-503, 429],
         "GET jobs": [503],
+        "WATCH jobs": [503, 410],
         "GET pods": [500, 503],
     }
+    server.cut_watches = 2
     count = tmp_path / "count"
-    result = await Coding(executor).run(f"open({str(count)!r}, 'a').write('ran')\nprint('done')")
+    code = f"import time\nopen({str(count)!r}, 'a').write('ran')\ntime.sleep(0.3)\nprint('done')"
+    result = await Coding(executor).run(code)
     assert (result.stdout, count.read_text()) == ("done\n", "ran")
     assert len(server.jobs) == 1
+    assert (set(map(len, server.failures.values())), server.cut_watches) == ({0}, 0)
 
 
 async def test_a_refusal_fails_the_run_and_leaves_nothing(server: KubernetesServer, executor: GkeCodeExecutor) -> None:

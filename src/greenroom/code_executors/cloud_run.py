@@ -6,6 +6,7 @@ https://docs.cloud.google.com/run/docs/code-execution. Names of the settings: AD
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import tempfile
@@ -66,9 +67,9 @@ class CloudRunSandboxCodeExecutor(BaseCodeExecutor):
     async def execute_code(
         self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
-        job = Job(code_execution_input, folder=_SCRATCH, timeout_seconds=self.timeout_seconds)
+        job = await asyncio.to_thread(Job, code_execution_input, folder=_SCRATCH, timeout_seconds=self.timeout_seconds)
         ran = await self._run(job.program)
-        result = job.result(ran.stdout.encode())
+        result = await asyncio.to_thread(job.result, ran.stdout.encode())
         if result is not None:
             return result
 

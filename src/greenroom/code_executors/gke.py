@@ -52,6 +52,7 @@ _START_SECONDS = 120.0
 _REQUEST_SECONDS = 30.0
 _DELETION_SECONDS = 10.0
 _WATCH_SECONDS = 60
+_WATCH_PAUSE_SECONDS = 0.5
 _TRIES = 4
 _MAX_WAIT_SECONDS = 2.0
 _TEMPORARY = {429, 500, 502, 503, 504}
@@ -112,7 +113,9 @@ class GkeCodeExecutor(BaseCodeExecutor):
     async def execute_code(
         self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
-        job = Job(code_execution_input, folder=_SCRATCH, timeout_seconds=self._seconds, max_bytes=_MAX_FILE_BYTES)
+        job = await asyncio.to_thread(
+            Job, code_execution_input, folder=_SCRATCH, timeout_seconds=self._seconds, max_bytes=_MAX_FILE_BYTES
+        )
         size = len(job.program.encode())
         if size > _MAX_PROGRAM_BYTES:
             raise ToolError(
@@ -137,7 +140,7 @@ class GkeCodeExecutor(BaseCodeExecutor):
                 await cluster.delete(name)
 
         printed, exit_code, reason = await cluster.outcome(name)
-        return job.result(printed) or _stopped(exit_code, reason)
+        return await asyncio.to_thread(job.result, printed) or _stopped(exit_code, reason)
 
     async def close(self) -> None:
         cluster = self._cluster
@@ -255,7 +258,7 @@ class _Cluster:
                 except Exception as error:  # of the client or of its HTTP library
                     if not _is_temporary(error):
                         raise _tool_error(error) from error
-                    await asyncio.sleep(_MAX_WAIT_SECONDS)
+            await asyncio.sleep(_WATCH_PAUSE_SECONDS)
 
     async def outcome(self, name: str) -> tuple[bytes, int | None, str]:
         """The output of the pod, its exit code, and the cluster's reason for its end, if it has one."""
