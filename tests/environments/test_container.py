@@ -16,8 +16,10 @@ import pytest
 
 from greenroom.environments import container_engine
 from greenroom.environments.container import ContainerSandbox
-from greenroom.environments.container_engine import OWNER_LABEL, ContainerEngine
+from greenroom.environments.container_engine import DEFAULT_IMAGE, OWNER_LABEL, ContainerEngine
+from greenroom.environments.default import default_sandbox
 from greenroom.environments.process import ExecutionResult
+from greenroom.environments.sandbox import SandboxLimits
 from greenroom.errors import MissingExtra, ToolError
 from greenroom.testing.contracts.sandbox import *  # noqa: F403
 from tests.environments.container_image import write_root_file_system
@@ -46,6 +48,43 @@ async def test_it_is_confined_by_the_engine_too(sandbox: ContainerSandbox, podma
     found = podman.run("inspect", name, "--format", "{{json .HostConfig}}")
     for setting in ('"NetworkMode":"none"', '"ReadonlyRootfs":true', '"PidsLimit":', '"Memory":872415232'):
         assert setting in found
+
+
+async def test_an_engine_that_drops_limits_is_refused(podman: PodmanService) -> None:
+    podman.run(
+        "run",
+        "--detach",
+        "--name=limited",
+        "--pids-limit=9",
+        "--network=none",
+        "--stop-signal=KILL",
+        IMAGE,
+        "sleep",
+        "99",
+    )
+    with ContainerEngine(podman.uri)._client() as client:
+        container_engine._check_limits(client, "limited", PidsLimit=9)
+        with pytest.raises(ToolError, match=r"can't limit what a sandbox uses \(Memory\)"):
+            container_engine._check_limits(client, "limited", PidsLimit=9, Memory=2**29)
+    podman.run("rm", "--force", "--time=0", "limited")
+
+
+async def test_it_is_the_default_where_there_is_no_bubblewrap(
+    podman: PodmanService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("DOCKER_HOST", podman.uri)
+    with pytest.raises(ToolError, match=f"bubblewrap.*greenroom sandbox pull {DEFAULT_IMAGE}"):
+        await default_sandbox()
+
+    podman.run("tag", IMAGE, f"docker.io/library/{DEFAULT_IMAGE}")
+    try:
+        sandbox = await default_sandbox(limits=SandboxLimits(processes=9))
+        assert isinstance(sandbox, ContainerSandbox)
+        assert (sandbox.is_running, sandbox.limits.processes) == (False, 9)
+        assert podman.containers() == []
+    finally:
+        podman.run("untag", IMAGE, f"docker.io/library/{DEFAULT_IMAGE}")
 
 
 async def test_it_has_no_network_but_where_it_is_wanted(sandbox: ContainerSandbox, podman: PodmanService) -> None:

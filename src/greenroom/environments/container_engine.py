@@ -182,6 +182,7 @@ def _no_engine(address: str, reason: str) -> ToolError:
 def _start(client: _Client, name: str, settings: ContainerSettings, volumes: Iterable[str]) -> socket.socket:
     # Files in memory count as memory. The program inside stops code that uses more than its own share.
     memory_bytes = settings.limits.memory_bytes + settings.limits.disk_bytes + _OVERHEAD_BYTES
+    processes = settings.limits.processes + 1
     host_config = client.create_host_config(
         auto_remove=True,
         cap_drop=["ALL"],
@@ -192,7 +193,7 @@ def _start(client: _Client, name: str, settings: ContainerSettings, volumes: Ite
         memswap_limit=memory_bytes,
         nano_cpus=int(settings.limits.cpus * 1e9),
         network_mode="bridge" if settings.network else "none",
-        pids_limit=settings.limits.processes + 1,
+        pids_limit=processes,
         read_only=True,
         security_opt=["no-new-privileges"],
         shm_size=_SHARED_MEMORY_BYTES,
@@ -204,7 +205,7 @@ def _start(client: _Client, name: str, settings: ContainerSettings, volumes: Ite
     )
     proxies = {variable: "" for name in _PROXY_VARIABLES for variable in (name, name.upper())}
     threads = str(max(1, round(settings.limits.cpus)))
-    created = client.create_container(
+    client.create_container(
         settings.image,
         name=name,
         entrypoint=[PYTHON],
@@ -229,7 +230,7 @@ def _start(client: _Client, name: str, settings: ContainerSettings, volumes: Ite
         user=_UNPRIVILEGED,
         working_dir="/tmp",
     )
-    _check_limits(created.get("Warnings") or ())
+    _check_limits(client, name, Memory=memory_bytes, PidsLimit=processes)
 
     # Attached first, so that nothing of what it says is lost.
     connection = _attach(client, name)
@@ -274,10 +275,15 @@ def _says_that_python_is_missing(error: BaseException) -> bool:
     return PYTHON in str(error) and ("not found" in str(error) or "no such file" in str(error))
 
 
-def _check_limits(warnings: Iterable[str]) -> None:
-    discarded = [warning for warning in warnings if "discarded" in warning]
-    if discarded:
-        raise ToolError(f"The container engine can't limit what a sandbox uses: {' '.join(discarded)}")
+def _check_limits(client: _Client, name: str, **wanted: int) -> None:
+    """Raises ToolError if the engine has dropped limits, as without control groups. It does so silently."""
+    kept: dict[str, Any] = client.inspect_container(name)["HostConfig"]
+    dropped = [limit for limit, value in wanted.items() if kept.get(limit) != value]
+    if dropped:
+        raise ToolError(
+            f"The container engine can't limit what a sandbox uses ({', '.join(dropped)}). Podman without root needs a "
+            "system with control groups of version 2."
+        )
 
 
 def _remove(client: _Client, name: str) -> None:
