@@ -46,6 +46,20 @@ class Stores:
         return session
 
 
+class Gate:
+    """A tool that waits until the test opens the gate."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def wait(self) -> str:
+        """Waits."""
+        self.entered.set()
+        await self.open.wait()
+        return "open"
+
+
 class SlowStore(InMemoryRunStore):
     """Stores a record a moment after it was handed over, in order, as databases do."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,29 +30,22 @@ from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.limits import RunLimits
 from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.durability.engines import WHERE, Stores, asking, end_of, engine_over, finish, items_of, start, stores_in
+from tests.durability.engines import (
+    WHERE,
+    Gate,
+    Stores,
+    asking,
+    end_of,
+    engine_over,
+    finish,
+    items_of,
+    start,
+    stores_in,
+)
+from tests.server.serving import until
 
 SOON = 0.15
 LATER = 60.0
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Stores]:
-    async with stores_in(tmp_path if request.param == "sqlite" else None) as opened:
-        yield opened
-
-
-class Gate:
-    """A tool that waits until the test opens the gate."""
-
-    def __init__(self) -> None:
-        self.entered = asyncio.Event()
-        self.open = asyncio.Event()
-
-    async def wait(self) -> str:
-        self.entered.set()
-        await self.open.wait()
-        return "open"
 
 
 def echo(gate: Gate | None = None) -> LlmAgent:
@@ -75,12 +66,6 @@ async def delay(engine: InProcessRunEngine, message: str = "later", seconds: flo
 
 def texts(events: list[Event]) -> list[str]:
     return [event.content.text() for event in events if event.content is not None and event.content.text()]
-
-
-async def until(is_reached: Callable[[], Any]) -> None:
-    async with asyncio.timeout(10):
-        while not await is_reached():
-            await asyncio.sleep(0.01)
 
 
 async def has_no_wake_ups(stores: Stores) -> bool:

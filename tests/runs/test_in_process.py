@@ -37,21 +37,9 @@ from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import Fails, ScriptedModel
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
+from tests.durability.engines import Gate
 
 KEY = SessionKey("app", "ada", "s-1")
-
-
-class Gate:
-    """Tools that wait until a test lets them go."""
-
-    def __init__(self) -> None:
-        self.entered = asyncio.Event()
-        self.open = asyncio.Event()
-
-    async def wait(self) -> str:
-        self.entered.set()
-        await self.open.wait()
-        return "open"
 
 
 WAIT = FunctionCall(id="c-wait", name="wait", args={})

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.schedules import MAX_CAUGHT_UP, MISSED_SECONDS
 from greenroom.schedules.store import ScheduleLimits
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.durability.engines import Stores, engine_over, stores_in
+from tests.durability.engines import Stores, engine_over
 from tests.server.agents import HeldModel
 
 NOW = 1_790_000_000.0
@@ -36,12 +35,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Stores]:
-    async with stores_in(tmp_path if request.param == "sqlite" else None) as opened:
-        yield opened
 
 
 def desk(**fields: Any) -> App:

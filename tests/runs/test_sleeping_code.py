@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,12 +26,6 @@ from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.engines import Stores, asking, end_of, engine_over, finish, stores_in
 from tests.runs.test_wake_ups import until_over
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Stores]:
-    async with stores_in(tmp_path if request.param == "sqlite" else None) as opened:
-        yield opened
 
 
 def flow(*functions: Callable[..., Any], **options: Any) -> Workflow:

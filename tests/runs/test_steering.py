@@ -35,6 +35,7 @@ from greenroom.testing.scripted_model import Said, ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from tests.durability.engines import (
     WHERE,
+    Gate,
     HeldStore,
     Stores,
     asking,
@@ -47,18 +48,8 @@ from tests.durability.engines import (
 )
 
 
-class Gate:
-    """Tools that wait until a test lets them go."""
-
-    def __init__(self) -> None:
-        self.entered = asyncio.Event()
-        self.open = asyncio.Event()
-
-    async def wait(self) -> str:
-        """Waits."""
-        self.entered.set()
-        await self.open.wait()
-        return "open"
+class TwoGates(Gate):
+    """Two tools, the second of which ends the turn."""
 
     async def last(self, tool_context: ToolContext) -> str:
         """Waits, and ends the turn."""
@@ -190,7 +181,7 @@ async def test_messages_are_read_in_order_past_queued_runs(stores: Stores) -> No
 
 
 async def test_a_turn_that_ends_first_takes_the_message_as_the_next_turn(stores: Stores) -> None:
-    gate = Gate()
+    gate = TwoGates()
     async with engine_over(stores, LlmAgent(name="desk", model=waiting_model(), tools=[gate.last])) as engine:
         run, first = await wait_at(gate, engine, "call last")
         steering, second = await start(engine, steer("and then"))
@@ -302,7 +293,7 @@ async def test_cancelling_a_read_message_does_nothing(stores: Stores) -> None:
 
 
 async def test_an_interrupting_request_cancels_unread_messages(stores: Stores) -> None:
-    gate = Gate()
+    gate = TwoGates()
     async with engine_over(
         stores, LlmAgent(name="desk", model=waiting_model(), tools=[gate.wait, gate.last])
     ) as engine:
@@ -318,7 +309,7 @@ async def test_an_interrupting_request_cancels_unread_messages(stores: Stores) -
 
 
 async def test_a_cancelled_run_leaves_the_message_for_the_next_turn(stores: Stores) -> None:
-    gate = Gate()
+    gate = TwoGates()
     async with engine_over(
         stores, LlmAgent(name="desk", model=waiting_model(), tools=[gate.wait, gate.last])
     ) as engine:

@@ -30,12 +30,6 @@ from greenroom.tools.builtin.sleep import WaitTool, wait, wait_for
 from tests.durability.engines import WHERE, Stores, asking, end_of, ended, engine_over, finish, start, stores_in
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Stores]:
-    async with stores_in(tmp_path if request.param == "sqlite" else None) as opened:
-        yield opened
-
-
 def sleeper(*calls: tuple[str, JsonObject]) -> LlmAgent:
     """Makes the calls in one reply, and then says `awake`."""
     made = [Part(function_call=FunctionCall(id=f"c-{n}", name=name, args=args)) for n, (name, args) in enumerate(calls)]
