@@ -1,9 +1,9 @@
-import { useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useMutation } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { DelegateRequest, HumanRequest, JsonObject, ListRequestsResponse } from "greenroom-client";
 import { KeyRound, MessageCircleQuestionMark, ShieldQuestionMark } from "lucide-react";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { DEFAULT_USER, call, client, listApps } from "../api";
+import { DEFAULT_USER, call, client } from "../api";
 import { AgentName } from "../components/AgentName";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
@@ -12,8 +12,9 @@ import RequestForm from "../requests/RequestForm";
 import { answerOf, contentOf, isOpen } from "../requests/requests";
 import { useRequests } from "../requests/useRequests";
 import { titleOf } from "../timeline/requests";
+import { AppFilter, ChoiceFilter, FilterForm, NothingMatches } from "./FilterForm";
 import type { Search } from "./filters";
-import { type InboxFilters, KINDS, type Kind, WAITED, type Waited, hasWaited, isFiltered, parseFilters, toQuery, toSearch } from "./inboxFilters";
+import { type InboxFilters, KINDS, WAITED, type Waited, hasWaited, isFiltered, parseFilters, toQuery, toSearch } from "./inboxFilters";
 import { TextFilter } from "./TextFilter";
 import { useInboxKeys } from "./useInboxKeys";
 import "./pages.css";
@@ -116,61 +117,33 @@ function sessionOf({ appName, sessionId, userId }: HumanRequest) {
 }
 
 function Filters({ filters, set }: { filters: InboxFilters; set: (change: Partial<InboxFilters>) => void }) {
-  const apps = useQuery({ queryKey: ["apps"], queryFn: listApps });
   return (
-    <form className="filters" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
-      <select className="select" aria-label="App" value={filters.app} onChange={(event) => set({ app: event.target.value })}>
-        <option value="">All apps</option>
-        {apps.data?.map(({ name }) => (
-          <option key={name} value={name}>
-            {name}
-          </option>
-        ))}
-      </select>
-      <select className="select" aria-label="Kind" value={filters.kind} onChange={(event) => set({ kind: event.target.value as Kind | "" })}>
-        <option value="">All kinds</option>
-        {KINDS.map((kind) => (
-          <option key={kind} value={kind}>
-            {KIND_NAMES[kind]}
-          </option>
-        ))}
-      </select>
+    <FilterForm clear={isFiltered(filters) ? () => set(NO_FILTERS) : null}>
+      <AppFilter value={filters.app} set={(app) => set({ app })} />
+      <ChoiceFilter
+        label="Kind"
+        all="All kinds"
+        value={filters.kind}
+        values={KINDS}
+        nameOf={(kind) => KIND_NAMES[kind]}
+        set={(kind) => set({ kind })}
+      />
       <TextFilter key={`t${filters.tool}`} label="Tool" value={filters.tool} set={(tool) => set({ tool })} />
       <TextFilter key={`a${filters.approver}`} label="Approver" value={filters.approver} set={(approver) => set({ approver })} />
-      <select
-        className="select"
-        aria-label="Waiting"
+      <ChoiceFilter
+        label="Waiting"
+        all="Any age"
         value={filters.waited}
-        onChange={(event) => set({ waited: event.target.value as Waited | "" })}
-      >
-        <option value="">Any age</option>
-        {Object.keys(WAITED).map((waited) => (
-          <option key={waited} value={waited}>
-            Older than {waited}
-          </option>
-        ))}
-      </select>
-      {isFiltered(filters) && (
-        <button type="button" className="button quiet" onClick={() => set(NO_FILTERS)}>
-          Clear
-        </button>
-      )}
-    </form>
+        values={Object.keys(WAITED) as Waited[]}
+        nameOf={(waited) => `Older than ${waited}`}
+        set={(waited) => set({ waited })}
+      />
+    </FilterForm>
   );
 }
 
 function NoRequests({ filters, clear }: { filters: InboxFilters; clear: () => void }) {
-  if (isFiltered(filters)) {
-    return (
-      <Empty title="No request matches these filters">
-        <p>
-          <button type="button" className="button" onClick={clear}>
-            Show all requests
-          </button>
-        </p>
-      </Empty>
-    );
-  }
+  if (isFiltered(filters)) return <NothingMatches what="request" clear={clear} />;
   return (
     <Empty title="Nobody is asked for anything">
       <p>

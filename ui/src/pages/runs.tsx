@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import type { Run } from "greenroom-client";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { DEFAULT_USER, SERVER, call, client, listApps } from "../api";
+import { DEFAULT_USER, SERVER, call, client } from "../api";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Status } from "../components/Status";
@@ -11,6 +11,7 @@ import { Duration, Time } from "../components/Time";
 import { Waiting } from "../components/Waiting";
 import { useMedia } from "../media";
 import { reload } from "../reload";
+import { AppFilter, ChoiceFilter, FilterForm, NothingMatches } from "./FilterForm";
 import { AGES, type Age, NO_FILTERS, type RunFilters, STATUSES, type Search, isFiltered, parseFilters, toQuery, toSearch } from "./filters";
 import { TextFilter } from "./TextFilter";
 import { ChangedRuns } from "./ChangedRuns";
@@ -122,9 +123,8 @@ function Summary({ active, failed }: { active: readonly Run[]; failed: readonly 
 }
 
 function Filters({ filters, set }: { filters: RunFilters; set: (change: Partial<RunFilters>) => void }) {
-  const apps = useQuery({ queryKey: ["apps"], queryFn: listApps });
   return (
-    <form className="filters" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
+    <FilterForm clear={isFiltered(filters) ? () => set(NO_FILTERS) : null}>
       <div className="statuses" role="group" aria-label="Status">
         {STATUSES.map((status) => {
           const isOn = filters.statuses.includes(status);
@@ -136,35 +136,18 @@ function Filters({ filters, set }: { filters: RunFilters; set: (change: Partial<
           );
         })}
       </div>
-      <select className="select" aria-label="App" value={filters.app} onChange={(event) => set({ app: event.target.value })}>
-        <option value="">All apps</option>
-        {apps.data?.map(({ name }) => (
-          <option key={name} value={name}>
-            {name}
-          </option>
-        ))}
-      </select>
+      <AppFilter value={filters.app} set={(app) => set({ app })} />
       <TextFilter key={`u${filters.user}`} label="User" value={filters.user} set={(user) => set({ user })} />
       <TextFilter key={`s${filters.session}`} label="Session" value={filters.session} set={(session) => set({ session })} />
-      <select
-        className="select"
-        aria-label="Started"
+      <ChoiceFilter
+        label="Started"
+        all="Any time"
         value={filters.age ?? ""}
-        onChange={(event) => set({ age: event.target.value === "" ? null : (event.target.value as Age) })}
-      >
-        <option value="">Any time</option>
-        {Object.keys(AGES).map((age) => (
-          <option key={age} value={age}>
-            Last {age}
-          </option>
-        ))}
-      </select>
-      {isFiltered(filters) && (
-        <button type="button" className="button quiet" onClick={() => set(NO_FILTERS)}>
-          Clear
-        </button>
-      )}
-    </form>
+        values={Object.keys(AGES) as Age[]}
+        nameOf={(age) => `Last ${age}`}
+        set={(age) => set({ age: age === "" ? null : age })}
+      />
+    </FilterForm>
   );
 }
 
@@ -225,17 +208,7 @@ function cancelRun(run: Run): Promise<unknown> {
 }
 
 function NoRuns({ filters, clear }: { filters: RunFilters; clear: () => void }) {
-  if (isFiltered(filters)) {
-    return (
-      <Empty title="No run matches these filters">
-        <p>
-          <button type="button" className="button" onClick={clear}>
-            Show all runs
-          </button>
-        </p>
-      </Empty>
-    );
-  }
+  if (isFiltered(filters)) return <NothingMatches what="run" clear={clear} />;
   return (
     <Empty title="No runs yet">
       <p>Each message to an agent starts a run. Runs of all clients are listed, ended ones too.</p>
