@@ -6,6 +6,8 @@ import base64
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.artifacts.files import FileArtifactService
@@ -88,3 +90,19 @@ async def test_a_csv_file_becomes_a_chart_and_both_outlive_the_server(tmp_path: 
     async with serving(analyst(tmp_path, ScriptedModel(again))) as server:
         (listed,) = responses(await say(server, {"text": "What is in the workspace?"}))
         assert [file["path"] for file in listed["files"]] == ["charts/revenue.svg", "sales.csv"]
+
+
+@pytest.mark.model
+async def test_the_local_model_runs_code(tmp_path: Path) -> None:
+    """It is too small to write a program; it calls the tool, and says something about the result."""
+    app = create_app(
+        app_loader=DirectoryAppLoader(EXAMPLES / "data_analyst"),
+        session_service=SqliteSessionService(tmp_path / "sessions.db"),
+        settings=ServerSettings(),
+    )
+    async with serving(app) as server:
+        await server.new_session("data_analyst", user="user")
+        events = await say(server, {"text": "What is 12 times 12? Use run_python."})
+        assert all(response["status"] in ("ok", "error") for response in responses(events))
+        assert responses(events)
+        assert events[-1]["content"]["parts"][0]["text"]

@@ -14,7 +14,7 @@ export function Value({ value }: { value: JsonValue }) {
   const hasLines = !isTree && text.trim().includes("\n");
   const limit = isTree ? LONG_TREE : hasLines ? LONG_LINES : LONG;
   const look = hasLines ? "value value-lines" : "value";
-  if (text.length <= limit) return <span className={look}>{hasLines ? text.trimEnd() : text}</span>;
+  if (text.length <= limit) return <span className={look}>{hasLines ? text.replace(/^\n+|\s+$/g, "") : text}</span>;
   return (
     <span className={look}>
       {isOpen ? isTree ? <JsonView value={value} /> : <span className="value-whole">{text}</span> : `${text.slice(0, limit)}… `}
