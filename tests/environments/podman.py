@@ -29,6 +29,8 @@ _ENGINE = """
 [engine]
 cgroup_manager = "cgroupfs"
 events_logger = "none"
+lock_type = "file"
+tmp_dir = "{folder}/tmp"
 runtime = "runc"
 
 [network]
@@ -50,6 +52,17 @@ driver = "{driver}"
 runroot = "{folder}/run"
 graphroot = "{folder}/storage"
 """
+
+
+_REMOVE_AT_END = """
+read -r _
+while [ -e "$0" ]; do
+    awk -v folder="$0/" 'index($2, folder) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount --lazy
+    rm -rf "$0" || sleep 1
+done 2>/dev/null
+"""
+"""Waits for the end of its input, which comes when the tests' process ends in any way. The overlay of podman keeps its
+storage mounted, and containers end a moment later."""
 
 
 class PodmanService:
@@ -105,21 +118,22 @@ def running_podman() -> Generator[PodmanService]:
 
     # A short path, since the address of a Unix socket has at most 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="greenroom-podman-"))
-    try:
-        with running_registry(folder / "registry") as registry, open(folder / "log", "ab") as log:
-            service = PodmanService(folder, registry)
-            command = [*END_WITH_PARENT, "podman", "system", "service", "--time=0", service.uri]
-            with subprocess.Popen(command, env=service.env, stdout=log, stderr=log, start_new_session=True) as process:
-                try:
-                    _import(service, IMAGE, with_python=True)
-                    _import(service, IMAGE_WITHOUT_PYTHON, with_python=False)
-                    _wait_for_socket(service, process)
-                    yield service
-                finally:
-                    service.run("rm", "--all", "--force", "--time=0")
-                    process.kill()
-    finally:
-        _remove(folder)
+    with (
+        subprocess.Popen(["sh", "-c", _REMOVE_AT_END, folder], stdin=subprocess.PIPE, start_new_session=True),
+        running_registry(folder / "registry") as registry,
+        open(folder / "log", "ab") as log,
+    ):
+        service = PodmanService(folder, registry)
+        command = [*END_WITH_PARENT, "podman", "system", "service", "--time=0", service.uri]
+        with subprocess.Popen(command, env=service.env, stdout=log, stderr=log, start_new_session=True) as process:
+            try:
+                _import(service, IMAGE, with_python=True)
+                _import(service, IMAGE_WITHOUT_PYTHON, with_python=False)
+                _wait_for_socket(service, process)
+                yield service
+            finally:
+                service.run("rm", "--all", "--force", "--time=0")
+                process.kill()
 
 
 def _import(service: PodmanService, image: str, *, with_python: bool) -> None:
@@ -135,11 +149,3 @@ def _wait_for_socket(service: PodmanService, process: subprocess.Popen[Any]) -> 
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"podman does not start: {(service.folder / 'log').read_text()[-2000:]}")
         time.sleep(0.05)
-
-
-def _remove(folder: Path) -> None:
-    """Its overlay keeps the storage mounted."""
-    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    for mount in reversed([mount for mount in mounts if mount.startswith(f"{folder}/")]):
-        subprocess.run(["umount", "--lazy", mount], check=False)
-    shutil.rmtree(folder, ignore_errors=True)
