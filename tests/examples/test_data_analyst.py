@@ -56,7 +56,9 @@ def analyst(folder: Path, model: ScriptedModel) -> GreenroomApp:
 
 async def say(server: Serving, *parts: Json) -> list[Json]:
     body = {"appName": "data_analyst", "userId": "user", "sessionId": "s-1"}
-    reply = await server.client.post("/run", json={**body, "newMessage": {"role": "user", "parts": list(parts)}})
+    reply = await server.client.post(
+        "/run", json={**body, "newMessage": {"role": "user", "parts": list(parts)}}, timeout=120
+    )
     assert reply.status_code == 200, reply.text
     return reply.json()
 
