@@ -1,4 +1,4 @@
-"""`python -m benchmarks.sandboxes [--only bubblewrap] [--executions 200] [--concurrent 100]`: what sandboxes cost.
+"""`python -m benchmarks.sandboxes [--only bubblewrap] [--image …]`: what sandboxes cost.
 
 For each kind of sandbox that starts on this machine: the start, with the first output; one more execution, in a fresh
 interpreter and in one that keeps variables, beside `exec` in this process; executions per second; and so many sandboxes
@@ -22,10 +22,7 @@ from greenroom.environments.container import ContainerSandbox
 from greenroom.environments.sandbox import Sandbox
 from greenroom.errors import MissingExtra, ToolError
 
-KINDS: dict[str, Callable[[], Sandbox]] = {
-    "bubblewrap": BubblewrapSandbox,
-    "container": ContainerSandbox,
-}
+KINDS = ("bubblewrap", "container")
 
 CODE = "total = sum(number * number for number in range(1000))\nprint(total)\n"
 OUTPUT = "332833500\n"
@@ -47,8 +44,14 @@ class Measured:
     all_at_once: float = 0.0
 
 
-async def main(only: str | None, executions: int, concurrent: int) -> None:
-    kinds = {name: make for name, make in KINDS.items() if only in (None, name)}
+async def main(only: str | None, image: str | None, executions: int, concurrent: int) -> None:
+    kinds: dict[str, Callable[[], Sandbox]] = {
+        "bubblewrap": BubblewrapSandbox,
+        "container": lambda: ContainerSandbox(image=image),
+    }
+    if only is not None:
+        kinds = {only: kinds[only]}
+
     measured: dict[str, Measured] = {}
     for name, make in kinds.items():
         sandbox = make()
@@ -160,6 +163,7 @@ def _over_exec(measured: Measured) -> float:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=KINDS)
+    parser.add_argument("--image", help="of containers; DOCKER_HOST says where the engine is")
     parser.add_argument("--executions", type=int, default=200)
     parser.add_argument("--concurrent", type=int, default=100)
     asyncio.run(main(**vars(parser.parse_args())))

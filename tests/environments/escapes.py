@@ -174,6 +174,36 @@ RESOURCES = (
         sees="Too many open files",
     ),
     Attempt(
+        name="full sockets of many processes",
+        code="for _ in range(40):\n"
+        "    if os.fork() == 0:\n"
+        "        held = []\n"
+        "        while True:\n"
+        "            try:\n"
+        "                held.extend(socket.socketpair())\n"
+        "                held[-1].setblocking(False)\n"
+        "                while True:\n"
+        "                    held[-1].send(b'x' * 65536)\n"
+        "            except BlockingIOError:\n"
+        "                pass\n"
+        "            except OSError:\n"
+        "                time.sleep(60)\n"
+        "time.sleep(60)\n"
+        "print('ESCAPED: 2 GB of the kernel')",
+        sees="too many open files",
+        is_heavy=True,
+    ),
+    Attempt(
+        name="full sockets of processes that nobody can look into",
+        code="for _ in range(40):\n"
+        "    if os.fork() == 0:\n"
+        "        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n"
+        "        time.sleep(60)\n"
+        "time.sleep(60)\n"
+        "print('ESCAPED: 2 GB of the kernel')",
+        sees="too many open files",
+    ),
+    Attempt(
         name="zip bomb",
         code="import zlib\npacked = zlib.compress(bytes(50_000_000), 9)\ndef unpack():\n    with open('out', 'wb') as file:\n"
         "        for _ in range(40):\n            file.write(zlib.decompress(packed))\nattempt(unpack)",

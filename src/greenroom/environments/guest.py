@@ -42,6 +42,9 @@ BYTES_PER_FILE = 4096
 """A disk of n bytes has room for n / 4096 files. Their names take memory that counts nowhere else."""
 
 MAX_OPEN_FILES = 256
+MAX_OPEN_FILES_IN_ALL = 2048
+"""Of all processes: each socket can hold 200 KiB of the system's memory, which counts nowhere else."""
+
 MAX_WALKED = 100_000
 MAX_NAMES = 100
 TICK_NS = 20_000_000
@@ -382,6 +385,9 @@ class Guest:
             return "files"
 
         pids = other_processes()
+        if sum(map(count_open_files, pids)) > MAX_OPEN_FILES_IN_ALL:
+            return "open_files"
+
         if sum(map(resident_bytes, pids)) <= self.memory_bytes:
             return None
 
@@ -762,6 +768,15 @@ def read_proc(pid: int, name: str) -> bytes:
 
 def is_zombie(pid: int) -> bool:
     return read_proc(pid, "stat").rpartition(b")")[2].split()[:1] in ([], [b"Z"])
+
+
+def count_open_files(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except PermissionError:  # it has ended, or doesn't let others look into it
+        return 0 if is_zombie(pid) else MAX_OPEN_FILES
+    except OSError:
+        return 0
 
 
 def resident_bytes(pid: int) -> int:

@@ -24,7 +24,8 @@ source of `guest` first. This is a session, with the host's messages marked by `
       {"type": "file", "name": "chart.png", "size": 20480}                                                    …
       {"type": "result", "not_named": 0, "size": 13}                                                    ["large.bin"]
 
-- `stopped` is `timeout`, `stop` (asked for by the host), `memory` or `files`, or null for code that ended by itself.
+- `stopped` is `timeout`, `stop` (asked for by the host), `memory`, `files` or `open_files`, or null for code that ended
+  by itself.
 - `stdout` and `stderr` carry at most `output_bytes` of the start message each; `stdout_bytes` counts all.
 - `{"do": "stop"}` is sent while code or a command runs, and has no result of its own.
 - `changed` names files that were written by code and commands since the last `changed`, not those that `write` wrote.

@@ -183,6 +183,8 @@ class GuestSandbox(Sandbox):
             notes.append(f"Stopped: it used more than {self.limits.memory_bytes / 2**20:g} MiB of memory.")
         if message.stopped == "files":
             notes.append("Stopped: it created too many files.")
+        if message.stopped == "open_files":
+            notes.append("Stopped: its processes had too many open files.")
         if message.lost_variables:
             notes.append("The variables of earlier code are gone.")
 
