@@ -61,12 +61,16 @@ def test_the_working_directory_is_that_of_the_image() -> None:
 
 async def test_the_settings_of_a_sandbox(server: SandboxServer, opened: Open) -> None:
     await opened(sandbox_ttl_seconds=3600).execute("true")
-    template = f"{ENGINE}/sandboxEnvironmentTemplates/3"
-    await opened(sandbox_template_name=template).execute("true")
-    assert [sandbox.body for sandbox in server.sandboxes.values()] == [
-        {"displayName": "greenroom-environment", "spec": {"shellEnvironment": {}}, "ttl": "3600s"},
-        {"displayName": "greenroom-environment", "sandboxEnvironmentTemplate": template},
-    ]
+    await opened().execute("true")
+    (shell,) = server.templates
+    assert shell["displayName"] == "greenroom-shell"
+    await opened(sandbox_template_name=f"{ENGINE}/sandboxEnvironmentTemplates/3").execute("true")
+
+    made = [sandbox.body for sandbox in server.sandboxes.values()]
+    assert {body["displayName"] for body in made} == {"greenroom-environment"}
+    assert [body.get("ttl") for body in made] == ["3600s", None, None]
+    templates = [shell["name"], shell["name"], f"{ENGINE}/sandboxEnvironmentTemplates/3"]
+    assert [body["sandboxEnvironmentTemplate"] for body in made] == templates
 
 
 async def test_large_files_are_written_and_read_in_pieces(environment: AgentEngineEnvironment) -> None:
@@ -89,10 +93,11 @@ async def test_a_sandbox_that_is_given_is_paused_and_resumed(
     server: SandboxServer, opened: Open, environment: AgentEngineEnvironment
 ) -> None:
     await environment.execute("true")
-    given = opened(sandbox_name=f"{ENGINE}/sandboxEnvironments/101")
+    (number,) = server.sandboxes
+    given = opened(sandbox_name=f"{ENGINE}/sandboxEnvironments/{number}")
     await given.write_file("a.txt", "kept")
     await given.close()
-    assert server.sandboxes["101"].state == "STATE_PAUSED"
+    assert server.sandboxes[number].state == "STATE_PAUSED"
     assert await given.read_file("a.txt") == b"kept"
 
 
@@ -100,7 +105,8 @@ async def test_a_sandbox_that_was_paused_meanwhile_is_resumed_and_the_command_ru
     server: SandboxServer, environment: AgentEngineEnvironment
 ) -> None:
     await environment.execute("echo first > log")
-    server.sandboxes["101"].state = "STATE_PAUSED"
+    (sandbox,) = server.sandboxes.values()
+    sandbox.state = "STATE_PAUSED"
     await environment.execute("echo second >> log")
     assert await environment.read_file("log") == b"first\nsecond\n"
 
@@ -121,11 +127,12 @@ async def test_a_sandbox_that_has_ended_is_made_anew(
     server: SandboxServer, environment: AgentEngineEnvironment
 ) -> None:
     await environment.write_file("f", "x")
+    before = list(server.sandboxes)
     server.sandboxes.clear()
     with pytest.raises(SandboxLost, match="Agent Engine has ended"):
         await environment.read_file("f")
     await environment.write_file("f", "y")
-    assert list(server.sandboxes) != ["101"]
+    assert list(server.sandboxes) != before
 
 
 async def test_a_sandbox_that_does_not_exist_is_an_error_for_the_model(opened: Open) -> None:
@@ -136,7 +143,7 @@ async def test_a_sandbox_that_does_not_exist_is_an_error_for_the_model(opened: O
 
 async def test_a_start_that_is_given_up_leaves_no_sandbox(server: SandboxServer, opened: Open) -> None:
     server.are_operations_slow = True
-    environment = opened()
+    environment = opened(sandbox_template_name=f"{ENGINE}/sandboxEnvironmentTemplates/3")
     command = asyncio.create_task(environment.execute("true"))
     await until(lambda: any("/operations/" in line for line in server.calls))
     command.cancel()

@@ -117,6 +117,7 @@ class SandboxServer:
     url: str = ""
     sandboxes: dict[str, Sandbox] = field(default_factory=dict[str, Sandbox])
     engines: list[dict[str, Any]] = field(default_factory=list[Any])
+    templates: list[dict[str, Any]] = field(default_factory=list[Any])
     extensions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     interpreters: dict[str, Interpreter] = field(default_factory=dict[str, Interpreter])
     operations: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -152,6 +153,8 @@ class SandboxServer:
             return self._extensions(verb, given, query)
         if "/extensions/" in path:
             return await self._interpret(path, given)
+        if collection == "sandboxEnvironmentTemplates":
+            return self._templates(method, path, given)
         if collection == "sandboxEnvironments":
             return self._create(path, given)
         sandbox = self.sandboxes.get(path.rpartition("/")[2])
@@ -175,10 +178,21 @@ class SandboxServer:
         found = [one for one in self.engines if query["filter"] == f'display_name="{one["displayName"]}"']
         return {"reasoningEngines": found} if found else {}
 
+    def _templates(self, method: str, path: str, given: dict[str, Any]) -> Any:
+        if method == "POST":
+            assert given["defaultContainerEnvironment"] == {
+                "defaultContainerCategory": "DEFAULT_CONTAINER_CATEGORY_SHELL_SANDBOX"
+            }
+            self.count += 1
+            self.templates.append({"name": f"{path}/{self.count}", "state": "ACTIVE", **given})
+            return self._operation(self.templates[-1]["name"], self.templates[-1])
+        return {"sandboxEnvironmentTemplates": self.templates} if self.templates else {}
+
     def _create(self, path: str, given: dict[str, Any]) -> Any:
         """As the service does, it spells the project by its number."""
         known = {"displayName", "spec", "sandboxEnvironmentTemplate", "ttl"}
-        if path.replace("/123/", "/p/") != f"{ENGINE}/sandboxEnvironments" or given.keys() - known:
+        is_whole = ("codeExecutionEnvironment" in given.get("spec", {})) != ("sandboxEnvironmentTemplate" in given)
+        if path.replace("/123/", "/p/") != f"{ENGINE}/sandboxEnvironments" or given.keys() - known or not is_whole:
             raise Refused("INVALID_ARGUMENT", f"{path} {given}")
         self.count += 1
         self.sandboxes[str(self.count)] = Sandbox(given, self._interpreter(f"sandbox-{self.count}"))
@@ -196,7 +210,7 @@ class SandboxServer:
         if self.outputs is not None:
             return self.outputs
         chunks = [(one["mimeType"], base64.b64decode(one["data"]), one.get("metadata")) for one in inputs]
-        if "codeExecutionEnvironment" not in sandbox.body.get("spec", {}):
+        if "sandboxEnvironmentTemplate" in sandbox.body:
             uri, port, request = chunks
             assert (uri[:2], port[:2]) == (
                 ("application/x.sandbox-request-uri", b"/exec"),

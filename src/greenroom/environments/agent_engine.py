@@ -24,7 +24,6 @@ from greenroom.errors import AgentConfigError, InvalidRequest, NotFound, Storage
 from greenroom.google_cloud.sandboxes import (
     GONE,
     RUNNING,
-    SHELL,
     AgentEngineSandboxes,
     Chunk,
     engine_of,
@@ -58,7 +57,8 @@ class AgentEngineEnvironment(RemoteEnvironment[str]):
     agent_engine_name: of the engine that gets the sandbox: `projects/…/locations/…/reasoningEngines/…`. None: the one
         named by GOOGLE_CLOUD_AGENT_ENGINE_ID, else the project's engine called greenroom-sandboxes, which is created
         if it is missing.
-    sandbox_template_name: what the sandbox is made of, `…/sandboxEnvironmentTemplates/…`. None: Google's image.
+    sandbox_template_name: what the sandbox is made of, `…/sandboxEnvironmentTemplates/…`. None: the engine's template
+        called greenroom-shell, of Google's image, which is created if it is missing.
     sandbox_ttl_seconds: the sandbox is deleted after that time. None: as the service does.
     project_id, location, credentials, base_url: see `VertexClient`.
     """
@@ -103,11 +103,11 @@ class AgentEngineEnvironment(RemoteEnvironment[str]):
                 await self._sandboxes.wait_until_running(self._given)
                 return self._given
 
+            engine = self._engine or await self._sandboxes.default_engine()
             return await self._sandboxes.create(
-                self._engine or await self._sandboxes.default_engine(),
+                engine,
                 display_name="greenroom-environment",
-                spec=SHELL if self._template is None else None,
-                template=self._template,
+                template=self._template or await self._sandboxes.shell_template(engine),
                 ttl_seconds=self._ttl_seconds,
             )
 

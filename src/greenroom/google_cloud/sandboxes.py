@@ -1,6 +1,6 @@
 """Sandboxes of Vertex AI's agent engines: containers in which code and commands of agents run.
 
-Source: `reasoningEngines.sandboxEnvironments` of the Vertex AI API, v1beta1,
+Source: `reasoningEngines.sandboxEnvironments` and `sandboxEnvironmentTemplates` of the Vertex AI API, v1beta1,
 https://docs.cloud.google.com/gemini-enterprise-agent-platform/reference/rest/v1beta1/projects.locations.reasoningEngines.sandboxEnvironments.
 What the chunks of code sandboxes and of shell sandboxes contain: `execute_code` and `execute_bash` of the package
 google-cloud-aiplatform, 2.3.
@@ -25,6 +25,8 @@ _ENGINE = r"projects/[\w.:-]+/locations/[a-z0-9-]+/reasoningEngines/[0-9]+"
 _SANDBOX = rf"({_ENGINE})/sandboxEnvironments/[0-9]+"
 _ENGINE_VARIABLE = "GOOGLE_CLOUD_AGENT_ENGINE_ID"
 _ENGINE_NAME = "greenroom-sandboxes"
+_TEMPLATE_NAME = "greenroom-shell"
+_SHELL_IMAGE: JsonObject = {"defaultContainerCategory": "DEFAULT_CONTAINER_CATEGORY_SHELL_SANDBOX"}
 
 _CREATION_SECONDS = 300.0
 _DELETION_SECONDS = 10.0
@@ -32,9 +34,6 @@ _STATE_SECONDS = 2.0
 
 CODE: Final[JsonObject] = {"codeExecutionEnvironment": {"codeLanguage": "LANGUAGE_PYTHON"}}
 """Specification of a sandbox for Python."""
-
-SHELL: Final[JsonObject] = {"shellEnvironment": {}}
-"""Specification of a sandbox for shell commands."""
 
 RUNNING = "STATE_RUNNING"
 _PAUSED = "STATE_PAUSED"
@@ -99,6 +98,19 @@ class AgentEngineSandboxes:
             return engine["name"]
 
         operation = await self._client.call("POST", path, {"displayName": _ENGINE_NAME})
+        return (await self._client.finish(operation, timeout_seconds=_CREATION_SECONDS))["name"]
+
+    async def shell_template(self, engine: str) -> str:
+        """The engine's template of sandboxes for shell commands, called greenroom-shell, which is created if it is
+        missing. Google makes such sandboxes of templates only.
+        """
+        path = f"{engine}/sandboxEnvironmentTemplates"
+        async for template in self._client.pages(path, "sandboxEnvironmentTemplates"):
+            if template.get("displayName") == _TEMPLATE_NAME and template.get("state") == "ACTIVE":
+                return template["name"]
+
+        body = {"displayName": _TEMPLATE_NAME, "defaultContainerEnvironment": _SHELL_IMAGE}
+        operation = await self._client.call("POST", path, body)
         return (await self._client.finish(operation, timeout_seconds=_CREATION_SECONDS))["name"]
 
     async def create(
