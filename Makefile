@@ -108,6 +108,10 @@ desktop: sandboxes  ## Find Xvfb, xdotool, maim and an editor for the tests of d
 			&& apt-get install -y -qq --no-install-recommends $${name#*:} >/dev/null; } \
 			|| echo "no $${name%:*}; the tests of desktops are skipped"; done
 
+.PHONY: pyodide
+pyodide: setup  ## Download Pyodide (14 MB) into your cache for the tests of WebAssembly sandboxes, once.
+	@$(RUN) greenroom sandbox pull-pyodide >/dev/null 2>&1 || echo "Pyodide can't be downloaded; its tests are skipped"
+
 .PHONY: screenshots
 screenshots: ui browser  ## Write screenshots of the dev UI to ui/screenshots.
 	$(RUN) pytest tests/dev_ui/screenshots.py
@@ -133,7 +137,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 
 .PHONY: test
 test: setup  ## Everything: lint, then all tests with their servers.
-	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona browser proxies clock sandboxes desktop
+	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona browser proxies clock sandboxes desktop pyodide
 	$(RUN) pytest -n 3 --dist worksteal -m "not model and not vendor"  # one more than CI has cores: many tests wait
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from greenroom.environments.bubblewrap import BubblewrapSandbox
 from greenroom.environments.container import ContainerSandbox
 from greenroom.environments.sandbox import Sandbox
+from greenroom.environments.webassembly import WebAssemblySandbox
 from greenroom.errors import MissingExtra, ToolError
 
-KINDS = ("bubblewrap", "container")
+KINDS = ("bubblewrap", "container", "webassembly")
 
 CODE = "total = sum(number * number for number in range(1000))\nprint(total)\n"
 OUTPUT = "332833500\n"
@@ -48,6 +49,7 @@ async def main(only: str | None, image: str | None, executions: int, concurrent:
     kinds: dict[str, Callable[[], Sandbox]] = {
         "bubblewrap": BubblewrapSandbox,
         "container": lambda: ContainerSandbox(image=image),
+        "webassembly": WebAssemblySandbox,
     }
     if only is not None:
         kinds = {only: kinds[only]}

@@ -8,6 +8,8 @@ from typing import NoReturn
 
 import pytest
 
+from greenroom.environments import pyodide
+
 
 def skip_or_fail(reason: str) -> NoReturn:
     """Skips the test; fails it where GREENROOM_REQUIRE_ALL is 1, so that CI leaves none out unnoticed."""
@@ -38,3 +40,9 @@ def require_bubblewrap() -> None:
     """Skips the test, or fails it, without bubblewrap."""
     if shutil.which("bwrap") is None:
         skip_or_fail("There is no bubblewrap; `make sandboxes` installs it")
+
+
+def require_pyodide() -> None:
+    """Skips the test, or fails it, where no WebAssembly sandbox can be started."""
+    if not pyodide.is_installed():
+        skip_or_fail("There is no Pyodide; `make pyodide` downloads it")

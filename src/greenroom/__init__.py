@@ -78,6 +78,7 @@ _HOMES = {
     "greenroom.environments.local": "LocalEnvironment",
     "greenroom.environments.process": "ExecutionResult",
     "greenroom.environments.sandbox": "OutputListener Sandbox SandboxLimits",
+    "greenroom.environments.webassembly": "WebAssemblySandbox",
     "greenroom.environments.opensandbox": "OpenSandboxEnvironment",
     "greenroom.errors": "A2AClientError AgentCardResolutionError AlreadyExistsError InputValidationError "
     "LlmCallsLimitExceededError MappedError MessageConversionError ModelError "

@@ -135,6 +135,7 @@ from greenroom.environments.process import ExecutionResult as ExecutionResult
 from greenroom.environments.sandbox import OutputListener as OutputListener
 from greenroom.environments.sandbox import Sandbox as Sandbox
 from greenroom.environments.sandbox import SandboxLimits as SandboxLimits
+from greenroom.environments.webassembly import WebAssemblySandbox as WebAssemblySandbox
 from greenroom.errors import A2AClientError as A2AClientError
 from greenroom.errors import AgentCardResolutionError as AgentCardResolutionError
 from greenroom.errors import AlreadyExistsError as AlreadyExistsError

@@ -45,7 +45,7 @@ from tests.environments.e2b_server import E2BServer
 from tests.gates.test_a2a import message, sent
 from tests.gates.test_a2a_executor import connected
 from tests.processes import children_of
-from tests.requirements import require_bubblewrap, require_desktop
+from tests.requirements import require_bubblewrap, require_desktop, require_pyodide
 from tests.server.serving import serving, until
 from tests.server.test_trace_export import Collector
 
@@ -461,6 +461,18 @@ async def test_a_container_is_one_of_the_image_that_the_page_pulls() -> None:
     assert isinstance(sandbox, ContainerSandbox)
     page = (ROOT / "docs" / "code-execution.md").read_text()
     assert f"$ greenroom sandbox pull {sandbox.image}\n" in page
+
+
+async def test_python_runs_in_webassembly_within_a_limit_of_files() -> None:
+    require_pyodide()
+    executor: SandboxCodeExecutor = run_snippet("webassembly_sandbox")["executor"]
+    sandbox = await executor._pool.new()
+    try:
+        ran = await sandbox.run_python("import sys\nprint(sys.platform)\nopen('a', 'wb').write(bytes(65 << 20))")
+    finally:
+        await sandbox.close()
+    assert ran.stdout == "emscripten\n"
+    assert "No space left" in ran.stderr
 
 
 async def test_the_analyst_runs_code_in_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

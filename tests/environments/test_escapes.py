@@ -163,7 +163,7 @@ async def check(sandbox: Sandbox, host: Host, attempt: Attempt) -> None:
     ran = await run(sandbox, host, attempt)
     output = ran.stdout + ran.stderr
 
-    assert time.monotonic() - started_at < attempt.seconds + 5
+    assert time.monotonic() - started_at < attempt.seconds + 10  # it may have to start, and to be killed after 5 s
     assert "ESCAPED" not in output, output[-1000:]
     assert host.secret not in output
     if sandbox.has_shell:

@@ -1,4 +1,4 @@
-"""`greenroom sandbox`: container images in which agents run code."""
+"""`greenroom sandbox`: container images in which agents run code, and Pyodide."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from greenroom.cli.terminal import console, note
 from greenroom.environments.container_engine import DEFAULT_IMAGE, DEFAULT_IMAGE_TAG, ContainerEngine
 
-app = App(name="sandbox", help="Get container images in which agents run code. Agents never get one themselves.")
+app = App(name="sandbox", help="Get what agents run code in. Agents never get it themselves.")
 
 
 @app.command
@@ -58,6 +58,21 @@ def build(
     """
     ContainerEngine(base_url).build(folder, tag, _show)
     _show_ready(tag)
+
+
+@app.command
+def pull_pyodide() -> None:
+    """Download Pyodide (14 MB), the Python of WebAssembly sandboxes. Does nothing if it is already there.
+
+    It comes from the npm registry that Deno is configured for. Needs the extra `wasm`.
+
+        greenroom sandbox pull-pyodide
+    """
+    from greenroom.environments.pyodide import pull as download
+
+    folder = download()
+    note("Pyodide is ready:")
+    console("output").print(str(folder))
 
 
 def _show(status: str) -> None:

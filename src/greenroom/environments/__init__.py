@@ -6,5 +6,6 @@
 
 `sandbox` is the contract of environments that can't reach the host. In local ones (`guest_sandbox`: `bubblewrap`,
 `container`) runs one program, `guest`, with which the host exchanges messages (`guest_connection`). `container_engine`
-starts and removes containers, whose standard streams are `container_streams`.
+starts and removes containers, whose standard streams are `container_streams`. In those of `webassembly`, the same
+messages are exchanged with the scripts of `pyodide_guest`; `pyodide` finds and downloads what they need.
 """

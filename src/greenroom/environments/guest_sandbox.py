@@ -83,7 +83,7 @@ class GuestSandbox(Sandbox):
         self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
     ) -> ExecutionResult:
         if not self.has_shell:
-            raise ToolError(f"{type(self).__name__} has no shell; it runs only Python")
+            raise ToolError(f"{type(self).__name__} has no shell; BubblewrapSandbox, for one, has")
         request: JsonObject = {"do": "run", "argv": ["/bin/sh", "-c", command], "timeout": timeout}
         return await self._run(request, (), timeout, on_output)
 

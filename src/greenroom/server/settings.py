@@ -418,6 +418,6 @@ OTHER_VARIABLES = {
     "GREENROOM_URL": "The server of `greenroom run`, `greenroom sessions` and `greenroom schedules`, like `--url`.",
     "GREENROOM_API_KEY": "The API key for that server. Safer than `--api-key`, which other users can see.",
     "GREENROOM_MCP_START_SECONDS": "Seconds in which the process of an MCP server must start. Default: 60.",
-    "GREENROOM_CACHE_DIR": "The folder of local models. Default: the user's cache folder.",
+    "GREENROOM_CACHE_DIR": "The folder of what is downloaded: local models, Pyodide. Default: the user's cache folder.",
 }
 """Variables that are no settings: they are read before the settings, or without a server."""

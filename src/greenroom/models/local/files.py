@@ -74,10 +74,15 @@ CATALOGUE = {
 }
 
 
-def models_dir() -> Path:
-    """The folder of the model files: under `$GREENROOM_CACHE_DIR`, else in the user's cache."""
+def cache_dir() -> Path:
+    """The folder of all that is downloaded: `$GREENROOM_CACHE_DIR`, else in the user's cache."""
     root = os.environ.get("GREENROOM_CACHE_DIR")
-    return (Path(root).expanduser() if root else user_cache_path("greenroom", appauthor=False)) / "models"
+    return Path(root).expanduser() if root else user_cache_path("greenroom", appauthor=False)
+
+
+def models_dir() -> Path:
+    """The folder of the model files."""
+    return cache_dir() / "models"
 
 
 def find_model_file(model: str) -> Path:
