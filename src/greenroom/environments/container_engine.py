@@ -52,9 +52,6 @@ _SOCKETS = (
     "{run}/podman/podman.sock",
 )
 
-# Podman would copy them from its service's environment. They may contain passwords.
-_PROXY_VARIABLES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
-
 _log = logging.getLogger("greenroom.environments")
 
 
@@ -203,7 +200,6 @@ def _start(client: _Client, name: str, settings: ContainerSettings, volumes: Ite
             "/tmp": f"size={settings.limits.disk_bytes},mode=1777,nosuid,nodev,exec",
         },
     )
-    proxies = {variable: "" for name in _PROXY_VARIABLES for variable in (name, name.upper())}
     threads = str(max(1, round(settings.limits.cpus)))
     client.create_container(
         settings.image,
@@ -211,7 +207,6 @@ def _start(client: _Client, name: str, settings: ContainerSettings, volumes: Ite
         entrypoint=[PYTHON],
         command=["-I", "-c", settings.code],
         environment={
-            **proxies,
             "HOME": "/tmp",
             "LANG": "C.UTF-8",
             "OMP_NUM_THREADS": threads,
@@ -226,7 +221,7 @@ def _start(client: _Client, name: str, settings: ContainerSettings, volumes: Ite
         labels={OWNER_LABEL: _owner()},
         stdin_open=True,
         stop_signal="SIGKILL",
-        use_config_proxy=False,
+        use_config_proxy=False,  # proxies of this user's Docker, in variables, with their passwords
         user=_UNPRIVILEGED,
         working_dir="/tmp",
     )
