@@ -16,6 +16,7 @@ import pytest
 
 from greenroom.environments import guest
 from greenroom.environments.bubblewrap import BubblewrapSandbox
+from greenroom.environments.files import File
 from greenroom.environments.sandbox import SandboxLimits
 from greenroom.errors import ToolError
 from greenroom.testing.contracts.sandbox import *  # noqa: F403
@@ -156,6 +157,21 @@ def test_every_path_through_the_filter_ends_with_a_decision(machine: str) -> Non
     assert program[-1] == (guest.RETURN, 0, 0, guest.ALLOW)
     assert len(program) < 4096
     assert max(max(one[1:3]) for one in program) < 256
+
+
+async def test_a_cancelled_write_leaves_a_sandbox_that_works(sandbox: BubblewrapSandbox) -> None:
+    await sandbox.initialize()
+    content = b"x" * 50_000_000
+    for turns in (1, 2, 3, 5, 10, 50, 200):
+        writing = asyncio.create_task(sandbox.write_files([File(name=f"{n}.bin", content=content) for n in range(2)]))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        ran = await sandbox.run_python("open('kept', 'a').write('x')\nprint(len(open('kept').read()))")
+        assert ran.stderr == ""
+    assert ran.stdout == "7\n"
 
 
 def process_of(sandbox: BubblewrapSandbox) -> int:

@@ -96,6 +96,8 @@ def guest_source() -> bytes:
     return b"%08d" % len(source) + source
 
 
+_STOP = b'{"do": "stop"}\n'
+
 _decoder = msgspec.json.Decoder(GuestMessage)
 
 
@@ -108,6 +110,8 @@ class GuestConnection:
     def __init__(self, reader: asyncio.StreamReader, writer: GuestWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._is_sending = False
+        self._must_stop = False
 
     async def request(
         self,
@@ -149,13 +153,22 @@ class GuestConnection:
 
     def stop(self) -> None:
         """Asks to stop the code or command that runs. Its request's result follows."""
-        self._writer.write(b'{"do": "stop"}\n')
+        if self._is_sending:  # between the bytes of a request, this would be part of it
+            self._must_stop = True
+        else:
+            self._writer.write(_STOP)
 
     async def _send(self, request: JsonObject, payload: Iterable[bytes]) -> None:
+        self._is_sending = True
+        self._must_stop = False
         self._writer.write(msgspec.json.encode(request) + b"\n")
         for piece in payload:
             self._writer.write(piece)
             await self._writer.drain()
+
+        self._is_sending = False
+        if self._must_stop:
+            self._writer.write(_STOP)
         await self._writer.drain()
 
     async def _read_line(self) -> bytes:
