@@ -53,6 +53,9 @@ class GuestSandbox(Sandbox):
     def __init__(self, *, limits: SandboxLimits | None = None) -> None:
         self.limits = limits or SandboxLimits()
         self._connection: GuestConnection | None = None
+        self._lost_variables = False
+        """A call that was cancelled has ended the interpreter; no result has said so yet."""
+
         self._lock = asyncio.Lock()
 
     @abstractmethod
@@ -185,7 +188,8 @@ class GuestSandbox(Sandbox):
             notes.append("Stopped: it created too many files.")
         if message.stopped == "open_files":
             notes.append("Stopped: its processes had too many open files.")
-        if message.lost_variables:
+        if message.lost_variables or self._lost_variables:
+            self._lost_variables = False
             notes.append("The variables of earlier code are gone.")
 
         return ExecutionResult(
@@ -243,6 +247,9 @@ class GuestSandbox(Sandbox):
             except asyncio.CancelledError:
                 connection.stop()
                 await asyncio.wait([answering], timeout=SECONDS_TO_STOP)
+                if answering.done() and not answering.cancelled() and answering.exception() is None:
+                    message, _ = answering.result()
+                    self._lost_variables |= message.lost_variables
                 raise
             finally:
                 if not answering.done() or answering.cancelled() or answering.exception() is not None:

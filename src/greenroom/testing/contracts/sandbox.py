@@ -212,6 +212,25 @@ async def test_a_cancelled_execution_stops_and_leaves_files(sandbox: Sandbox) ->
         assert await sandbox.read_file("a.txt") == b"kept"
 
 
+async def test_the_next_result_says_that_a_cancelled_execution_ended_the_variables(sandbox: Sandbox) -> None:
+    started = asyncio.Event()
+    await sandbox.run_python("x = 1", keeps_variables=True)
+    endless = sandbox.run_python(
+        "print('begun')\nwhile True: pass", keeps_variables=True, on_output=lambda _stream, _text: started.set()
+    )
+    running = asyncio.create_task(endless)
+    async with asyncio.timeout(30):
+        await started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    after = await sandbox.run_python("print('x' in globals())", keeps_variables=True)
+    assert after.stdout == "False\n"
+    assert "variables" in after.stderr
+    assert (await sandbox.run_python("print(1)", keeps_variables=True)).stderr == ""
+
+
 async def test_executions_of_one_sandbox_wait_for_each_other(sandbox: Sandbox) -> None:
     code = (
         "import os, time\nassert not os.path.exists('busy')\nopen('busy', 'w').close()\ntime.sleep(0.05)\n"
