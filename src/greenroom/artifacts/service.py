@@ -14,6 +14,11 @@ from greenroom.records.listings import ArtifactVersion, ListArtifactVersionsResp
 USER_NAMESPACE = "user:"
 
 
+def belongs_to_session(filename: str) -> bool:
+    """False for names that are seen from all the user's sessions. Code that a model writes must not choose those."""
+    return not filename.startswith(USER_NAMESPACE)
+
+
 class ArtifactContent(NamedTuple):
     """The bytes of a version as they are read: text in UTF-8, none for a file reference."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from greenroom.artifacts.service import belongs_to_session
 from greenroom.code_executors.executor import (
     CODE_BLOCKS,
     RESULT_BLOCK,
@@ -130,7 +131,7 @@ async def _artifacts(ctx: InvocationContext) -> list[File]:
     files: list[File] = []
     bytes_left = MAX_BYTES_IN_ALL
     for name in await store.list_artifact_keys(app_name=app_name, user_id=user_id, session_id=session_id):
-        if name.startswith("user:") or not is_safe_name(name):
+        if not belongs_to_session(name) or not is_safe_name(name):
             continue
 
         artifact = await store.load_artifact(app_name=app_name, user_id=user_id, session_id=session_id, filename=name)

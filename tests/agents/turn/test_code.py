@@ -315,6 +315,21 @@ async def test_a_file_without_a_type_is_text() -> None:
     assert part == Part.from_bytes(data=b"A", mime_type="text/plain")
 
 
+async def test_code_cannot_write_artifacts_of_the_users_other_sessions() -> None:
+    executor = Noting()
+    names = ["user:profile.txt", "fine.txt", "x" * 2_000]
+    executor.result = CodeExecutionResult(output_files=[File(name=name, content=b"A") for name in names])
+    talk = coder(ScriptedModel([FENCED, "Done."]), executor)
+    events = await talk.say("go")
+    store = talk.runner.artifact_service
+    assert store is not None
+    assert await store.list_artifact_keys(app_name="app", user_id="ada", session_id="s-1") == ["fine.txt"]
+    output = "\n".join(lines(events))
+    assert "Saved artifacts:\n`fine.txt`" in output
+    assert "not kept" in output
+    assert "`user:profile.txt`" in output
+
+
 @pytest.mark.parametrize("executor", [Noting, UnsafeLocalCodeExecutor])
 async def test_csv_files_stay_in_the_message_unless_files_are_wanted(executor: type[BaseCodeExecutor]) -> None:
     model = ScriptedModel(["Three."])

@@ -745,6 +745,15 @@ async def test_output_files_are_saved_if_wanted(saves: bool, executor: UnsafeLoc
     assert answer.get("saved_artifacts") == (["out.txt"] if saves else None)
 
 
+async def test_a_script_cannot_write_artifacts_of_the_users_other_sessions() -> None:
+    script = "open('user:profile.txt', 'w').write('1')"
+    writes = Skill(frontmatter=skill().frontmatter, instructions="", resources={"scripts/run.py": script})
+    toolset = SkillToolset([writes], save_output_artifacts=True)
+    answer = await ask(toolset, "run_skill_script", {"skill_name": "brewing", "file_path": "scripts/run.py"})
+    assert [skipped["name"] for skipped in answer["skipped_artifacts"]] == ["user:profile.txt"]
+    assert "saved_artifacts" not in answer
+
+
 async def test_an_environment_is_closed_with_the_toolset() -> None:
     environment = LocalEnvironment()
     toolset = SkillToolset([script_skill()], environment=environment, skills_folder="kept")

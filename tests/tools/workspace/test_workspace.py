@@ -203,6 +203,15 @@ async def test_a_sandbox_that_ends_during_a_command_loses_no_saved_file() -> Non
         assert (await one.call("run_shell", command="cat f"))["stdout"] == "1\n"
 
 
+async def test_commands_cannot_write_artifacts_of_the_users_other_sessions() -> None:
+    async with desk() as one:
+        assert await one.call("run_shell", command="echo 1 > user:profile.txt; echo 2 > fine.txt") == {
+            "status": "ok", "files": ["fine.txt"], "not_kept": ["user:profile.txt"],
+        }  # fmt: skip
+        assert (await one.call("write_file", path="user:a", content="1"))["not_kept"] == ["user:a"]
+        assert await one.artifacts() == ["fine.txt"]
+
+
 async def test_a_cancelled_command_leaves_nothing_behind() -> None:
     async with desk() as one:
         await one.call("run_shell", command="echo 1 > f")

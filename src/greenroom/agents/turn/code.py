@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
+from greenroom.artifacts.service import belongs_to_session
 from greenroom.code_executors.context import CodeExecutorContext
 from greenroom.code_executors.executor import (
     TIMED_OUT,
@@ -29,6 +30,7 @@ from greenroom.code_executors.executor import (
     Delimiters,
 )
 from greenroom.environments.files import File
+from greenroom.errors import InvalidRequest, TooLarge
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content, ExecutableCode, Part
@@ -164,7 +166,7 @@ async def run_code(
     result = await _execute(executor, ctx, code_input)
     state.update(result.state_delta)
     _note(context, ctx, text, result)
-    output = _output(result, await _save_files(callback_context, result.output_files))
+    output = _output(result, *await _save_files(callback_context, result.output_files))
     return _event(ctx, callback_context, _outcome(result), output)
 
 
@@ -197,12 +199,23 @@ def _note(context: CodeExecutorContext, ctx: InvocationContext, code: str, resul
     _context(ctx).update_code_execution_result(ctx.invocation_id, code, result.stdout, result.stderr)
 
 
-async def _save_files(callback_context: CallbackContext, files: Sequence[File]) -> list[str]:
-    if callback_context._invocation_context.artifact_service is None:
-        return []
+async def _save_files(callback_context: CallbackContext, files: Sequence[File]) -> tuple[list[str], list[str]]:
+    """Returns the names of the saved files, and of those that were not kept."""
+    saved: list[str] = []
+    not_kept: list[str] = []
+    has_store = callback_context._invocation_context.artifact_service is not None
     for file in files:
-        await callback_context.save_artifact(file.name, Part.from_bytes(data=file.content, mime_type=file.mime_type))
-    return [file.name for file in files]
+        if not has_store or not belongs_to_session(file.name):
+            not_kept.append(file.name)
+            continue
+        part = Part.from_bytes(data=file.content, mime_type=file.mime_type)
+        try:
+            await callback_context.save_artifact(file.name, part)
+        except (InvalidRequest, TooLarge):
+            not_kept.append(file.name)
+        else:
+            saved.append(file.name)
+    return saved, not_kept
 
 
 def _outcome(result: CodeExecutionResult) -> str:
@@ -211,7 +224,7 @@ def _outcome(result: CodeExecutionResult) -> str:
     return "OUTCOME_FAILED" if result.has_failed else "OUTCOME_OK"
 
 
-def _output(result: CodeExecutionResult, saved: list[str]) -> str:
+def _output(result: CodeExecutionResult, saved: list[str], not_kept: list[str]) -> str:
     pieces: list[str] = []
     if result.has_failed:
         if result.stdout:
@@ -221,9 +234,11 @@ def _output(result: CodeExecutionResult, saved: list[str]) -> str:
         pieces.append(f"Code execution result:\n{result.stdout}\n")
     if saved:
         pieces.append("Saved artifacts:\n" + ", ".join(f"`{name}`" for name in saved))
-    elif result.output_files:
-        names = ", ".join(f"`{file.name}`" for file in result.output_files)
-        pieces.append(f"Written, but not kept, because there is no artifact service:\n{names}")
+    if not_kept:
+        names = ", ".join(f"`{name}`" for name in not_kept)
+        pieces.append(
+            f"Written, but not kept, because there is no store that takes files of these names and sizes:\n{names}"
+        )
     return "\n\n".join(pieces)
 
 
@@ -247,7 +262,11 @@ async def _with_images_saved(callback_context: CallbackContext, content: Content
         image = parts[at].inline_data
         assert image is not None
         kind = guess_extension(image.mime_type or "") or ""
-        name = image.display_name or f"{drawn_at}{f'_{at}' if len(images) > 1 else ''}{kind}"
+        given = image.display_name or ""
+        if given and belongs_to_session(given):
+            name = given
+        else:
+            name = f"{drawn_at}{f'_{at}' if len(images) > 1 else ''}{kind}"
         await callback_context.save_artifact(name, parts[at])
         parts[at] = Part(text=f"Saved as the artifact `{name}`.")
     return Content(role=content.role, parts=parts)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeAlias, cast
 
+from greenroom.artifacts.service import belongs_to_session
 from greenroom.code_executors.executor import (
     TIMED_OUT,
     BaseCodeExecutor,
@@ -289,7 +290,9 @@ async def _save(
     for path, content in sorted(outputs.items()):
         name = PurePosixPath(path).name
         reason = None
-        if len(content) > MAX_SAVED_BYTES:
+        if not belongs_to_session(name):
+            reason = "the name is one of artifacts of all the user's sessions"
+        elif len(content) > MAX_SAVED_BYTES:
             reason = f"larger than {MAX_SAVED_BYTES} bytes"
         elif len(content) > left:
             reason = f"more than {MAX_SAVED_BYTES_IN_ALL} bytes in all"

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from greenroom.artifacts.service import USER_NAMESPACE
+from greenroom.artifacts.service import belongs_to_session
 from greenroom.environments.files import File
 from greenroom.environments.sandbox import Sandbox
 from greenroom.environments.sandbox_pool import KeptSandbox, SandboxPool
@@ -94,6 +94,9 @@ class Workspace:
         """Saves one file as an artifact."""
         if not self._has_artifacts:
             return
+        if not belongs_to_session(file.name):
+            self.not_kept.append(file.name)
+            return
         try:
             part = Part.from_bytes(data=file.content, mime_type=file.mime_type)
             self._versions[file.name] = await self._tool_context.save_artifact(file.name, part)
@@ -118,7 +121,7 @@ class Workspace:
 
     async def _current_versions(self) -> dict[str, int]:
         """The newest version of each artifact of the session that belongs into the workspace."""
-        names = [n for n in await self._tool_context.list_artifacts() if not n.startswith(USER_NAMESPACE)]
+        names = [n for n in await self._tool_context.list_artifacts() if belongs_to_session(n)]
         if len(names) > MAX_FILES:
             self.not_kept += names[MAX_FILES:]
             del names[MAX_FILES:]
