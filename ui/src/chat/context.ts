@@ -1,7 +1,7 @@
 import { createContext, useContext } from "react";
 import type { JsonObject, Part } from "greenroom-client";
 import type { SessionPlace } from "../api";
-import type { ToolOutput } from "../timeline/outputs";
+import type { ToolOutput } from "../timeline/model";
 
 /** Actions of items of the timeline. */
 export type ChatActions = {

@@ -1,9 +1,11 @@
 // What the chat page and the inspector show of a session. `reduce.ts` makes it of events; nothing here is ever changed.
 import type { Event, JsonObject, JsonValue, Part, Run, RunStatus, WakeUp } from "greenroom-client";
-import type { ToolOutput } from "./outputs";
 
 /** A stored event with its sequence number in the session's log, from 1. */
 export type LoggedEvent = { readonly seq: number; readonly event: Event };
+
+/** What a running tool has printed. runId: of the call's run. at: Unix seconds of the newest piece. */
+export type ToolOutput = { readonly text: string; readonly runId: string; readonly at: number };
 
 /** A session's view model. events: the whole log in order, internal ones included. byId: position in `events`. outputs: what
     running tools have printed, by call id. */

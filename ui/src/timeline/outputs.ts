@@ -1,9 +1,13 @@
 // What running tools have printed so far. It is only streamed: the call's response has it when the tool has ended.
-import type { Event } from "greenroom-client";
-import type { Log } from "./reduce";
+import type { Event, Run } from "greenroom-client";
+import type { ToolOutput } from "./model";
 
-/** runId: of the call's run. at: Unix seconds of the newest piece. */
-export type ToolOutput = { readonly text: string; readonly runId: string; readonly at: number };
+/** outputs and responses by call id, runs by id. */
+type Known = {
+  readonly outputs: ReadonlyMap<string, ToolOutput>;
+  readonly responses: ReadonlyMap<string, unknown>;
+  readonly runs: ReadonlyMap<string, Run>;
+};
 
 const MAX_CHARACTERS = 20_000;
 
@@ -16,7 +20,7 @@ export function pieceOf(event: Event): Piece | null {
 }
 
 /** Adds pieces, each once, and leaves out calls that have ended. Of long output the end is kept. */
-export function withOutputs(log: Log, added: readonly Event[]): ReadonlyMap<string, ToolOutput> {
+export function withOutputs(log: Known, added: readonly Event[]): ReadonlyMap<string, ToolOutput> {
   if (added.length === 0 && log.outputs.size === 0) return log.outputs;
   const outputs = new Map(log.outputs);
   for (const event of added) {

@@ -3,8 +3,8 @@
 import type { Event, Run, RunStatus } from "greenroom-client";
 import { type Built, STEERING, type State, buildItems, partsOf } from "./items";
 import { type Draft, withDrafts } from "./drafts";
-import type { Item, LoggedEvent, RunGroup, Timeline } from "./model";
-import { type ToolOutput, pieceOf, withOutputs } from "./outputs";
+import type { Item, LoggedEvent, RunGroup, Timeline, ToolOutput } from "./model";
+import { pieceOf, withOutputs } from "./outputs";
 
 /** seq: null for a partial event, which is not stored. */
 export type Input =
