@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from greenroom.environments.bubblewrap import BubblewrapSandbox
+from greenroom.environments.sandbox import Sandbox
 from greenroom.environments.sandbox_pool import SandboxPool
 from tests.requirements import skip_or_fail
 
@@ -97,3 +98,22 @@ async def test_one_that_has_ended_starts_empty() -> None:
         assert kept.id != first
         assert kept.versions == {}
     await pool.close()
+
+
+async def test_a_use_that_waited_while_the_pool_was_closed_leaves_no_sandbox() -> None:
+    pool = SandboxPool(BubblewrapSandbox())
+    sandboxes: list[Sandbox] = []
+
+    async def use(code: str) -> None:
+        async with pool.use("a") as kept:
+            await kept.sandbox.run_python(code)
+            sandboxes.append(kept.sandbox)
+
+    first = asyncio.create_task(use("import time; time.sleep(0.3)"))
+    await asyncio.sleep(0.1)
+    second = asyncio.create_task(use("1"))
+    await asyncio.sleep(0.05)
+    await pool.close()
+    await asyncio.gather(first, second)
+    assert sandboxes
+    assert not any(sandbox.is_running for sandbox in sandboxes)

@@ -94,6 +94,8 @@ class SandboxPool:
         finally:
             kept.users -= 1
             kept.last_use = time.monotonic()
+            if kept.users == 0 and self._kept.get(key) is not kept:  # the pool was closed in the meantime
+                await kept.close()
             self._close_unused()
 
     async def new(self) -> Sandbox:
