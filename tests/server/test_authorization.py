@@ -24,6 +24,7 @@ from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.server.access.identity import EVERYBODY, Access, Identity
 from greenroom.server.addresses import Address
 from greenroom.server.app_logs import AppLogs
+from greenroom.server.endless_streams import EndlessStreams
 from greenroom.server.readiness import Readiness
 from greenroom.server.request_context import RequestContext
 from greenroom.server.server_state import ServerState
@@ -68,6 +69,7 @@ async def state() -> AsyncIterator[ServerState]:
         settings=ServerSettings(),
         readiness=Readiness(sessions, artifacts, memory),
         interface=bytes,
+        endless_streams=EndlessStreams(),
     )
     apps.close()
 
