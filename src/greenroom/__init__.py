@@ -52,7 +52,6 @@ _HOMES = {
     "greenroom.code_executors.agent_engine": "AgentEngineSandboxCodeExecutor",
     "greenroom.code_executors.container": "ContainerCodeExecutor",
     "greenroom.code_executors.context": "CodeExecutorContext",
-    "greenroom.code_executors.environment": "EnvironmentCodeExecutor",
     "greenroom.code_executors.cloud_run": "CloudRunSandboxCodeExecutor",
     "greenroom.code_executors.executor": "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult",
     "greenroom.code_executors.gke": "GkeCodeExecutor",

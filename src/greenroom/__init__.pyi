@@ -104,7 +104,6 @@ from greenroom.code_executors.agent_engine import AgentEngineSandboxCodeExecutor
 from greenroom.code_executors.cloud_run import CloudRunSandboxCodeExecutor as CloudRunSandboxCodeExecutor
 from greenroom.code_executors.container import ContainerCodeExecutor as ContainerCodeExecutor
 from greenroom.code_executors.context import CodeExecutorContext as CodeExecutorContext
-from greenroom.code_executors.environment import EnvironmentCodeExecutor as EnvironmentCodeExecutor
 from greenroom.code_executors.executor import BaseCodeExecutor as BaseCodeExecutor
 from greenroom.code_executors.executor import BuiltInCodeExecutor as BuiltInCodeExecutor
 from greenroom.code_executors.executor import CodeExecutionInput as CodeExecutionInput

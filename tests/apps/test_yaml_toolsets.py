@@ -9,7 +9,7 @@ import pytest
 
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.yaml_config.document import ConfigFileError
-from greenroom.code_executors.environment import EnvironmentCodeExecutor
+from greenroom.code_executors.sandboxed import SandboxCodeExecutor
 from greenroom.environments.e2b import E2BEnvironment
 from greenroom.server.application import create_app
 from greenroom.tools.environment import EnvironmentToolset
@@ -60,12 +60,13 @@ async def test_an_api_by_the_document_beside_the_file(agents_dir: AgentsDir) -> 
 
 
 async def test_environments_of_tools_and_of_code(agents_dir: AgentsDir) -> None:
-    agents_dir.write("shop/sandboxes.py", "from greenroom import E2BEnvironment\nshared = E2BEnvironment('ours')")
+    agents_dir.write("shop/sandboxes.py", "from greenroom import E2BEnvironment\nshared = E2BEnvironment('base', 600)")
     agents_dir.write(
         "shop/root_agent.yaml",
         AGENT
-        + "[{name: EnvironmentToolset, args: {environment: {name: E2BEnvironment, args: {image: base, timeout: 600}}}}]"
-        + "\ncode_executor: {name: EnvironmentCodeExecutor, args: {environment: .sandboxes.shared, stateful: true}}\n",
+        + "[{name: EnvironmentToolset, args: {environment: .sandboxes.shared}}]"
+        + "\ncode_executor: {name: SandboxCodeExecutor, args: {stateful: true, sandbox: {name: E2BEnvironment, "
+        + "args: {image: ours}}}}\n",
     )
     agent = load_llm(agents_dir.path)
     (toolset,) = agent.tools
@@ -74,9 +75,9 @@ async def test_environments_of_tools_and_of_code(agents_dir: AgentsDir) -> None:
     assert (toolset.environment._image, toolset.environment._timeout) == ("base", 600)
 
     executor = agent.code_executor
-    assert isinstance(executor, EnvironmentCodeExecutor)
-    assert isinstance(executor.environment, E2BEnvironment)
-    assert (executor.environment._image, executor.stateful) == ("ours", True)
+    assert isinstance(executor, SandboxCodeExecutor)
+    assert isinstance(executor._pool._template, E2BEnvironment)
+    assert (executor._pool._template._image, executor.stateful) == ("ours", True)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_an_untrusted_file_makes_no_environment(agents_dir: AgentsDir) -> None:
     agents_dir.write(
         "shop/root_agent.yaml",
         "name: shop\nmodel: scripted\ninstruction: Sell.\n"
-        "code_executor: {name: EnvironmentCodeExecutor, args: {environment: {name: E2BEnvironment}}}\n",
+        "code_executor: {name: SandboxCodeExecutor, args: {sandbox: {name: E2BEnvironment}}}\n",
     )
     with pytest.raises(ConfigFileError, match="refused in files that are not trusted"):
         load(agents_dir.path, allow_args=False)

@@ -20,7 +20,6 @@ from greenroom import (
     AgentEngineSandboxCodeExecutor,
     BigQueryToolset,
     CalendarToolset,
-    EnvironmentCodeExecutor,
     Event,
     FunctionTool,
     GoogleApiToolset,
@@ -35,6 +34,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.code_executors.sandboxed import SandboxCodeExecutor
 from greenroom.environments.container import ContainerSandbox
+from greenroom.environments.e2b import E2BEnvironment
 from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall
 from greenroom.server import ServerSettings, create_app
@@ -475,12 +475,13 @@ async def test_python_runs_in_webassembly_within_a_limit_of_files() -> None:
     assert "No space left" in ran.stderr
 
 
-async def test_the_analyst_runs_code_in_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent: LlmAgent = run_snippet("environment_code")["analyst"]
+async def test_the_analyst_runs_code_in_a_remote_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent: LlmAgent = run_snippet("remote_sandbox")["analyst"]
     model = the_model(agent, types.Part.from_executable_code(code="print(6 * 7)"), "Done.")
     executor = agent.code_executor
-    assert isinstance(executor, EnvironmentCodeExecutor)
-    executor.environment._working_dir = tmp_path  # pyright: ignore[reportAttributeAccessIssue]
+    assert isinstance(executor, SandboxCodeExecutor)
+    assert isinstance(executor._pool._template, E2BEnvironment)
+    executor._pool._template._working_dir = tmp_path
     async with E2BServer().serving() as server:
         for variable in ("E2B_API_URL", "E2B_SANDBOX_URL"):
             monkeypatch.setenv(variable, server.url)

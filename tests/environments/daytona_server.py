@@ -25,6 +25,8 @@ _BOUNDARY = "DAYTONA-FILE-BOUNDARY"
 class DaytonaServer:
     def __init__(self) -> None:
         self.url = ""
+        self.private_folder: Path | None = None
+        """A folder that has other files in each sandbox."""
         self.sandboxes: dict[str, Sandbox] = {}
         self.stopped: set[str] = set()
         """Sandboxes that were stopped and not deleted."""
@@ -76,7 +78,7 @@ class DaytonaServer:
         self.created.append(body)
         if "missing" in body.get("buildInfo", {}).get("dockerfileContent", ""):
             return _error(HTTPStatus.BAD_REQUEST, "image not found: missing")
-        sandbox = Sandbox(env=body["env"], seconds=body["autoStopInterval"] * 60)
+        sandbox = Sandbox(env=body["env"], seconds=body["autoStopInterval"] * 60, private_folder=self.private_folder)
         self.sandboxes[sandbox.id] = sandbox
         return JSONResponse(self._description(sandbox, "starting"))
 

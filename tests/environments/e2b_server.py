@@ -13,6 +13,7 @@ import json
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -29,6 +30,8 @@ _END_OF_STREAM = 2
 class E2BServer:
     def __init__(self) -> None:
         self.url = ""
+        self.private_folder: Path | None = None
+        """A folder that has other files in each sandbox."""
         self.sandboxes: dict[str, Sandbox] = {}
         self.created: list[dict[str, Any]] = []
         """The bodies of requests that created sandboxes."""
@@ -67,7 +70,7 @@ class E2BServer:
         self.created.append(body)
         if body["templateID"] == "missing":
             return _error(HTTPStatus.NOT_FOUND, "template 'missing' not found")
-        sandbox = Sandbox(env=body["envVars"], seconds=body["timeout"])
+        sandbox = Sandbox(env=body["envVars"], seconds=body["timeout"], private_folder=self.private_folder)
         self.sandboxes[sandbox.id] = sandbox
         answer = {
             "sandboxID": sandbox.id,

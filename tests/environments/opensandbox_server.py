@@ -12,6 +12,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import UTC, datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -27,6 +28,8 @@ KEY = "osb_0123456789abcdef"
 class OpenSandboxServer:
     def __init__(self) -> None:
         self.url = ""
+        self.private_folder: Path | None = None
+        """A folder that has other files in each sandbox."""
         self.sandboxes: dict[str, Sandbox] = {}
         self.created: list[dict[str, Any]] = []
         """The bodies of requests that created sandboxes."""
@@ -68,7 +71,7 @@ class OpenSandboxServer:
         self.created.append(body)
         if body["image"]["uri"] == "missing":
             return _error(HTTPStatus.BAD_REQUEST, "IMAGE", "image 'missing' not found")
-        sandbox = Sandbox(env=body.get("env", {}), seconds=body["timeout"])
+        sandbox = Sandbox(env=body.get("env", {}), seconds=body["timeout"], private_folder=self.private_folder)
         self.sandboxes[sandbox.id] = sandbox
         return JSONResponse(_description(sandbox), HTTPStatus.ACCEPTED)
 

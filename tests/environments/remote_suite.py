@@ -21,6 +21,7 @@ from greenroom.tools.environment import EnvironmentToolset
 from tests.environments.daytona_server import DaytonaServer
 from tests.environments.e2b_server import E2BServer
 from tests.environments.opensandbox_server import OpenSandboxServer
+from tests.requirements import require_bubblewrap
 from tests.server.serving import until
 from tests.tools.one_call import call_once, calls_in_a_run
 
@@ -45,6 +46,17 @@ async def environment(service: Service, tmp_path: Path) -> AsyncIterator[RemoteE
     await environment.initialize()
     yield environment
     await environment.close()
+    assert service.server.sandboxes == {}
+
+
+@pytest.fixture
+async def sandbox(service: Service, tmp_path: Path) -> AsyncIterator[RemoteEnvironment[Any]]:
+    """One whose working directory isn't that of others."""
+    require_bubblewrap()
+    service.server.private_folder = tmp_path / "work"
+    sandbox = service.environment(working_dir=tmp_path / "work")
+    yield sandbox
+    await sandbox.close()
     assert service.server.sandboxes == {}
 
 

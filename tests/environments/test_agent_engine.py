@@ -12,6 +12,7 @@ import pytest
 
 from greenroom.environments import agent_engine
 from greenroom.environments.agent_engine import AgentEngineEnvironment
+from greenroom.environments.files import File
 from greenroom.errors import AgentConfigError, SandboxLost, ToolError
 from greenroom.google_cloud import sandboxes
 from greenroom.testing.contracts.environment import *  # noqa: F403
@@ -53,6 +54,28 @@ async def environment(server: SandboxServer, opened: Open) -> AsyncIterator[Agen
     yield environment
     await environment.close()
     assert server.sandboxes == {}
+
+
+async def test_code_runs_in_sandboxes_of_their_own(server: SandboxServer, opened: Open) -> None:
+    template = opened()
+    sandboxes = [template.new(), template.new()]
+    assert not sandboxes[0].is_running
+    await sandboxes[0].write_files([File(name="a.txt", content=b"given")])
+    await sandboxes[0].run_python("x = open('a.txt').read()", keeps_variables=True)
+    assert (await sandboxes[0].run_python("print(x)", keeps_variables=True)).stdout == "given\n"
+    assert sandboxes[0].is_running
+    assert (await sandboxes[1].run_python("print('x' in globals())", keeps_variables=True)).stdout == "False\n"
+    await sandboxes[0].execute("echo out > b.txt")
+    assert await sandboxes[0].changed_files() == ([File(name="b.txt", content=b"out\n")], [])
+    assert len(server.sandboxes) == 2
+    for sandbox in sandboxes:
+        await sandbox.run_python("import os\nos._exit(0)", keeps_variables=True)  # the server would leave it running
+        await sandbox.close()
+
+
+def test_a_sandbox_that_is_given_is_the_only_one(opened: Open) -> None:
+    with pytest.raises(AgentConfigError, match="leave it out"):
+        opened(sandbox_name=f"{ENGINE}/sandboxEnvironments/1").new()
 
 
 def test_the_working_directory_is_that_of_the_image() -> None:

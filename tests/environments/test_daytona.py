@@ -16,6 +16,7 @@ pytest.importorskip("daytona", reason="Daytona is installed in an environment of
 from greenroom.environments.daytona import DaytonaEnvironment
 from greenroom.errors import SandboxLost
 from greenroom.testing.contracts.environment import *  # noqa: F403
+from greenroom.testing.contracts.sandbox import *  # noqa: F403
 from tests.environments.daytona_server import KEY, DaytonaServer
 from tests.environments.remote_suite import *  # noqa: F403
 from tests.environments.remote_suite import Service

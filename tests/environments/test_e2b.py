@@ -10,6 +10,7 @@ import pytest
 
 from greenroom.environments.e2b import E2BEnvironment
 from greenroom.testing.contracts.environment import *  # noqa: F403
+from greenroom.testing.contracts.sandbox import *  # noqa: F403
 from tests.environments.e2b_server import KEY, E2BServer
 from tests.environments.remote_suite import *  # noqa: F403
 from tests.environments.remote_suite import Service

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from greenroom.environments.opensandbox import OpenSandboxEnvironment
+from greenroom.errors import ToolError
 from greenroom.testing.contracts.environment import *  # noqa: F403
+from greenroom.testing.contracts.sandbox import *  # noqa: F403
 from tests.environments.opensandbox_server import KEY, OpenSandboxServer
 from tests.environments.remote_suite import *  # noqa: F403
 from tests.environments.remote_suite import Service
@@ -32,6 +34,19 @@ async def test_the_settings_of_a_sandbox(service: Service, tmp_path: Path, monke
     await environment.execute("true")
     (created,) = service.server.created
     assert (created["image"]["uri"], created["timeout"], created["env"]) == ("debian:12", 60, {"GREETING": "hi"})
+    await environment.close()
+
+
+async def test_code_needs_python(service: Service, tmp_path: Path) -> None:
+    for name in ("bash", "mkdir", "timeout", "base64", "head", "tr", "wc", "rm"):
+        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    environment = service.environment(working_dir=tmp_path / "work", env_vars={"PATH": str(tmp_path)})
+    assert (await environment.execute("echo hi")).stdout == "hi\n"
+    ran = await environment.run_python("print('hi')")
+    assert ran.exit_code == 127
+    assert "python3" in ran.stderr
+    with pytest.raises(ToolError, match=r"can't be listed: .*python3"):
+        await environment.changed_files()
     await environment.close()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import shutil
 import sys
 import tempfile
 from collections.abc import AsyncGenerator
@@ -22,6 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from greenroom.google_cloud import vertex
+from tests.environments.sandboxes import PROGRAM_FOLDER
 from tests.server.quick_server import serving_routes
 
 ENGINE = "projects/p/locations/l/reasoningEngines/7"
@@ -124,6 +126,7 @@ class SandboxServer:
     failures: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
     calls: list[str] = field(default_factory=list[str])
     outputs: list[dict[str, Any]] | None = None
+    program_folders: set[str] = field(default_factory=set[str])
     are_operations_slow: bool = False
     count: int = 100
 
@@ -227,6 +230,7 @@ class SandboxServer:
         ]
 
     async def _run_command(self, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+        self.program_folders.update(PROGRAM_FOLDER.findall(request["command"]))
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             "bash", "-c", request["command"], cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
@@ -308,3 +312,5 @@ async def running_sandboxes() -> AsyncGenerator[SandboxServer]:
             finally:
                 for one in [*(box.interpreter for box in server.sandboxes.values()), *server.interpreters.values()]:
                     await one.stop()
+                for program_folder in server.program_folders:
+                    shutil.rmtree(program_folder, ignore_errors=True)

@@ -36,7 +36,7 @@ _SHIPPED = frozenset(
         "SequentialAgent", "Workflow",
         "BuiltInPlanner", "PlanReActPlanner", "BuiltInCodeExecutor", "UnsafeLocalCodeExecutor",
         "AgentEngineSandboxCodeExecutor", "CloudRunSandboxCodeExecutor", "ContainerCodeExecutor", "GkeCodeExecutor",
-        "SandboxCodeExecutor", "VertexAiCodeExecutor", "EnvironmentCodeExecutor",
+        "SandboxCodeExecutor", "VertexAiCodeExecutor",
         "AgentEngineEnvironment", "DaytonaEnvironment", "E2BEnvironment", "OpenSandboxEnvironment",
         "EnvironmentToolset",
         "BaseTool", "BaseToolset", "FunctionTool", "LongRunningFunctionTool", "McpToolset", "OpenAPIToolset",

@@ -18,7 +18,7 @@ from greenroom.code_executors.executor import (
 from greenroom.environments.files import MAX_BYTES_IN_ALL, MAX_FILE_BYTES, MAX_FILES, File, is_safe_name
 from greenroom.environments.sandbox import Sandbox
 from greenroom.environments.sandbox_pool import IDLE_SECONDS, MAX_KEPT, KeptSandbox, SandboxPool
-from greenroom.errors import ToolError
+from greenroom.errors import SandboxLost, ToolError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import Part
 
@@ -72,8 +72,11 @@ class SandboxCodeExecutor(BaseCodeExecutor):
 
         key = (invocation_context.app_name, invocation_context.user_id, execution_id)
         async with self._pool.use(key) as kept:
-            note = await _prepare(kept, invocation_context, code_execution_input.input_files)
-            return await self._run(kept.sandbox, code_execution_input.code, keeps_variables=True, note=note)
+            try:
+                note = await _prepare(kept, invocation_context, code_execution_input.input_files)
+                return await self._run(kept.sandbox, code_execution_input.code, keeps_variables=True, note=note)
+            except SandboxLost as error:
+                return _lost(error)
 
     async def close(self) -> None:
         await self._pool.close()
@@ -82,6 +85,8 @@ class SandboxCodeExecutor(BaseCodeExecutor):
         try:
             await _write(sandbox, code_input.input_files)
             return await self._run(sandbox, code_input.code, keeps_variables=False)
+        except SandboxLost as error:
+            return _lost(error)
         finally:
             await sandbox.close()
 
@@ -95,6 +100,11 @@ class SandboxCodeExecutor(BaseCodeExecutor):
 
         ran = replace(ran, stdout=note + ran.stdout)
         return result_of(ran, timeout_seconds=self.timeout_seconds, output_files=files, left_out=left_out)
+
+
+def _lost(error: SandboxLost) -> CodeExecutionResult:
+    """A failure for the model, which can write the code again."""
+    return CodeExecutionResult(stderr=f"The code was not run to its end: {error}", exit_code=1)
 
 
 async def _prepare(kept: KeptSandbox, ctx: InvocationContext, input_files: Sequence[File]) -> str:

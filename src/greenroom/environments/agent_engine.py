@@ -14,12 +14,12 @@ import time
 from collections.abc import AsyncGenerator
 from pathlib import Path, PurePosixPath
 from shlex import quote
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 import msgspec
 
-from greenroom.environments.remote import MAX_FILE_BYTES, RemoteEnvironment, too_large
+from greenroom.environments.remote import MAX_READ_BYTES, RemoteEnvironment, too_large
 from greenroom.errors import AgentConfigError, InvalidRequest, NotFound, StorageError, ToolError
 from greenroom.google_cloud.sandboxes import (
     GONE,
@@ -88,8 +88,29 @@ class AgentEngineEnvironment(RemoteEnvironment[str]):
         self._engine = agent_engine_name
         self._template = sandbox_template_name
         self._ttl_seconds = sandbox_ttl_seconds
+        self._project = project_id
+        self._location = location
+        self._credentials = credentials
+        self._base_url = base_url
         client = VertexClient(project_id, location, credentials=credentials, base_url=base_url)
         self._sandboxes = AgentEngineSandboxes(client)
+
+    def new(self) -> Self:
+        """Raises AgentConfigError if the sandbox was given."""
+        if self._given is not None:
+            raise AgentConfigError(
+                "AgentEngineEnvironment: sandbox_name is of one sandbox, and there must be others; leave it out"
+            )
+        return type(self)(
+            project_id=self._project,
+            location=self._location,
+            agent_engine_name=self._engine,
+            sandbox_template_name=self._template,
+            sandbox_ttl_seconds=self._ttl_seconds,
+            working_dir=self._working_dir,
+            credentials=self._credentials,
+            base_url=self._base_url,
+        )
 
     async def close(self) -> None:
         try:
@@ -119,6 +140,7 @@ class AgentEngineEnvironment(RemoteEnvironment[str]):
 
     async def _extend(self, sandbox: str, seconds: float) -> None:
         """The time to live counts from the sandbox's creation."""
+        self._ends_at = math.inf
 
     async def _run(self, sandbox: str, script: str, seconds: float) -> str:
         ran = await self._execute(sandbox, script, seconds)
@@ -129,7 +151,7 @@ class AgentEngineEnvironment(RemoteEnvironment[str]):
         size = await self._checked(
             sandbox, f"[ -e {name} ] || exit {_MISSING}; [ -d {name} ] && exit {_FOLDER}; wc -c < {name}", path
         )
-        if int(size) > MAX_FILE_BYTES:
+        if int(size) > MAX_READ_BYTES:
             raise too_large(path)
 
         for start in range(0, int(size), _READ_BYTES):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Self
 
-from greenroom.environments.remote import MAX_FILE_BYTES, RemoteEnvironment, too_large
+from greenroom.environments.remote import MAX_READ_BYTES, RemoteEnvironment, too_large
 from greenroom.errors import AgentConfigError, MissingExtra, ToolError
 
 _SECONDS_TO_START = 300.0
@@ -62,6 +63,16 @@ class DaytonaEnvironment(RemoteEnvironment[Any]):
         self._api_url = api_url
         self._client: Any = None
 
+    def new(self) -> Self:
+        return type(self)(
+            self._image,
+            self._timeout,
+            self._api_key,
+            self._api_url,
+            self._env_vars,
+            working_dir=self._working_dir,
+        )
+
     async def initialize(self) -> None:
         """Raises MissingExtra, and AgentConfigError without an API key."""
         try:
@@ -99,6 +110,7 @@ class DaytonaEnvironment(RemoteEnvironment[Any]):
 
     async def _extend(self, sandbox: Any, seconds: float) -> None:
         """Each request counts as use; only a use that takes longer than that needs more."""
+        self._ends_at = time.monotonic() + max(seconds, self._timeout)
         if _minutes(seconds) > sandbox.auto_stop_interval:
             await sandbox.set_autostop_interval(_minutes(seconds))
 
@@ -115,7 +127,7 @@ class DaytonaEnvironment(RemoteEnvironment[Any]):
             raise FileNotFoundError(path) from error
         if info.is_dir:
             raise ToolError(f"{path!r} is a directory")
-        if info.size > MAX_FILE_BYTES:
+        if info.size > MAX_READ_BYTES:
             raise too_large(path)
         if info.size == 0:
             return  # the SDK takes an empty file for a missing one

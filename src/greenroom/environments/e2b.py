@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from greenroom.environments.remote import RemoteEnvironment
 from greenroom.errors import AgentConfigError, MissingExtra, ToolError
@@ -45,6 +45,15 @@ class E2BEnvironment(RemoteEnvironment["AsyncSandbox"]):
         self._image = image
         self._api_key = api_key
 
+    def new(self) -> Self:
+        return type(self)(
+            self._image,
+            self._timeout,
+            self._api_key,
+            self._env_vars,
+            working_dir=self._working_dir,
+        )
+
     async def initialize(self) -> None:
         """Raises MissingExtra, and AgentConfigError without an API key."""
         try:
@@ -80,12 +89,14 @@ class E2BEnvironment(RemoteEnvironment["AsyncSandbox"]):
         return result.stdout
 
     async def _read(self, sandbox: AsyncSandbox, path: str) -> AsyncGenerator[bytes]:
-        from e2b import FileNotFoundException
+        from e2b import FileNotFoundException, InvalidArgumentException
 
         try:
             reader = await sandbox.files.read(path, format="stream")
         except FileNotFoundException as error:
             raise FileNotFoundError(path) from error
+        except InvalidArgumentException as error:  # it is a directory
+            raise ToolError(str(error)) from error
 
         async with reader:
             async for chunk in reader:

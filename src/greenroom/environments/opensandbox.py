@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from greenroom.environments.remote import MAX_FILE_BYTES, RemoteEnvironment, too_large
+from greenroom.environments.remote import MAX_READ_BYTES, RemoteEnvironment, too_large
 from greenroom.errors import MissingExtra, ToolError
 
 if TYPE_CHECKING:
@@ -49,6 +49,16 @@ class OpenSandboxEnvironment(RemoteEnvironment["Sandbox"]):
         self._image = image
         self._api_key = api_key
         self._domain = domain
+
+    def new(self) -> Self:
+        return type(self)(
+            self._image,
+            self._timeout,
+            self._api_key,
+            self._domain,
+            self._env_vars,
+            working_dir=self._working_dir,
+        )
 
     async def initialize(self) -> None:
         """Raises MissingExtra."""
@@ -102,7 +112,7 @@ class OpenSandboxEnvironment(RemoteEnvironment["Sandbox"]):
             raise FileNotFoundError(path) from error
         if info.entry_type == "directory":
             raise ToolError(f"{path!r} is a directory")
-        if info.size > MAX_FILE_BYTES:
+        if info.size > MAX_READ_BYTES:
             raise too_large(path)
 
         async for chunk in await sandbox.files.read_bytes_stream(path):

@@ -56,6 +56,9 @@ class Sandbox(BaseEnvironment):
     has_shell: bool = True
     """False: `execute` raises ToolError; there is only Python."""
 
+    ends_background_processes: bool = True
+    """False: what a command leaves in the background goes on until the sandbox is closed."""
+
     limits: SandboxLimits
 
     @property
@@ -73,7 +76,8 @@ class Sandbox(BaseEnvironment):
     async def execute(
         self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
     ) -> ExecutionResult:
-        """Runs a shell command in `working_dir`. Processes that it leaves running are killed.
+        """Runs a shell command in `working_dir`. Processes that it leaves running are killed, unless
+        `ends_background_processes` is False.
 
         timeout: in seconds; then all its processes are killed, and files stay. The exit code of a
         process that a signal ended is 128 + the signal's number, as in a shell.

@@ -1,8 +1,8 @@
 """Contract of sandboxes.
 
 Star-import these tests into a test file that has a fixture `sandbox`: a new sandbox with the default limits, not
-started, that is closed after the test. Those of a shell are skipped where `has_shell` is False. Needs pytest with
-pytest-asyncio in auto mode.
+started, that is closed after the test. What a sandbox declares that it lacks (`has_shell`,
+`ends_background_processes`) is expected to be missing. Needs pytest with pytest-asyncio in auto mode.
 """
 
 from __future__ import annotations
@@ -183,6 +183,15 @@ async def test_changed_files_are_those_of_code_since_the_last_call(sandbox: Sand
     assert await sandbox.changed_files() == ([], [])
 
 
+async def test_files_that_are_written_after_code_has_run_are_not_changed(sandbox: Sandbox) -> None:
+    await sandbox.run_python("open('a.txt', 'w').close()")
+    await sandbox.write_files([File(name="a.txt", content=b"given"), File(name="b/größe.txt", content=b"given")])
+    await sandbox.write_file("d.txt", b"given")
+    await sandbox.run_python("open('c.txt', 'w').close()")
+    files, _ = await sandbox.changed_files()
+    assert [file.name for file in files] == ["c.txt"]
+
+
 async def test_files_that_are_too_large_or_too_many_are_only_named(sandbox: Sandbox) -> None:
     await sandbox.run_python(
         f"open('a.bin', 'wb').write(bytes({MAX_FILE_BYTES} + 1))\n"
@@ -275,6 +284,8 @@ async def test_commands_and_code_share_files(sandbox: Sandbox) -> None:
 
 async def test_processes_that_a_command_leaves_are_killed(sandbox: Sandbox) -> None:
     _needs_shell(sandbox)
+    if not sandbox.ends_background_processes:
+        pytest.skip("it leaves them running")
     await sandbox.run_python("x = 1", keeps_variables=True)
     started_at = time.monotonic()
     ran = await sandbox.execute("(sleep 1; touch late) & (setsid nohup sh -c 'sleep 1; touch later' &) ; echo done")
@@ -283,6 +294,15 @@ async def test_processes_that_a_command_leaves_are_killed(sandbox: Sandbox) -> N
     await sandbox.run_python("import time\ntime.sleep(1.2)")
     assert await sandbox.list_files() == []
     assert (await sandbox.run_python("print(x)", keeps_variables=True)).stdout == "1\n"
+
+
+async def test_processes_that_a_command_leaves_go_on(sandbox: Sandbox) -> None:
+    _needs_shell(sandbox)
+    if sandbox.ends_background_processes:
+        pytest.skip("it kills them")
+    await sandbox.execute("until [ -e go ]; do sleep 0.05; done >/dev/null && touch went & echo done")
+    await sandbox.write_file("go", "")
+    assert (await sandbox.execute("until [ -e went ]; do sleep 0.05; done", timeout=20)).exit_code == 0
 
 
 async def test_a_signal_that_ends_a_command_is_its_exit_code(sandbox: Sandbox) -> None:
