@@ -64,7 +64,7 @@ async def reverse_proxy(name: ProxyName, upstream_port: int, folder: Path) -> As
     executable = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin")
     if executable is None:
         skip_or_fail(f"There is no {program}; `make proxies` installs it")
-    port = _free_port()
+    port = free_port()
     removes_prefix = name.endswith("removes the prefix")
     snippet = _snippet(program).replace("127.0.0.1:8000", f"127.0.0.1:{upstream_port}")
     file = folder / f"{program}.conf"
@@ -82,7 +82,7 @@ async def reverse_proxy(name: ProxyName, upstream_port: int, folder: Path) -> As
     homes = {name: str(folder) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}
     process = await asyncio.create_subprocess_exec(*END_WITH_PARENT, *command, env={**os.environ, **homes})
     try:
-        await _until_it_listens(port, process)
+        await until_it_listens(port, process)
         yield f"http://127.0.0.1:{port}{PREFIX}"
     finally:
         if process.returncode is None:
@@ -97,13 +97,13 @@ def _snippet(program: str) -> str:
     return found[1]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-async def _until_it_listens(port: int, process: asyncio.subprocess.Process) -> None:
+async def until_it_listens(port: int, process: asyncio.subprocess.Process) -> None:
     async with asyncio.timeout(_START_SECONDS):
         while True:
             assert process.returncode is None, "the proxy has ended; see the captured output"

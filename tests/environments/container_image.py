@@ -8,12 +8,27 @@ import shutil
 import subprocess
 import sysconfig
 import tarfile
+import tempfile
+import zipfile
 from pathlib import Path
 
+from tests.requirements import skip_or_fail
+
 _COMMANDS = """
-    sh cat chmod cp dd df echo env find grep head id kill ln ls mkdir mknod mount mv ps rm sed setsid sleep sort su
+    sh cat chmod chown cp dd df echo env find grep head id kill ln ls mkdir mknod mount mv ps rm sed setsid sleep sort su
     sudo tail tar touch true uname unshare wc yes
 """
+_LIBRARIES_OF_WHEELS = (
+    "libdl.so.2",
+    "libgcc_s.so.1",
+    "libm.so.6",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libstdc++.so.6",
+    "libutil.so.1",
+)
+"""Those that the rules of manylinux allow, as far as packages of ours use them."""
+
 _FOLDERS = ("dev", "proc", "sys", "etc", "usr", "usr/bin")
 _LEFT_OUT = {
     "test",
@@ -28,8 +43,11 @@ _LEFT_OUT = {
 }
 
 
-def write_root_file_system(path: Path, *, with_python: bool = True) -> None:
-    """Writes a tar file of some 50 MB with the shell, a few commands, and this machine's Python as `python3`."""
+def write_root_file_system(path: Path, *, with_python: bool = True, with_pip: bool = False) -> None:
+    """Writes a tar file of some 50 MB with the shell, a few commands, and this machine's Python as `python3`.
+
+    with_pip: with the libraries, too, that wheels expect.
+    """
     standard_library = Path(sysconfig.get_path("stdlib"))
     commands = {name: Path(found).resolve() for name in _COMMANDS.split() if (found := shutil.which(name))}
     extensions: list[Path] = []
@@ -50,12 +68,30 @@ def write_root_file_system(path: Path, *, with_python: bool = True) -> None:
         for name, program in commands.items():
             if str(program) != f"/usr/bin/{name}":
                 _add_link(tar, f"usr/bin/{name}", str(program))
-        for library in _libraries(*commands.values(), *extensions):
+        libraries = set(_libraries(*commands.values(), *extensions))
+        if with_pip:
+            libc = next(library for library in libraries if library.name.startswith("libc.so"))
+            libraries |= {libc.with_name(name) for name in _LIBRARIES_OF_WHEELS if libc.with_name(name).exists()}
+        for library in sorted(libraries):
             tar.add(library.resolve(), arcname=str(library))
         if Path("/etc/ld.so.cache").exists():
             tar.add("/etc/ld.so.cache")
         if with_python:
             tar.add(standard_library, filter=_without_extras)
+        if with_pip:
+            with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(_pip_wheel(standard_library)) as wheel:
+                wheel.extractall(folder)
+                for entry in Path(folder).iterdir():
+                    tar.add(entry, arcname=str(standard_library / entry.name))
+
+
+def _pip_wheel(standard_library: Path) -> Path:
+    """The wheel that `python -m venv` installs."""
+    folders = (standard_library / "ensurepip" / "_bundled", Path("/usr/share/python-wheels"))
+    wheels = [wheel for folder in folders for wheel in folder.glob("pip-*.whl")]
+    return (
+        wheels[0] if wheels else skip_or_fail("Python's module ensurepip is missing; Debian's package is python3-venv")
+    )
 
 
 def _libraries(*programs: Path) -> list[Path]:

@@ -14,6 +14,7 @@ from greenroom.cli import (
     check,
     comparison,
     database,
+    deploy,
     doctor,
     eval_cases,
     evaluation,
@@ -76,6 +77,7 @@ app.command(mcp.mcp)
 app.command(run.run)
 app.command(check.check)
 app.command(doctor.doctor)
+app.command(deploy.app)
 app.command(migrate.migrate)
 app.command(recordings.record)
 app.command(recordings.replay)

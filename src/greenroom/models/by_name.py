@@ -160,7 +160,7 @@ _PATTERNS: dict[str, ModelFactory] = {
     r"gemini-.*|gemma-4.*|model-optimizer-.*": _GEMINI,
     r"gemini/.+|models/gem.+": _GEMINI,
     rf"{_PATH}endpoints/.+|{_PATH}publishers/google/models/gemini.+": _GEMINI_ON_VERTEX,
-    r"claude-.*": _ClaudeClass("anthropic.llm", "Claude"),
+    r"claude-.*": _ClaudeClass("anthropic.llm", "Claude", "anthropic"),
     r"anthropic/.+": _ANTHROPIC,
     r"ollama/.+": _server("http://127.0.0.1:11434/v1"),
     r"vllm/.+": _server("http://127.0.0.1:8000/v1"),
@@ -248,6 +248,15 @@ class LLMRegistry:
         if isinstance(factory, _ModelClass):
             return factory.fault(own_name)
         return None
+
+    @classmethod
+    def extra_of(cls, name: str) -> str | None:
+        """Returns the extra of greenroom that the model needs; None for one that needs none or isn't known."""
+        try:
+            factory, _ = cls._find_factory(name)
+        except ModelNotFound:
+            return None
+        return factory.extra or None if isinstance(factory, _ModelClass) else None
 
     @classmethod
     def knows(cls, name: str) -> bool:

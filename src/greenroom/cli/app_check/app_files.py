@@ -16,7 +16,7 @@ _ENTRY_FILES = ("__init__.py", "agent.py", "agent/__init__.py")
 
 class AppFiles:
     """The files to check. `sources` are the Python files that could be parsed, by path; `configs` are YAML files of
-    agents.
+    agents, `apps` the folders of apps.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,6 +30,7 @@ class AppFiles:
         python = [file for file in files if file.suffix == ".py"]
         self.file_count = len(python)
         apps = [folder for folder in _folders_of(files) if is_app(folder)] if path.is_dir() else []
+        self.apps = apps
         self._check_app_names(apps)
 
         entries = [folder / name for folder in apps for name in _ENTRY_FILES if (folder / name).is_file()]

@@ -50,6 +50,15 @@ def find_in_config(file: Path, *, registers: bool) -> tuple[list[Finding], int]:
     return findings, count
 
 
+def models_in_config(file: Path) -> set[str]:
+    """Returns the names of models in a YAML file of an agent; none if it is not valid YAML."""
+    try:
+        root = yaml.compose(file.read_text("utf-8", errors="replace"), Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return set()
+    return {name for kind, name, _ in _names_in(root) if kind == "model"}
+
+
 def _names_in(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, str, int]]:
     """Yields the names of classes and models below a node, with their keys and lines.
 

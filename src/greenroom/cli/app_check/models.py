@@ -22,12 +22,25 @@ def find_models(source: PythonFile, files: AppFiles) -> Iterator[Finding]:
     aren't known here.
     """
     registers = registers_models(files)
+    for name, line in _names_in(source, files):
+        fault = model_fault(name, registers=registers)
+        if fault is not None:
+            yield Finding(source.path, line, fault)
+
+
+def models_in(source: PythonFile, files: AppFiles) -> set[str]:
+    """Returns the names of models in agents' `model=` and in wrappers of models."""
+    return {name for name, _ in _names_in(source, files)}
+
+
+def _names_in(source: PythonFile, files: AppFiles) -> Iterator[tuple[str, int]]:
+    """Yields the names of models, with their lines."""
     for argument in _model_arguments(source):
         elements = argument.elts if isinstance(argument, ast.List | ast.Tuple) else [argument]
         for element in elements:
             name = _text_of(source, element, files)
             if name:
-                yield from _judge(source, element.lineno, name, registers)
+                yield name, element.lineno
 
 
 def registers_models(files: AppFiles) -> bool:
@@ -41,12 +54,6 @@ def model_fault(name: str, *, registers: bool) -> str | None:
     if registers and not LLMRegistry.knows(name):
         return None
     return LLMRegistry.fault(name)
-
-
-def _judge(source: PythonFile, line: int, name: str, registers: bool) -> Iterator[Finding]:
-    fault = model_fault(name, registers=registers)
-    if fault is not None:
-        yield Finding(source.path, line, fault)
 
 
 def _model_arguments(source: PythonFile) -> Iterator[ast.expr]:

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import greenroom
 from greenroom.cli.app_check.app_files import AppFiles
+from greenroom.cli.app_check.config_files import models_in_config
 from greenroom.cli.app_check.finding import Finding
+from greenroom.cli.app_check.models import models_in
 from greenroom.cli.app_check.names import ADK, GENAI_TYPES, known_name
 from greenroom.cli.app_check.source import Import, PythonFile
+from greenroom.models.by_name import LLMRegistry
 
 _EXTRAS = {
     "greenroom.a2a.": "a2a",
@@ -50,8 +53,8 @@ def find_missing_packages(source: PythonFile, files: AppFiles) -> Iterator[Findi
     for statement in source.imports:
         if statement.is_optional or statement.module == "__future__" or files.is_local(source.path, statement):
             continue
-        module = _missing_module(statement)
-        if module is None or module in seen:
+        module = _third_party_module(statement)
+        if module is None or module in seen or is_importable(module):
             continue
         seen.add(module)
         requirement = _requirement_of(module)
@@ -79,8 +82,40 @@ def find_missing_extras(source: PythonFile) -> Iterator[Finding]:
             )
 
 
-def _missing_module(statement: Import) -> str | None:
-    """Returns the longest part of the dotted name that names a missing package."""
+def requirements_of(files: AppFiles) -> tuple[set[str], set[str]]:
+    """Returns the extras of greenroom that the apps use, and the other distributions that they import.
+
+    Installed ones are included. Of models, only those whose names are in the files are known.
+    """
+    extras: set[str] = set()
+    distributions: set[str] = set()
+    for source in files.sources.values():
+        for call in source.calls():
+            adk_name = known_name(call.origin)
+            extra = None if adk_name is None or adk_name.name in _NEEDS_NOTHING else _extra_of(adk_name.name)
+            if extra is not None:
+                extras.add(extra)
+
+        for statement in source.imports:
+            if statement.is_optional or statement.module == "__future__" or files.is_local(source.path, statement):
+                continue
+            module = _third_party_module(statement)
+            if module is None:
+                continue
+            requirement = _requirement_of(module)
+            if requirement.startswith("greenroom["):
+                extras.add(requirement.removeprefix("greenroom[").removesuffix("]"))
+            else:
+                distributions.add(requirement)
+
+    models = {name for source in files.sources.values() for name in models_in(source, files)}
+    models.update(name for file in files.configs for name in models_in_config(file))
+    extras.update(extra for name in models if (extra := LLMRegistry.extra_of(name)) is not None)
+    return extras, distributions
+
+
+def _third_party_module(statement: Import) -> str | None:
+    """Returns the longest part of the dotted name that names a package of others; None if there is none."""
     full = f"{statement.module}.{statement.name}" if statement.name else statement.module
     if f"{full}.".startswith((f"{ADK}.", f"{GENAI_TYPES}.", "greenroom.")):
         return None
@@ -88,8 +123,7 @@ def _missing_module(statement: Import) -> str | None:
     if top in sys.stdlib_module_names:
         return None
     longest = max((module for module in _modules() if f"{full}.".startswith(f"{module}.")), key=len, default=None)
-    module = longest or (_longest_namespace(statement) if top == "google" else top)
-    return None if is_importable(module) else module
+    return longest or (_longest_namespace(statement) if top == "google" else top)
 
 
 def _longest_namespace(statement: Import) -> str:
