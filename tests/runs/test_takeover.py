@@ -43,6 +43,10 @@ KEYS = _keys_of_shards(140)
 """Of more shards than the share of a second server, so that it also gets some with runs."""
 
 
+ASK_AND_WAIT = "ask and wait"
+"""The message for two calls, one of which a client answers."""
+
+
 class Ledger:
     """The effects of the tools of all engines, and the gate at which they wait."""
 
@@ -51,10 +55,12 @@ class Ledger:
         self.open = asyncio.Event()
 
 
-def _reply(request: LlmRequest) -> FunctionCall | str:
+def _reply(request: LlmRequest) -> list[FunctionCall] | FunctionCall | str:
     parts = request.contents[-1].parts or []
     if any(part.function_response for part in parts):
         return "done"
+    if parts[0].text == ASK_AND_WAIT:
+        return [FunctionCall(id="c-ask", name="ask", args={}), FunctionCall(id="c-wait", name="wait", args={})]
     return FunctionCall(id="c", name=parts[0].text or "", args={})
 
 
@@ -178,6 +184,24 @@ async def test_runs_continue_with_the_engine_that_takes_their_sessions(
         assert (await first.engine.get(run.id)).stalled == 0
         assert {event.invocation_id for event in events} == {run.id}
         assert len(events) == 4
+
+
+async def test_answers_behind_active_runs_move_with_their_sessions(
+    replicas: tuple[Replica, Replica], ledger: Ledger
+) -> None:
+    first, second = replicas
+    runs = {key: await first.start(key, ASK_AND_WAIT) for key in KEYS}
+    await _until(lambda: ledger.entered["first"] == len(KEYS))
+    answer = Part(function_response=FunctionResponse(id="c-ask", name="ask", response={"answer": 42}))
+    for key, run in runs.items():
+        assert (await first.start(key, answer)).id == run.id
+    await _join(first, second)
+
+    ledger.open.set()
+    await _until_finished(first, len(KEYS))
+    for key in KEYS:
+        responses = [one for event in await first.log(key) for one in event.get_function_responses()]
+        assert [one.response for one in responses if one.name == "ask"] == [{"answer": 42}]
 
 
 async def test_shards_without_runs_are_given_back_first(replicas: tuple[Replica, Replica], ledger: Ledger) -> None:

@@ -258,6 +258,17 @@ class RunWebhook(Webhook, kw_only=True):
     """Number of changes of the status since the run has this webhook."""
 
 
+class QueuedRequest(Record, kw_only=True):
+    """A request that continues a run, and waits in the queue before the request in the run's record."""
+
+    request: AgentRunRequest
+    """The request's body, as it was admitted."""
+    caller: Caller | None = None
+    """Its authenticated caller; None without authentication."""
+    message_after_seq: int = 0
+    """The session's last sequence number when it was admitted."""
+
+
 class Run(Record, kw_only=True):
     """The record of a run. Times are Unix seconds."""
 
@@ -338,6 +349,9 @@ class Run(Record, kw_only=True):
     itself. None for a run of its own."""
     read_at_seq: int | None = None
     """The sequence number of the message in the log, where the other run has read it."""
+    queued_before: list[QueuedRequest] = []  # noqa: RUF012 - msgspec makes a new one each time
+    """Requests that continue the run before `request`, oldest first: those whose messages were not in the log when
+    `request` was admitted. Empty when the run begins."""
 
     def may_read(self, other: Run) -> bool:
         """Whether this run, while it is active, may read the message of another one: it acts for its own caller, and
@@ -370,7 +384,9 @@ class Run(Record, kw_only=True):
         return self.start_at is not None and self.status is RunStatus.QUEUED
 
 
-_INTERNAL_FIELDS = frozenset({"request", "request_digest", "asked", "traceparent", "caller", "webhooks", "signal_ids"})
+_INTERNAL_FIELDS = frozenset(
+    {"request", "request_digest", "asked", "traceparent", "caller", "webhooks", "signal_ids", "queued_before"}
+)
 
 
 def public_record(run: Run) -> Run:

@@ -19,7 +19,7 @@ from greenroom.invocation.context import ABANDONED
 from greenroom.records.content import Content
 from greenroom.records.human_requests import responses_in
 from greenroom.records.model_exchange import LiveRequest
-from greenroom.records.run import RETRYABLE, Run, RunStatus
+from greenroom.records.run import RETRYABLE, QueuedRequest, Run, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
 from greenroom.runs.app_versions import AppVersions
@@ -76,6 +76,9 @@ class SessionQueues:
         self._by_idempotency_key: dict[tuple[str, str, str], RunTask] = {}
         self._scheduler = StartScheduler()
         self._compacting: dict[asyncio.Task[None], RunTask] = {}
+        self._newest_compacting: dict[str, RunTask] = {}
+        """By run; without those that a message has continued since their end, whose records are newer."""
+
         self._ignoring: set[asyncio.Task[None]] = set()
         self._unsaved: dict[str, RunTask] = {}
         self._retrying: asyncio.Task[None] | None = None
@@ -121,7 +124,11 @@ class SessionQueues:
         run = task.run
         queue = self._queues.setdefault(task.key, [])
         queue.append(task)
-        self._tasks[run.id] = task
+        if run.id in self._tasks or run.queued_before:
+            run.queued_before = [_queued_request(earlier) for earlier in queue if _waits_before(earlier, task)]
+        if task.is_newest:
+            self._tasks[run.id] = task
+        self._newest_compacting.pop(run.id, None)
         if run.idempotency_key is not None:
             self._by_idempotency_key[run.app_name, run.user_id, run.idempotency_key] = task
         return self._begin(task) if self._may_begin(task) else self.save(task)
@@ -158,8 +165,9 @@ class SessionQueues:
     async def leave(self, is_left: IsOf) -> None:
         """Like `abandon`, for sessions that are given back. Their interruption doesn't count as a stall."""
         saving: list[asyncio.Future[None]] = []
+        newest = set(self._tasks.values())
         for task in self.abandon(is_left):
-            if task.has_begun:
+            if task.has_begun and task in newest:
                 task.run.progress = -1
                 save = self.run_store.save_progress if task.is_stored else self.run_store.save
                 saving.append(save(task.run))
@@ -291,17 +299,27 @@ class SessionQueues:
         compacts = task.runner.services.compaction is not None
         if compacts and task.run.status is RunStatus.SUCCEEDED and task.log is not None:
             self._compacting[executing] = task
+            self._newest_compacting[task.run.id] = task
             try:
                 await task.runner.compact(task.log)
             finally:
                 del self._compacting[executing]
-            if task.log.summaries:
+                is_newest = self._newest_compacting.get(task.run.id) is task
+                if is_newest:
+                    del self._newest_compacting[task.run.id]
+            if is_newest and task.log.summaries:
                 task.count_usage()
                 task.is_to_remember = self.memory_writer.is_pending(task.run.id)
                 self._save_end(task)
 
     def save(self, task: RunTask) -> asyncio.Future[None]:
-        """Stores the record, or stops the run when that fails: no later process could resume it."""
+        """Stores the record, or stops the run when that fails: no later process could resume it.
+
+        A run that a queued message continues is stored with that message already, and isn't stored again without it.
+        """
+        if self._tasks.get(task.run.id) is not task:
+            return _done()
+
         requests = task.requests
         if task.is_stored and requests is None:
             saving = self.run_store.save_progress(task.run)
@@ -420,7 +438,8 @@ class SessionQueues:
                     self.stream.publish(task.key, ended)
             else:  # it was refused before anything was stored
                 self._forget(task)
-                self.stream.publish(task.key, ended)
+                if not self._restore_earlier(task):
+                    self.stream.publish(task.key, ended)
         else:  # a queued message continues this run, and holds its record
             self._forget(task)
 
@@ -442,6 +461,14 @@ class SessionQueues:
             self._begin(queue[0])
         if self.turns is not None:
             self._begin_next(self.turns)
+
+    def _restore_earlier(self, refused: RunTask) -> bool:
+        """Gives the record of a run back to the task that a refused message would have continued, if there is one."""
+        for earlier in reversed(self._queues[refused.key]):
+            if earlier.run.id == refused.run.id and earlier is not refused:
+                self._tasks[earlier.run.id] = earlier
+                return True
+        return False
 
     def _publish_stored(self, key: SessionKey, ended: RunEnded, saving: asyncio.Future[None]) -> None:
         """Notifies the readers of an end that is stored, or is retried; those of a lost session get OwnershipLost."""
@@ -524,6 +551,28 @@ class SessionQueues:
 def _may_conflict(task: RunTask) -> bool:
     """True if the store may refuse the record, since a run in another session has the idempotency key."""
     return task.run.idempotency_key is not None and not task.is_stored
+
+
+def _waits_before(earlier: RunTask, later: RunTask) -> bool:
+    """True for a task of the same run whose message isn't in the log yet: only its request has it."""
+    if earlier is later or earlier.run.id != later.run.id or earlier.run.request is None:
+        return False
+    if earlier.run.request.new_message is None:
+        return not earlier.has_begun
+    return not earlier.is_message_stored
+
+
+def _queued_request(task: RunTask) -> QueuedRequest:
+    run = task.run
+    assert run.request is not None
+    return QueuedRequest(request=run.request, caller=run.caller, message_after_seq=run.message_after_seq)
+
+
+def _done() -> asyncio.Future[None]:
+    """The future of a write that isn't needed."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.set_result(None)
+    return future
 
 
 def when_done(saving: asyncio.Future[None], call: Callable[[asyncio.Future[None]], None]) -> None:

@@ -8,8 +8,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from greenroom.errors import GreenroomError
-from greenroom.records.run import RunStatus
+from greenroom.log.state import log_state_of
+from greenroom.records.run import Run, RunStatus
 from greenroom.records.shard import Shards
 from greenroom.runs.inactive_runs import InactiveRuns
 from greenroom.runs.limits import ConcurrencyLimiter
@@ -64,6 +67,10 @@ class Resumption:
             except GreenroomError as error:
                 ended.append(self.inactive_runs.end(run, error))
                 continue
+            for earlier in await self._queued_before(run):
+                self.runners.retain(runner)
+                self.limiter.add(run.session_key)
+                resumed.append(RunTask(earlier, runner, is_resumed=True, is_stored=True, is_newest=False))
             self.limiter.add(run.session_key)
             resumed.append(RunTask(run, runner, is_resumed=True, is_stored=True, is_held=is_suspect(run)))
 
@@ -77,6 +84,34 @@ class Resumption:
         if ended:
             await asyncio.wait(ended)  # so that a reader of one sees its end
         return len(left_behind)
+
+    async def _queued_before(self, run: Run) -> list[Run]:
+        """The run with each of the requests that continue it before the one in its record, and aren't in the log."""
+        if not run.queued_before:
+            return []
+        session = await self.session_service.get_session(**run.session_key._asdict())
+        if session is None:
+            return []
+
+        left = list(run.queued_before)
+        logged = log_state_of(session.events).find_run(run.id)
+        for index in logged.messages if logged is not None else ():
+            content = session.events[index].content
+            for queued in left:
+                if index >= queued.message_after_seq and content == queued.request.new_message:
+                    left.remove(queued)
+                    break
+        return [
+            msgspec.structs.replace(
+                run,
+                request=queued.request,
+                caller=queued.caller,
+                message_after_seq=queued.message_after_seq,
+                idempotency_key=None,
+                queued_before=[],
+            )
+            for queued in left
+        ]
 
     def _enqueue(self, tasks: Sequence[RunTask]) -> None:
         suspects = [task for task in tasks if task.is_held]

@@ -97,6 +97,8 @@ class RunTask:
     """Changes of the run's requests to people, to store with its next record."""
     is_stored: bool = False
     """Its record, with the request, is in the store."""
+    is_newest: bool = True
+    """False for the task of a resumed run that a later message continues, whose task holds the record."""
     storing: asyncio.Future[None] | None = None
     """The write of its first record, until that is stored or refused; None before and after."""
     is_held: bool = False
@@ -153,6 +155,8 @@ class RunTask:
         """Marks the run as begun: no other run reads its message any more."""
         self.has_begun = True
         self.run.steered_into = None
+        if self.run.queued_before:
+            self.run.queued_before = []
         if self._decision is not None:
             self._decision.set()
 
@@ -319,12 +323,13 @@ class RunTask:
         events = session.events
         end = events.end
         run.after_seq = min(run.after_seq, end)
-        if run.attempts == 1 and not run.retries and run.message_after_seq < end:
+        begins_retry = run.retries > 0 and log_state_of(events).retries(run.id) < run.retries
+        if run.attempts == 1 and not begins_retry and run.message_after_seq < end:
             run.message_after_seq = end  # events were stored while it was queued
             queues.save(self)
         run.message_after_seq = min(run.message_after_seq, end)
 
-        if run.retries and log_state_of(events).retries(run.id) < run.retries:
+        if begins_retry:
             await self._begin_retry(log)
             events = session.events
         logged = log_state_of(events).find_run(run.id)

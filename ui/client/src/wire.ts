@@ -1057,6 +1057,16 @@ export type ProblemCause = {
   readonly msg: string;
 };
 
+/** A request that continues a run, and waits in the queue before the request in the run's record. */
+export type QueuedRequest = {
+  /** The request's body, as it was admitted. */
+  readonly request: AgentRunRequest;
+  /** Its authenticated caller; None without authentication. */
+  readonly caller?: Caller;
+  /** The session's last sequence number when it was admitted. */
+  readonly messageAfterSeq?: number;
+};
+
 /** A run that could not be retried. */
 export type RefusedRetry = {
   /** The run. */
@@ -1267,6 +1277,8 @@ export type Run = {
   readonly steeredInto?: string;
   /** The sequence number of the message in the log, where the other run has read it. */
   readonly readAtSeq?: number;
+  /** Requests that continue the run before `request`, oldest first: those whose messages were not in the log when `request` was admitted. Empty when the run begins. */
+  readonly queuedBefore?: readonly QueuedRequest[];
 };
 
 /** The error that a run failed with. */
