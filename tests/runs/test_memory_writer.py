@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from greenroom.apps.app import App, MemoryPolicy
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.errors import StorageError
 from greenroom.memory.in_memory import InMemoryMemoryService
-from greenroom.records.content import UserContent
+from greenroom.records.content import FunctionCall, UserContent
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest
+from greenroom.records.run import AgentRunRequest, RunFilter, Webhook
 from greenroom.records.session import SessionKey
 from greenroom.runner.runner import Runner
 from greenroom.runs.in_process import InProcessRunEngine
@@ -23,6 +24,8 @@ from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
+from tests.durability.engines import Gate, asking, ended, engine_over, finish, stores_in
+from tests.durability.engines import start as begin
 
 KEY = SessionKey("a", "ann", "s")
 OWNER: dict[str, Any] = {"app_name": "a", "user_id": "ann"}
@@ -140,3 +143,30 @@ async def test_a_runner_without_a_server_adds_its_run_at_the_end() -> None:
     async with Runner(app=app_with(MemoryPolicy()), session_service=sessions, memory_service=memory) as runner:
         _ = [e async for e in runner.run_async(user_id="ann", session_id="s", new_message=UserContent("coffee"))]
     assert await memory.texts() == ["coffee", "green tea"]
+
+
+async def test_a_run_that_continues_while_it_is_added_is_added_again_and_stays_unfinished(tmp_path: Path) -> None:
+    memory = FailingMemory(0)
+    memory.may_add.clear()
+    gate = Gate()
+    replies = ["green tea", FunctionCall(id="c-1", name="wait", args={}), "black coffee"]
+    agent = LlmAgent(name="desk", model=ScriptedModel(replies), tools=[gate.wait])
+    app = App(name="desk", root_agent=agent, memory_policy=MemoryPolicy())
+    async with stores_in(tmp_path) as stores, engine_over(stores, app, memory_service=memory) as engine:
+        run = await finish(engine, asking("tea or coffee?"))
+        async with asyncio.timeout(5):
+            await memory.asked.wait()
+        _, reader = await begin(engine, asking("really?", invocation_id=run.id))
+        await gate.entered.wait()
+        await engine.add_webhook(run.id, Webhook(url="https://example.com/"))
+        assert [left.id for left in await stores.runs.list_unfinished()] == [run.id]
+
+        gate.open.set()
+        assert (await ended(reader)).id == run.id
+        await stores.runs.list_runs(RunFilter())  # waits for the record of the end
+        memory.may_add.set()
+        async with asyncio.timeout(5):
+            while await stores.runs.list_to_remember():
+                await asyncio.sleep(0.01)
+        found = await memory.search_memory(app_name="desk", user_id="ann", query="tea coffee")
+        assert "black coffee" in [entry.content.text() for entry in found.memories]

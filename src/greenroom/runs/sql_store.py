@@ -119,6 +119,8 @@ _NEXT_WAKE_UPS = "SELECT at, run_id FROM wake_ups ORDER BY at LIMIT ?"
 
 _MARK = " unremembered"
 """Follows the status, in its column, of runs whose events have yet to be added to memory."""
+_REMEMBERABLE = frozenset({RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED})
+"""The statuses that the mark may follow."""
 _DELAYED = "queued delayed"
 """In the column of the status, of runs that start later. Neither a start of the server nor a count of queued runs reads
 them."""
@@ -333,7 +335,8 @@ def row_of(run: Run, request: str | None, is_to_remember: bool = False) -> RunRo
     if run.is_delayed:
         status = _DELAYED
     else:
-        status = run.status.value + (_MARK if is_to_remember else "")
+        is_marked = is_to_remember and run.status in _REMEMBERABLE  # it may continue while it is added to memory
+        status = run.status.value + (_MARK if is_marked else "")
     return run.id, run.app_name, run.user_id, run.session_id, status, run.created_at, data, request
 
 
