@@ -1,10 +1,8 @@
-"""Files that run the apps of a folder elsewhere. `test_deploy_image.py` builds the image and runs it."""
+"""Files that run the apps of a folder elsewhere. `test_deploy_image.py` builds the image and runs it, and
+`tests/replicas/test_compose.py` the two servers of `compose.yaml`."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
 import re
 import shutil
 import subprocess
@@ -12,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -23,15 +20,12 @@ from greenroom.server.endpoints import ENDPOINTS
 from greenroom.server.settings import OTHER_VARIABLES
 from greenroom.server.webhook_sender import WebhookSecrets
 from greenroom.version import __version__
+from tests.cli.compose_file import read_compose
 from tests.cli.conftest import Cli
-from tests.processes import END_WITH_PARENT
-from tests.requirements import skip_or_fail
-from tests.reverse_proxy import free_port, until_it_listens
 
 PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
 
 _SERVER_EXTRAS = {"auth", "postgres", "telemetry", "webhooks"}
-_ENVIRONMENT = {"POSTGRES_PASSWORD": "secret1", "S3_PASSWORD": "secret2"}
 
 
 @pytest.fixture
@@ -166,71 +160,9 @@ def test_missing_passwords_are_reported(cli: Cli, folder: Path) -> None:
 
 
 def _compose(cli: Cli, folder: Path, **environment: str) -> Any:
-    """The file with its variables replaced, as Docker Compose does."""
     if not (folder / "compose.yaml").exists():
         cli("deploy", "compose", str(folder))
-    text = (folder / "compose.yaml").read_text()
-    return _interpolated(yaml.safe_load(text), {**_ENVIRONMENT, **environment})
-
-
-def _interpolated(value: Any, environment: dict[str, str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _interpolated(one, environment) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_interpolated(one, environment) for one in value]
-    if not isinstance(value, str):
-        return value
-
-    def replacement(found: re.Match[str]) -> str:
-        name, operator, rest = found.groups()
-        given = environment.get(name, "")
-        if not given and operator == ":?":
-            raise LookupError(f"{name}: {rest}")
-        return given or rest
-
-    value = value.replace("$$", "\0")
-    innermost = re.compile(r"\$\{([A-Z0-9_]+)(:[-?])([^{}]*)\}")
-    while innermost.search(value):
-        value = innermost.sub(replacement, value)
-    assert "${" not in value
-    return value.replace("\0", "$")
-
-
-@pytest.mark.slow
-async def test_the_load_balancer_skips_a_server_that_is_not_ready(cli: Cli, folder: Path, tmp_path: Path) -> None:
-    """Caddy with the written configuration, before two ports: nobody listens on one, and a server on the other."""
-    caddy = shutil.which("caddy")
-    if caddy is None:
-        skip_or_fail("There is no caddy; `make proxies` installs it")
-    port, unused, own = free_port(), free_port(), free_port()
-    text = _compose(cli, folder)["configs"]["caddy"]["content"]
-    text = text.replace("greenroom-1:8000", f"127.0.0.1:{unused}").replace("greenroom-2:8000", f"127.0.0.1:{port}")
-    (tmp_path / "Caddyfile").write_text("{\n admin off\n}\n" + text)
-
-    greenroom = [sys.executable, "-m", "greenroom", "serve", str(folder), "--port", str(port)]
-    command = [caddy, "run", "--adapter", "caddyfile", "--config", str(tmp_path / "Caddyfile")]
-    homes = {name: str(tmp_path) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}
-    async with contextlib.AsyncExitStack() as stack:
-        server = await _started(stack, *greenroom)
-        balancer = await _started(stack, *command, **homes, SITE_ADDRESS=f"http://127.0.0.1:{own}")
-        await until_it_listens(port, server)
-        await until_it_listens(own, balancer)
-        client = await stack.enter_async_context(httpx.AsyncClient(base_url=f"http://127.0.0.1:{own}", timeout=30))
-        answers = [await client.get("/list-apps") for _ in range(6)]
-    assert [(answer.status_code, answer.json()) for answer in answers] == [(200, ["desk"])] * 6
-
-
-async def _started(stack: contextlib.AsyncExitStack, *command: str, **environment: str) -> asyncio.subprocess.Process:
-    process = await asyncio.create_subprocess_exec(
-        *END_WITH_PARENT, *command, env={**os.environ, **environment}, stderr=asyncio.subprocess.DEVNULL
-    )
-
-    async def stop() -> None:
-        process.terminate()
-        await process.wait()
-
-    stack.push_async_callback(stop)
-    return process
+    return read_compose(folder, **environment)
 
 
 # greenroom.service
