@@ -7,7 +7,9 @@ import contextlib
 import os
 import shutil
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +32,7 @@ async def test_a_run_survives_the_end_of_its_server(servers: Servers, tmp_path: 
     deploy.compose(tmp_path / "served")
     compose = read_compose(tmp_path / "served")
     (tmp_path / "webhooks.toml").write_text(compose["configs"]["webhooks"]["content"])
-    environment: dict[str, str] = compose["services"]["greenroom-1"]["environment"]
+    environment: dict[str, Any] = compose["services"]["greenroom-1"]["environment"]
     environment = {name: value for name, value in environment.items() if name not in _GIVEN}
     environment["GREENROOM_WEBHOOK_SECRETS"] = str(tmp_path / "webhooks.toml")
 
@@ -41,8 +43,8 @@ async def test_a_run_survives_the_end_of_its_server(servers: Servers, tmp_path: 
     caddyfile: str = compose["configs"]["caddy"]["content"]
     async with _load_balancer(caddyfile, first, second, tmp_path) as url, AsyncClient(url) as client:
         await client.create_session(app_name=APP, user_id=USER, session_id=key.session_id)
-        names = {"app_name": APP, "user_id": USER, "session_id": key.session_id}
-        stream = await client.run(**names, message="slow 30", streaming=True)
+        run = partial(client.run, app_name=APP, user_id=USER, session_id=key.session_id)
+        stream = await run(message="slow 30", streaming=True)
         await anext(aiter(stream))
         await (first.kill() if end == "kill" else first.stop())
         await stream.wait()
@@ -51,7 +53,7 @@ async def test_a_run_survives_the_end_of_its_server(servers: Servers, tmp_path: 
 
         # From then on, the other server answers all.
         for number in range(6):
-            await (await client.run(**names, message=f"hello {number}")).wait()
+            await (await run(message=f"hello {number}")).wait()
         log = (await second.http.get(f"/apps/{APP}/users/{USER}/sessions/{key.session_id}/events")).json()
     expected = ["".join(f"word{number} " for number in range(30)), *(f"You said hello {number}" for number in range(6))]
     assert [text for text in texts(log["events"]) if text in expected] == expected
