@@ -94,13 +94,15 @@ def test_requirements_are_those_of_the_apps(cli: Cli, tmp_path: Path) -> None:
     cli.write("served/one/prices.py", "import pandas\nPRICES = {}\n")
     cli.write("served/one/tests.py", "import pytest\n")
     cli.write("served/two/root_agent.yaml", "name: two\nmodel: gpt-5-mini\n")
+    listed = "# mine\ngoogle_adk[eval]>=1.2\n--pre\n  BeautifulSoup4>=4.12,<5  # pages\n\nlxml; python_version > '3'\n"
+    cli.write("served/one/requirements.txt", listed)
     cli("deploy", "docker", str(tmp_path / "served"))
 
     first, *others = (tmp_path / "served" / "requirements.txt").read_text().splitlines()
     greenroom = Requirement(first)
     assert (greenroom.name, str(greenroom.specifier)) == ("greenroom", f"=={__version__}")
     assert greenroom.extras == _SERVER_EXTRAS | {"anthropic", "mcp", "openai"}
-    assert others == ["beautifulsoup4", "httpx", "pandas"]
+    assert others == ["BeautifulSoup4>=4.12,<5", "httpx", "lxml; python_version > '3'", "pandas"]
 
 
 def test_variables_of_all_files_are_settings() -> None:

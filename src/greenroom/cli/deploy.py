@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -24,6 +25,9 @@ _AGENTS = "/srv/agents"
 _SERVER_EXTRAS = ("auth", "postgres", "telemetry", "webhooks")
 """Extras that settings of a server need."""
 
+_REPLACED = ("google-adk", "greenroom")
+"""Distributions that apps list, in place of which greenroom is installed."""
+
 app = App(
     name="deploy", help="Write the files that run the apps of a folder in containers or on a machine of your own."
 )
@@ -42,8 +46,8 @@ def docker(directory: _Directory, /) -> None:
     """Write a `Dockerfile` with its `.dockerignore`, and the `requirements.txt` that it installs.
 
     The image serves the apps on port 8000, not as root, on a root file system that may be read-only. A volume holds the
-    data. The requirements are greenroom with the extras that a server and the apps need, and other packages that the
-    apps import: look them through.
+    data. The requirements are greenroom with the extras that a server and the apps need, what the apps list in a
+    `requirements.txt` of their own, and other packages that they import: look them through.
 
         greenroom deploy docker agents
     """
@@ -134,7 +138,7 @@ def _write(directory: Path, names: Sequence[str]) -> str:
         elif path.read_text(encoding="utf-8", errors="replace") != text:
             note(f"{path} exists already and stays as it is", "yellow")
             if name == "requirements.txt":
-                note(f"It must install: {', '.join(text.split())}", "yellow")
+                note(f"It must install: {', '.join(text.splitlines())}", "yellow")
     return served
 
 
@@ -146,10 +150,31 @@ def _requirements(files: AppFiles) -> str:
     """The lines of `requirements.txt`."""
     from greenroom.cli.app_check.packages import requirements_of
 
-    extras, others = requirements_of(files)
+    extras, imported = requirements_of(files)
     of_greenroom = ",".join(sorted({*extras, *_SERVER_EXTRAS}))
-    lines = [f"greenroom[{of_greenroom}]=={__version__}", *sorted(others)]
-    return "\n".join(lines) + "\n"
+
+    listed = {line for app_folder in files.apps for line in _listed_requirements(app_folder)}
+    listed_names = {_distribution(line) for line in listed}
+    others = {line for line in listed if _distribution(line) not in _REPLACED}
+    others.update(name for name in imported if _distribution(name) not in listed_names)
+    return "\n".join([f"greenroom[{of_greenroom}]=={__version__}", *sorted(others)]) + "\n"
+
+
+def _listed_requirements(app_folder: Path) -> Iterator[str]:
+    """Yields the requirements in an app's own `requirements.txt`, without comments and options of pip."""
+    file = app_folder / "requirements.txt"
+    if not file.is_file():
+        return
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        requirement = re.sub(r"(^|\s)#.*", "", line).strip()
+        if requirement[:1].isalnum():
+            yield requirement
+
+
+def _distribution(requirement: str) -> str:
+    """Returns the normalized name of the distribution that a requirement names."""
+    name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _show_next_steps(*commands: str) -> None:
