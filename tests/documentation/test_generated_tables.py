@@ -11,7 +11,7 @@ from tests.documentation.generated_tables import DOCS, TABLES, renewed
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
 def test_tables_in_the_documentation_are_as_the_code_is(page: Path) -> None:
     text = page.read_text()
-    assert text == renewed(text), "write them anew: make docs"
+    assert text == renewed(text), "write them anew: make docs-tables"
 
 
 def test_every_table_is_in_a_page() -> None:
