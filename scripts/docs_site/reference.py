@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import greenroom
 from greenroom.cli.commands import app
@@ -33,7 +35,9 @@ def reference_pages() -> dict[str, str]:
 
 def _command_line() -> str:
     """Leaves out the table of contents, which every page of the site has at its side."""
-    text = app.generate_docs(output_format="markdown").replace("# greenroom", "# Command line", 1)
+    with patch.object(sys, "argv", ["greenroom"]):  # cyclopts shows the program that runs, which is MkDocs
+        text = app.generate_docs()
+    text = text.replace("# greenroom", "# Command line", 1)
     return re.sub(r"^## Table of Contents\n.*?(?=^\*\*Commands)", "", text, count=1, flags=re.DOTALL | re.MULTILINE)
 
 
