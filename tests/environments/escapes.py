@@ -263,7 +263,8 @@ HOST_FILES = (
     _refused("secret file", "attempt(lambda: open('MARKER/secret.txt').read())", escapes_from_a_process=True),
     _refused("database", "attempt(lambda: open('MARKER/app.db', 'rb').read())", escapes_from_a_process=True),
     _refused("listing the server's folder", "attempt(os.listdir, 'SERVER')", escapes_from_a_process=True),
-    _refused("home of root", "attempt(os.listdir, '/root')"),
+    # The image of the tests may have its Python there.
+    _refused("home of root", "attempt(lambda: [name for name in os.listdir('/root') if name != '.pyenv'][0])"),
     _refused("host's own temporary folder", "attempt(os.listdir, 'MARKER')", escapes_from_a_process=True),
     _refused("the tree of devices", "attempt(lambda: os.listdir('/sys/class')[0])"),
     _refused("sockets of daemons", "attempt(lambda: os.listdir('/run')[0])"),

@@ -7,7 +7,9 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -58,14 +60,29 @@ async def test_close_ends_code_that_runs(sandbox: BubblewrapSandbox) -> None:
     await until(lambda: not is_running(guest))
 
 
+def make_environment(folder: Path) -> Path:
+    """A virtual environment with a package; returns its interpreter. Everybody can read it, since root's sandboxes
+    belong to another user.
+    """
+    folder.chmod(0o755)
+    python = folder / "venv" / "bin" / "python"
+    base = "/usr/bin/python3" if os.geteuid() == 0 else sys.executable  # greenroom's own may be below /root
+    subprocess.run([base, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    (packages,) = (folder / "venv").glob("lib/python3*/site-packages")
+    (packages / "colours.py").write_text("RED = 'red'")
+    return python
+
+
 async def test_an_interpreter_with_packages_can_be_named() -> None:
     require_bubblewrap()
-    sandbox = BubblewrapSandbox(python=sys.executable)
-    try:
-        ran = await sandbox.run_python("import msgspec, sys\nprint(msgspec.json.encode(sys.prefix).decode())")
-        assert ran.stdout == f'"{sys.prefix}"\n'
-    finally:
-        await sandbox.close()
+    with tempfile.TemporaryDirectory() as folder:
+        python = await asyncio.to_thread(make_environment, Path(folder))
+        sandbox = BubblewrapSandbox(python=python)
+        try:
+            ran = await sandbox.run_python("import colours, sys\nprint(colours.RED, sys.prefix)")
+            assert ran.stdout == f"red {python.parents[1]}\n", ran.stderr
+        finally:
+            await sandbox.close()
 
 
 async def test_paths_can_be_shown_read_only(tmp_path: Path) -> None:

@@ -71,9 +71,10 @@ async def test_an_engine_that_drops_limits_is_refused(podman: PodmanService) -> 
 
 
 async def test_it_is_the_default_where_there_is_no_bubblewrap(
-    podman: PodmanService, monkeypatch: pytest.MonkeyPatch
+    podman: PodmanService, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("GREENROOM_CACHE_DIR", str(tmp_path))  # nor is there Pyodide
     monkeypatch.setenv("DOCKER_HOST", podman.uri)
     with pytest.raises(ToolError, match=f"bubblewrap.*greenroom sandbox pull {DEFAULT_IMAGE}"):
         await default_sandbox()
