@@ -193,7 +193,7 @@ $(MERMAID): | $(NODE)/npm
 
 .PHONY: docs
 docs: $(MERMAID) | $(UV)  ## Build the documentation as a site into site/; a warning fails.
-	$(DOCS_RUN) python -m mkdocs build --strict --quiet
+	$(DOCS_RUN) python -m mkdocs build --strict
 
 .PHONY: docs-serve
 docs-serve: $(MERMAID) | $(UV)  ## Serve the documentation on http://127.0.0.1:8001, and build it anew when a page changes.
