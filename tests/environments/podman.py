@@ -24,7 +24,8 @@ IMAGE_WITHOUT_PYTHON = "localhost/greenroom-tests:without-python"
 
 _START_SECONDS = 30.0
 
-# Podman raises the limits of files and processes if none are set, which takes a capability that tests may not have.
+# The host's network where a container has one: a bridge would change the machine's network, and browsers of other tests
+# then end their requests. Podman raises the limits of files and processes if none are set, which takes a capability that tests may not have.
 _ENGINE = """
 [engine]
 cgroup_manager = "cgroupfs"
@@ -37,6 +38,7 @@ runtime = "runc"
 network_config_dir = "{folder}/networks"
 
 [containers]
+netns = "host"
 default_ulimits = ["nofile=4096:4096", "nproc=16384:16384"]
 """
 

@@ -118,7 +118,8 @@ async def test_a_caller_has_one_rate_on_two_servers(postgres_server: PostgresSer
     postgres_server.drop_database(name)
     allowed = rate + seconds * rate
     assert 0.9 * allowed <= accepted[0] <= 1.1 * allowed
-    assert 0.9 * allowed <= accepted[1] <= allowed + 2 * rate  # twice the burst and the rate until the first exchange
+    # At least the rate, also on a busy machine; at most twice the burst, and the rate until the first exchange.
+    assert 0.9 * seconds * rate <= accepted[1] <= allowed + 2 * rate
 
 
 async def test_runs_count_once_after_their_server_was_killed(limited: Pair) -> None:
