@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from playwright.async_api import Dialog, Page, expect
+from playwright.async_api import Dialog, Page, Route, expect
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.records.content import FunctionCall
@@ -51,6 +51,22 @@ async def test_a_first_message_makes_a_session_and_its_answer_streams(world: Wor
     await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
     await expect(page.locator(".topbar .session-title")).to_have_text("count")
     await expect(page.locator(".sessions-list .chosen")).to_contain_text("count")
+
+
+async def test_a_late_answer_about_the_first_title_does_not_replace_the_later_one(world: World) -> None:
+    page = await world.open("apps/slow")
+
+    async def delay(route: Route) -> None:
+        await asyncio.sleep(1)
+        await route.continue_()
+
+    await page.route(re.compile(r"/sessions/[^/?]+\?.*ntil"), delay)
+    await send(page, "count")
+    title = page.locator(".topbar .session-title")
+    async with page.expect_response(re.compile(r"/sessions/[^/?]+\?.*ntil")):
+        await expect(title).to_have_text("count")
+    await expect(page.get_by_text("Succeeded")).to_be_visible()
+    await expect(title).to_have_text("count")
 
 
 async def test_a_dropped_connection_and_a_reload_in_mid_run_lose_and_repeat_nothing(world: World) -> None:

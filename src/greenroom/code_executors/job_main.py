@@ -118,9 +118,9 @@ def created_files(folder: str, inputs: dict[str, bytes], job: dict[str, Any]) ->
     created: dict[str, str] = {}
     left_out: list[str] = []
     left: int = job["max_bytes"]
-    for parent, folders, names in sorted(os.walk(folder)):
-        if "__pycache__" in folders:
-            folders.remove("__pycache__")
+    for parent, _, names in sorted(os.walk(folder)):
+        if os.path.basename(parent) == "__pycache__":
+            continue
         for name in sorted(names):
             path = os.path.join(parent, name)
             if os.path.islink(path) or not os.path.isfile(path):

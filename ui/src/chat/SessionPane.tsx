@@ -195,6 +195,9 @@ function useTitle({ app, user, session }: SessionPlace, timeline: Timeline): voi
   const last = timeline.events.findLast(({ event }) => "__session_metadata__" in (event.actions.stateDelta ?? {}));
   const title = last === undefined ? null : textOf(objectOf(last.event.actions.stateDelta?.["__session_metadata__"]).displayName);
   useEffect(() => {
-    if (title !== null) queries.setQueryData(titleKey({ app, user, session }), title || session);
+    if (title === null) return;
+    const queryKey = titleKey({ app, user, session });
+    // A request for the first title that is still under way would replace the later one.
+    void queries.cancelQueries({ queryKey }).then(() => queries.setQueryData(queryKey, title || session));
   }, [queries, app, user, session, title]);
 }
