@@ -128,7 +128,8 @@ def _changes(directory: Path) -> Iterator[_Change]:
 
     files = AppFiles(directory)
     for source in [*files.sources.values(), *files.read_others()]:
-        old, new = source.path.read_bytes(), rewritten(source)
+        old = source.path.read_bytes()
+        new = rewritten(source)
         if new != old:
             yield _Change(source.path, old, new)
 

@@ -57,7 +57,7 @@ class Sandbox(BaseEnvironment):
     """False: `execute` raises ToolError; there is only Python."""
 
     ends_background_processes: bool = True
-    """False: what a command leaves in the background goes on until the sandbox is closed."""
+    """False: what a command leaves in the background continues until the sandbox is closed."""
 
     limits: SandboxLimits
 
