@@ -110,7 +110,8 @@ def serve(
 def app_of_folder(agents_dir: Path, loader: AppLoader, settings: ServeSettings) -> tuple[GreenroomApp, str]:
     """Makes the application with the stores that the settings name. Returns it with the URI of its sessions."""
     from greenroom.artifacts.from_uri import artifact_service_from_uri
-    from greenroom.memory.from_uri import embeddings_from_name, memory_service_from_uri
+    from greenroom.memory.from_uri import memory_service_from_uri
+    from greenroom.models.embeddings_by_name import embeddings_from_name
     from greenroom.server.application import create_app
     from greenroom.sessions.from_uri import session_service_from_uri
 

@@ -66,3 +66,12 @@ def _seconds(timestamp: str | None) -> float:
     except ValueError:
         return -1e18
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def fused(*rankings: list[int]) -> list[int]:
+    """Reciprocal rank fusion: each ranking adds 1 / (60 + rank); among equals, newer entries first."""
+    scores: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, entry in enumerate(ranking, start=1):
+            scores[entry] = scores.get(entry, 0.0) + 1 / (60 + rank)
+    return sorted(scores, key=lambda entry: (scores[entry], entry), reverse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from greenroom.errors import InvalidRequest
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.service_uri import contributed_service
 
@@ -15,28 +14,6 @@ _KNOWN = (
     "memory://, sqlite:///file.db, postgresql://host/database, firestore://project/database, agentengine://ID, "
     "rag://CORPUS"
 )
-
-_KNOWN_EMBEDDINGS = "openai/MODEL, gemini/MODEL, local/FILE.gguf"
-
-
-def embeddings_from_name(name: str) -> BaseEmbeddings:
-    """Creates embeddings from a name: the provider, and its model or a file. Raises InvalidRequest for an unknown
-    provider.
-    """
-    provider, _, model = name.partition("/")
-    if provider == "openai" and model:
-        from greenroom.embeddings.openai import OpenAIEmbeddings
-
-        return OpenAIEmbeddings(model)
-    if provider == "gemini" and model:
-        from greenroom.embeddings.gemini import GeminiEmbeddings
-
-        return GeminiEmbeddings(model)
-    if provider == "local" and model:
-        from greenroom.embeddings.local import LocalEmbeddings
-
-        return LocalEmbeddings(model)
-    raise InvalidRequest(f"There are no embeddings {name!r}. Known: {_KNOWN_EMBEDDINGS}")
 
 
 def memory_service_from_uri(uri: str, *, embeddings: BaseEmbeddings | None = None) -> BaseMemoryService:

@@ -26,6 +26,7 @@ from greenroom.memory.entries import (
     MANY_MATCHES,
     entries_of_events,
     entries_of_memories,
+    fused,
     text_of_entry,
     weight,
     words_of_entry,
@@ -257,7 +258,7 @@ class SqlMemoryService(BaseMemoryService):
         best = (yield from _by_words(owner, words, depth)) if words else []
         if vector is not None and self._embeddings is not None:
             nearest = yield from self._nearest(owner, self._embeddings.model, vector, depth)
-            best = _fused(best, nearest)[:limit]
+            best = fused(best, nearest)[:limit]
         found = dict((yield _ENTRIES, (as_json(best),))) if best else {}
         return [_read_entry(found[entry].encode()) for entry in best if entry in found]
 
@@ -290,15 +291,6 @@ class SqlMemoryService(BaseMemoryService):
             await self._database.close()
             if self._embeddings is not None:
                 await self._embeddings.close()
-
-
-def _fused(*rankings: list[int]) -> list[int]:
-    """Reciprocal rank fusion: each ranking adds 1 / (60 + rank); among equals, newer entries first."""
-    scores: dict[int, float] = {}
-    for ranking in rankings:
-        for rank, entry in enumerate(ranking, start=1):
-            scores[entry] = scores.get(entry, 0.0) + 1 / (60 + rank)
-    return sorted(scores, key=lambda entry: (scores[entry], entry), reverse=True)
 
 
 def _by_words(owner: Owner, words: list[str], limit: int) -> Search[list[int]]:

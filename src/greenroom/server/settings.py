@@ -387,8 +387,8 @@ class ServeSettings(ServerSettings):
     )
     memory_embeddings: str | None = setting(
         None,
-        "The embedding model for memory search by meaning, in SQLite and PostgreSQL: `openai/MODEL`, `gemini/MODEL` or "
-        "`local/FILE.gguf`.",
+        "The embedding model for memory search by meaning, in SQLite and PostgreSQL: `openai/MODEL`, `gemini/MODEL`, "
+        "`local/MODEL` or `local/FILE.gguf`.",
     )
     allow_anonymous: bool = setting(False, "Whether other machines may connect without keys or tokens.")
     build_output_dirs: tuple[str, ...] = setting(

@@ -6,13 +6,15 @@ import itertools
 import logging
 import os
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.errors import AgentConfigError
+from greenroom.embeddings.embeddings import BaseEmbeddings
+from greenroom.errors import AgentConfigError, ModelError
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.retrieval import files_retrieval
 from greenroom.tools.retrieval.files_retrieval import FilesRetrieval
@@ -269,6 +271,61 @@ async def test_an_index_that_fails_half_way_keeps_what_it_had(tmp_path: Path, mo
     assert connection.execute("SELECT file, text FROM passage").fetchall() == [("a.txt", "apple")]
     connection.close()
     assert len(await found(tool, "apple")) == 2
+
+
+class Topics(BaseEmbeddings):
+    """A component for each topic, which many words may mean."""
+
+    def __init__(self, model: str = "topics") -> None:
+        super().__init__(model)
+        self.embedded: list[str] = []
+        self.fails = False
+
+    async def embed_batch(self, texts: Sequence[str], *, is_query: bool) -> Sequence[Sequence[float]]:
+        if self.fails:
+            raise ModelError("the provider is down", model=self.model)
+        self.embedded += texts
+        topics = (("dog", "puppy"), ("car", "vehicle"), ("paid", "salary"))
+        return [[0.1, *(float(any(word in text.lower() for word in topic)) for topic in topics)] for text in texts]
+
+
+async def test_passages_are_found_by_their_meaning_and_embedded_once(tmp_path: Path) -> None:
+    folder, index = tmp_path / "files", tmp_path / "index.db"
+    write(folder, **{"a.txt": "Dogs are welcome.", "b.txt": "Cars park outside.", "c.txt": "You are paid on Fridays."})
+    topics = Topics()
+    tool = over(folder, index_path=index, embeddings=topics, max_passages=1)
+    for query, file in (("May I bring a puppy?", "a.txt"), ("vehicle", "b.txt"), ("When do I get my salary?", "c.txt")):
+        assert [hit[0] for hit in await found(tool, query)] == [file], query
+    assert len(topics.embedded) == 6
+
+    write(folder, **{"b.txt": "The puppy parks outside."})
+    (folder / "a.txt").unlink()
+    assert [hit[0] for hit in await found(tool, "dog")] == ["b.txt"]
+    assert topics.embedded[6:] == ["The puppy parks outside.", "dog"]
+
+    again = Topics()
+    assert (await found(over(folder, index_path=index, embeddings=again), "dog"))[0][0] == "b.txt"
+    assert again.embedded == ["dog"]
+    other = Topics("others")
+    assert (await found(over(folder, index_path=index, embeddings=other), "dog"))[0][0] == "b.txt"
+    assert len(other.embedded) == 3
+
+
+async def test_words_are_enough_while_the_embeddings_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path, **{"a.txt": "Dogs are welcome.", "b.txt": "Cars park outside."})
+    topics = Topics()
+    topics.fails = True
+    tool = over(tmp_path, embeddings=topics)
+    assert [hit[0] for hit in await found(tool, "where do cars park")] == ["b.txt"]
+    assert "is searched by words only: the provider is down" in caplog.text
+    topics.fails = False
+    assert (await found(tool, "vehicle"))[0][0] == "b.txt"
+
+
+def test_unknown_embeddings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(AgentConfigError, match=r"no embeddings 'word2vec'.*local/MODEL"):
+        over(tmp_path, embeddings="word2vec")
+    assert over(tmp_path, embeddings="local/smollm2-135m")
 
 
 def test_a_folder_that_is_not_there_and_an_overlap_too_large_are_refused(tmp_path: Path) -> None:

@@ -112,6 +112,12 @@ def find_model_file(model: str) -> Path:
     raise ModelNotFound(model, [*(f"local/{each}" for each in CATALOGUE), "local/path/to/file.gguf"])
 
 
+def file_of_known_model(name: str) -> Path | None:
+    """The file of a model of the catalogue, whether it was downloaded or not; None for any other name."""
+    known = CATALOGUE.get(name)
+    return _cache_path(known) if known is not None else None
+
+
 def resolve(model: str) -> Path:
     """Like `find_model_file`; also raises ModelError if the file of a known model is damaged."""
     path = find_model_file(model)
