@@ -65,6 +65,12 @@ $(UI_PAGE): ui/node_modules/.package-lock.json $(shell find ui -name node_module
 .PHONY: ui
 ui: $(UI_PAGE)  ## Build the dev UI if its sources have changed.
 
+# The times of files in the archives are the commit's: with the same Python, another build has the same bytes.
+.PHONY: build
+build: ui | $(UV)  ## Build the source distribution, and from it the wheel, into dist/.
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(UV) build --python $(PYTHON) --out-dir dist
+	$(UV) run --isolated --frozen --python $(PYTHON) --only-group release twine check --strict dist/*.whl dist/*.tar.gz
+
 .PHONY: test-ui
 test-ui: ui  ## Test the dev UI's own modules in node.
 	cd ui && $(NPM) test --silent

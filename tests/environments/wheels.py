@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import shutil
 import subprocess
 import zipfile
 from importlib.metadata import Distribution, distribution
@@ -13,9 +11,8 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tests.requirements import skip_or_fail
+from tests.packaging.build import ROOT, find_uv, require_dev_ui
 
-_ROOT = Path(__file__).parents[2]
 _LEFT_OUT = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json")
 
 
@@ -25,10 +22,8 @@ def write_wheels(folder: Path, requirement: str) -> None:
     requirement: of greenroom, with extras.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    uv = shutil.which("uv", path=os.pathsep.join([os.environ["PATH"], str(_ROOT / ".uv" / "bin")]))
-    if uv is None:
-        skip_or_fail("There is no uv, which builds the wheel")
-    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", folder, _ROOT], check=True)
+    require_dev_ui()
+    subprocess.run([find_uv(), "build", "--quiet", "--wheel", "--out-dir", folder, ROOT], check=True)
     (folder / ".gitignore").unlink(missing_ok=True)
 
     waiting = [Requirement(requirement)]
