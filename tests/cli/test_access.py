@@ -106,6 +106,25 @@ def test_unknown_keys_and_empty_key_files_are_reported(cli: Cli) -> None:
     assert "There is no key with the id 'nothing'" in refused.stderr
 
 
+def test_keys_and_schema_are_those_of_the_servers_settings(cli: Cli, postgres_uri: str) -> None:
+    variables = {"GREENROOM_AUTH_KEYS": postgres_uri, "GREENROOM_SESSION_SERVICE": postgres_uri}
+    upgraded = cli("db", "upgrade", "agents", **variables)
+    assert upgraded.stdout.startswith("postgresql://"), upgraded.stderr
+    made = cli("keys", "create", "agents", "--user", "ada", "--name", "laptop", **variables)
+    key = made.stdout.strip()
+    assert not (cli.folder / "agents" / ".greenroom").exists()
+    assert "laptop" in cli("keys", "list", "--keys", postgres_uri).stdout
+    assert "There are no keys" in cli("keys", "list", "agents").stderr
+
+    with served(cli, "agents", "--keys", postgres_uri) as (url, _, _):
+        assert (status(url), status(url, key)) == (401, 200)
+    assert "Revoked key" in cli("keys", "revoke", key, "agents", **variables).stderr
+
+    cli.write("agents/greenroom.toml", 'auth = {keys = "elsewhere.db"}')
+    cli("keys", "create", "agents", "--user", "ada")
+    assert (cli.folder / "elsewhere.db").exists()
+
+
 def test_other_host_names_are_refused_on_loopback(cli: Cli) -> None:
     with served(cli, "agents", "--allow-hosts", "chat.example") as (url, _, _):
         found = [status(url, host=host) for host in ("evil.example", "chat.example", "localhost")]

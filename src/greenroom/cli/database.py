@@ -10,21 +10,22 @@ from typing import NamedTuple
 from cyclopts import App
 
 from greenroom.cli import data_folder
-from greenroom.cli.parameters import AgentsDir, SessionStore
+from greenroom.cli.parameters import AgentsDir, ServersSessionStore
+from greenroom.cli.serving import session_service_of
 from greenroom.errors import CallerError, StoreInUse
 
 app = App(name="db", help="Show, upgrade and compact a server's database.")
 
 
 @app.command
-def status(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore = None) -> None:
+def status(agents_dir: AgentsDir = Path(), /, *, session_service: ServersSessionStore = None) -> None:
     """Show the schema version of the database and the one of this release.
 
     A starting server upgrades the schema itself.
 
         greenroom db status --session-service postgresql://user:password@host/database
     """
-    schema = asyncio.run(schema_of(_uri(agents_dir, session_service), upgrade=False))
+    schema = asyncio.run(schema_of(session_service_of(agents_dir, session_service), upgrade=False))
     if schema.version == schema.latest:
         state = "up to date"
     elif schema.version > schema.latest:
@@ -39,24 +40,24 @@ def status(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore =
 
 
 @app.command
-def upgrade(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore = None) -> None:
+def upgrade(agents_dir: AgentsDir = Path(), /, *, session_service: ServersSessionStore = None) -> None:
     """Apply the migrations that the database lacks, as a starting server does.
 
     Several processes may do this at the same time.
     """
-    found = asyncio.run(schema_of(_uri(agents_dir, session_service), upgrade=True))
+    found = asyncio.run(schema_of(session_service_of(agents_dir, session_service), upgrade=True))
     print(f"{found.name}: schema {found.version}")
 
 
 @app.command
-def compact(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore = None) -> None:
+def compact(agents_dir: AgentsDir = Path(), /, *, session_service: ServersSessionStore = None) -> None:
     """Free the disk space of deleted sessions and users in a SQLite file. Stop the server first.
 
     Rewrites the file, which needs twice its size of free disk space. PostgreSQL reuses the space by itself.
 
         greenroom db compact examples
     """
-    path = asyncio.run(_sqlite_path(_uri(agents_dir, session_service)))
+    path = asyncio.run(_sqlite_path(session_service_of(agents_dir, session_service)))
     if not os.path.isfile(path):
         raise CallerError(f"There is no database at {path}")
 
@@ -73,16 +74,6 @@ async def check_schema(uri: str) -> None:
             f"{schema.name} has schema {schema.version}, and this release uses {schema.latest}. Nothing was changed; "
             "`greenroom db upgrade` or a start of the server applies the migrations"
         )
-
-
-def _uri(agents_dir: Path, uri: str | None) -> str:
-    """Raises CallerError for a folder that doesn't exist, as when DIR is the URI of a store."""
-    if uri is not None:
-        return uri
-    if not agents_dir.expanduser().is_dir():
-        # Not named: the URI may hold a password.
-        raise CallerError("The folder DIR doesn't exist. Use --session-service for the URI of a store")
-    return data_folder.session_service_uri(agents_dir)
 
 
 class _SchemaState(NamedTuple):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from greenroom.cli import data_folder
-from greenroom.cli.parameters import AgentsDir, KeyFile
+from greenroom.cli.parameters import AgentsDir, KeyStore
 from greenroom.cli.terminal import note, print_line, print_table
 from greenroom.errors import CallerError
+from greenroom.records.service_uri import is_postgres
 
 if TYPE_CHECKING:
-    from greenroom.server.access.api_keys import ApiKey, ApiKeyFile
+    from greenroom.server.access.api_keys import ApiKey, ApiKeyStore
 
 app = App(name="keys", help="Manage the API keys of a server.")
 
@@ -33,7 +37,7 @@ def create_key(
     scopes: _Names = ("run", "read"),
     apps: _Names = (),
     days: float | None = None,
-    keys: KeyFile = None,
+    keys: KeyStore = None,
 ) -> None:
     """Create an API key. It is printed once and cannot be shown again.
 
@@ -58,6 +62,7 @@ def create_key(
     days
         Days until the key expires, at most 36500. Default: never.
     """
+    from greenroom.server.access.api_keys import new_key
     from greenroom.server.access.identity import SCOPES, is_scope
 
     for scope in scopes:
@@ -67,25 +72,28 @@ def create_key(
         raise CallerError("Names of users, scopes and apps must not be empty or contain line breaks")
     if days is not None and not 0 < days <= _MAX_DAYS:  # NaN too is refused
         raise CallerError(f"--days must be more than 0 and at most {_MAX_DAYS}; without it, the key never expires")
-    if keys is None:
+    place = _place(agents_dir, keys)
+    if place == _default_file(agents_dir):
         data_folder.make(agents_dir)
 
-    api_key, key = _file(agents_dir, keys).create(
+    api_key, key = new_key(
         name=name,
         subject=user,
         scopes=scopes,
         apps=apps or None,
         expires_at=None if days is None else time.time() + days * 86400,
     )
+    asyncio.run(_add(place, api_key))
     note(f"Key {api_key.id} for {user}. Store it safely: it cannot be shown again.")
     print_line(key)
 
 
 @app.command(name="list")
-def list_keys(agents_dir: AgentsDir = Path(), /, *, keys: KeyFile = None) -> None:
+def list_keys(agents_dir: AgentsDir = Path(), /, *, keys: KeyStore = None) -> None:
     """List the keys with their users, scopes, apps and last use."""
-    file = _file(agents_dir, keys)
-    api_keys = file.list() if file.path.is_file() else []
+    place = _place(agents_dir, keys)
+    exists = is_postgres(place) or Path(place).is_file()
+    api_keys = asyncio.run(_all_keys(place)) if exists else []
     if not api_keys:
         note("There are no keys.")
         return
@@ -104,7 +112,7 @@ def _row(key: ApiKey) -> tuple[str, ...]:
 
 @app.command(name="revoke")
 def revoke_key(
-    key_id: Annotated[str, Parameter(name="ID")], agents_dir: AgentsDir = Path(), /, *, keys: KeyFile = None
+    key_id: Annotated[str, Parameter(name="ID")], agents_dir: AgentsDir = Path(), /, *, keys: KeyStore = None
 ) -> None:
     """Revoke a key. A running server refuses it within a second and closes its streams.
 
@@ -115,14 +123,43 @@ def revoke_key(
     """
     from greenroom.server.access.api_keys import id_of
 
-    revoked = _file(agents_dir, keys).revoke(id_of(key_id))
+    revoked = asyncio.run(_revoke(_place(agents_dir, keys), id_of(key_id)))
     note(f"Revoked key {revoked.id} of {revoked.subject}.")
 
 
-def _file(agents_dir: Path, keys: Path | None) -> ApiKeyFile:
-    from greenroom.server.access.api_keys import ApiKeyFile
+def _place(agents_dir: Path, keys: str | None) -> str:
+    """Returns where the keys of `greenroom serve` are: a path, or a URI of PostgreSQL."""
+    from greenroom.cli.serving import read_configuration
 
-    return ApiKeyFile(keys or data_folder.keys_path(agents_dir))
+    return keys or read_configuration(agents_dir, None, {}).settings.auth.keys or _default_file(agents_dir)
+
+
+def _default_file(agents_dir: Path) -> str:
+    return str(data_folder.keys_path(agents_dir))
+
+
+@asynccontextmanager
+async def _opened(place: str) -> AsyncGenerator[ApiKeyStore]:
+    from greenroom.server.access.api_keys_from_uri import api_keys_from_uri
+
+    store = api_keys_from_uri(place)
+    async with data_folder.closing(store):
+        yield store
+
+
+async def _add(place: str, api_key: ApiKey) -> None:
+    async with _opened(place) as store:
+        await store.add(api_key)
+
+
+async def _all_keys(place: str) -> list[ApiKey]:
+    async with _opened(place) as store:
+        return await store.list()
+
+
+async def _revoke(place: str, key_id: str) -> ApiKey:
+    async with _opened(place) as store:
+        return await store.revoke(key_id)
 
 
 def _time(timestamp: float) -> str:

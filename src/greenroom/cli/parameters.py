@@ -32,9 +32,22 @@ SessionStore: TypeAlias = Annotated[
     ),
 ]
 
-KeyFile: TypeAlias = Annotated[
-    Path | None,
-    Parameter(name="--keys", help="The key file. Default: `DIR/.greenroom/keys.db`."),
+ServersSessionStore: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name="--session-service",
+        help="The session store, for example `postgresql://host/database`. Default: that of `greenroom serve DIR`: the "
+        "setting `session_service`, or else `DIR/.greenroom/greenroom.db`.",
+    ),
+]
+
+KeyStore: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name="--keys",
+        help="A file, or `postgresql://host/database`. Default: the keys of `greenroom serve DIR`: the setting "
+        "`auth.keys`, or else `DIR/.greenroom/keys.db`.",
+    ),
 ]
 
 Report: TypeAlias = Annotated[

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from greenroom.cli import data_folder
-from greenroom.cli.parameters import AgentsDir, SessionStore
+from greenroom.cli.parameters import AgentsDir, ServersSessionStore
+from greenroom.cli.serving import session_service_of
 from greenroom.cli.terminal import note, print_table
 from greenroom.errors import CallerError
 
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from greenroom.records.replica import ReplicaStatus
 
 
-def replicas(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore = None) -> None:
+def replicas(agents_dir: AgentsDir = Path(), /, *, session_service: ServersSessionStore = None) -> None:
     """List the servers that share a PostgreSQL database, with their shards of sessions and their unfinished runs.
 
     They are read from the database; no server is asked. A server that has ended without notice is listed for a minute.
 
         greenroom replicas --session-service postgresql://user:password@host/database
     """
-    listed = asyncio.run(_listed(session_service or data_folder.session_service_uri(agents_dir)))
+    listed = asyncio.run(_listed(session_service_of(agents_dir, session_service)))
     if not listed:
         note("No server runs on this database.")
         return

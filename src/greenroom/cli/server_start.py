@@ -12,6 +12,7 @@ from pathlib import Path
 from greenroom.cli import data_folder
 from greenroom.cli.terminal import printable
 from greenroom.errors import AppLoadError, CallerError
+from greenroom.records.service_uri import is_postgres
 from greenroom.server.addresses import public_address
 from greenroom.server.cross_origin import LOOPBACK
 from greenroom.server.settings import ServeSettings
@@ -53,8 +54,7 @@ def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket
     folders_keys = data_folder.keys_path(agents_dir)
     if settings.auth.keys is None and folders_keys.is_file():
         settings = replace(settings, auth=replace(settings.auth, keys=str(folders_keys)))
-    elif settings.auth.keys is not None and not Path(settings.auth.keys).is_file():
-        file = settings.auth.keys
+    elif (file := settings.auth.keys) is not None and not is_postgres(file) and not Path(file).is_file():
         raise CallerError(f"The key file {file} doesn't exist. Create it with: greenroom keys create --keys {file}")
     if settings.auth.is_on and settings.allow_anonymous:
         raise CallerError(
@@ -89,15 +89,9 @@ def allow_many_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
-def is_shared_store(session_service: str | None) -> bool:
-    """True for a session store that several servers may use at once."""
-    kind = (session_service or "").partition(":")[0].partition("+")[0]
-    return kind in ("postgresql", "postgres")
-
-
 def with_replica_address(settings: ServeSettings, listener: socket.socket) -> ServeSettings:
     """Completes `replica_address` for a session store that several servers may use."""
-    if settings.replica_address is not None or not is_shared_store(settings.session_service):
+    if settings.replica_address is not None or not is_postgres(settings.session_service or ""):
         return settings
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)

@@ -19,7 +19,7 @@ import msgspec
 
 from greenroom.cli import data_folder
 from greenroom.cli.terminal import note, print_pieces
-from greenroom.errors import ConfigurationError
+from greenroom.errors import CallerError, ConfigurationError
 from greenroom.records.service_uri import without_password
 from greenroom.server.configuration import (
     Configuration,
@@ -188,6 +188,20 @@ def read_configuration(agents_dir: Path, file: Path | None, flags: Mapping[str, 
     elif not file.is_file():
         raise ConfigurationError([f"There is no configuration file {file}"])
     return load_configuration(flags=flags, environ=os.environ, file=file)
+
+
+def session_service_of(agents_dir: Path, given: str | None) -> str:
+    """Returns the URI of the session store of `greenroom serve`. given: that of the command line, if any.
+
+    Raises CallerError for a folder that doesn't exist, as when DIR is the URI of a store.
+    """
+    uri = given or read_configuration(agents_dir, None, {}).settings.session_service
+    if uri is not None:
+        return uri
+    if not agents_dir.expanduser().is_dir():
+        # Not named: the URI may hold a password.
+        raise CallerError("The folder DIR doesn't exist. Use --session-service for the URI of a store")
+    return data_folder.session_service_uri(agents_dir)
 
 
 def app_loader(agents_dir: Path, settings: ServeSettings) -> AppLoader:

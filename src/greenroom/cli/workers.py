@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from greenroom.cli.server_start import allow_many_files, bound, is_shared_store, secured_settings
+from greenroom.cli.server_start import allow_many_files, bound, secured_settings
 from greenroom.cli.worker_channel import (
     Announce,
     Channel,
@@ -36,7 +36,7 @@ from greenroom.cli.worker_channel import (
     channel_sockets,
 )
 from greenroom.errors import CallerError, Unavailable
-from greenroom.records.service_uri import without_password
+from greenroom.records.service_uri import is_postgres, without_password
 from greenroom.server.settings import ServeSettings
 
 _log = logging.getLogger("greenroom.cli")
@@ -68,7 +68,7 @@ def worker_count(settings: ServeSettings) -> int:
     flag = f"--workers {settings.workers}"
     if sys.platform == "win32":
         raise CallerError(f"{flag} needs Linux or macOS")
-    if not is_shared_store(settings.session_service):
+    if not is_postgres(settings.session_service or ""):
         store = without_password(settings.session_service or "the default store, SQLite")
         raise CallerError(
             f"{flag}: one server alone can use {store}. Several workers need sessions in PostgreSQL "

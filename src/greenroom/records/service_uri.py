@@ -17,6 +17,12 @@ def without_password(text: str) -> str:
     return _SECRET_OPTION.sub(r"\1********", _PASSWORD.sub(r"\1:********@", text))
 
 
+def is_postgres(uri: str) -> bool:
+    """True for a database of PostgreSQL: `postgresql://…`, also with SQLAlchemy's driver (`postgresql+asyncpg://`)."""
+    kind = uri.partition(":")[0].partition("+")[0]
+    return kind in ("postgresql", "postgres")
+
+
 def is_loopback(host: str) -> bool:
     """True for names and addresses of this machine. host: without a port; an IPv6 address may have brackets."""
     name = host.lower().strip("[]")

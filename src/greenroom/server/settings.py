@@ -173,7 +173,8 @@ class AuthSettings(_Checked):
 
     keys: str | None = setting(
         None,
-        "The file of API keys, created by `greenroom keys create`. If it is set, callers need a key.",
+        "The API keys, created by `greenroom keys create`: a file, or `postgresql://host/database`, where several "
+        "servers share them. If it is set, callers need a key.",
         flag="--keys",
         default_words="`DIR/.greenroom/keys.db`, if it exists",
     )

@@ -1,6 +1,6 @@
-"""API keys: the file that stores their hashes, and a cache of it.
+"""API keys: the stores of their hashes, a file or PostgreSQL, and a cache of a store.
 
-A key is `gr_<id>_<secret>`, the secret 256 random bits; the file holds the SHA-256 of the whole. A fast hash is
+A key is `gr_<id>_<secret>`, the secret 256 random bits; a store holds the SHA-256 of the whole. A fast hash is
 enough: 256 random bits can't be guessed at any speed, and a slow hash would slow down every request.
 """
 
@@ -16,10 +16,10 @@ import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from greenroom.errors import CallerError, StorageError, Unauthenticated
 from greenroom.server.access.identity import Identity
@@ -75,6 +75,30 @@ class ApiKey:
         return hmac.compare_digest(hashlib.sha256(key.encode()).digest(), self.digest)
 
 
+def new_key(
+    *,
+    name: str,
+    subject: str,
+    scopes: Iterable[str],
+    apps: Iterable[str] | None = None,
+    expires_at: float | None = None,
+) -> tuple[ApiKey, str]:
+    """Returns the record of a new key, and the key itself, which is not stored."""
+    key_id = secrets.token_hex(5)
+    key = f"{PREFIX}{key_id}_{secrets.token_urlsafe(32)}"
+    api_key = ApiKey(
+        id=key_id,
+        digest=hashlib.sha256(key.encode()).digest(),
+        name=name,
+        subject=subject,
+        scopes=frozenset(scopes),
+        apps=None if apps is None else frozenset(apps),
+        created_at=time.time(),
+        expires_at=expires_at,
+    )
+    return api_key, key
+
+
 def is_key(text: str) -> bool:
     """True if the text has the format of a key, valid or not."""
     return _FORM.fullmatch(text) is not None
@@ -83,6 +107,55 @@ def is_key(text: str) -> bool:
 def id_of(key: str) -> str:
     """The public id of a key; other texts are returned as they are."""
     return key.removeprefix(PREFIX).partition("_")[0] if key.startswith(PREFIX) else key
+
+
+class ApiKeyStore(Protocol):
+    """A store of API keys. Several processes may read and change it. All operations raise StorageError."""
+
+    async def add(self, api_key: ApiKey) -> None: ...
+
+    async def list(self) -> list[ApiKey]:
+        """Returns all keys, oldest first, including revoked and expired ones."""
+        ...
+
+    async def revoke(self, key_id: str) -> ApiKey:
+        """Raises CallerError for an unknown id."""
+        ...
+
+    async def mark_used(self, last_used: Mapping[str, float]) -> None:
+        """Stores the times at which keys were last used, by the keys' ids."""
+        ...
+
+    async def state(self) -> Hashable | None:
+        """Returns a value that differs after a key was added or revoked, cheaply; None: unknown."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class SqliteApiKeys:
+    """The file of API keys as an `ApiKeyStore`: reads and writes it in threads."""
+
+    def __init__(self, file: ApiKeyFile) -> None:
+        self._file = file
+
+    async def add(self, api_key: ApiKey) -> None:
+        await asyncio.to_thread(self._file.add, api_key)
+
+    async def list(self) -> list[ApiKey]:
+        return await asyncio.to_thread(self._file.list)
+
+    async def revoke(self, key_id: str) -> ApiKey:
+        return await asyncio.to_thread(self._file.revoke, key_id)
+
+    async def mark_used(self, last_used: Mapping[str, float]) -> None:
+        await asyncio.to_thread(self._file.mark_used, last_used)
+
+    async def state(self) -> Hashable | None:
+        return self._file.state()
+
+    async def close(self) -> None:
+        """Does nothing: each operation closes the file."""
 
 
 class ApiKeyFile:
@@ -102,19 +175,11 @@ class ApiKeyFile:
         expires_at: float | None = None,
     ) -> tuple[ApiKey, str]:
         """Creates a key. Returns its record and the key itself, which is not stored."""
-        key_id = secrets.token_hex(5)
-        key = f"{PREFIX}{key_id}_{secrets.token_urlsafe(32)}"
-        api_key = ApiKey(
-            id=key_id,
-            digest=hashlib.sha256(key.encode()).digest(),
-            name=name,
-            subject=subject,
-            scopes=frozenset(scopes),
-            apps=None if apps is None else frozenset(apps),
-            created_at=time.time(),
-            expires_at=expires_at,
-        )
+        api_key, key = new_key(name=name, subject=subject, scopes=scopes, apps=apps, expires_at=expires_at)
+        self.add(api_key)
+        return api_key, key
 
+    def add(self, api_key: ApiKey) -> None:
         with self._opened("Writing", creates=True) as connection:
             connection.execute(_SCHEMA)
             connection.execute(
@@ -126,8 +191,6 @@ class ApiKeyFile:
                     "apps": None if api_key.apps is None else "\n".join(sorted(api_key.apps)),
                 },
             )
-
-        return api_key, key
 
     def list(self) -> list[ApiKey]:
         """Returns all keys, oldest first, including revoked and expired ones."""
@@ -192,15 +255,15 @@ MARK_SECONDS = 60.0
 
 
 class ApiKeyCache:
-    """Caches the key file. Changes take effect within REFRESH_SECONDS, new keys at once. If the file can't be read,
-    every key is refused."""
+    """Caches the keys of a store. Changes take effect within REFRESH_SECONDS, new keys at once. If the store can't be
+    read, every key is refused."""
 
-    def __init__(self, file: ApiKeyFile) -> None:
-        self._file = file
+    def __init__(self, store: ApiKeyStore) -> None:
+        self._store = store
         self._keys: dict[str, tuple[ApiKey, Identity]] = {}
-        self._state: tuple[int, int, int] | None = None
-        self._check_at = 0.0
-        self._refreshing = asyncio.Lock()
+        self._state: Hashable | None = None
+        self._checked_at = float("-inf")
+        self._refreshing: asyncio.Task[None] | None = None
         self._used: dict[str, float] = {}
         self._mark_at = time.monotonic()
         self._marking: asyncio.Task[None] | None = None
@@ -208,7 +271,7 @@ class ApiKeyCache:
     async def identify(self, key: str) -> Identity:
         """Raises Unauthenticated, or StorageError."""
         key_id = id_of(key)
-        if time.monotonic() >= self._check_at or key_id not in self._keys:
+        if time.monotonic() >= self._checked_at + REFRESH_SECONDS or key_id not in self._keys:
             await self._refresh(even_if_fresh=key_id not in self._keys)
         if key_id not in self._keys:
             raise Unauthenticated("This API key is not valid")
@@ -226,7 +289,7 @@ class ApiKeyCache:
 
     async def is_good(self, key_id: str) -> bool:
         """True if the key is still valid."""
-        if time.monotonic() >= self._check_at:
+        if time.monotonic() >= self._checked_at + REFRESH_SECONDS:
             try:
                 await self._refresh()
             except StorageError:
@@ -241,25 +304,40 @@ class ApiKeyCache:
         if not used:
             return
         try:
-            await asyncio.to_thread(self._file.mark_used, used)
-        except StorageError as error:  # the file may be read-only
+            await self._store.mark_used(used)
+        except StorageError as error:  # the store may be read-only
             _log.debug("the last use of API keys was not stored: %s", error.detail)
 
     async def close(self) -> None:
         if self._marking is not None:
             await self._marking
         await self.mark_used()
+        if self._refreshing is not None:
+            await asyncio.wait([self._refreshing])
+        await self._store.close()
 
     async def _refresh(self, *, even_if_fresh: bool = False) -> None:
-        """Reads the file if it has changed.
+        """Reads the keys if they have changed. Callers share a check that is under way, and its error.
 
-        even_if_fresh: checks the file even within REFRESH_SECONDS, since a key may just have been created.
+        even_if_fresh: checks them even within REFRESH_SECONDS, since a key may just have been created.
         """
-        async with self._refreshing:
-            if time.monotonic() < self._check_at and not even_if_fresh:
-                return
-            state = self._file.state()
-            if state is None or state != self._state:
-                self._keys = {key.id: (key, key.identity) for key in await asyncio.to_thread(self._file.list)}
-                self._state = state
-            self._check_at = time.monotonic() + REFRESH_SECONDS
+        now = time.monotonic()
+        checked_from = now if even_if_fresh else now - REFRESH_SECONDS
+        while self._checked_at < checked_from:  # twice, if the check that is under way began before the call
+            if self._refreshing is None:
+                self._refreshing = asyncio.create_task(self._read_changes())
+                self._refreshing.add_done_callback(self._end_refresh)
+            await asyncio.shield(self._refreshing)
+
+    async def _read_changes(self) -> None:
+        checked_at = time.monotonic()
+        state = await self._store.state()
+        if state is None or state != self._state:
+            self._keys = {key.id: (key, key.identity) for key in await self._store.list()}
+            self._state = state
+        self._checked_at = checked_at
+
+    def _end_refresh(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
+        if not task.cancelled():
+            task.exception()  # marks it as seen: all callers may have been cancelled

@@ -13,7 +13,8 @@ from starlette.types import Scope
 
 from greenroom.errors import Unauthenticated
 from greenroom.records.run import Caller
-from greenroom.server.access.api_keys import PREFIX, ApiKeyCache, ApiKeyFile, is_key
+from greenroom.server.access.api_keys import PREFIX, ApiKeyCache, is_key
+from greenroom.server.access.api_keys_from_uri import api_keys_from_uri
 from greenroom.server.access.identity import COOKIE, Identity
 from greenroom.server.access.tokens import TokenVerifier
 from greenroom.server.settings import AuthSettings
@@ -25,7 +26,7 @@ _FORBIDDEN_IN_QUERY = frozenset(
 
 class Authenticator:
     def __init__(self, settings: AuthSettings) -> None:
-        self._keys = ApiKeyCache(ApiKeyFile(settings.keys)) if settings.keys is not None else None
+        self._keys = ApiKeyCache(api_keys_from_uri(settings.keys)) if settings.keys is not None else None
         self._tokens = TokenVerifier(settings.tokens) if settings.tokens.jwks_url is not None else None
 
     async def identify(self, scope: Scope) -> Identity:
