@@ -226,8 +226,20 @@ async def test_temporary_failures_are_tried_again_and_the_code_runs_once(
     }
     server.cut_watches = 2
     count = tmp_path / "count"
-    code = f"import time\nopen({str(count)!r}, 'a').write('ran')\ntime.sleep(0.3)\nprint('done')"
-    result = await Coding(executor).run(code)
+    watched = tmp_path / "watched"
+    code = f"""
+import os, time
+open({str(count)!r}, 'a').write('ran')
+while not os.path.exists({str(watched)!r}):
+    time.sleep(0.01)
+print('done')
+"""
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(Coding(executor).run(code))
+        while server.cut_watches:
+            await asyncio.sleep(0.01)
+        watched.touch()
+    result = running.result()
     assert (result.stdout, count.read_text()) == ("done\n", "ran")
     assert len(server.jobs) == 1
     assert (set(map(len, server.failures.values())), server.cut_watches) == ({0}, 0)

@@ -43,17 +43,19 @@ async def test_a_server_without_others_lists_itself(serve: Serve, sessions: Base
     (replica,) = (await server.client.get("/replicas")).json()["replicas"]
     assert (replica["address"], replica["shards"], replica["isDraining"]) == (None, 256, False)
     assert 0 <= replica["oldestRunAgeSeconds"] < 10
+    gate.open()
 
 
 async def test_a_key_for_some_apps_sees_only_their_runs(
     serve: Serve, sessions: BaseSessionService, tmp_path: Path
 ) -> None:
+    gate = Gate()
     keys = ApiKeyFile(tmp_path / "keys.db")
     _, user = keys.create(name="", subject="ann", scopes=("run", "read"))
     _, of_one = keys.create(name="", subject="ops", scopes=("debug",), apps=["gated"])
     _, of_other = keys.create(name="", subject="ops", scopes=("debug",), apps=["other"])
     server = await serve(
-        gated(Gate()), echo("other"), services={"session_service": sessions}, auth=AuthSettings(keys=str(keys.path))
+        gated(gate), echo("other"), services={"session_service": sessions}, auth=AuthSettings(keys=str(keys.path))
     )
     server.client.headers["x-api-key"] = user
     await server.new_session("gated")
@@ -65,3 +67,4 @@ async def test_a_key_for_some_apps_sees_only_their_runs(
         (replica,) = (await server.client.get("/replicas", headers={"x-api-key": key})).json()["replicas"]
         assert replica["running"] == running
         assert (replica["oldestRunAgeSeconds"] is None) == (running == 0)
+    gate.open()
