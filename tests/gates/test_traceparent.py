@@ -50,21 +50,21 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "openai": ("/v1/chat/completions", {"model": "echo", "messages": [{"role": "user", "content": "Hello"}]}),
     "triggers": ("/apps/echo/trigger/pubsub", message()),
 }
+HEADERS = {
+    "a2a-version": "1.0",
+    "mcp-protocol-version": "2026-07-28",
+    "mcp-method": "tools/call",
+    "mcp-name": "echo",
+    "accept": "application/json, text/event-stream",
+}
 
 
 @pytest.mark.parametrize("gate", REQUESTS)
 async def test_a_run_joins_the_trace_of_its_request(serve: Serve, gate: str) -> None:
     server = await serve(scripted("echo", last_text), gates=(gate,))
     path, body = REQUESTS[gate]
-    headers = {
-        "traceparent": f"00-{TRACE_ID}-b7ad6b7169203331-01",
-        "a2a-version": "1.0",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": "tools/call",
-        "mcp-name": "echo",
-        "accept": "application/json, text/event-stream",
-    }
-    reply = await server.client.post(path, json=body, headers=headers)
+    traceparent = f"00-{TRACE_ID}-b7ad6b7169203331-01"
+    reply = await server.client.post(path, json=body, headers={**HEADERS, "traceparent": traceparent})
     assert reply.status_code == 200, reply.text
 
     (run,) = (await server.client.get("/runs")).json()["runs"]

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -22,70 +18,14 @@ from greenroom.server.inspection import wants_export
 from greenroom.telemetry import span as spans
 from tests.server.agents import scripted
 from tests.server.conftest import Serve
+from tests.server.otlp_collector import Collector, collector, plain
 from tests.server.serving import until
 from tests.server.test_traces import answers_calls, fail, get_weather, spans_of
 
+__all__ = ["collector"]
+
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 CONTENT = ("llm_request", "llm_response", "tool_call_args", "tool_response")
-
-
-class Collector:
-    """An OTLP/HTTP server. Keeps each request, its path and its headers."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, dict[str, str], ExportTraceServiceRequest]] = []
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                collector.requests.append((self.path, headers, ExportTraceServiceRequest.FromString(body)))
-                self.send_response(200)
-                self.send_header("content-length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-
-    @property
-    def spans(self) -> list[Span]:
-        return [
-            span
-            for _, _, request in list(self.requests)
-            for resource in request.resource_spans
-            for scope in resource.scope_spans
-            for span in scope.spans
-        ]
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
-@pytest.fixture
-def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    collector = Collector()
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-    yield collector
-    collector.close()
-
-
-def plain(span: Span) -> dict[str, Any]:
-    def value(any_value: Any) -> Any:
-        kind = any_value.WhichOneof("value")
-        if kind == "array_value":
-            return [value(each) for each in any_value.array_value.values]
-        return getattr(any_value, kind)
-
-    return {attribute.key: value(attribute.value) for attribute in span.attributes}
 
 
 def weather() -> Any:
@@ -111,16 +51,16 @@ async def test_a_collector_gets_what_the_debug_endpoints_show(
     _, trace_id, caller_id, _ = CALLER.split("-")
     assert [
         {
-            "name": span.name,
+            "name": "call_llm" if span.name.startswith("generate_content") else span.name,
             "trace_id": span.trace_id.hex(),
             "span_id": span.span_id.hex(),
             "parent_span_id": None if span.parent_span_id.hex() == caller_id else span.parent_span_id.hex(),
             "start_time": span.start_time_unix_nano,
             "end_time": span.end_time_unix_nano,
-            "attributes": plain(span),
+            "attributes": {name: value for name, value in plain(span).items() if name in each["attributes"]},
             "logs": [],  # content isn't traced
         }
-        for span in sent
+        for span, each in zip(sent, shown, strict=True)
     ] == shown
     assert {span.trace_id.hex() for span in sent} == {trace_id}
     assert sent[0].parent_span_id.hex() == caller_id
@@ -167,7 +107,7 @@ async def test_what_failed_says_so_by_its_class_only(serve: Serve, collector: Co
     assert {span.name: (span.status.code, span.status.message) for span in sent} == {
         "invocation": (Status.STATUS_CODE_ERROR, "KeyError"),
         "invoke_agent failing": (Status.STATUS_CODE_ERROR, "KeyError"),
-        "call_llm": (Status.STATUS_CODE_UNSET, ""),
+        "generate_content scripted": (Status.STATUS_CODE_UNSET, ""),
         "execute_tool fail": (Status.STATUS_CODE_ERROR, "KeyError"),
     }
     assert b"secret words" not in b"".join(request.SerializeToString() for _, _, request in collector.requests)
@@ -244,7 +184,11 @@ async def test_what_is_left_is_sent_when_the_server_stops(
     await server.run("echo")
     assert collector.spans == []
     server.stop()
-    assert [span.name for span in await arrived(collector, 3)] == ["invocation", "invoke_agent echo", "call_llm"]
+    assert [span.name for span in await arrived(collector, 3)] == [
+        "invocation",
+        "invoke_agent echo",
+        "generate_content scripted",
+    ]
     await until(lambda: spans.bridge is None)
 
 

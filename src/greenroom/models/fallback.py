@@ -107,6 +107,11 @@ class FallbackModel(BaseLlm):
         return self._resolved(0).capabilities
 
     @property
+    def provider_name(self) -> str:
+        """The first one's."""
+        return self._resolved(0).provider_name
+
+    @property
     def is_on_vertex(self) -> bool | None:
         """The first one's."""
         return self._resolved(0).is_on_vertex

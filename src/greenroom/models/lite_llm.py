@@ -15,6 +15,7 @@ from greenroom.models.openai.chat import CompletionReply
 from greenroom.models.openai.messages import PROVIDER, TAKEN, common_arguments, messages, reasoning_effort
 from greenroom.models.openai.rules import ANY_SERVICE, MISTRAL, is_mistral
 from greenroom.models.provider import ProviderLlm
+from greenroom.models.provider_names import provider_in
 from greenroom.models.requests.rules import RequestRules
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -78,6 +79,10 @@ class LiteLlm(ProviderLlm):
             **arguments,
         }
         self._arguments = {name: value for name, value in options.items() if value is not None and name not in _OURS}
+
+    @property
+    def provider_name(self) -> str:
+        return provider_in(self.model, default="litellm")
 
     def make_client(self) -> Any:
         return _library()

@@ -135,6 +135,11 @@ class BaseLlm(Declarative, ABC):
         return LlmCapabilities()
 
     @property
+    def provider_name(self) -> str:
+        """The provider's name in traces, by OpenTelemetry's conventions if they list it."""
+        return type(self).__name__
+
+    @property
     def is_on_vertex(self) -> bool | None:
         """Whether the model is reached through Vertex AI, which has built-in tools of its own;
         None: unknown.

@@ -34,6 +34,10 @@ class WrapperLlm(BaseLlm):
         return self.wrapped.capabilities
 
     @property
+    def provider_name(self) -> str:
+        return self.wrapped.provider_name
+
+    @property
     def is_on_vertex(self) -> bool | None:
         return self.wrapped.is_on_vertex
 

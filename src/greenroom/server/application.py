@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, partial
 from importlib import import_module
@@ -41,7 +41,7 @@ from greenroom.server.cross_origin import OriginGuard
 from greenroom.server.endless_streams import EndlessStreams
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
-from greenroom.server.inspection import content_policy, trace_export, trace_store_beside
+from greenroom.server.inspection import content_policy, exports, trace_store_beside
 from greenroom.server.readiness import Readiness
 from greenroom.server.router import Router
 from greenroom.server.server_state import ServerState
@@ -55,6 +55,7 @@ from greenroom.telemetry.run_metrics import RunMetrics
 if TYPE_CHECKING:
     from greenroom.server.forwarding.forwarder import Forwarder
     from greenroom.telemetry.otlp import OtlpExport
+    from greenroom.telemetry.otlp_metrics import OtlpMetrics
 
 ADK_DEFAULT_APP_NAME = "ADK_DEFAULT_APP_NAME"
 
@@ -121,7 +122,7 @@ def create_app(
     is_shared = settings.replica_address is not None
     traces = trace_store_beside(sessions, with_content=content.in_debug, is_shared=is_shared)
     metrics = RunMetrics() if find_spec("prometheus_client") is not None else None
-    export = trace_export(with_content=content.in_export)
+    enabled_exports = exports(with_content=content.in_export)
     authenticator = rate = None
     if settings.auth.is_on:
         from greenroom.server.access.authentication import Authenticator
@@ -151,7 +152,7 @@ def create_app(
         ),
         is_valid_caller=authenticator.is_valid if authenticator is not None else None,
         schedule_limits=ScheduleLimits(per_user=limits.schedules_per_user, per_app=limits.schedules_per_app),
-        trace_listeners=[listener for listener in (traces, metrics, export) if listener is not None],
+        trace_listeners=[listener for listener in (traces, metrics, *enabled_exports) if listener is not None],
         send_webhook=webhook_sender.send,
         signal_urls=signal_urls,
     )
@@ -175,17 +176,17 @@ def create_app(
         rate=rate,
         default_app=settings.default_app or os.environ.get(ADK_DEFAULT_APP_NAME) or None,
     )
-    return GreenroomApp(server, export)
+    return GreenroomApp(server, enabled_exports)
 
 
 class GreenroomApp:
     """The ASGI application that `create_app` returns."""
 
-    def __init__(self, server: ServerState, export: OtlpExport | None) -> None:
+    def __init__(self, server: ServerState, exports: Sequence[OtlpExport | OtlpMetrics]) -> None:
         self.settings = server.settings
         self.engine = server.engine
         self._server = server
-        self._export = export
+        self._exports = exports
         self._expiry: asyncio.Task[None] | None = None
         self._gates = AsyncExitStack()
         router = Router((*_endpoints(server.settings.gates), *SOCKETS), server)
@@ -286,8 +287,8 @@ class GreenroomApp:
         await server.webhook_sender.close()
         if self._forwarder is not None:
             self._forwarder.close()
-        if self._export is not None:
-            await asyncio.to_thread(self._export.close)
+        for export in self._exports:
+            await asyncio.to_thread(export.close)
         server.apps.close()
         if server.authenticator is not None:
             await server.authenticator.close()

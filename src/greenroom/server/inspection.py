@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from greenroom.errors import ConfigurationError, MissingExtra
@@ -14,11 +14,15 @@ from greenroom.traces.store import InMemoryTraceStore, TraceStore
 
 if TYPE_CHECKING:
     from greenroom.telemetry.otlp import OtlpExport
+    from greenroom.telemetry.otlp_metrics import OtlpMetrics
 
 # Source: OpenTelemetry's specification of environment variables.
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _EXPORTERS = "OTEL_TRACES_EXPORTER"
+_METRICS_ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",)
+_METRICS_PROTOCOLS = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_METRICS_EXPORTERS = "OTEL_METRICS_EXPORTER"
 _DISABLED = "OTEL_SDK_DISABLED"
 _PROTOCOL = "http/protobuf"
 
@@ -62,15 +66,26 @@ def trace_store_beside(sessions: BaseSessionService, *, with_content: bool, is_s
     return InMemoryTraceStore(with_content=with_content)
 
 
-def trace_export(*, with_content: bool) -> OtlpExport | None:
-    """The OTLP export, if OpenTelemetry's variables enable it. Raises ConfigurationError, MissingExtra."""
-    if not wants_export(os.environ):
-        return None
+def exports(*, with_content: bool) -> list[OtlpExport | OtlpMetrics]:
+    """The exports of traces and of metrics that OpenTelemetry's variables enable.
+
+    Raises ConfigurationError, MissingExtra.
+    """
+    exports_traces = wants_export(os.environ)
+    exports_metrics = wants_metric_export(os.environ)
+    enabled: list[OtlpExport | OtlpMetrics] = []
     try:
-        from greenroom.telemetry.otlp import OtlpExport
+        if exports_traces:
+            from greenroom.telemetry.otlp import OtlpExport
+
+            enabled.append(OtlpExport(with_content=with_content))
+        if exports_metrics:
+            from greenroom.telemetry.otlp_metrics import OtlpMetrics
+
+            enabled.append(OtlpMetrics())
     except ImportError as error:
         raise MissingExtra("telemetry", "opentelemetry-sdk") from error
-    return OtlpExport(with_content=with_content)
+    return enabled
 
 
 def wants_export(environ: Mapping[str, str]) -> bool:
@@ -78,16 +93,29 @@ def wants_export(environ: Mapping[str, str]) -> bool:
 
     Raises ConfigurationError for an exporter or a protocol that isn't supported.
     """
+    return _is_enabled(environ, _EXPORTERS, _ENDPOINTS, _PROTOCOLS)
+
+
+def wants_metric_export(environ: Mapping[str, str]) -> bool:
+    """True if OpenTelemetry's variables enable the export of metrics: their own endpoint or the exporter `otlp` is set.
+    The endpoint for all signals isn't enough, since many services for traces of agents refuse metrics.
+
+    Raises ConfigurationError for an exporter or a protocol that isn't supported.
+    """
+    return _is_enabled(environ, _METRICS_EXPORTERS, _METRICS_ENDPOINTS, _METRICS_PROTOCOLS)
+
+
+def _is_enabled(environ: Mapping[str, str], exporters: str, endpoints: Sequence[str], protocols: Sequence[str]) -> bool:
     if environ.get(_DISABLED, "").strip().lower() == "true":
         return False
 
-    exporter = environ.get(_EXPORTERS, "").strip().lower()
-    if exporter == "none" or not (exporter or any(environ.get(name) for name in _ENDPOINTS)):
+    exporter = environ.get(exporters, "").strip().lower()
+    if exporter == "none" or not (exporter or any(environ.get(name) for name in endpoints)):
         return False
     if exporter not in ("", "otlp"):
-        raise ConfigurationError([f"variable {_EXPORTERS}: must be otlp or none, not {exporter!r}"])
+        raise ConfigurationError([f"variable {exporters}: must be otlp or none, not {exporter!r}"])
 
-    for name in _PROTOCOLS:
+    for name in protocols:
         protocol = environ.get(name, "").strip().lower()
         if protocol:
             if protocol != _PROTOCOL:

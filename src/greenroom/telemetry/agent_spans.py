@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, MutableSequence, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from typing import Protocol
 
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonValue, Record
@@ -39,11 +40,40 @@ class PlainSpan(Span):
     def content(self) -> dict[str, object]:
         return self._content
 
+    def exported_attributes(self) -> dict[str, AttributeValue]:
+        attributes = super().exported_attributes()
+        if (agent_name := self._attributes.get(names.AGENT_NAME)) is not None:
+            attributes[names.AGENT_ID] = self.run.agent_id(str(agent_name))
+            attributes[names.PROVIDER] = self._provider_name()
+        return attributes
 
-def operation_span(parent: Span, operation: str, name: str, described: Mapping[str, AttributeValue]) -> PlainSpan:
+    def _provider_name(self) -> str:
+        """The provider of the agent's model; for an agent that called none, the framework's name."""
+        for child in self._children or ():
+            if type(child) is ModelCallSpan:
+                return child.provider_name
+        return names.SCOPE
+
+
+class RemoteAgentSpan(PlainSpan):
+    """A run of an agent on another server."""
+
+    __slots__ = ()
+
+    is_client = True
+
+
+def operation_span(
+    parent: Span,
+    operation: str,
+    name: str,
+    described: Mapping[str, AttributeValue],
+    *,
+    kind: type[PlainSpan] = PlainSpan,
+) -> PlainSpan:
     """A run of an agent or of a workflow, or one attempt at a node of a workflow."""
     conversation = {names.CONVERSATION_ID: parent.run.key.session_id}
-    return PlainSpan(parent, f"{operation} {name}", {names.OPERATION: operation, **described, **conversation})
+    return kind(parent, f"{operation} {name}", {names.OPERATION: operation, **described, **conversation})
 
 
 NEWEST_CONTENTS = 50
@@ -60,6 +90,13 @@ class SentRequest(Record, kw_only=True):
     """Number of older contents of the request that are not recorded."""
 
 
+class Provided(Protocol):
+    """A model."""
+
+    @property
+    def provider_name(self) -> str: ...
+
+
 class ModelCallSpan(Span):
     """The span of a model call.
 
@@ -67,11 +104,14 @@ class ModelCallSpan(Span):
     first_reply_time: arrival of the first chunk. model: the agent's name for it. usage: None until reported.
     """
 
-    __slots__ = ("_agent_name", "_reply", "_sent", "event_id", "first_reply_time", "model", "usage")
+    is_client = True
 
-    def __init__(self, parent: Span, *, agent_name: str, model: str | None) -> None:
+    __slots__ = ("_agent_name", "_called", "_reply", "_sent", "event_id", "first_reply_time", "model", "usage")
+
+    def __init__(self, parent: Span, *, agent_name: str, model: str | None, called: Provided) -> None:
         super().__init__(parent.run, names.CALL_LLM)
         self._agent_name = agent_name
+        self._called = called
         self.model = model or ""
         self._sent: SentRequest | None = None
         self._reply: LlmResponse | None = None
@@ -105,7 +145,7 @@ class ModelCallSpan(Span):
     def attributes(self) -> dict[str, AttributeValue]:
         run = self.run
         attributes: dict[str, AttributeValue] = {
-            names.OPERATION: "generate_content",
+            names.OPERATION: names.GENERATE_CONTENT,
             names.SYSTEM: names.SCOPE,
             names.REQUEST_MODEL: self.model,
             names.AGENT_NAME: self._agent_name,
@@ -129,6 +169,37 @@ class ModelCallSpan(Span):
         attributes.update((name, value) for name, value in optional.items() if value is not None)
         return attributes
 
+    @property
+    def exported_name(self) -> str:
+        return f"{names.GENERATE_CONTENT} {self.model}" if self.model else names.GENERATE_CONTENT
+
+    def exported_attributes(self) -> dict[str, AttributeValue]:
+        attributes = super().exported_attributes()
+        attributes[names.AGENT_ID] = self.run.agent_id(self._agent_name)
+        attributes[names.PROVIDER] = self.provider_name
+
+        optional: dict[str, AttributeValue | None] = {}
+        if self._sent is not None:
+            optional[names.REQUEST_TEMPERATURE] = self._sent.config.temperature
+        optional[names.RESPONSE_MODEL] = self.response_model
+        if self.first_reply_time:
+            optional[names.TIME_TO_FIRST_CHUNK] = (self.first_reply_time - self.start_time) / 1e9
+
+        attributes.update((name, value) for name, value in optional.items() if value is not None)
+        return attributes
+
+    @property
+    def response_model(self) -> str | None:
+        """The model that answered, as the provider names it."""
+        return None if self._reply is None else self._reply.model_version
+
+    @property
+    def provider_name(self) -> str:
+        """The provider of the model by OpenTelemetry's conventions."""
+        with suppress(Exception):  # of a model of the user's, or of one whose package is missing
+            return self._called.provider_name
+        return names.SCOPE
+
     def content(self) -> dict[str, object]:
         content: dict[str, object] = {}
         if self._sent is not None:
@@ -139,11 +210,12 @@ class ModelCallSpan(Span):
 
 
 def model_call_span(
-    parent: Span | None, *, agent_name: str, model: str | None
+    parent: Span | None, *, agent_name: str, model: str | None, called: Provided
 ) -> AbstractContextManager[ModelCallSpan | None]:
+    """The span of a call of the model `called`, which the request names `model`."""
     if parent is None:
         return NO_SPAN
-    return ModelCallSpan(parent, agent_name=agent_name, model=model)
+    return ModelCallSpan(parent, agent_name=agent_name, model=model, called=called)
 
 
 def sent_history_span(
@@ -166,10 +238,10 @@ class ToolCallSpan(Span):
     """The span of a tool call.
 
     event_id: id of the event with the response. tool_name: the name in the model's call. is_of_a_tool: False for a name
-    that the model made up.
+    that the model made up. mcp_method: the method by which a tool of an MCP server was called.
     """
 
-    __slots__ = ("_call", "_description", "_kind", "_response", "event_id", "is_of_a_tool", "tool_name")
+    __slots__ = ("_call", "_description", "_kind", "_response", "event_id", "is_of_a_tool", "mcp_method", "tool_name")
 
     def __init__(self, parent: Span, call: FunctionCall, *, description: str, kind: str | None) -> None:
         """Begins the span. `kind` is the tool's class; None for a tool that doesn't exist."""
@@ -181,6 +253,7 @@ class ToolCallSpan(Span):
         self._response: JsonValue = None
         self.is_of_a_tool = kind is not None
         self.event_id = ""
+        self.mcp_method: str | None = None
         if kind is None:
             self.fail(NO_SUCH_TOOL)
         parent.add(self)
@@ -200,6 +273,12 @@ class ToolCallSpan(Span):
         }
         if self.event_id:
             attributes[names.EVENT_ID] = self.event_id
+        return attributes
+
+    def exported_attributes(self) -> dict[str, AttributeValue]:
+        attributes = super().exported_attributes()
+        if self.mcp_method is not None:
+            attributes[names.MCP_METHOD] = self.mcp_method
         return attributes
 
     def content(self) -> dict[str, object]:

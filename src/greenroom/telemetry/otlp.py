@@ -12,12 +12,20 @@ from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import NonRecordingSpan, SpanContext, Status, StatusCode, TraceFlags, set_span_in_context
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
 
 from greenroom.telemetry import names
 from greenroom.telemetry import span as spans
 from greenroom.telemetry.span import AttributeValue, Span, Trace, TracedRun
-from greenroom.telemetry.span_record import all_attributes
+from greenroom.telemetry.span_record import all_attributes, content_attributes
 from greenroom.version import __version__
 
 _SCOPE = InstrumentationScope(names.SCOPE, __version__)
@@ -37,7 +45,7 @@ class OtlpExport:
         with_content: True to send requests, replies, arguments and results.
         """
         self._with_content = with_content
-        self._resource = _resource()
+        self._resource = service_resource()
         self._processor = BatchSpanProcessor(OTLPSpanExporter())
         self._sampler = TracerProvider(shutdown_on_exit=False).sampler
         spans.bridge = self
@@ -79,7 +87,8 @@ class _ExportedSpan(ReadableSpan):
         run = span.run
         is_remote = run.remote_parent is not None and parent_id == run.remote_parent.span_id
         super().__init__(
-            name=span.name,
+            name=span.exported_name,
+            kind=SpanKind.CLIENT if span.is_client else SpanKind.INTERNAL,
             context=_context(run, span.span_id),
             parent=None if parent_id is None else _context(run, parent_id, is_remote=is_remote),
             resource=resource,
@@ -93,7 +102,11 @@ class _ExportedSpan(ReadableSpan):
 
     @property
     def attributes(self) -> Mapping[str, AttributeValue]:
-        return all_attributes(self._span, with_content=self._with_content)
+        span = self._span
+        attributes = {**all_attributes(span, with_content=self._with_content), **span.exported_attributes()}
+        if self._with_content:
+            attributes.update(content_attributes(attributes))
+        return attributes
 
 
 def _context(run: TracedRun, span_id: int, *, is_sampled: bool = True, is_remote: bool = False) -> SpanContext:
@@ -101,7 +114,7 @@ def _context(run: TracedRun, span_id: int, *, is_sampled: bool = True, is_remote
     return SpanContext(run.trace_id, span_id, is_remote=is_remote, trace_flags=flags)
 
 
-def _resource() -> Resource:
+def service_resource() -> Resource:
     """Builds the resource that `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say."""
     resource = Resource.create()
     if not str(resource.attributes[SERVICE_NAME]).startswith(_UNNAMED):

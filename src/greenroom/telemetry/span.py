@@ -76,6 +76,10 @@ class TracedRun:
     def is_sampled(self) -> bool:
         return self.remote_parent is None or self.remote_parent.is_sampled
 
+    def agent_id(self, agent_name: str) -> str:
+        """An id of the agent that no agent of another app has."""
+        return f"{self.key.app_name}/{agent_name}"
+
 
 def _id_for(run_id: str) -> int:
     return int.from_bytes(hashlib.blake2b(run_id.encode(), digest_size=16).digest()) or 1
@@ -89,6 +93,9 @@ CANCELLED = "cancelled"
 class Span(ABC):
     """Times in nanoseconds since the epoch; end_time 0 while it is open. error: the name of a class
     or a code; messages may contain parts of the conversation."""
+
+    is_client = False
+    """True for a call of another service."""
 
     __slots__ = ("_children", "_id", "end_time", "error", "name", "run", "start_time")
 
@@ -108,6 +115,16 @@ class Span(ABC):
     def content(self) -> dict[str, object]:
         """Requests, replies, arguments and results by attribute name, as objects; encoded when shown or exported."""
         return {}
+
+    @property
+    def exported_name(self) -> str:
+        """The name by OpenTelemetry's conventions, where ADK's is another one."""
+        return self.name
+
+    def exported_attributes(self) -> dict[str, AttributeValue]:
+        """Attributes of OpenTelemetry's conventions that ADK's spans don't have. Made in the exporter's thread."""
+        key = self.run.key
+        return {names.SESSION: key.session_id, names.USER: key.user_id, names.CONVERSATION_ID: key.session_id}
 
     @property
     def span_id(self) -> int:

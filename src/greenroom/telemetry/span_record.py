@@ -16,7 +16,7 @@ from greenroom.telemetry.span import AttributeValue, Span, Trace
 MAX_CONTENT_BYTES = 64 * 1024
 """Of one attribute. A longer model request is shown with fewer of its contents, anything else not at all."""
 
-_OF_EVENTS = (names.CALL_LLM, names.SEND_DATA, names.EXECUTE_TOOL, "generate_content")
+_OF_EVENTS = (names.CALL_LLM, names.SEND_DATA, names.EXECUTE_TOOL, names.GENERATE_CONTENT)
 
 
 class SpanRecord(msgspec.Struct, kw_only=True):
@@ -98,9 +98,15 @@ def _completion_logs(attributes: dict[str, AttributeValue]) -> list[JsonObject]:
 
     Without it, ADK's UI falls back to the attributes, in which it reports each change of the system instruction.
     """
+    shown = _messages(attributes)
+    return [{"event_name": "gen_ai.client.inference.operation.details", "attributes": shown}] if shown else []
+
+
+def _messages(attributes: dict[str, AttributeValue]) -> JsonObject:
+    """The request and the reply of a model call by OpenTelemetry's conventions; empty if content isn't traced."""
     request, reply = (_decoded(attributes.get(name)) for name in (names.LLM_REQUEST, names.LLM_RESPONSE))
     if not request:
-        return []
+        return {}
 
     config = _object(request, "config")
     system = config.get("systemInstruction")
@@ -110,19 +116,30 @@ def _completion_logs(attributes: dict[str, AttributeValue]) -> list[JsonObject]:
         instruction = _object(config, "systemInstruction")
     declarations = [each for tool in _objects(config, "tools") for each in _objects(tool, "functionDeclarations")]
     shown: JsonObject = {
-        "gen_ai.system_instructions": _message_parts(instruction),
-        "gen_ai.input.messages": [
+        names.SYSTEM_INSTRUCTIONS: _message_parts(instruction),
+        names.INPUT_MESSAGES: [
             {"role": "assistant" if content.get("role") == "model" else "user", "parts": _message_parts(content)}
             for content in _objects(request, "contents")
         ],
-        "gen_ai.tool.definitions": [_definition(declaration) for declaration in declarations],
+        names.TOOL_DEFINITIONS: [_definition(declaration) for declaration in declarations],
     }
     if reply:
         parts = _message_parts(_object(reply, "content"))
         finish_reason = str(reply.get("finishReason") or "").lower()
-        shown["gen_ai.output.messages"] = [{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]
+        shown[names.OUTPUT_MESSAGES] = [{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]
 
-    return [{"event_name": "gen_ai.client.inference.operation.details", "attributes": shown}]
+    return shown
+
+
+def content_attributes(attributes: dict[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """The content of a model call or a tool call in the attributes of OpenTelemetry's conventions, as JSON texts."""
+    if names.TOOL_CALL_ARGS in attributes:
+        content = {names.CALL_ARGUMENTS: attributes[names.TOOL_CALL_ARGS]}
+        if names.TOOL_RESPONSE in attributes:
+            content[names.CALL_RESULT] = attributes[names.TOOL_RESPONSE]
+        return content
+
+    return {name: _encode(value).decode() for name, value in _messages(attributes).items()}
 
 
 def _definition(declaration: JsonObject) -> JsonObject:

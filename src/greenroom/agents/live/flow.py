@@ -42,7 +42,7 @@ async def _run(conversation: LiveConversation) -> None:
     spans = ModelSpans(
         conversation.ctx.span,
         agent_name=conversation.agent.name,
-        model=conversation.model.model,
+        model=conversation.model,
     )
 
     group = asyncio.TaskGroup()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from greenroom.models.model import BaseLlm
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -18,7 +19,7 @@ class ModelSpans:
     where it calls tools.
     """
 
-    def __init__(self, parent: Span | None, *, agent_name: str, model: str | None) -> None:
+    def __init__(self, parent: Span | None, *, agent_name: str, model: BaseLlm) -> None:
         self._parent = parent
         self._agent_name = agent_name
         self._model = model
@@ -87,7 +88,8 @@ class ModelSpans:
         else:
             ended_at = 0
 
-        span = ModelCallSpan(self._parent, agent_name=self._agent_name, model=self._model)
+        model = self._model
+        span = ModelCallSpan(self._parent, agent_name=self._agent_name, model=model.model, called=model)
         self._newest = span
         span.event_id = event_id
         span.note_request(request)

@@ -26,6 +26,9 @@ from greenroom.records.event import Event
 from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.run import StreamingMode
 from greenroom.records.service_uri import is_loopback
+from greenroom.telemetry import names
+from greenroom.telemetry.agent_spans import RemoteAgentSpan, operation_span
+from greenroom.telemetry.span import Span
 
 try:
     import httpx
@@ -154,6 +157,10 @@ class RemoteA2aAgent(BaseAgent):
                 raw_auth_credential=auth_credential,
                 credential_key=key,
             )
+
+    def begin_span(self, parent: Span) -> Span:
+        described = {names.AGENT_NAME: self.name, names.AGENT_DESCRIPTION: self.description}
+        return operation_span(parent, names.INVOKE_AGENT, self.name, described, kind=RemoteAgentSpan)
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         if ctx.resumed_from is not None:

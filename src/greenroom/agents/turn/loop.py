@@ -93,7 +93,7 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
                 turn.rejection = None
                 turn.was_corrected = True
             may_correct = not turn.was_corrected and turn.steps + 1 != agent.max_steps
-            with model_call_span(ctx.span, agent_name=agent.name, model=request.model) as span:
+            with model_call_span(ctx.span, agent_name=agent.name, model=request.model, called=model) as span:
                 async with aclosing(call_model(agent, ctx, model, request, span)) as events:
                     async for event in events:
                         if agent.output_key is not None and code_to_run(agent, ctx, event) is None:

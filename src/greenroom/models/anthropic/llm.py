@@ -17,6 +17,7 @@ from greenroom.models.conversion import json_text
 from greenroom.models.error_reply import not_a_reply
 from greenroom.models.model_errors import missing_variable
 from greenroom.models.provider import ProviderLlm, exchange, post
+from greenroom.models.provider_names import ANTHROPIC, VERTEX_AI
 from greenroom.models.reply import ModelReply, StreamedCall, arguments_text, finish_reason, nested, token_usage
 from greenroom.models.requests.rules import RequestRules
 from greenroom.records.answer_metadata import Citation, FinishReason, GenerateContentResponseUsageMetadata
@@ -64,6 +65,10 @@ class AnthropicLlm(ProviderLlm):
         self._api_key = api_key
         self._base_url = base_url
         self._headers = headers
+
+    @property
+    def provider_name(self) -> str:
+        return ANTHROPIC
 
     def make_client(self) -> Any:
         import anthropic
@@ -167,6 +172,10 @@ class Claude(AnthropicLlm):
         self._project = project
         self._location = location
         self._credentials = credentials
+
+    @property
+    def provider_name(self) -> str:
+        return VERTEX_AI
 
     def make_client(self) -> Any:
         from anthropic.lib.vertex import AsyncAnthropicVertex

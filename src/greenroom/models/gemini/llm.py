@@ -20,6 +20,7 @@ from greenroom.models.gemini.reply import ContentReply, continuation_token, plai
 from greenroom.models.gemini.rules import RULES
 from greenroom.models.model import BaseLlmConnection, LlmCapabilities
 from greenroom.models.provider import ProviderLlm
+from greenroom.models.provider_names import GEMINI, VERTEX_AI
 from greenroom.models.requests.rules import RequestRules
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -100,6 +101,10 @@ class Gemini(ProviderLlm):
             **self._client_kwargs,
         }
         return genai.Client(**{name: value for name, value in options.items() if value is not None})
+
+    @property
+    def provider_name(self) -> str:
+        return VERTEX_AI if self.is_on_vertex else GEMINI
 
     @property
     def capabilities(self) -> LlmCapabilities:

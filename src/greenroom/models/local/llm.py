@@ -59,6 +59,10 @@ class LocalLlm(BaseLlm):
         self._key = model, context_tokens, threads
         self._engine: LlamaEngine | None = None
 
+    @property
+    def provider_name(self) -> str:
+        return "local"
+
     async def generate_content_async(
         self,
         llm_request: LlmRequest,

@@ -19,6 +19,7 @@ from greenroom.models.openai.call_deltas import CallDeltas, given_id
 from greenroom.models.openai.messages import PROVIDER, completion_arguments
 from greenroom.models.openai.rules import CHAT, REALTIME, chat_rules
 from greenroom.models.provider import ProviderLlm, exchange
+from greenroom.models.provider_names import OPENAI, provider_in
 from greenroom.models.reply import ModelReply, arguments_text, finish_reason, nested, token_usage
 from greenroom.models.requests.rules import RequestRules
 from greenroom.records.answer_metadata import (
@@ -73,6 +74,10 @@ class OpenAIClientLlm(ProviderLlm):
         self._base_url = base_url
         self._api_key = api_key
         self._headers = headers
+
+    @property
+    def provider_name(self) -> str:
+        return provider_in(self.model, default=OPENAI)
 
     def make_client(self) -> openai.AsyncOpenAI:
         import openai

@@ -13,6 +13,7 @@ from greenroom.models.openai.chat import ApiKey, OpenAIClientLlm, citation, logp
 from greenroom.models.openai.items import PROVIDER, response_arguments
 from greenroom.models.openai.rules import RESPONSES
 from greenroom.models.provider import exchange, post
+from greenroom.models.provider_names import AZURE_OPENAI
 from greenroom.models.reply import ModelReply, StreamedCall, arguments_text, finish_reason, nested, token_usage
 from greenroom.models.requests.rules import RequestRules
 from greenroom.records.base import JsonObject, JsonValue
@@ -105,6 +106,10 @@ class AzureOpenAIResponsesLlm(OpenAIResponsesLlm):
     ) -> None:
         super().__init__(model, **arguments)
         self._endpoint = azure_endpoint
+
+    @property
+    def provider_name(self) -> str:
+        return AZURE_OPENAI
 
     def make_client(self) -> openai.AsyncOpenAI:
         endpoint = self._endpoint or os.environ.get("AZURE_OPENAI_ENDPOINT")
