@@ -21,6 +21,8 @@ _HOMES = {
     "greenroom.agents.callbacks": "AfterAgentCallback AfterModelCallback AfterToolCallback BeforeAgentCallback "
     "BeforeModelCallback BeforeToolCallback OnModelErrorCallback OnToolErrorCallback",
     "greenroom.agents.config_types": "AgentRefConfig ArgumentConfig BaseAgentConfig CodeConfig",
+    "greenroom.agents.frameworks.langgraph.agent": "LangGraphAgent",
+    "greenroom.agents.frameworks.langgraph.chat_model": "ChatGreenroom",
     "greenroom.agents.google_search": "GoogleSearchAgentTool create_google_search_agent",
     "greenroom.agents.llm_agent": "Agent LlmAgent",
     "greenroom.agents.node": "BaseNode RetryConfig",

@@ -25,6 +25,10 @@ class EventChannel:
         self._ready.put_nowait((event, stored))
         await stored
 
+    def put(self, event: Event) -> None:
+        """Passes an event on without waiting until the reader has it."""
+        self._ready.put_nowait((event, asyncio.get_running_loop().create_future()))
+
     async def run(self, *work: Coroutine[Any, Any, Any]) -> AsyncGenerator[Event]:
         """Runs each coroutine in a task and yields the events that they send, in the order of
         sending.

@@ -203,6 +203,9 @@ class InvocationContext:
     stored_with: dict[str, list[Event]]
     """Events to be stored in one step with another event, directly after it, by the id of that
     event; shared by all contexts of a run."""
+    stored_later: dict[str, str]
+    """By the id of an event that an agent yields, the id of a later one with which it is stored in
+    one step; shared by all contexts of a run."""
 
     recorded_nodes: RecordedNodes | None = None
     """Answers in place of nodes, while a run is replayed."""
@@ -250,6 +253,7 @@ class InvocationContext:
         self.unstored = []
         self.live_request_queue = live_request_queue
         self.stored_with = {}
+        self.stored_later = {}
         self.span = span
         self.is_resumable = is_resumable
         self.credential_by_key = {}

@@ -37,6 +37,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 if TYPE_CHECKING:
     from langchain_core.language_models.chat_models import BaseChatModel
+    from langchain_core.messages import HumanMessage
 
 PROVIDER = "langchain"
 
@@ -269,6 +270,14 @@ def _of_user(content: Content, *, is_new: bool, model: str) -> Iterator[Any]:
         yield HumanMessage("\n".join(block["text"] for block in blocks))
     elif blocks:
         yield HumanMessage(cast("Any", blocks))
+
+
+def human_message(content: Content) -> HumanMessage | None:
+    """A user's content as a message; None for one without text or media."""
+    from langchain_core.messages import HumanMessage
+
+    messages = _of_user(content, is_new=True, model="")
+    return next((message for message in messages if isinstance(message, HumanMessage)), None)
 
 
 def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str) -> JsonObject:

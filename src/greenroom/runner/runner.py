@@ -426,6 +426,7 @@ class Runner:
     ) -> AsyncGenerator[Event]:
         is_watched = "on_event_callback" in self.plugin_manager.listeners
         cancellations = Cancellations()
+        held: dict[str, list[Event]] = {}
         log.pending_end_hook = ctx
         with ctx.span or NO_SPAN:
             try:
@@ -438,10 +439,12 @@ class Runner:
                             await log.commit(*ctx.take_handled())
                         if log.publish_unstored(event):
                             yield event
+                        elif event.id in ctx.stored_later:
+                            held.setdefault(ctx.stored_later.pop(event.id), []).append(event)
                         else:
-                            following = ctx.stored_with.pop(event.id, ())
-                            await log.commit(event, *following)
-                            for stored in (event, *following):
+                            group = [*held.pop(event.id, ()), event, *ctx.stored_with.pop(event.id, ())]
+                            await log.commit(*group)
+                            for stored in group:
                                 yield stored
                         if ctx.is_aborted:
                             raise RunCancelled(log.invocation_id, "its agent or a tool has aborted it")

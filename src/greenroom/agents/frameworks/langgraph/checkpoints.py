@@ -1,0 +1,425 @@
+"""A checkpointer that keeps a graph's checkpoints in the session's log.
+
+A checkpoint is stored as what has changed since its parent: the versions of its channels, and the values of the
+channels with a new version. A value that continues a list is stored as the new items, so that the log grows with the
+conversation and not with its square. What a task has written is stored until the next checkpoint holds it.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_checkpoint_metadata,
+    writes_sort_key,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from greenroom.records.base import JsonObject, JsonValue
+
+Namespace: TypeAlias = str
+"""Of a graph, empty for the outermost one."""
+
+Version: TypeAlias = int | float | str
+
+
+class _Blob(NamedTuple):
+    """A value of a channel: a list's items, encoded one by one, or anything else as a whole."""
+
+    whole: JsonValue
+    items: tuple[JsonValue, ...] | None = None
+
+
+class _Write(NamedTuple):
+    task_id: str
+    position: int
+    channel: str
+    value: JsonValue
+    task_path: str
+
+
+class _Stored(NamedTuple):
+    """A checkpoint without its values."""
+
+    checkpoint: JsonObject
+    metadata: JsonObject
+    parent_id: str | None
+
+
+class CheckpointStore:
+    """The checkpoints of a conversation, read from the states in the log."""
+
+    def __init__(self) -> None:
+        self.checkpoints: dict[Namespace, dict[str, _Stored]] = {}
+        """By namespace and id, in the order in which they were stored."""
+        self.blobs: dict[tuple[Namespace, str, Version], _Blob] = {}
+        self.writes: dict[tuple[Namespace, str], dict[tuple[str, int], _Write]] = {}
+        """Of the tasks that ran from a checkpoint."""
+
+    def read(self, state: JsonObject) -> None:
+        """Adds a state, as `LogCheckpointSaver` stored it."""
+        for namespace, channel, version, value in state.get("values", ()):
+            self.blobs[namespace, channel, version] = _Blob(value)
+        for namespace, channel, version, base, kept, items in state.get("lists", ()):
+            before = self.blobs[base[0], channel, base[1]].items if base is not None else ()
+            self.blobs[namespace, channel, version] = _Blob(None, (*(before or ())[:kept], *items))
+        for namespace, checkpoint, metadata, parent_id in state.get("checkpoints", ()):
+            own = self.checkpoints.setdefault(namespace, {})
+            full = _completed(checkpoint, own[parent_id].checkpoint if parent_id in own else None)
+            own[full["id"]] = _Stored(full, metadata, parent_id)
+        for namespace, checkpoint_id, task_id, task_path, writes in state.get("writes", ()):
+            of_checkpoint = self.writes.setdefault((namespace, checkpoint_id), {})
+            for index, channel, value in writes:
+                of_checkpoint[task_id, index] = _Write(task_id, index, channel, value, task_path)
+
+    def copy(self) -> CheckpointStore:
+        copied = CheckpointStore()
+        copied.checkpoints = {namespace: dict(own) for namespace, own in self.checkpoints.items()}
+        copied.blobs = dict(self.blobs)
+        copied.writes = {key: dict(own) for key, own in self.writes.items()}
+        return copied
+
+
+_VERSIONS = "channel_versions"
+_SEEN = "versions_seen"
+
+
+def _difference(checkpoint: JsonObject, parent: JsonObject) -> JsonObject:
+    """The checkpoint with only those versions that differ from its parent's."""
+    changed = dict(checkpoint)
+    changed[_VERSIONS] = _changed(checkpoint[_VERSIONS], parent[_VERSIONS])
+    seen = {node: _changed(own, parent[_SEEN].get(node, {})) for node, own in checkpoint[_SEEN].items()}
+    changed[_SEEN] = {node: own for node, own in seen.items() if own or node not in parent[_SEEN]}
+    return changed
+
+
+def _changed(versions: JsonObject, before: JsonObject) -> JsonObject:
+    return {name: version for name, version in versions.items() if before.get(name) != version}
+
+
+def _completed(checkpoint: JsonObject, parent: JsonObject | None) -> JsonObject:
+    """The reverse of `_difference`. Versions are never removed."""
+    if parent is None:
+        return checkpoint
+    full = dict(checkpoint)
+    full[_VERSIONS] = parent[_VERSIONS] | checkpoint[_VERSIONS]
+    own: JsonObject = checkpoint[_SEEN]
+    full[_SEEN] = parent[_SEEN] | {node: parent[_SEEN].get(node, {}) | versions for node, versions in own.items()}
+    return full
+
+
+class LogCheckpointSaver(BaseCheckpointSaver[int]):
+    """The checkpointer of one turn. What the graph puts is kept in memory until `take_state`, which makes it a state
+    for the log.
+
+    on_checkpoint: awaited when a checkpoint was put, with its namespace. on_writes: called when a task of a graph has
+    ended, or halted, with the id of the task, its path, and its writes.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        *,
+        serde: SerializerProtocol,
+        on_checkpoint: Callable[[Namespace, Checkpoint], Any],
+        on_writes: Callable[[Namespace, str, str, Sequence[tuple[str, Any]]], None],
+    ) -> None:
+        super().__init__(serde=serde)
+        self._store = store
+        self._on_checkpoint = on_checkpoint
+        self._on_writes = on_writes
+        self._checkpoints: dict[Namespace, list[str]] = {}
+        """The checkpoints that aren't in the log, by namespace, oldest first."""
+        self._stored_ids: dict[Namespace, str] = {
+            namespace: next(reversed(own)) for namespace, own in store.checkpoints.items()
+        }
+        """The newest checkpoints in the log."""
+        self._writes: dict[tuple[Namespace, str, str], tuple[str, dict[int, _Write]]] = {}
+
+    # reading
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        configurable = _configurable(config)
+        namespace: Namespace = configurable.get("checkpoint_ns", "")
+        own = self._store.checkpoints.get(namespace)
+        if not own:
+            return None
+        checkpoint_id = configurable.get("checkpoint_id") or next(reversed(own))
+        stored = own.get(checkpoint_id)
+        return self._tuple(config, namespace, checkpoint_id, stored) if stored is not None else None
+
+    def _tuple(
+        self, config: RunnableConfig, namespace: Namespace, checkpoint_id: str, stored: _Stored
+    ) -> CheckpointTuple:
+        checkpoint = cast("Checkpoint", {**_copied(stored.checkpoint), "channel_values": {}})
+        for channel, version in checkpoint["channel_versions"].items():
+            blob = self._store.blobs.get((namespace, channel, version))
+            if blob is not None:
+                checkpoint["channel_values"][channel] = self._decode_blob(blob)
+
+        writes = sorted(
+            self._store.writes.get((namespace, checkpoint_id), {}).values(),
+            key=lambda write: writes_sort_key(write.task_path, write.task_id, write.position),
+        )
+        return CheckpointTuple(
+            _addressed(config, namespace, checkpoint_id),
+            checkpoint,
+            cast("CheckpointMetadata", stored.metadata),
+            _addressed(config, namespace, stored.parent_id) if stored.parent_id else None,
+            [(write.task_id, write.channel, self._decode(write.value)) for write in writes],
+        )
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        if config is None:
+            return
+        namespace: Namespace = _configurable(config).get("checkpoint_ns", "")
+        earlier_than: str | None = _configurable(before).get("checkpoint_id") if before is not None else None
+        found = 0
+        for checkpoint_id, stored in reversed(self._store.checkpoints.get(namespace, {}).items()):
+            if limit is not None and found >= limit:
+                return
+            if earlier_than is not None and checkpoint_id >= earlier_than:
+                continue
+            if filter and any(stored.metadata.get(key) != value for key, value in filter.items()):
+                continue
+            found += 1
+            yield self._tuple(config, namespace, checkpoint_id, stored)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return self.get_tuple(config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        for found in self.list(config, filter=filter, before=before, limit=limit):
+            yield found
+
+    # writing
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        configurable = _configurable(config)
+        namespace: Namespace = configurable.get("checkpoint_ns", "")
+        plain = cast("JsonObject", {name: value for name, value in checkpoint.items() if name != "channel_values"})
+        values = checkpoint["channel_values"]
+        for channel, version in new_versions.items():
+            if channel in values:
+                self._store.blobs[namespace, channel, version] = self._encode_blob(values[channel])
+
+        stored = _Stored(plain, dict(get_checkpoint_metadata(config, metadata)), configurable.get("checkpoint_id"))
+        self._store.checkpoints.setdefault(namespace, {})[checkpoint["id"]] = stored
+        self._checkpoints.setdefault(namespace, []).append(checkpoint["id"])
+
+        return _addressed(config, namespace, checkpoint["id"])
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        put = self.put(config, checkpoint, metadata, new_versions)
+        await self._on_checkpoint(_configurable(config).get("checkpoint_ns", ""), checkpoint)
+        return put
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        configurable = _configurable(config)
+        namespace: Namespace = configurable.get("checkpoint_ns", "")
+        checkpoint_id: str = configurable["checkpoint_id"]
+        of_checkpoint = self._store.writes.setdefault((namespace, checkpoint_id), {})
+        _, pending = self._writes.setdefault((namespace, checkpoint_id, task_id), (task_path, {}))
+        for position, (channel, value) in enumerate(writes):
+            index = WRITES_IDX_MAP.get(channel, position)
+            write = _Write(task_id, index, channel, self._encode(value), task_path)
+            if index >= 0 and (task_id, index) in of_checkpoint:
+                continue
+            of_checkpoint[task_id, index] = write
+            pending[index] = write
+        self._on_writes(namespace, task_id, task_path, writes)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        self.put_writes(config, writes, task_id, task_path)
+
+    def get_next_version(self, current: int | None, channel: None) -> int:
+        return 1 if current is None else current + 1
+
+    # into the log
+
+    def take_state(self) -> JsonObject | None:
+        """Returns the checkpoints and writes since the last call as a state for the log; None if there are none."""
+        state: JsonObject = {}
+        for namespace, ids in self._checkpoints.items():
+            needed = ids if self._has_delta_channels(namespace) else ids[-1:]
+            for checkpoint_id in needed:
+                self._add_checkpoint(state, namespace, checkpoint_id)
+
+        for (namespace, checkpoint_id, task_id), (task_path, writes) in self._writes.items():
+            if self._is_newest(namespace, checkpoint_id) or self._has_delta_channels(namespace):
+                written = [[write.position, write.channel, write.value] for write in writes.values()]
+                state.setdefault("writes", []).append([namespace, checkpoint_id, task_id, task_path, written])
+
+        self._checkpoints = {}
+        self._writes = {}
+        return state or None
+
+    def _is_newest(self, namespace: Namespace, checkpoint_id: str) -> bool:
+        own = self._store.checkpoints.get(namespace)
+        return not own or next(reversed(own)) == checkpoint_id
+
+    def _has_delta_channels(self, namespace: Namespace) -> bool:
+        """Whether values of channels follow from the writes since an earlier checkpoint."""
+        own = self._store.checkpoints.get(namespace)
+        return bool(own) and "counters_since_delta_snapshot" in own[next(reversed(own))].metadata
+
+    def _add_checkpoint(self, state: JsonObject, namespace: Namespace, checkpoint_id: str) -> None:
+        own = self._store.checkpoints[namespace]
+        base_id = self._stored_ids.get(namespace)
+        base = own[base_id].checkpoint if base_id is not None else None
+        self._stored_ids[namespace] = checkpoint_id
+        stored = own[checkpoint_id] = own[checkpoint_id]._replace(parent_id=base_id)
+
+        plain = stored.checkpoint if base is None else _difference(stored.checkpoint, base)
+        state.setdefault("checkpoints", []).append([namespace, plain, stored.metadata, base_id])
+        for channel, version in plain[_VERSIONS].items():
+            blob = self._store.blobs.get((namespace, channel, version))
+            if blob is None:
+                continue
+            if blob.items is None:
+                state.setdefault("values", []).append([namespace, channel, version, blob.whole])
+            else:
+                continued = self._continued(namespace, channel, blob.items, base)
+                state.setdefault("lists", []).append([namespace, channel, version, *continued])
+
+    def _continued(
+        self, namespace: Namespace, channel: str, items: Sequence[JsonValue], base: JsonObject | None
+    ) -> tuple[JsonValue, int, list[JsonValue]]:
+        """The stored list that a list continues, the number of items that they share, and the further items. A graph
+        within another one often begins with the outer one's list.
+        """
+        outer_id = self._stored_ids.get(_outer(namespace)) if base is None and namespace else None
+        if outer_id is not None:
+            namespace = _outer(namespace)
+            base = self._store.checkpoints[namespace][outer_id].checkpoint
+
+        version: Version | None = base[_VERSIONS].get(channel) if base is not None else None
+        earlier = self._store.blobs.get((namespace, channel, version)) if version is not None else None
+        kept = _shared(items, earlier.items if earlier is not None else None)
+        return [namespace, version] if kept else None, kept, [*items[kept:]]
+
+    # encoding
+
+    def _encode_blob(self, value: Any) -> _Blob:
+        if type(value) is list and value and not _is_plain(value):
+            return _Blob(None, tuple(self._encode(item) for item in cast("Sequence[Any]", value)))
+        return _Blob(self._encode(value))
+
+    def _decode_blob(self, blob: _Blob) -> Any:
+        if blob.items is not None:
+            return [self._decode(item) for item in blob.items]
+        return self._decode(blob.whole)
+
+    def _encode(self, value: Any) -> JsonValue:
+        """JSON values as they are, in a list of one; others as LangGraph's serializer encodes them."""
+        if _is_plain(value):
+            return [_copied(value)]
+        kind, data = self.serde.dumps_typed(value)
+        return [kind, base64.b64encode(data).decode()]
+
+    def _decode(self, encoded: JsonValue) -> Any:
+        parts = cast("Sequence[Any]", encoded)
+        if len(parts) == 1:
+            return _copied(parts[0])
+        return self.serde.loads_typed((parts[0], base64.b64decode(parts[1])))
+
+
+def _configurable(config: RunnableConfig) -> JsonObject:
+    return config.get("configurable", {})
+
+
+def _addressed(config: RunnableConfig, namespace: Namespace, checkpoint_id: str) -> RunnableConfig:
+    return {
+        "configurable": {
+            "thread_id": _configurable(config).get("thread_id", ""),
+            "checkpoint_ns": namespace,
+            "checkpoint_id": checkpoint_id,
+        }
+    }
+
+
+def _outer(namespace: Namespace) -> Namespace:
+    return namespace.rpartition("|")[0]
+
+
+def _shared(items: Sequence[JsonValue], before: Sequence[JsonValue] | None) -> int:
+    """The number of items at the beginning that both lists have."""
+    count = 0
+    for item, earlier in zip(items, before or (), strict=False):
+        if item != earlier:
+            break
+        count += 1
+    return count
+
+
+_SCALARS = (str, int, bool, type(None))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON keeps the value as it is. Subclasses, as enums are, it doesn't."""
+    if type(value) is float:
+        return math.isfinite(value)
+    if type(value) in _SCALARS:
+        return True
+    if type(value) is list:
+        return all(map(_is_plain, cast("Sequence[Any]", value)))
+    if type(value) is dict:
+        return all(type(key) is str and _is_plain(item) for key, item in cast("Mapping[Any, Any]", value).items())
+    return False
+
+
+def _copied(value: Any) -> Any:
+    """A copy, since nodes may change what they are given."""
+    if type(value) is list:
+        return [_copied(item) for item in cast("Sequence[Any]", value)]
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in cast("Mapping[str, Any]", value).items()}
+    return value
