@@ -25,7 +25,7 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
-_OTHER_SERVERS = {"postgres_server", "firestore_emulator", "podman", "vertex"}
+_OTHER_SERVERS = {"postgres_server", "firestore_emulator", "podman", "temporal_server", "vertex"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -70,6 +70,7 @@ async def test_a_run_is_read_to_its_end(client: AsyncClient) -> None:
     await client.create_session(**PLACE)
     stream = await client.run(**PLACE, message="hello there")
     assert texts([event async for event in stream]) == ["You said hello there"]
+    assert stream.last_seq == 2
     assert stream.run.status is RunStatus.SUCCEEDED
     assert (await client.get_run(stream.run.id)).status is RunStatus.SUCCEEDED
     whole = [event async for event in await client.follow(stream.run.id)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import re
 import runpy
@@ -11,13 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import uuid4
 
 import httpx
 import pytest
 from starlette.types import ASGIApp
+from temporalio.client import Client
+from temporalio.worker import Worker
 
 from greenroom import (
     AgentEngineSandboxCodeExecutor,
+    AsyncClient,
     BigQueryToolset,
     CalendarToolset,
     Event,
@@ -38,6 +43,7 @@ from greenroom.environments.e2b import E2BEnvironment
 from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall
 from greenroom.server import ServerSettings, create_app
+from greenroom.temporal import AgentActivity
 from greenroom.testing import Hears, Says, ScriptedLiveModel, ScriptedModel
 from tests.documentation.transcript import Transcript
 from tests.environments.e2b_server import KEY as E2B_KEY
@@ -48,6 +54,9 @@ from tests.processes import children_of
 from tests.requirements import require_bubblewrap, require_desktop, require_pyodide
 from tests.server.serving import serving, until
 from tests.server.test_trace_export import Collector
+from tests.temporal.conftest import temporal as temporal
+from tests.temporal.conftest import temporal_server as temporal_server
+from tests.temporal.temporal_server import TemporalServer
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = ROOT / "docs" / "snippets"
@@ -561,6 +570,44 @@ async def test_the_live_client_is_heard_and_answered() -> None:
     assert model.connections[0].audio() == b"abcd"
     spoken = [event["outputTranscription"]["text"] for event in events if "outputTranscription" in event]
     assert spoken[-1] == "It is blue"
+
+
+# temporal
+
+
+async def test_workflows_of_temporal_ask_agents(
+    temporal_server: TemporalServer, temporal: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(SNIPPETS)  # Temporal's sandbox imports workflows by name
+    weather = LlmAgent(name="weather", model=ScriptedModel(["It is 18 degrees."]))
+    async with serving(create_app(agents=[weather])) as server:
+        working = asyncio.create_task(run_snippet("temporal_worker")["work"](temporal_server.address, server.url))
+        report: Any = run_snippet("temporal_workflow")["WeatherReport"]
+        answer = await temporal.execute_workflow(report.run, "Oslo", id=f"w-{uuid4().hex}", task_queue="reports")
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+    assert answer == "It is 18 degrees."
+
+
+async def test_a_workflow_of_temporal_decides_on_an_approval(temporal: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(SNIPPETS)
+    run_snippet("temporal_approval")
+    payment = importlib.import_module("temporal_approval").Payment
+
+    def pay(amount: int) -> str:
+        """Pays."""
+        return f"paid {amount}"
+
+    model = ScriptedModel([FunctionCall(name="pay", args={"amount": 4200}), "It is paid."])
+    clerk = LlmAgent(name="approval", model=model, tools=[FunctionTool(pay, require_confirmation=True)])
+    async with serving(create_app(agents=[clerk])) as server, AsyncClient(server.url) as client:
+        agents = AgentActivity(client)
+        async with Worker(temporal, task_queue="payments", workflows=[payment], activities=[agents.run]):
+            workflow = await temporal.start_workflow(
+                payment.run, "Pay 4200.", id=f"w-{uuid4().hex}", task_queue="payments"
+            )
+            await workflow.signal("decide", True)
+            assert await workflow.result() == "It is paid."
 
 
 # the server

@@ -67,6 +67,11 @@ class BlockingRunStream:
         """Requests for input in the events read so far, such as approvals."""
         return self._stream.requests
 
+    @property
+    def last_seq(self) -> int | None:
+        """The sequence number up to which the log was read; None if nothing was."""
+        return self._stream.last_seq
+
     def __iter__(self) -> Iterator[Event]:
         return self
 

@@ -30,6 +30,13 @@ class RunStream:
         self._with_user_events = with_user_events
         self._events = self._follow()
 
+    @property
+    def last_seq(self) -> int | None:
+        """The sequence number up to which the log was read, with which `follow(after=…)` continues; None if nothing
+        was.
+        """
+        return int(self._last_event_id) if self._last_event_id else None
+
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events
 
