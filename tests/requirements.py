@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -23,6 +24,23 @@ def browser_path() -> str:
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge", "msedge")
     found = next((path for name in names if (path := shutil.which(name))), None)
     return found or skip_or_fail("There is no Chromium, Chrome or Edge; `make browser` installs one")
+
+
+def helm_path() -> str:
+    """Helm: that of `make deploy-tools`, or an installed one; skips the test, or fails it, without one."""
+    return _tool("helm", "helm/helm/helm") or skip_or_fail("There is no helm; `make deploy-tools` downloads it")
+
+
+def traefik_path() -> str:
+    """Traefik, as `helm_path`."""
+    return _tool("traefik", "traefik/bin/traefik") or skip_or_fail(
+        "There is no traefik; `make deploy-tools` downloads it"
+    )
+
+
+def _tool(name: str, path: str) -> str | None:
+    own = Path(__file__).parents[1] / ".uv" / path
+    return str(own) if own.is_file() else shutil.which(name)
 
 
 def browser_flags() -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
+import msgspec
 from cyclopts import App, Parameter
 
 from greenroom.cli.terminal import note, print_line
@@ -25,11 +27,47 @@ _AGENTS = "/srv/agents"
 _SERVER_EXTRAS = ("auth", "postgres", "telemetry", "webhooks")
 """Extras that settings of a server need."""
 
+_CHART = tuple(
+    f"chart/{path}"
+    for path in (
+        "Chart.yaml",
+        "values.yaml",
+        "values.schema.json",
+        "templates/NOTES.txt",
+        "templates/_helpers.tpl",
+        "templates/autoscaling.yaml",
+        "templates/deployment.yaml",
+        "templates/ingress.yaml",
+        "templates/migration-job.yaml",
+        "templates/networkpolicy.yaml",
+        "templates/poddisruptionbudget.yaml",
+        "templates/secret.yaml",
+        "templates/service.yaml",
+        "templates/serviceaccount.yaml",
+        "templates/servicemonitor.yaml",
+    )
+)
+
+_SETTINGS_OF_CHART = frozenset(
+    {
+        "artifact_service",
+        "auth.keys",
+        "grace_seconds",
+        "host",
+        "port",
+        "replica_address",
+        "session_service",
+        "webhook_secrets",
+    }
+)
+"""Settings that the chart sets itself, from other values."""
+
 _REPLACED = ("google-adk", "greenroom")
 """Distributions that apps list, in place of which greenroom is installed."""
 
 app = App(
-    name="deploy", help="Write the files that run the apps of a folder in containers or on a machine of your own."
+    name="deploy",
+    help="Write the files that run the apps of a folder in containers, in Kubernetes or on a machine of your own.",
 )
 
 _Directory: TypeAlias = Annotated[
@@ -51,7 +89,7 @@ def docker(directory: _Directory, /) -> None:
 
         greenroom deploy docker agents
     """
-    served = _write(directory, ["Dockerfile", ".dockerignore"])
+    served = _write(directory, _templates("Dockerfile", ".dockerignore"))
 
     folder = shlex.quote(str(directory))
     run = f"docker run --rm --volume agents:{served}/.greenroom"
@@ -71,7 +109,7 @@ def compose(directory: _Directory, /) -> None:
 
         greenroom deploy compose agents
     """
-    served = _write(directory, ["compose.yaml", "Dockerfile", ".dockerignore"])
+    served = _write(directory, _templates("compose.yaml", "Dockerfile", ".dockerignore"))
 
     _show_next_steps(
         f"cd {shlex.quote(str(directory))}",
@@ -84,6 +122,41 @@ def compose(directory: _Directory, /) -> None:
 
 
 @app.command
+def helm(directory: _Directory, /) -> None:
+    """Write `chart`, a chart of Helm for Kubernetes, and the files of `greenroom deploy docker`, whose image it uses.
+
+    Servers on your PostgreSQL and object store, with probes, a disruption budget, a network policy, a job for
+    migrations, and if you want an ingress and autoscaling. `chart/values.yaml` describes the values; passwords and keys
+    are in Secrets.
+
+        greenroom deploy helm agents
+    """
+    variables = _variables_of_models(_apps_of(directory))
+    texts = _templates(*_CHART, "Dockerfile", ".dockerignore")
+    texts["chart/values.schema.json"] = _with_settings(texts["chart/values.schema.json"])
+    if variables:
+        no_secrets = "variableSecrets: [] # - models"
+        assert no_secrets in texts["chart/values.yaml"]
+        texts["chart/values.yaml"] = texts["chart/values.yaml"].replace(no_secrets, "variableSecrets: [models]")
+    served = _write(directory, texts)
+
+    secrets = {"database": ["url=postgresql://…"]}
+    if variables:
+        secrets["models"] = [f"{name}=…" for name in variables]
+    _show_next_steps(
+        f"docker build --tag REGISTRY/agents:1 {shlex.quote(str(directory))}",
+        "docker push REGISTRY/agents:1",
+        *(
+            f"kubectl create secret generic {name} --from-env-file={name}.env  # {', '.join(lines)}"
+            for name, lines in secrets.items()
+        ),
+        f"helm upgrade --install agents {shlex.quote(str(directory / 'chart'))} --set image.repository=REGISTRY/agents "
+        "--set image.tag=1 --set database.existingSecret=database --set artifacts.url=s3://BUCKET",
+        f"kubectl exec deployment/agents -- greenroom keys create {served} --user NAME",
+    )
+
+
+@app.command
 def systemd(directory: _Directory, /) -> None:
     """Write `greenroom.service`, a unit of systemd, and the `requirements.txt` to install.
 
@@ -92,7 +165,7 @@ def systemd(directory: _Directory, /) -> None:
 
         greenroom deploy systemd agents
     """
-    served = _write(directory, ["greenroom.service"])
+    served = _write(directory, _templates("greenroom.service"))
 
     folder = shlex.quote(str(directory))
     own_user = "-p DynamicUser=yes -p User=greenroom -p StateDirectory=greenroom"
@@ -107,12 +180,8 @@ def systemd(directory: _Directory, /) -> None:
     )
 
 
-def _write(directory: Path, names: Sequence[str]) -> str:
-    """Writes these files and the requirements. Returns the folder in which the apps are served there.
-
-    Raises InvalidRequest for a folder without apps.
-    """
-    from greenroom.apps.find_apps import is_app, is_name
+def _apps_of(directory: Path) -> AppFiles:
+    """Raises InvalidRequest for a folder without apps."""
     from greenroom.cli.app_check.app_files import AppFiles
 
     if not directory.is_dir():
@@ -120,7 +189,21 @@ def _write(directory: Path, names: Sequence[str]) -> str:
     files = AppFiles(directory)
     if not files.apps:
         raise InvalidRequest(f"There are no apps in {directory}. Make one with: greenroom init {directory}/my_agent")
+    return files
 
+
+def _templates(*names: str) -> dict[str, str]:
+    return {name: (TEMPLATES / name.removeprefix(".")).read_text(encoding="utf-8") for name in names}
+
+
+def _write(directory: Path, texts: Mapping[str, str]) -> str:
+    """Writes these files and the requirements. Returns the folder in which the apps are served there.
+
+    Raises InvalidRequest for a folder without apps.
+    """
+    from greenroom.apps.find_apps import is_app, is_name
+
+    files = _apps_of(directory)
     served = _AGENTS
     if is_app(directory):  # its name is the app's
         name = directory.resolve().name
@@ -128,11 +211,12 @@ def _write(directory: Path, names: Sequence[str]) -> str:
             raise InvalidRequest(f"{name!r} can't be the name of an app: use letters, digits and _, and no digit first")
         served = f"/srv/{name}"
 
-    texts = {name: _template(name).replace(_AGENTS, served) for name in names}
+    texts = {name: text.replace(_AGENTS, served) for name, text in texts.items()}
     texts["requirements.txt"] = _requirements(files)
     for name, text in texts.items():
         path = directory / name
         if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             print_line(str(path))
         elif path.read_text(encoding="utf-8", errors="replace") != text:
@@ -142,8 +226,42 @@ def _write(directory: Path, names: Sequence[str]) -> str:
     return served
 
 
-def _template(name: str) -> str:
-    return (TEMPLATES / name.removeprefix(".")).read_text(encoding="utf-8")
+def _variables_of_models(files: AppFiles) -> list[str]:
+    """Returns the variables that the apps' models need, such as those of their keys."""
+    from greenroom.cli.app_check.packages import models_named_in
+    from greenroom.models.by_name import LLMRegistry
+
+    return sorted({variable for model in models_named_in(files) for variable in LLMRegistry.variables_of(model)})
+
+
+def _with_settings(schema_text: str) -> str:
+    """Adds the server's settings to the schema of a chart's values."""
+    from greenroom.server.configuration import all_settings
+
+    schema = json.loads(schema_text)
+    root = schema["properties"]["settings"] = _table()
+    for setting in all_settings():
+        if setting.key in _SETTINGS_OF_CHART:
+            continue
+        *tables, name = setting.key.split(".")
+        table = root
+        for table_name in tables:
+            table = table["properties"].setdefault(table_name, _table())
+        # Expressions in Go have no lookaheads, so Helm would refuse some patterns. The server checks them.
+        table["properties"][name] = _without_patterns(msgspec.json.schema(setting.type))
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _without_patterns(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_patterns(one) for one in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _without_patterns(one) for key, one in cast("dict[str, Any]", schema).items() if key != "pattern"}
+
+
+def _table() -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": {}}
 
 
 def _requirements(files: AppFiles) -> str:

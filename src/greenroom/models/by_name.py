@@ -160,7 +160,7 @@ _PATTERNS: dict[str, ModelFactory] = {
     r"gemini-.*|gemma-4.*|model-optimizer-.*": _GEMINI,
     r"gemini/.+|models/gem.+": _GEMINI,
     rf"{_PATH}endpoints/.+|{_PATH}publishers/google/models/gemini.+": _GEMINI_ON_VERTEX,
-    r"claude-.*": _ClaudeClass("anthropic.llm", "Claude", "anthropic"),
+    r"claude-.*": _ClaudeClass("anthropic.llm", "Claude", "anthropic", variables=_ANTHROPIC.variables),
     r"anthropic/.+": _ANTHROPIC,
     r"ollama/.+": _server("http://127.0.0.1:11434/v1"),
     r"vllm/.+": _server("http://127.0.0.1:8000/v1"),
@@ -257,6 +257,15 @@ class LLMRegistry:
         except ModelNotFound:
             return None
         return factory.extra or None if isinstance(factory, _ModelClass) else None
+
+    @classmethod
+    def variables_of(cls, name: str) -> list[str]:
+        """Returns the variables that the model needs, such as that of its key; none for one that isn't known."""
+        try:
+            factory, _ = cls._find_factory(name)
+        except ModelNotFound:
+            return []
+        return [group[-1] for group in factory.variables] if isinstance(factory, _ModelClass) else []
 
     @classmethod
     def knows(cls, name: str) -> bool:

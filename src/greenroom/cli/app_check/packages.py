@@ -108,10 +108,15 @@ def requirements_of(files: AppFiles) -> tuple[set[str], set[str]]:
             else:
                 distributions.add(requirement)
 
+    extras.update(extra for name in models_named_in(files) if (extra := LLMRegistry.extra_of(name)) is not None)
+    return extras, distributions
+
+
+def models_named_in(files: AppFiles) -> set[str]:
+    """Returns the names of models that are in the files of the apps."""
     models = {name for source in files.sources.values() for name in models_in(source, files)}
     models.update(name for file in files.configs for name in models_in_config(file))
-    extras.update(extra for name in models if (extra := LLMRegistry.extra_of(name)) is not None)
-    return extras, distributions
+    return models
 
 
 def _third_party_module(statement: Import) -> str | None:
