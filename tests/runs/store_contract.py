@@ -438,6 +438,15 @@ async def test_requests_are_stored_with_their_runs_record(run_store: RunStore) -
     assert await run_store.get_request("q-2") == answered
 
 
+async def test_open_requests_are_counted_by_app(run_store: RunStore) -> None:
+    kinds = {"q-1": RequestKind.APPROVAL, "q-2": RequestKind.INPUT, "q-3": RequestKind.APPROVAL}
+    requests = [_request(request_id, kind=kind, created_at=1e9) for request_id, kind in kinds.items()]
+    await run_store.save(_run(status=RunStatus.WAITING), requests=RequestChanges(added=requests, cancelled=["q-3"]))
+    app = requests[0].app_name
+    assert await run_store.count_requests(open_at=1e9) == {app: 2}
+    assert await run_store.count_requests(open_at=2e9) == {app: 1}  # those for input don't expire
+
+
 async def test_pages_of_requests_have_each_once(run_store: RunStore) -> None:
     requests = [_request(f"q-{number}", created_at=10.0 + number // 2) for number in range(5)]
     await run_store.save(_run(status=RunStatus.WAITING), requests=RequestChanges(added=requests))

@@ -18,13 +18,25 @@ from greenroom.records.session import SessionKey
 from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from greenroom.telemetry.agent_spans import ToolCallSpan
-from greenroom.telemetry.run_metrics import METRICS, OF_DATABASE, OTHER, RUN_SECONDS, RUNS, TOOL_CALLS, RunMetrics
+from greenroom.telemetry.run_metrics import (
+    METRICS,
+    OF_DATABASE,
+    OF_DISK,
+    OTHER,
+    RUN_SECONDS,
+    RUNS,
+    TOOL_CALLS,
+    RunMetrics,
+)
 from greenroom.telemetry.span import Trace
-from tests.server.agents import Gate, HeldModel, echo, gated, scripted
-from tests.server.conftest import Serve
+from greenroom.version import __version__
+from tests.server.agents import Gate, HeldModel, asking_echo, echo, gated, scripted
+from tests.server.conftest import Serve, Store
 from tests.server.serving import Serving, run_body, until
 
 Samples = dict[str, float]
+
+BUILD = f"greenroom_build_info{{version={__version__}}}"
 
 
 async def scrape(server: Serving, **headers: str) -> Samples:
@@ -34,7 +46,7 @@ async def scrape(server: Serving, **headers: str) -> Samples:
     assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = list(text_string_to_metric_families(reply.text))
     kinds = {family.name: family.type for family in families}
-    metrics = [metric for metric in METRICS if metric not in OF_DATABASE]
+    metrics = [metric for metric in METRICS if metric not in (*OF_DATABASE, *OF_DISK)]
     assert kinds == {metric.name.removesuffix("_total"): metric.kind for metric in metrics}
     samples = [sample for family in families for sample in family.samples]
     found = {
@@ -75,7 +87,7 @@ def calls_then(*calls: FunctionCall) -> Callable[[LlmRequest], Any]:
 
 
 async def test_a_fresh_server_has_all_metrics_and_no_numbers(server: Serving) -> None:
-    assert await scrape(server) == {}
+    assert await scrape(server) == {BUILD: 1}
 
 
 async def test_runs_their_calls_and_tokens_are_counted(serve: Serve) -> None:
@@ -105,6 +117,62 @@ async def test_runs_their_calls_and_tokens_are_counted(serve: Serve) -> None:
         "greenroom_tool_errors_total{app=weather,error=ToolNotFound,tool=(unknown)}": 2,
     }
     assert not [name for name in samples if "ann" in name or "s-1" in name]
+
+
+async def test_the_cost_of_calls_is_counted_by_the_table_of_prices(serve: Serve, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text(
+        'currency = "EUR"\n[models]\n"priced" = { input = 1000, output = 2000, cached_input = 100 }\n', "utf-8"
+    )
+
+    def answer(_: LlmRequest) -> LlmResponse:
+        usage = GenerateContentResponseUsageMetadata(
+            prompt_token_count=10, candidates_token_count=5, cached_content_token_count=4
+        )
+        return LlmResponse(content=Content(role="model", parts=[Part(text="hi")]), usage_metadata=usage)
+
+    agents = [scripted(name, answer, model=name) for name in ("priced", "unknown")]
+    server = await serve(*agents, prices=str(prices))
+    for session in ("one", "two"):
+        await server.new_session("priced", session=session)
+        assert (await server.run("priced", sessionId=session)).status_code == 200
+    await server.new_session("unknown")
+    assert (await server.run("unknown")).status_code == 200
+
+    samples = await scrape(server)
+    costs = {name: value for name, value in samples.items() if "cost" in name}
+    assert costs == {
+        "greenroom_model_cost_total{app=priced,currency=EUR,model=priced}": pytest.approx(
+            2 * (6 * 1000 + 4 * 100 + 5 * 2000) / 1e6
+        )
+    }
+    assert samples["greenroom_model_cached_tokens_total{app=priced,model=priced}"] == 8
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
+async def test_requests_that_wait_for_an_answer_are_counted(serve: Serve) -> None:
+    server = await serve(asking_echo())
+    for session in ("one", "two"):
+        await server.new_session("echo", session=session)
+        assert (await server.run("echo", "ask me", sessionId=session)).status_code == 200
+
+    text = (await server.client.get("/metrics")).text
+    assert 'greenroom_requests_open{app="echo"} 2.0' in text
+    listed = (await server.client.get("/requests")).json()["requests"]
+    answer = {"response": {"result": "yes"}}
+    reply = await server.client.post(f"/requests/{listed[0]['id']}/answer", json=answer)
+    assert reply.status_code < 300, reply.text
+    assert 'greenroom_requests_open{app="echo"} 1.0' in (await server.client.get("/metrics")).text
+
+
+@pytest.mark.parametrize("store", ["sqlite", "replicas"])
+async def test_the_size_of_the_database_is_shown(serve: Serve, store: Store) -> None:
+    server = await serve()
+    families = list(text_string_to_metric_families((await server.client.get("/metrics")).text))
+    sizes = {family.name: family.samples[0].value for family in families if family.name.endswith("_bytes")}
+    names = {"greenroom_database_bytes"} | ({"greenroom_disk_free_bytes"} if store == "sqlite" else set())
+    assert sizes.keys() == names
+    assert sizes["greenroom_database_bytes"] > 4096
 
 
 async def test_what_fails_is_counted_by_its_class(serve: Serve) -> None:
@@ -167,7 +235,7 @@ async def test_runs_going_on_and_in_line_are_shown_while_they_are(serve: Serve) 
 
     await until(lambda: gate.entered > 0)
     samples = await scrape(server)
-    assert samples == {"greenroom_runs_running{app=gated}": 1, "greenroom_runs_queued{app=gated}": 2}
+    assert samples == {BUILD: 1, "greenroom_runs_running{app=gated}": 1, "greenroom_runs_queued{app=gated}": 2}
     await server.client.post(f"/runs/{runs[1]}/cancel")  # it never got its turn
     assert (await scrape(server))["greenroom_runs_queued{app=gated}"] == 1
     await server.client.post(f"/runs/{runs[0]}/cancel")
@@ -210,7 +278,7 @@ async def test_who_is_bound_to_apps_sees_their_numbers_only(serve: Serve, tmp_pa
         "greenroom_runs_total{app=other,status=succeeded}",
     }
     one = await scrape(server, x_api_key=bound)
-    assert one == {name: value for name, value in both.items() if "app=echo" in name}
+    assert one == {name: value for name, value in both.items() if "app=echo" in name or name == BUILD}
 
 
 async def test_without_the_package_the_answer_names_the_extra(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from greenroom.credentials.service import BaseCredentialService
@@ -264,6 +264,10 @@ class RunEngine(ABC):
 
         Raises StorageError.
         """
+
+    @abstractmethod
+    async def count_requests(self) -> Mapping[str, int]:
+        """The number of open requests to people by app, of all servers on the store. Raises StorageError."""
 
     @abstractmethod
     async def list_replicas(self, app_names: Collection[str] | None) -> list[ReplicaStatus]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -541,6 +541,9 @@ class InProcessRunEngine(RunEngine):
 
     async def store_load(self) -> StoreLoad | None:
         return await self.run_store.load()
+
+    async def count_requests(self) -> Mapping[str, int]:
+        return await self.run_store.count_requests(open_at=time.time())
 
     async def list_replicas(self, app_names: Collection[str] | None) -> list[ReplicaStatus]:
         listed = await self.run_store.list_replicas(app_names)

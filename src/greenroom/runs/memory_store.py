@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from asyncio import Future, get_running_loop
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
 from operator import itemgetter
 
 import msgspec
@@ -275,6 +276,13 @@ class InMemoryRunStore(RunStore):
         found.sort(key=lambda request: (request.created_at, request.id), reverse=True)
         page = [msgspec.structs.replace(request) for request in found[:limit]]
         return ListRequestsResponse(requests=page, next_page_token=next_page(page) if len(page) < len(found) else None)
+
+    async def count_requests(self, *, open_at: float) -> Mapping[str, int]:
+        return Counter(
+            request.app_name
+            for request in map(self._requests.__getitem__, self._open_requests)
+            if request.as_of(open_at).status is RequestStatus.OPEN
+        )
 
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
         unfinished = [self._runs[run_id] for run_id in self._unfinished]

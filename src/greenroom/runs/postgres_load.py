@@ -30,7 +30,9 @@ _LOAD = """
     SELECT app_name, count(*) FILTER (WHERE status = 'running'), count(*) FILTER (WHERE status = 'queued')
     FROM runs WHERE status IN ('queued', 'running') GROUP BY app_name
 """
+_DATABASE_BYTES = "SELECT pg_database_size(current_database())"
 _CACHE_SECONDS = 1.0
+_SIZE_CACHE_SECONDS = 60.0  # it looks at each file of the database
 
 
 async def list_replicas(database: Database, app_names: Collection[str] | None) -> list[ReplicaStatus]:
@@ -66,13 +68,17 @@ def _status(
 
 
 class DatabaseLoad:
-    """The unfinished runs of all servers by app. Read at most once a second, however many ask."""
+    """The unfinished runs of all servers by app, read at most once a second, however many ask; and the database's size,
+    read at most once a minute.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = asyncio.Lock()
         self._load: dict[str, RunLoad] = {}
         self._read_at = float("-inf")
+        self._bytes = 0
+        self._bytes_read_at = float("-inf")
 
     async def read(self) -> dict[str, RunLoad]:
         """Raises StorageError."""
@@ -83,3 +89,12 @@ class DatabaseLoad:
                 self._load = {app_name: RunLoad(running, queued) for app_name, running, queued in rows}
                 self._read_at = now
             return self._load
+
+    async def read_bytes(self) -> int:
+        """Raises StorageError."""
+        async with self._lock:
+            now = time.monotonic()
+            if now - self._bytes_read_at >= _SIZE_CACHE_SECONDS:
+                ((self._bytes,),) = await self._database.fetch(_DATABASE_BYTES)
+                self._bytes_read_at = now
+            return self._bytes

@@ -324,7 +324,12 @@ class PostgresRunStore(SqlRunStore):
         if self._owner is None:
             return None
         load = self._postgres.companion(DatabaseLoad, lambda: DatabaseLoad(self._postgres))
-        return StoreLoad(self._owner.replica_id, len(self.ownership.owned()), await load.read())
+        return StoreLoad(
+            replica_id=self._owner.replica_id,
+            shards=len(self.ownership.owned()),
+            runs=await load.read(),
+            database_bytes=await load.read_bytes(),
+        )
 
     async def list_replicas(self, app_names: Collection[str] | None) -> list[ReplicaStatus]:
         return await list_replicas(self._postgres, app_names)

@@ -36,6 +36,10 @@ _ADD_ANSWERER = "INSERT INTO request_approvers (approver, request_id, may_answer
 _DELETE_ANSWERERS = "DELETE FROM request_approvers WHERE request_id = ?"
 
 GET_REQUEST = "SELECT status, data FROM requests WHERE id = ?"
+COUNT_REQUESTS = f"""
+    SELECT app_name, count(*) FROM requests
+    WHERE status = 'open' AND (kind = '{RequestKind.INPUT}' OR created_at >= ?) GROUP BY app_name
+"""
 DELETE_ANSWERERS_OF_SESSION = """
     DELETE FROM request_approvers WHERE request_id IN (
         SELECT requests.id FROM requests JOIN runs ON runs.id = run_id

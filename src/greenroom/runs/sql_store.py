@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -12,12 +12,14 @@ import msgspec
 
 from greenroom.errors import StorageError
 from greenroom.records import wire
+from greenroom.records.human_requests import EXPIRES_AFTER_SECONDS
 from greenroom.records.inbox import HumanRequest, ListRequestsResponse, RequestFilter
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunFilter, RunStatus, Webhook
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import Shards
 from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
 from greenroom.runs.sql_requests import (
+    COUNT_REQUESTS,
     DELETE_ANSWERERS_OF_SESSION,
     GET_REQUEST,
     Fetches,
@@ -305,6 +307,9 @@ class SqlRunStore(RunStore):
         found = [read_request(*row) for row in rows]
         page = found[:limit]
         return ListRequestsResponse(requests=page, next_page_token=next_page(page) if len(page) < len(found) else None)
+
+    async def count_requests(self, *, open_at: float) -> Mapping[str, int]:
+        return dict(await self._database.fetch(COUNT_REQUESTS, open_at - EXPIRES_AFTER_SECONDS))
 
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
         return [_run(data, request) for *_, data, request in await self._rows_in(shards, _UNFINISHED)]

@@ -39,6 +39,9 @@ class StoreLoad(NamedTuple):
     runs: Mapping[str, RunLoad]
     """Of all servers, by app; only apps that have some."""
 
+    database_bytes: int
+    """The size of the database, a minute old at most."""
+
 
 class RunStore(ABC):
     """Keeps the record of every run, beside the session store and, where that is a database, in it.
@@ -201,6 +204,10 @@ class RunStore(ABC):
         self, where: RequestFilter, *, limit: int | None = 100, page_token: str | None = None
     ) -> ListRequestsResponse:
         """Open requests of all runs, newest first, ties by id; paged as `list_runs` is. Raises InvalidRequest."""
+
+    @abstractmethod
+    async def count_requests(self, *, open_at: float) -> Mapping[str, int]:
+        """The number of requests by app that are open at a time, in Unix seconds; only apps that have some."""
 
     @abstractmethod
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:

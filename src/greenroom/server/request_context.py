@@ -225,14 +225,22 @@ class RequestContext:
         """Metrics of the apps that the caller may access, in Prometheus's text format. Raises MissingExtra."""
         if self._server.metrics is None:
             raise MissingExtra("telemetry", "prometheus-client")
-        from greenroom.server.prometheus import metrics_in_text
+        from greenroom.server.prometheus import ServerNumbers, SqliteSizes, metrics_in_text
 
-        engine = self._server.engine
-        store = None
+        engine, sessions = self._server.engine, self._server.sessions
+        numbers = ServerNumbers(
+            metrics=self._server.metrics,
+            prices=sessions.usage.prices,
+            load=engine.load(),
+        )
+        if sessions.server_database is not None:
+            with contextlib.suppress(OSError):
+                numbers.sqlite = await asyncio.to_thread(SqliteSizes.read, sessions.server_database)
         with contextlib.suppress(StorageError, TimeoutError):  # the other metrics are needed then, too
             async with asyncio.timeout(_STORE_LOAD_SECONDS):
-                store = await engine.store_load()
-        return metrics_in_text(self._server.metrics, engine.load(), store, shows=self.identity.reaches)
+                numbers.store = await engine.store_load()
+                numbers.requests = await engine.count_requests()
+        return metrics_in_text(numbers, shows=self.identity.reaches)
 
     @property
     def settings(self) -> ServerSettings:

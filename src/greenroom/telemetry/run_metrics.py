@@ -63,6 +63,14 @@ OUTPUT_TOKENS: Final = RunMetric(
     "greenroom_model_output_tokens_total", "counter", ("app", "model"),
     "Output tokens with those of thoughts, as models report them.",
 )  # fmt: skip
+CACHED_TOKENS: Final = RunMetric(
+    "greenroom_model_cached_tokens_total", "counter", ("app", "model"),
+    "Input tokens that came from a provider's cache, as models report them.",
+)  # fmt: skip
+COST: Final = RunMetric(
+    "greenroom_model_cost_total", "counter", ("app", "model", "currency"),
+    "Cost of these tokens by the table of prices; only of models whose price is known.",
+)  # fmt: skip
 TOOL_CALLS: Final = RunMetric(
     "greenroom_tool_calls_total",
     "counter",
@@ -75,6 +83,18 @@ TOOL_ERRORS: Final = RunMetric(
 )  # fmt: skip
 RUNNING: Final = RunMetric("greenroom_runs_running", "gauge", ("app",), "Runs that are executing.")
 QUEUED: Final = RunMetric("greenroom_runs_queued", "gauge", ("app",), "Runs that wait in their session's queue.")
+REQUESTS: Final = RunMetric(
+    "greenroom_requests_open", "gauge", ("app",),
+    "Requests that wait for a person's answer. Each server of a PostgreSQL database reports the same number.",
+)  # fmt: skip
+BUILD: Final = RunMetric("greenroom_build_info", "gauge", ("version",), "The release of the server; its value is 1.")
+DATABASE_BYTES: Final = RunMetric(
+    "greenroom_database_bytes", "gauge", (),
+    "Size of the SQLite file or of the PostgreSQL database; with PostgreSQL, a minute old at most.",
+)  # fmt: skip
+DISK_FREE_BYTES: Final = RunMetric(
+    "greenroom_disk_free_bytes", "gauge", (), "Free space where the SQLite file is. Not with PostgreSQL."
+)
 SHARDS: Final = RunMetric(
     "greenroom_shards", "gauge", ("replica",),
     "Shards of sessions that the server owns, of 256, by its id in `GET /replicas`. Only on PostgreSQL.",
@@ -89,13 +109,17 @@ DATABASE_QUEUED: Final = RunMetric(
 )  # fmt: skip
 
 COUNTED: Final = (
-    RUNS, RUN_SECONDS, FIRST_REPLY_SECONDS, MODEL_CALLS, MODEL_ERRORS, INPUT_TOKENS, OUTPUT_TOKENS, TOOL_CALLS,
-    TOOL_ERRORS,
+    RUNS, RUN_SECONDS, FIRST_REPLY_SECONDS, MODEL_CALLS, MODEL_ERRORS, INPUT_TOKENS, OUTPUT_TOKENS,
+    CACHED_TOKENS, TOOL_CALLS, TOOL_ERRORS,
 )  # fmt: skip
 OF_DATABASE: Final = (SHARDS, DATABASE_RUNNING, DATABASE_QUEUED)
 """Only of servers on PostgreSQL."""
 
-METRICS: Final = (*COUNTED, RUNNING, QUEUED, *OF_DATABASE)
+OF_SERVER: Final = (COST, RUNNING, QUEUED, REQUESTS, BUILD)
+OF_DISK: Final = (DATABASE_BYTES, DISK_FREE_BYTES)
+"""Only of servers with a database."""
+
+METRICS: Final = (*COUNTED, *OF_SERVER, *OF_DISK, *OF_DATABASE)
 
 
 class RunMetrics:
@@ -123,6 +147,8 @@ class RunMetrics:
                 if span.usage is not None:
                     self._add(INPUT_TOKENS, labels, span.usage.input_tokens)
                     self._add(OUTPUT_TOKENS, labels, span.usage.output_tokens)
+                    if span.usage.cached_content_token_count:
+                        self._add(CACHED_TOKENS, labels, span.usage.cached_content_token_count)
                 if span.first_reply_time and (not first_reply or span.first_reply_time < first_reply):
                     first_reply = span.first_reply_time
             elif type(span) is ToolCallSpan:
