@@ -144,6 +144,10 @@ pyodide: setup  ## Download Pyodide (14 MB) into your cache for the tests of Web
 screenshots: ui browser  ## Write screenshots of the dev UI to ui/screenshots.
 	$(RUN) pytest tests/dev_ui/screenshots.py
 
+.PHONY: gallery
+gallery: ui browser node-servers model  ## Write the transcripts and the pictures of docs/gallery.md again.
+	GREENROOM_GALLERY=1 $(RUN) pytest tests/examples tests/dev_ui/gallery.py
+
 .PHONY: run
 run: model ui  ## Serve the examples on http://127.0.0.1:8000.
 	$(RUN) greenroom serve examples

@@ -4,13 +4,17 @@ charts that it draws are artifacts of the session, and so are the files that you
 Try it with sales.csv from this folder: "Draw the revenue by month."
 """
 
+from __future__ import annotations
+
 import os
 
 from greenroom import App, LlmAgent, SaveFilesAsArtifactsPlugin, WorkspaceToolset
 
+MODEL = os.environ.get("GREENROOM_MODEL") or "local/smollm2-135m"
+
 root_agent = LlmAgent(
     name="data_analyst",
-    model=os.environ.get("GREENROOM_MODEL", "local/smollm2-135m"),
+    model=MODEL,
     description="Answers questions about the data in attached files.",
     instruction=(
         "You analyse data for a user. Attached files are in your workspace. Look at a file's first lines before you "

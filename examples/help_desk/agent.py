@@ -1,21 +1,26 @@
-"""A help desk: the front desk hands customers over to billing or to technical support.
+"""A help desk: the front desk hands customers over to billing or to technical support. Billing refunds small amounts
+by itself; a large refund waits until a person approves it, for weeks if need be, and through restarts of the server.
 
-The tools read a small made-up company, so everything works offline. `GREENROOM_MODEL` names another model.
+Try: "I am C-100. I paid twice in May, please refund it." The approval is a card in the dev UI, and in its inbox.
+The tools read a small made-up company.
 """
 
 from __future__ import annotations
 
 import os
 
-from greenroom import LlmAgent, ToolContext
+from greenroom import FunctionTool, LlmAgent, ToolContext
 
 MODEL = os.environ.get("GREENROOM_MODEL") or "local/smollm2-135m"
+
+LIMIT = 50
+"""A refund of more euros needs a person's approval."""
 
 CUSTOMERS = {"C-100": "Ada", "C-200": "Grace"}
 INVOICES = {
     "C-100": [
-        {"invoice": "R-1", "month": "April", "amount": 39.0},
-        {"invoice": "R-2", "month": "May", "amount": 78.0},
+        {"invoice": "R-1", "month": "April", "amount": 60.0},
+        {"invoice": "R-2", "month": "May", "amount": 120.0},
     ],
     "C-200": [{"invoice": "R-3", "month": "May", "amount": 39.0}],
 }
@@ -45,19 +50,25 @@ def list_invoices(customer_id: str) -> dict[str, object]:
     return {"invoices": INVOICES.get(customer_id.upper(), [])}
 
 
-def refund(invoice: str, amount: float) -> dict[str, object]:
+def is_large(amount: float) -> bool:
+    return amount > LIMIT
+
+
+def refund(invoice: str, amount: float, tool_context: ToolContext) -> dict[str, object]:
     """Pays money back for an invoice, at most what it was about.
 
     Args:
         invoice: Number of the invoice, like R-2.
-        amount: How much to pay back.
+        amount: How much to pay back, in euros.
     """
     for invoices in INVOICES.values():
         for found in invoices:
             if found["invoice"] == invoice.upper():
                 if not 0 < amount <= float(found["amount"]):
                     return {"error": f"The amount must be between 0 and {found['amount']}."}
-                return {"status": "refunded", "invoice": invoice.upper(), "amount": amount}
+                # A bank that receives this key twice pays once.
+                reference = tool_context.idempotency_key
+                return {"status": "refunded", "invoice": invoice.upper(), "amount": amount, "reference": reference}
     return {"error": f"There is no invoice {invoice}."}
 
 
@@ -87,8 +98,9 @@ billing = LlmAgent(
     model=MODEL,
     description="Explains invoices and refunds what was charged by mistake.",
     instruction="You answer questions about invoices. The customer is {customer_id?}. Look at the invoices before you "
-    "answer, and refund only what was charged twice.",
-    tools=[list_invoices, refund],
+    "answer, and refund only what was charged twice. A person may have to approve it, who is asked without your "
+    "doing; if they refuse, say so and don't try again.",
+    tools=[list_invoices, FunctionTool(refund, require_confirmation=is_large)],
 )
 
 technical_support = LlmAgent(

@@ -1,4 +1,10 @@
-"""Weather and local time of some cities. The times are real; the weather is a table."""
+"""Weather and local time of some cities. The times are real; the weather is a table.
+
+Beside the agent is its evaluation suite: questions with the calls that they must lead to, and the thresholds of its
+metrics. It fails when the agent no longer looks things up:
+
+    greenroom eval examples/weather questions --config-file-path examples/weather/thresholds.json --fail-under 0.8
+"""
 
 import os
 from datetime import datetime

@@ -79,10 +79,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         page.dest_uri = page.dest_uri.removeprefix("docs/") if page.src_uri != "docs/README.md" else page.dest_uri
 
     assets = [file for file in files if not file.is_documentation_page() and not file.src_uri.startswith("snippets/")]
+    assets = [_asset(config, file) if file.src_dir == config.docs_dir else file for file in assets]
     assets.append(File.generated(config, "assets/site.css", abs_src_path=str(Path(__file__).with_name("site.css"))))
     if _MERMAID.exists():
         assets.append(File.generated(config, _MERMAID_PATH, abs_src_path=str(_MERMAID)))
     return Files([*pages, *assets])
+
+
+def _asset(config: MkDocsConfig, file: File) -> File:
+    """A picture of docs/, whose path in the repository pages link to."""
+    asset = File.generated(config, f"docs/{file.src_uri}", abs_src_path=file.abs_src_path)
+    asset.dest_uri = file.dest_uri
+    return asset
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -1,129 +1,99 @@
+"""The help desk: hand-overs, and a refund that waits for a person."""
+
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from greenroom import InMemoryRunner, types
-from greenroom.agents.llm_agent import LlmAgent
-from greenroom.apps.app import App
-from greenroom.apps.load_directory import DirectoryAppLoader
-from greenroom.records.event import Event
+from greenroom.records.content import FunctionCall
 from greenroom.testing.scripted_model import ScriptedModel
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture
-def app() -> App:
-    return DirectoryAppLoader(EXAMPLES / "help_desk").load("help_desk")
+from tests.agents.talk import call
+from tests.examples.gallery import check_transcript, converse, responses, served, transcript
 
 
-def call(name: str, **args: object) -> types.FunctionCall:
-    return types.FunctionCall(name=name, args=args)
+def transfer(name: str) -> FunctionCall:
+    return call("transfer_to_agent", agent_name=name)
 
 
-def scripted(app: App, script: dict[str, list[object]]) -> ScriptedModel:
-    model = ScriptedModel(script)  # pyright: ignore[reportArgumentType]
-    for agent in app.root_agent.walk():
-        assert isinstance(agent, LlmAgent)
-        agent.model = model
-    return model
+def refunding_model() -> ScriptedModel:
+    script: dict[str, list[Any]] = {
+        "front_desk": [call("identify_customer", customer_id="c-100"), transfer("billing")],
+        "billing": [
+            call("list_invoices", customer_id="C-100"),
+            call("refund", invoice="R-2", amount=60),
+            "60 euros are on their way back to you, Ada.",
+        ],
+    }
+    return ScriptedModel(script)
 
 
-async def ask(runner: InMemoryRunner, session_id: str, text: str) -> list[Event]:
-    message = types.Content(role="user", parts=[types.Part.from_text(text=text)])
-    return [event async for event in runner.run_async(user_id="ada", session_id=session_id, new_message=message)]
+QUESTION = "I am C-100. I paid twice in May, please refund it."
 
 
-def said(events: list[Event]) -> list[tuple[str, str]]:
-    """The texts, calls and responses, with their authors."""
-    lines: list[tuple[str, str]] = []
-    for event in events:
-        for part in (event.content.parts if event.content else None) or []:
-            if part.text:
-                lines.append((event.author, part.text))
-            if part.function_call is not None:
-                lines.append((event.author, f"calls {part.function_call.name}"))
-            if part.function_response is not None:
-                lines.append((event.author, f"gets {part.function_response.response}"))
-    return lines
+async def test_a_large_refund_waits_for_a_person_through_a_restart(tmp_path: Path) -> None:
+    model = refunding_model()
+    async with served("help_desk", model, tmp_path) as server:
+        events = await converse(server, "help_desk", QUESTION)
+        assert "refunded" not in transcript(events)
+
+    async with served("help_desk", model, tmp_path) as server:
+        (request,) = (await server.client.get("/requests")).json()["requests"]
+        assert (request["tool"], request["arguments"]) == ("refund", {"invoice": "R-2", "amount": 60})
+        answered = await server.client.post(f"/requests/{request['id']}/answer", json={"confirmed": True})
+        await server.wait_for_status(answered.json()["run"]["id"], "succeeded")
+        events = await converse(server, "help_desk")
+
+    refunded = responses(events)[-1]
+    assert {**refunded, "reference": ""} == {"status": "refunded", "invoice": "R-2", "amount": 60, "reference": ""}
+    check_transcript("help_desk", transcript(events))
 
 
-async def test_a_customer_is_handed_to_billing_and_back(app: App) -> None:
-    scripted(
-        app,
-        {
-            "front_desk": [
-                call("identify_customer", customer_id="c-100"),
-                call("transfer_to_agent", agent_name="billing"),
-                call("transfer_to_agent", agent_name="technical_support"),
-            ],
-            "billing": [
-                call("list_invoices", customer_id="C-100"),
-                call("refund", invoice="R-2", amount=39),
-                "You were charged twice in May; 39.00 are on their way back.",
-                call("transfer_to_agent", agent_name="front_desk"),
-            ],
-            "technical_support": [call("check_line", customer_id="C-100"), "Restart the router, please."],
-        },
-    )
-    runner = InMemoryRunner(app=app)
-    session = await runner.session_service.create_session(app_name="help_desk", user_id="ada")
-
-    first = said(await ask(runner, session.id, "I am C-100. Why is my bill for May so high?"))
-    assert first == [
-        ("front_desk", "calls identify_customer"),
-        ("front_desk", "gets {'customer_id': 'C-100', 'name': 'Ada'}"),
-        ("front_desk", "calls transfer_to_agent"),
-        ("front_desk", first[3][1]),
-        ("billing", "calls list_invoices"),
-        (
-            "billing",
-            "gets {'invoices': [{'invoice': 'R-1', 'month': 'April', 'amount': 39.0}, "
-            "{'invoice': 'R-2', 'month': 'May', 'amount': 78.0}]}",
-        ),
-        ("billing", "calls refund"),
-        ("billing", "gets {'status': 'refunded', 'invoice': 'R-2', 'amount': 39.0}"),
-        ("billing", "You were charged twice in May; 39.00 are on their way back."),
-    ]
-
-    second = said(await ask(runner, session.id, "And my internet is slow."))
-    assert [line for line in second if not line[1].startswith("gets")] == [
-        ("billing", "calls transfer_to_agent"),
-        ("front_desk", "calls transfer_to_agent"),
-        ("technical_support", "calls check_line"),
-        ("technical_support", "Restart the router, please."),
-    ]
-
-    stored = await runner.session_service.get_session(app_name="help_desk", user_id="ada", session_id=session.id)
-    assert stored is not None
-    assert stored.state == {"customer_id": "C-100", "customer_name": "Ada"}
+async def test_a_refused_refund_is_not_paid(tmp_path: Path) -> None:
+    async with served("help_desk", refunding_model(), tmp_path) as server:
+        events = await converse(server, "help_desk", QUESTION, {"approve": False})
+    assert responses(events)[-1] == {"error": "A person refused this call; it was not made."}
 
 
-async def test_billing_knows_who_is_asking(app: App) -> None:
-    model = scripted(app, {"front_desk": [call("transfer_to_agent", agent_name="billing")], "billing": ["Hello."]})
-    runner = InMemoryRunner(app=app)
-    session = await runner.session_service.create_session(
-        app_name="help_desk", user_id="ada", state={"customer_id": "C-200"}
-    )
-    await ask(runner, session.id, "My bill, please.")
+@pytest.mark.parametrize(
+    ("invoice", "amount", "answer"),
+    [
+        ("r-1", 20, {"status": "refunded", "invoice": "R-1", "amount": 20}),
+        ("R-1", 0, {"error": "The amount must be between 0 and 60.0."}),
+        ("R-9", 5, {"error": "There is no invoice R-9."}),
+    ],
+)
+async def test_a_small_refund_is_paid_at_once_and_a_wrong_one_is_reported(
+    tmp_path: Path, invoice: str, amount: float, answer: dict[str, object]
+) -> None:
+    script: dict[str, list[Any]] = {
+        "front_desk": [transfer("billing")],
+        "billing": [call("refund", invoice=invoice, amount=amount), "I have looked into it."],
+    }
+    async with served("help_desk", ScriptedModel(script), tmp_path) as server:
+        events = await converse(server, "help_desk", "Some money back, please.")
+    found = responses(events)[-1]
+    assert {key: value for key, value in found.items() if key != "reference"} == answer
+
+
+async def test_the_customer_is_known_to_the_next_agents_and_handed_on(tmp_path: Path) -> None:
+    script: dict[str, list[Any]] = {
+        "front_desk": [
+            call("identify_customer", customer_id="C-999"),
+            call("identify_customer", customer_id="c-200"),
+            transfer("billing"),
+            transfer("technical_support"),
+        ],
+        "billing": ["There is nothing unusual.", transfer("front_desk")],
+        "technical_support": [call("check_line", customer_id="C-200"), "A technician will come."],
+    }
+    model = ScriptedModel(script)
+    async with served("help_desk", model, tmp_path) as server:
+        events = await converse(server, "help_desk", "I am C-200. Is my bill right?", "And my internet is down.")
+        session = (await server.client.get("/apps/help_desk/users/user/sessions/s-1")).json()
+    assert session["state"] == {"customer_id": "C-200", "customer_name": "Grace"}
+    assert {"error": "There is no customer C-999."} in responses(events)
+    assert responses(events)[-1]["line"] == "down"
     assert "The customer is C-200." in model.requests[-1].config.system_text()
-
-
-async def test_a_wrong_number_and_a_wrong_amount_are_reported_to_the_model(app: App) -> None:
-    scripted(
-        app,
-        {
-            "front_desk": [
-                call("identify_customer", customer_id="C-999"),
-                call("transfer_to_agent", agent_name="billing"),
-            ],
-            "billing": [call("refund", invoice="R-1", amount=1000), "No."],
-        },
-    )
-    runner = InMemoryRunner(app=app)
-    session = await runner.session_service.create_session(app_name="help_desk", user_id="ada")
-    lines = said(await ask(runner, session.id, "I am C-999, give me 1000."))
-    assert ("front_desk", "gets {'error': 'There is no customer C-999.'}") in lines
-    assert ("billing", "gets {'error': 'The amount must be between 0 and 39.0.'}") in lines
+    assert events[-1]["author"] == "technical_support"

@@ -1,17 +1,13 @@
-"""The examples that are workflows."""
+"""The order desk: a workflow with routes, a person and a retry."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.apps.load_directory import DirectoryAppLoader
-from greenroom.records.model_exchange import LlmRequest
-from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.workflow.walks import Walk, lines_of
 
 ROOT = Path(__file__).parents[2]
@@ -45,30 +41,3 @@ async def test_a_large_order_waits_for_a_person(approved: bool, said: str) -> No
 
 async def test_what_is_not_sold_is_explained() -> None:
     assert lines_of(await Walk(_loaded("order_desk")).go("a house"))[-1].startswith("explain@1 'I sell lamp")
-
-
-async def test_the_research_graph_reads_all_sources_and_reports() -> None:
-    workflow = _loaded("research_graph")
-    requests: list[str] = []
-
-    def reply(request: LlmRequest) -> str:
-        requests.append(request.contents[0].text())
-        return "A summary."
-
-    for agent in workflow.walk():
-        if isinstance(agent, LlmAgent):
-            agent.model = ScriptedModel(reply)
-    _summarizer(workflow).model = ScriptedModel(reply)
-    walk = Walk(workflow)
-    events = await walk.go("heat pumps")
-    assert walk.error is None
-    material: Any = next(event.output for event in events if event.node_path.endswith("material@1"))
-    assert [one["source"] for one in material["read"]] == ["newspaper", "study", "price list"]
-    assert len(requests) == 4
-    assert "newspaper" in requests[-1]
-    assert lines_of(events)[-1] == "writer@1 'A summary.'"
-
-
-def _summarizer(workflow: Workflow) -> LlmAgent:
-    reader: Any = workflow.graph.nodes["read"]
-    return reader.node.func.__globals__["summarizer"]
