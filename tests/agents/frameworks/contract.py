@@ -13,10 +13,14 @@ from greenroom.apps.app import App
 from greenroom.errors import LlmCallsLimitExceeded
 from greenroom.log.state import log_state_of
 from greenroom.plugins.budget import BUDGET_EXCEEDED, BudgetLimit, BudgetPlugin
-from greenroom.records.content import Content, FunctionCall
+from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.event import Event
 from greenroom.records.run import RunConfig
 from greenroom.runner.in_memory import InMemoryRunner
+from greenroom.runner.runner import Runner
+from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.telemetry.agent_spans import ModelCallSpan
+from greenroom.telemetry.span import Trace
 from tests.agents.talk import STREAMED, Talk, call, lines_of
 
 Step: TypeAlias = "str | FunctionCall | Sequence[FunctionCall] | Exception"
@@ -179,3 +183,25 @@ async def test_it_runs_as_a_step_of_a_sequence(framework: Framework) -> None:
     events = contents(await talk.say("hello"))
 
     assert lines_of(events) == ["desk: First.", "other: Second."]
+
+
+async def test_model_calls_are_in_the_trace(framework: Framework) -> None:
+    traces: list[Trace] = []
+
+    class Listener:
+        def trace_ended(self, trace: Trace) -> None:
+            traces.append(trace)
+
+    agent = framework.agent(call("look_up", "c-1", order=7), "It was paid.", tools=[look_up])
+    sessions = InMemorySessionService()
+    runner = Runner(agent=agent, app_name="app", session_service=sessions, trace_listeners=[Listener()])
+    await sessions.create_session(app_name="app", user_id="ada", session_id="s-1")
+
+    message = Content(role="user", parts=[Part(text="order 7?")])
+    events = [event async for event in runner.run_async(user_id="ada", session_id="s-1", new_message=message)]
+
+    calls = [span for span, _ in traces[0].spans() if isinstance(span, ModelCallSpan)]
+    replies = [event.id for event in events if event.usage_metadata is not None]
+    assert [call.event_id for call in calls] == replies
+    assert all(call.end_time and call.usage is not None for call in calls)
+    assert len(calls) == 2

@@ -80,7 +80,9 @@ class HostedTurn:
         self.ctx = ctx
 
         self.states: list[JsonObject] = []
-        """All states that the agent has stored in this conversation, oldest first."""
+        """The states that the agent has stored in this conversation, run by run in the order in which the runs began;
+        those of this run come last. Runs that wait for a person are left out, as are those that began after this one.
+        """
 
         self.messages: list[Content] = []
         """The user's messages since the newest state, oldest first. Empty where the turn continues."""
@@ -113,24 +115,32 @@ class HostedTurn:
         """Reads the log. None for a turn that is over, or waits for further answers."""
         events, offset = await _whole_log(ctx)
         thread = AgentThread(agent.name, ctx.branch, ctx.isolation_scope)
-        indexes = agent_state_indexes(events, thread)
+        by_run = _states_by_run(events, thread)
+        own = by_run.pop(ctx.invocation_id, [])
+        newest_own = own[-1] if own else -1
 
         turn = cls(agent, ctx)
-        turn.states = [state for index in indexes if (state := events[index].actions.agent_state)]
-        newest = indexes[-1] if indexes else -1
-
         if ctx.resumed_from is not None:
             since = ctx.resumed_from + offset
-            if newest >= since and events[newest].actions.end_of_agent:
+            if newest_own >= since and events[newest_own].actions.end_of_agent:
                 return None
             if ctx.is_waiting(ctx.resumed_from):
                 return None
-            turn.is_continued = newest >= since
+            turn.is_continued = newest_own >= since
+
+        log_state = log_state_of(events)
+        earlier = [
+            index
+            for run_id, indexes in by_run.items()
+            if not log_state.is_waiting(run_id) and not (own and indexes[0] > own[0])
+            for index in indexes
+        ]
+        turn.states = [state for index in (*earlier, *own) if (state := events[index].actions.agent_state)]
 
         if turn.is_continued:
-            turn._read_answers(events, since=newest)
+            turn._read_answers(events, since=newest_own)
         else:
-            turn.messages = _new_messages(events, ctx, since=newest)
+            turn.messages = _new_messages(events, ctx, since=max((newest_own, *earlier)))
 
         return turn
 
@@ -253,9 +263,12 @@ class HostedTurn:
         assert request is not None
         return [request, responses]
 
-    def model_call(self, *, model: str | None) -> HostedModelCall:
-        """A model call that the framework is about to make."""
-        return HostedModelCall(self, model=model)
+    def model_call(self, *, model: str | None, provider_name: str) -> HostedModelCall:
+        """A model call that the framework is about to make.
+
+        provider_name: for traces, as OpenTelemetry lists it.
+        """
+        return HostedModelCall(self, model=model, provider_name=provider_name)
 
     async def end_with_error(self, refusal: ModelRefused) -> None:
         """Ends the turn with the error by which a plugin refused a model call."""
@@ -265,6 +278,15 @@ class HostedTurn:
         event.custom_metadata = refusal.reply.custom_metadata
         self.is_over = True
         await self.events.send(event)
+
+
+def _states_by_run(events: CopyOnWriteList[Event], thread: AgentThread) -> dict[str, list[int]]:
+    """The indexes of the agent's states by run, in the order in which the runs began."""
+    by_run: dict[str, list[int]] = {}
+    log_state = log_state_of(events)
+    for index in agent_state_indexes(events, thread):
+        by_run.setdefault(log_state.run_with(events[index]), []).append(index)
+    return by_run
 
 
 async def _whole_log(ctx: InvocationContext) -> tuple[CopyOnWriteList[Event], int]:
@@ -286,15 +308,16 @@ def _new_messages(events: CopyOnWriteList[Event], ctx: InvocationContext, *, sin
     if ctx.request is not None or ctx.isolation_scope is not None:
         return [request] if request is not None else []
 
-    rewound = log_state_of(events).rewound
+    log_state = log_state_of(events)
     return [
         event.content
         for index, event in enumerate(events[since + 1 :], since + 1)
         if event.author == "user"
         and event.content is not None
         and event.isolation_scope is None
-        and index not in rewound
+        and index not in log_state.rewound
         and not event.get_function_responses()
+        and (event.invocation_id == ctx.invocation_id or not log_state.is_waiting(event.invocation_id))
     ]
 
 

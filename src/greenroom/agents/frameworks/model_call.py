@@ -53,9 +53,10 @@ class HostedModelCall:
     The chunks and the complete event share an id, so that a client can replace the chunks.
     """
 
-    def __init__(self, turn: CallingTurn, *, model: str | None) -> None:
+    def __init__(self, turn: CallingTurn, *, model: str | None, provider_name: str) -> None:
         self._turn = turn
         self._model = model
+        self.provider_name = provider_name
         self._ctx = turn.ctx
         self._callback_context: CallbackContext | None = None
         self._span: ModelCallSpan | None = None
@@ -77,7 +78,7 @@ class HostedModelCall:
             converted = request()
             self._model = converted.model or self._model
         if turn.ctx.span is not None:
-            self._span = ModelCallSpan(turn.ctx.span, agent_name=turn.agent.name, model=self._model)
+            self._span = ModelCallSpan(turn.ctx.span, agent_name=turn.agent.name, model=self._model, called=self)
             self._span.event_id = self.event_id
 
         if converted is not None and _BEFORE in listeners:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from functools import cached_property
+from typing import Any
 
 from greenroom.agents.frameworks.hosted import HostedAgent, HostedTurn
-from greenroom.errors import AgentConfigError, MissingExtra
+from greenroom.errors import MissingExtra
 
 try:
-    from langgraph.graph import StateGraph
-    from langgraph.pregel import Pregel
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 except ImportError as error:
     raise MissingExtra("langgraph", "langgraph") from error
 
+from greenroom.agents.frameworks.langgraph.checkpoints import allowed_types
+from greenroom.agents.frameworks.langgraph.graph_io import GraphInput, check_graph
 from greenroom.agents.frameworks.langgraph.graph_turn import GraphTurn
 
 
@@ -23,23 +25,26 @@ class LangGraphAgent(HostedAgent):
     session's log, so that the session is the thread, and a run that was cut off continues with the tasks that hadn't
     finished.
 
-    instruction: a system message before the first message of a conversation. recursion_limit: super-steps in one turn.
+    instruction: a system message before the first message of a conversation.
+
+    checkpoint_types: further classes of the app that are values in the graph's state. Those in the annotations of its
+    schemas are known. Objects of other classes are read back from a checkpoint as plain data.
     """
 
     graph: Any = None
     instruction: str = ""
-    recursion_limit: int | None = None
+    checkpoint_types: tuple[type, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        graph = self.graph
-        if isinstance(graph, StateGraph):
-            graph = cast("Any", graph).compile()
-        if not isinstance(graph, Pregel):
-            raise AgentConfigError(
-                f"Agent {self.name!r}: graph must be a graph of LangGraph, not {type(self.graph).__name__}"
-            )
-        self._compiled: Pregel[Any, Any, Any, Any] = graph
+        self._compiled = check_graph(self.graph, agent=self.name)
+        types = allowed_types(self._compiled, self.checkpoint_types)
+        self._serde = JsonPlusSerializer(allowed_msgpack_modules=types)
+
+    @cached_property
+    def _input(self) -> GraphInput:
+        return GraphInput(self._compiled, agent=self.name)
 
     async def run_framework(self, turn: HostedTurn) -> None:
-        await GraphTurn(self._compiled, turn, instruction=self.instruction, limit=self.recursion_limit).run()
+        graph_turn = GraphTurn(self._compiled, turn, takes=self._input, serde=self._serde)
+        await graph_turn.run(instruction=self.instruction)

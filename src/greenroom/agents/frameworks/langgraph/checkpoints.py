@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -24,6 +25,7 @@ from langgraph.checkpoint.base import (
     writes_sort_key,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import RESUME
 
 from greenroom.records.base import JsonObject, JsonValue
 
@@ -57,39 +59,115 @@ class _Stored(NamedTuple):
 
 
 class CheckpointStore:
-    """The checkpoints of a conversation, read from the states in the log."""
+    """The checkpoints of a conversation, read from the states in the log.
 
-    def __init__(self) -> None:
+    keeps_all: also the checkpoints that a newer one has replaced. Without them, reading a state that continues one of
+    them raises KeyError.
+    """
+
+    def __init__(self, *, keeps_all: bool = False) -> None:
         self.checkpoints: dict[Namespace, dict[str, _Stored]] = {}
         """By namespace and id, in the order in which they were stored."""
         self.blobs: dict[tuple[Namespace, str, Version], _Blob] = {}
         self.writes: dict[tuple[Namespace, str], dict[tuple[str, int], _Write]] = {}
         """Of the tasks that ran from a checkpoint."""
+        self._keeps_all = keeps_all
 
     def read(self, state: JsonObject) -> None:
         """Adds a state, as `LogCheckpointSaver` stored it."""
-        for namespace, channel, version, value in state.get("values", ()):
-            self.blobs[namespace, channel, version] = _Blob(value)
-        for namespace, channel, version, base, kept, items in state.get("lists", ()):
-            before = self.blobs[base[0], channel, base[1]].items if base is not None else ()
-            self.blobs[namespace, channel, version] = _Blob(None, (*(before or ())[:kept], *items))
-        for namespace, checkpoint, metadata, parent_id in state.get("checkpoints", ()):
-            own = self.checkpoints.setdefault(namespace, {})
-            full = _completed(checkpoint, own[parent_id].checkpoint if parent_id in own else None)
-            own[full["id"]] = _Stored(full, metadata, parent_id)
+        for entry in state.get("checkpoints", ()):
+            self._read_checkpoint(entry)
+
         for namespace, checkpoint_id, task_id, task_path, writes in state.get("writes", ()):
             of_checkpoint = self.writes.setdefault((namespace, checkpoint_id), {})
             for index, channel, value in writes:
                 of_checkpoint[task_id, index] = _Write(task_id, index, channel, value, task_path)
 
+    def _read_checkpoint(self, entry: JsonObject) -> None:
+        namespace: Namespace = entry["namespace"]
+        parent_id: str | None = entry["parent"]
+        own = self.checkpoints.setdefault(namespace, {})
+        full: JsonObject = entry["checkpoint"]
+        if parent_id is not None:
+            full = _completed(full, own[parent_id].checkpoint)
+
+        versions: JsonObject = full[_VERSIONS]
+        for channel, value in entry.get("values", {}).items():
+            self.blobs[namespace, channel, versions[channel]] = _Blob(value)
+        for channel, (base, kept, items) in entry.get("lists", {}).items():
+            before = self.blobs[base[0], channel, base[1]].items if base is not None else ()
+            self.blobs[namespace, channel, versions[channel]] = _Blob(None, (*(before or ())[:kept], *items))
+
+        metadata: JsonObject = entry["metadata"]
+        own[full["id"]] = _Stored(full, metadata, parent_id)
+        if not self._keeps_all and _DELTA_COUNTERS not in metadata:
+            self._drop_replaced(namespace, full)
+
+    def _drop_replaced(self, namespace: Namespace, newest: JsonObject) -> None:
+        """Drops what the newest checkpoint of a graph has replaced: the earlier ones, and those of the graphs that its
+        tasks have run.
+        """
+        newest_id: str = newest["id"]
+        own = self.checkpoints[namespace]
+        self.checkpoints[namespace] = {newest_id: own[newest_id]}
+        for inner in [one for one in self.checkpoints if _is_of_task(one, namespace)]:
+            del self.checkpoints[inner]
+
+        versions: JsonObject = newest[_VERSIONS]
+        self.blobs = {
+            key: blob
+            for key, blob in self.blobs.items()
+            if not _is_of_task(key[0], namespace) and (key[0] != namespace or versions.get(key[1]) == key[2])
+        }
+        self.writes = {
+            key: writes
+            for key, writes in self.writes.items()
+            if not _is_of_task(key[0], namespace) and (key[0] != namespace or key[1] == newest_id)
+        }
+
     def copy(self) -> CheckpointStore:
-        copied = CheckpointStore()
+        copied = CheckpointStore(keeps_all=self._keeps_all)
         copied.checkpoints = {namespace: dict(own) for namespace, own in self.checkpoints.items()}
         copied.blobs = dict(self.blobs)
         copied.writes = {key: dict(own) for key, own in self.writes.items()}
         return copied
 
 
+class _Read(NamedTuple):
+    states: list[JsonObject]
+    store: CheckpointStore
+
+
+def read_states(states: list[JsonObject], derived: dict[Any, Any], key: object) -> CheckpointStore:
+    """The checkpoints in the states of a conversation, to be changed by the caller. Each state is read once.
+
+    derived: a place for what was read, by a key.
+    """
+    known: _Read | None = derived.get(key)
+    if known is None or len(known.states) > len(states) or any(map(operator.is_not, known.states, states)):
+        known = _Read([], CheckpointStore())
+
+    try:
+        for state in states[len(known.states) :]:
+            known.store.read(state)
+    except KeyError:  # runs waited while others went on from the same checkpoint
+        derived.pop(key, None)
+        store = CheckpointStore(keeps_all=True)
+        for state in states:
+            store.read(state)
+        return store
+
+    derived[key] = _Read(states, known.store)
+    return known.store.copy()
+
+
+def _is_of_task(inner: Namespace, outer: Namespace) -> bool:
+    """Whether a graph ran in a task of the other one. A graph that keeps its own history has no task in its name."""
+    rest = inner.removeprefix(f"{outer}|") if outer else inner
+    return ":" in rest and (not outer or rest != inner)
+
+
+_DELTA_COUNTERS = "counters_since_delta_snapshot"
 _VERSIONS = "channel_versions"
 _SEEN = "versions_seen"
 
@@ -107,10 +185,8 @@ def _changed(versions: JsonObject, before: JsonObject) -> JsonObject:
     return {name: version for name, version in versions.items() if before.get(name) != version}
 
 
-def _completed(checkpoint: JsonObject, parent: JsonObject | None) -> JsonObject:
+def _completed(checkpoint: JsonObject, parent: JsonObject) -> JsonObject:
     """The reverse of `_difference`. Versions are never removed."""
-    if parent is None:
-        return checkpoint
     full = dict(checkpoint)
     full[_VERSIONS] = parent[_VERSIONS] | checkpoint[_VERSIONS]
     own: JsonObject = checkpoint[_SEEN]
@@ -147,6 +223,10 @@ class LogCheckpointSaver(BaseCheckpointSaver[int]):
         self._writes: dict[tuple[Namespace, str, str], tuple[str, dict[int, _Write]]] = {}
 
     # reading
+
+    def namespaces(self) -> Sequence[Namespace]:
+        """The graphs that have checkpoints."""
+        return list(self._store.checkpoints)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         configurable = _configurable(config)
@@ -280,6 +360,13 @@ class LogCheckpointSaver(BaseCheckpointSaver[int]):
     ) -> None:
         self.put_writes(config, writes, task_id, task_path)
 
+    def resume_count(self, namespace: Namespace, task_id: str) -> int:
+        """The number of answers that a task has got to its interrupts."""
+        own = self._store.checkpoints.get(namespace)
+        writes = self._store.writes.get((namespace, next(reversed(own))), {}) if own else {}
+        resumes = writes.get((task_id, WRITES_IDX_MAP[RESUME]))
+        return len(self._decode(resumes.value)) if resumes is not None else 0
+
     def get_next_version(self, current: int | None, channel: None) -> int:
         return 1 if current is None else current + 1
 
@@ -309,7 +396,7 @@ class LogCheckpointSaver(BaseCheckpointSaver[int]):
     def _has_delta_channels(self, namespace: Namespace) -> bool:
         """Whether values of channels follow from the writes since an earlier checkpoint."""
         own = self._store.checkpoints.get(namespace)
-        return bool(own) and "counters_since_delta_snapshot" in own[next(reversed(own))].metadata
+        return bool(own) and _DELTA_COUNTERS in own[next(reversed(own))].metadata
 
     def _add_checkpoint(self, state: JsonObject, namespace: Namespace, checkpoint_id: str) -> None:
         own = self._store.checkpoints[namespace]
@@ -319,20 +406,30 @@ class LogCheckpointSaver(BaseCheckpointSaver[int]):
         stored = own[checkpoint_id] = own[checkpoint_id]._replace(parent_id=base_id)
 
         plain = stored.checkpoint if base is None else _difference(stored.checkpoint, base)
-        state.setdefault("checkpoints", []).append([namespace, plain, stored.metadata, base_id])
+        values: JsonObject = {}
+        lists: JsonObject = {}
         for channel, version in plain[_VERSIONS].items():
             blob = self._store.blobs.get((namespace, channel, version))
             if blob is None:
                 continue
             if blob.items is None:
-                state.setdefault("values", []).append([namespace, channel, version, blob.whole])
+                values[channel] = blob.whole
             else:
-                continued = self._continued(namespace, channel, blob.items, base)
-                state.setdefault("lists", []).append([namespace, channel, version, *continued])
+                lists[channel] = self._continued(namespace, channel, blob.items, base)
+
+        entry: JsonObject = {
+            "namespace": namespace,
+            "parent": base_id,
+            "checkpoint": plain,
+            "metadata": stored.metadata,
+            "values": values,
+            "lists": lists,
+        }
+        state.setdefault("checkpoints", []).append(entry)
 
     def _continued(
         self, namespace: Namespace, channel: str, items: Sequence[JsonValue], base: JsonObject | None
-    ) -> tuple[JsonValue, int, list[JsonValue]]:
+    ) -> list[JsonValue]:
         """The stored list that a list continues, the number of items that they share, and the further items. A graph
         within another one often begins with the outer one's list.
         """
@@ -344,7 +441,7 @@ class LogCheckpointSaver(BaseCheckpointSaver[int]):
         version: Version | None = base[_VERSIONS].get(channel) if base is not None else None
         earlier = self._store.blobs.get((namespace, channel, version)) if version is not None else None
         kept = _shared(items, earlier.items if earlier is not None else None)
-        return [namespace, version] if kept else None, kept, [*items[kept:]]
+        return [[namespace, version] if kept else None, kept, [*items[kept:]]]
 
     # encoding
 
@@ -423,3 +520,20 @@ def _copied(value: Any) -> Any:
     if type(value) is dict:
         return {key: _copied(item) for key, item in cast("Mapping[str, Any]", value).items()}
     return value
+
+
+def allowed_types(graph: Any, further: Iterable[type]) -> list[tuple[str, str]]:
+    """The classes that checkpoints are read back as, by module and name: those in the schemas of a graph, and further
+    ones. Others aren't, since a client may have imported the log.
+    """
+    types = {(one.__module__, one.__qualname__) for one in further}
+    try:
+        from langgraph._internal._serde import build_serde_allowlist  # as `StateGraph.compile` does in strict mode
+    except ImportError:
+        return sorted(types)
+
+    builder = getattr(graph, "builder", None)
+    schemas = [builder.state_schema, builder.input_schema, builder.output_schema] if builder is not None else []
+    schemas += [node.input_schema for node in builder.nodes.values()] if builder is not None else []
+    found = cast("set[tuple[str, str]]", build_serde_allowlist(schemas=schemas, channels=graph.channels))
+    return sorted(types | found)
