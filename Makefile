@@ -136,6 +136,18 @@ desktop: sandboxes  ## Find Xvfb, xdotool, maim and an editor for the tests of d
 			&& apt-get install -y -qq --no-install-recommends $${name#*:} >/dev/null; } \
 			|| echo "no $${name%:*}; the tests of desktops are skipped"; done
 
+# After `desktop`, since only one apt-get can run.
+.PHONY: prometheus
+prometheus: desktop  ## Find Prometheus for the tests of the dashboard and the alerts, or install Debian's where this is root.
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null && exit 0; \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
+		&& RUNLEVEL=1 apt-get install -y -qq --no-install-recommends prometheus >/dev/null; } \
+		|| echo "no prometheus; its tests are skipped"
+
+.PHONY: dashboard
+dashboard: setup  ## Write the Grafana dashboard anew, after a change of scripts/dashboard.py.
+	$(RUN) python -m scripts.dashboard
+
 .PHONY: pyodide
 pyodide: setup  ## Download Pyodide (14 MB) into your cache for the tests of WebAssembly sandboxes, once.
 	@$(RUN) greenroom sandbox pull-pyodide >/dev/null 2>&1 || echo "Pyodide can't be downloaded; its tests are skipped"
@@ -169,7 +181,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 
 .PHONY: test
 test: setup  ## Everything: lint, then all tests with their servers.
-	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona test-docs browser proxies clock sandboxes desktop pyodide deploy-tools
+	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona test-docs browser proxies clock sandboxes desktop prometheus pyodide deploy-tools
 	$(RUN) pytest -n 3 --dist worksteal -m "not model and not vendor"  # one more than CI has cores: many tests wait
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 

@@ -38,6 +38,16 @@ def traefik_path() -> str:
     )
 
 
+def prometheus_path() -> str:
+    """An installed Prometheus; skips the test, or fails it, without one."""
+    return shutil.which("prometheus") or skip_or_fail("There is no prometheus; `make prometheus` installs it")
+
+
+def promtool_path() -> str:
+    """Prometheus's tool, as `prometheus_path`."""
+    return shutil.which("promtool") or skip_or_fail("There is no promtool; `make prometheus` installs it")
+
+
 def _tool(name: str, path: str) -> str | None:
     own = Path(__file__).parents[1] / ".uv" / path
     return str(own) if own.is_file() else shutil.which(name)

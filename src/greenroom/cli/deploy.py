@@ -48,6 +48,8 @@ _CHART = tuple(
     )
 )
 
+_MONITORING = ("prometheus.yaml", "greenroom-alerts.yaml", "greenroom-dashboard.json")
+
 _SETTINGS_OF_CHART = frozenset(
     {
         "artifact_service",
@@ -180,6 +182,29 @@ def systemd(directory: _Directory, /) -> None:
     )
 
 
+@app.command
+def monitoring(
+    directory: Annotated[
+        Path, Parameter(name="DIR", help="The folder to write to. Files that are already there are not replaced.")
+    ],
+    /,
+) -> None:
+    """Write a dashboard of Grafana, and a configuration of Prometheus with alerts.
+
+    Prometheus reads the metrics of each server at `/metrics`. Change the addresses in `prometheus.yaml` and the limits
+    in `greenroom-alerts.yaml` to your own, and import `greenroom-dashboard.json` in Grafana.
+
+        greenroom deploy monitoring monitoring
+    """
+    _write_files(directory, {name: _template(f"monitoring/{name}") for name in _MONITORING})
+
+    folder = shlex.quote(str(directory))
+    _show_next_steps(
+        f"promtool check config {folder}/prometheus.yaml",
+        f"prometheus --config.file={folder}/prometheus.yaml",
+    )
+
+
 def _apps_of(directory: Path) -> AppFiles:
     """Raises InvalidRequest for a folder without apps."""
     from greenroom.cli.app_check.app_files import AppFiles
@@ -193,7 +218,11 @@ def _apps_of(directory: Path) -> AppFiles:
 
 
 def _templates(*names: str) -> dict[str, str]:
-    return {name: (TEMPLATES / name.removeprefix(".")).read_text(encoding="utf-8") for name in names}
+    return {name: _template(name) for name in names}
+
+
+def _template(name: str) -> str:
+    return (TEMPLATES / name.removeprefix(".")).read_text(encoding="utf-8")
 
 
 def _write(directory: Path, texts: Mapping[str, str]) -> str:
@@ -213,6 +242,11 @@ def _write(directory: Path, texts: Mapping[str, str]) -> str:
 
     texts = {name: text.replace(_AGENTS, served) for name, text in texts.items()}
     texts["requirements.txt"] = _requirements(files)
+    _write_files(directory, texts)
+    return served
+
+
+def _write_files(directory: Path, texts: Mapping[str, str]) -> None:
     for name, text in texts.items():
         path = directory / name
         if not path.exists():
@@ -223,7 +257,6 @@ def _write(directory: Path, texts: Mapping[str, str]) -> str:
             note(f"{path} exists already and stays as it is", "yellow")
             if name == "requirements.txt":
                 note(f"It must install: {', '.join(text.splitlines())}", "yellow")
-    return served
 
 
 def _variables_of_models(files: AppFiles) -> list[str]:
