@@ -317,13 +317,12 @@ class _Attempt:
     async def end_cancelled(self) -> None:
         """Cancels the run if nobody needs it any more, and returns when it has ended.
 
-        Raises ApplicationError if another attempt is to continue, and if the run could not be cancelled.
+        It is left to the next attempt if the worker stops, or the activity is paused or reset. Raises ApplicationError
+        if the run could not be cancelled.
         """
         details = activity.cancellation_details()
         if details is None:
             return
-        if details.worker_shutdown and not details.cancel_requested:
-            raise self._application_error("WorkerShutdown", "The worker stops", is_retryable=True)
         is_gone = (details.not_found or details.timed_out) and not await self._is_pending()
         if not details.cancel_requested and not is_gone:
             return

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeAlias
 from uuid import uuid4
 
 import pytest
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Worker
@@ -33,7 +34,7 @@ from tests.server.agents import Gate, echo, gated, scripted
 from tests.server.conftest import Serve
 from tests.server.serving import Serving, until
 from tests.temporal.conftest import Work
-from tests.temporal.workflows import Ask, AskTwice, AskUntilItEnds, Limits, Question
+from tests.temporal.workflows import Ask, AskAndStay, AskTwice, AskUntilItEnds, Limits, Question
 
 Start: TypeAlias = Callable[..., Awaitable[WorkflowHandle[Any, Any]]]
 
@@ -187,6 +188,46 @@ async def test_cancelling_the_workflow_cancels_the_run(start: Start, client: Asy
     assert run.status is RunStatus.CANCELLED
 
 
+async def test_a_run_that_is_being_started_is_cancelled(server: Serving, client: AsyncClient, gate: Gate) -> None:
+    hold = asyncio.Event()
+    environment = ActivityEnvironment()
+    request = AgentRunInput(app_name="gated", user_id="ann", message="hi", session_id="s-1")
+    await client.create_session(app_name="gated", user_id="ann", session_id="s-1")
+    async with held_replies(server.port, hold) as url, AsyncClient(url) as slow:
+        attempt = asyncio.ensure_future(environment.run(AgentActivity(slow).run, request))
+        await until(lambda: gate.entered == 1)
+        environment.cancel()
+        hold.set()
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+    (run,) = await runs_of(client, "gated")
+    assert run.status is RunStatus.CANCELLED
+
+
+@contextlib.asynccontextmanager
+async def held_replies(port: int, hold: asyncio.Event) -> AsyncGenerator[str]:
+    """The address of a server, whose replies arrive once the event is set."""
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_reply: bool) -> None:
+        while data := await reader.read(65536):
+            if is_reply:
+                await hold.wait()
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(
+            pipe(reader, to_server, is_reply=False),
+            pipe(from_server, writer, is_reply=True),
+            return_exceptions=True,
+        )
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as proxy:
+        yield f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+
+
 @pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize("end", ["terminated", "timed out"])
 async def test_the_run_of_a_workflow_that_is_over_is_cancelled(
@@ -204,20 +245,22 @@ async def test_the_run_of_a_workflow_that_is_over_is_cancelled(
 async def test_the_run_of_an_activity_that_is_given_up_is_cancelled(
     start: Start, client: AsyncClient, gate: Gate
 ) -> None:
-    workflow = await start("gated", limits=Limits(heartbeat=1.0, schedule_to_close=1.0))
-    with pytest.raises(WorkflowFailureError):
-        await workflow.result()
-    assert gate.entered == 1
+    limits = Limits(heartbeat=1.0, schedule_to_close=1.0)
+    workflow = await start("gated", workflow=AskAndStay.run, limits=limits)
+    await until(lambda: gate.entered == 1)
     await run_with_status(client, "gated", RunStatus.CANCELLED)
+    assert (await workflow.describe()).status is WorkflowExecutionStatus.RUNNING
+    await workflow.signal(AskAndStay.end)
+    assert await workflow.result() == "failed"
 
 
 @pytest.mark.usefixtures("worker")
 async def test_an_attempt_after_a_timeout_continues_with_the_run(start: Start, client: AsyncClient, gate: Gate) -> None:
-    workflow = await start("gated", limits=Limits(start_to_close=1.0, heartbeat=0.5))
+    workflow = await start("gated", limits=Limits(start_to_close=0.7, heartbeat=0.5))
     async with asyncio.timeout(20):
         while True:
-            (pending,) = (await workflow.describe()).raw_description.pending_activities or (None,)
-            if pending is not None and pending.attempt == 2:
+            pending = (await workflow.describe()).raw_description.pending_activities
+            if [one.attempt for one in pending] == [3]:  # the first one has learnt by now that its time is over
                 break
             await asyncio.sleep(0.05)
 
@@ -263,6 +306,13 @@ async def test_the_heartbeat_is_the_last_sequence_number(
             await asyncio.sleep(0.05)
     gate.open()
     await workflow.result()
+
+
+async def test_an_attempt_without_a_heartbeat_gets_the_same_run(client: AsyncClient) -> None:
+    request = AgentRunInput(app_name="echo", user_id="ann", message="hello")
+    results = [await ActivityEnvironment().run(AgentActivity(client).run, request) for _ in range(2)]
+    (run,) = await runs_of(client, "echo")
+    assert [(result.run_id, result.text) for result in results] == [(run.id, "You said hello")] * 2
 
 
 async def test_an_attempt_continues_after_the_heartbeat_of_the_one_before(client: AsyncClient) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from greenroom.temporal import AgentActivity, AgentRequest, AgentRunInput, AgentRunResult
@@ -98,4 +99,24 @@ class AskTwice:
         return list(await asyncio.gather(*(run_agent(question.request, question.limits) for _ in range(2))))
 
 
-WORKFLOWS = [Ask, AskUntilItEnds, AskTwice]
+@workflow.defn
+class AskAndStay:
+    """Goes on after its agent has failed, until it is told to end."""
+
+    def __init__(self) -> None:
+        self._is_over = False
+
+    @workflow.run
+    async def run(self, question: Question) -> str:
+        try:
+            return (await run_agent(question.request, question.limits)).text
+        except ActivityError:
+            await workflow.wait_condition(lambda: self._is_over)
+            return "failed"
+
+    @workflow.signal
+    def end(self) -> None:
+        self._is_over = True
+
+
+WORKFLOWS = [Ask, AskUntilItEnds, AskTwice, AskAndStay]
