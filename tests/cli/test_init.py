@@ -54,6 +54,12 @@ def test_the_next_commands_are_shown(cli: Cli, tmp_path: Path) -> None:
     assert f"greenroom serve {tmp_path}" in shown
 
 
+def test_an_extra_that_is_missing_is_installed_first(cli: Cli, tmp_path: Path) -> None:
+    assert "pip install" not in cli("init", str(tmp_path / "chat"), "--model", "openai/gpt-5-mini").stderr
+    shown = cli("init", str(tmp_path / "cloud"), "--model", "bedrock/claude").stderr  # its pins conflict with ours
+    assert f"Try it:\n  pip install 'greenroom[litellm]'\n  greenroom run {tmp_path}/cloud" in shown
+
+
 def test_files_are_not_replaced(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "desk").mkdir()
     (tmp_path / "desk" / "agent.py").write_text("mine")

@@ -41,12 +41,14 @@ from greenroom.version import __version__
 
 _HELP = """Run and serve AI agents.
 
-An agent is a folder with an `agent.py` that defines `root_agent`, or with a `root_agent.yaml`. Try one, then serve a
-folder of them:
+An agent is a folder with an `agent.py` that defines `root_agent`, or with a `root_agent.yaml`. Write one, try it, then
+serve a folder of them:
 
-    greenroom run examples/help_desk "My last bill is too high"
+    greenroom init agents/helper
 
-    greenroom serve examples
+    greenroom run agents/helper "Why is the sky blue?"
+
+    greenroom serve agents
 """
 
 _USAGE_ERROR = 2

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import re
 import socket
 import sys
 from collections.abc import Iterator
-from importlib.metadata import distribution, requires
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from greenroom.cli.extras import installed_extras
 from greenroom.cli.parameters import AgentsDir
 from greenroom.cli.terminal import print_line
 from greenroom.errors import GreenroomError, InvalidRequest
@@ -148,21 +147,7 @@ async def _sandbox() -> _Check:
 
 
 def _extras() -> _Check:
-    """The extras whose packages are all installed."""
-    needed: dict[str, list[str]] = {}
-    for requirement in requires("greenroom") or ():
-        found = re.match(r"([\w.-]+)[^;]*;.*extra == ['\"]([\w-]+)['\"]", requirement)
-        if found is not None:
-            needed.setdefault(found[2], []).append(found[1])
-    there = [extra for extra, packages in needed.items() if all(map(_is_installed, packages))]
-    absent = sorted(needed.keys() - set(there))
-    text = ", ".join(sorted(there)) or "none"
+    found = installed_extras()
+    text = ", ".join(sorted(extra for extra, is_installed in found.items() if is_installed)) or "none"
+    absent = sorted(extra for extra, is_installed in found.items() if not is_installed)
     return _Check("extras", "ok", text, f"pip install 'greenroom[…]' for {', '.join(absent)}" if absent else "")
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        distribution(package)
-    except ModuleNotFoundError:
-        return False
-    return True

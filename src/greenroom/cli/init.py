@@ -22,10 +22,11 @@ Template = Literal["chat", "tools", "team", "workflow", "yaml", "evaluation"]
 
 @dataclass(frozen=True)
 class _Example:
-    """message: to try the app with. has_model: whether its agents use a model."""
+    """message: to try the app with. has_model: whether its agents use a model. extra: another one that it needs."""
 
     message: str
     has_model: bool = True
+    extra: str | None = None
 
 
 _EXAMPLES: dict[str, _Example] = {
@@ -34,7 +35,7 @@ _EXAMPLES: dict[str, _Example] = {
     "team": _Example("Where is my order A-1?"),
     "workflow": _Example("20 lamps", has_model=False),
     "yaml": _Example("Why is the sky blue?"),
-    "evaluation": _Example("What do 2 chairs cost?", has_model=False),
+    "evaluation": _Example("What do 2 chairs cost?", has_model=False, extra="eval"),
 }
 
 
@@ -86,6 +87,9 @@ def _show_next_steps(directory: Path, template: Template, model: str) -> None:
     example = _EXAMPLES[template]
     folder = shlex.quote(str(directory))
     lines = ["\nTry it:"]
+    extras = _missing_extras(example, model)
+    if extras:
+        lines.append(f"  pip install 'greenroom[{','.join(extras)}]'")
     if example.has_model and model == _MODEL:
         lines.append(f"  greenroom models pull {model.removeprefix('local/')}")
     lines.append(f"  greenroom run {folder} {shlex.quote(example.message)}")
@@ -93,3 +97,12 @@ def _show_next_steps(directory: Path, template: Template, model: str) -> None:
         lines.append(f"  greenroom eval {folder} prices")
     lines.append(f"  greenroom serve {shlex.quote(str(directory.parent))}")
     note("\n".join(lines))
+
+
+def _missing_extras(example: _Example, model: str) -> list[str]:
+    from greenroom.cli.extras import installed_extras
+    from greenroom.models.by_name import LLMRegistry
+
+    installed = installed_extras()
+    needed = (LLMRegistry.extra_of(model) if example.has_model else None, example.extra)
+    return [extra for extra in needed if extra is not None and not installed.get(extra, True)]
