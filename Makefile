@@ -16,6 +16,9 @@ UI_PAGE := src/greenroom/server/dev_ui/index.html
 MERMAID := .uv/mermaid/mermaid.min.js
 # The environment of MkDocs. MkDocs 2 has no plugins, so Material warns of it; pyproject.toml stays below it.
 DOCS_RUN = NO_MKDOCS_2_WARNING=1 $(UV) run --isolated --frozen --python $(PYTHON) --no-default-groups --group docs
+RELEASE_RUN = $(UV) run --isolated --frozen --python $(PYTHON) --only-group release
+# The times of files in the packages: with the same Python, another build has the same bytes.
+COMMIT_TIME = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
 # The long random tests have no deadline.
 LONG := -s --timeout 0 -o faulthandler_timeout=0
 # Folders of `make quick`.
@@ -65,11 +68,20 @@ $(UI_PAGE): ui/node_modules/.package-lock.json $(shell find ui -name node_module
 .PHONY: ui
 ui: $(UI_PAGE)  ## Build the dev UI if its sources have changed.
 
-# The times of files in the archives are the commit's: with the same Python, another build has the same bytes.
 .PHONY: build
-build: ui | $(UV)  ## Build the source distribution, and from it the wheel, into dist/.
-	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(UV) build --python $(PYTHON) --out-dir dist
-	$(UV) run --isolated --frozen --python $(PYTHON) --only-group release twine check --strict dist/*.whl dist/*.tar.gz
+build: ui | $(UV)  ## Build the source distribution, and from it the wheel, into dist/, with a bill of materials.
+	rm -rf dist
+	$(COMMIT_TIME) $(UV) build --python $(PYTHON) --out-dir dist
+	$(RELEASE_RUN) twine check --strict dist/*.whl dist/*.tar.gz
+	$(MAKE) --no-print-directory sbom
+
+.PHONY: sbom
+sbom: | $(UV)  ## Write the bill of materials of the wheel in dist/: CycloneDX, with the locked dependencies.
+	$(COMMIT_TIME) $(RELEASE_RUN) python scripts/sbom.py dist/*.whl "$$(echo dist/*.whl | sed 's/-py3-.*/.cdx.json/')"
+
+.PHONY: test-packages
+test-packages: setup ui  ## Install the packages in environments of their own, with each Python that is there and each extra.
+	GREENROOM_PACKAGES=1 $(RUN) pytest tests/packaging --timeout 0
 
 .PHONY: test-ui
 test-ui: ui  ## Test the dev UI's own modules in node.

@@ -17,6 +17,7 @@ from tests.packaging.build import (
     run_build,
     tracked_files,
 )
+from tests.packaging.installation import write_constraints
 
 
 @pytest.fixture(scope="session")
@@ -38,3 +39,9 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
             assert done.returncode == 0, done.stderr
             (folder / "packages-build").rename(folder / "packages")
     return packages_in(folder / "packages")
+
+
+@pytest.fixture(scope="session")
+def constraints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The locked version of each package."""
+    return write_constraints(tmp_path_factory.mktemp("lock") / "constraints.txt")
