@@ -21,12 +21,16 @@ from tests.server.serving import Serving
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FOLDER = ROOT / "docs" / "gallery"
-WIDTH = 1000
+WIDTH, HEIGHT = 1000, 800
 MAX_BYTES = 100_000
 
 
-async def opened(world: World, server: Serving, path: str, *, height: int = 700) -> Page:
-    page = await world.open(f"{server.url}/dev-ui/{path}", width=WIDTH, height=height, color_scheme="light")
+async def opened(world: World, server: Serving, path: str) -> Page:
+    """A session's page without the list of sessions, at its end."""
+    page = await world.open(f"{server.url}/dev-ui/{path}", width=WIDTH, height=HEIGHT, color_scheme="light")
+    await expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    await page.get_by_role("button", name="Hide sessions").click()
+    await expect(page.locator(".markdown > p[style]")).to_have_count(0)  # until Markdown can be rendered
     await page.wait_for_timeout(500)
     return page
 

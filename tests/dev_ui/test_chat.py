@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import re
 import time
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 COUNTED = " ".join(str(number) for number in range(1, 41))
 TEXTS = ".agent-text"
+PICTURE = b'<svg xmlns="http://www.w3.org/2000/svg" width="400" height="300"/>'
 
 
 async def send(page: Page, text: str) -> None:
@@ -201,6 +203,23 @@ async def test_an_approval_is_answered_once_in_either_tab_and_remembered(world: 
         await expect(page.get_by_label("Result")).to_contain_text("3")
     await one.reload()
     await expect(request).to_contain_text("by user")
+
+
+async def test_images_in_results_are_shown_and_the_page_stays_at_its_end(world: World) -> None:
+    def look(page: int) -> dict[str, Any]:
+        """Looks at a page."""
+        return {"image": {"mimetype": "image/svg+xml", "data": base64.b64encode(PICTURE).decode()}, "page": page}
+
+    calls = [FunctionCall(name="look", args={"page": number}) for number in range(5)]
+    model = ScriptedModel([*calls, "I have seen them."])
+    async with world.serve(LlmAgent(name="viewer", model=model, tools=[look])) as server:
+        await make_session(server, "viewer", "viewing", ["look"])
+        page = await world.open(f"{server.url}/dev-ui/apps/viewer/sessions/viewing")
+        image = page.get_by_role("article", name="Call of look, done").get_by_role("img", name="Image")
+        await expect(image.last).to_have_js_property("naturalHeight", 300)
+        await page.get_by_role("button", name="Hide sessions").click()
+        await expect(page.get_by_text("I have seen them.")).to_be_in_viewport()
+        await page.goto("about:blank")
 
 
 async def test_a_refusal_gives_its_reason(world: World) -> None:

@@ -24,6 +24,7 @@ export function TimelineView(props: { timeline: Timeline; chosen: string | null;
   const rows = useMemo(() => rowsOf(timeline), [timeline]);
   const scroller = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
+  const lastTop = useRef(0);
   const [hasNew, setNew] = useState(false);
   const virtualizer = useVirtualizer({
     count: rows.length,
@@ -52,7 +53,11 @@ export function TimelineView(props: { timeline: Timeline; chosen: string | null;
   function onScroll() {
     const element = scroller.current;
     if (element === null) return;
-    isAtEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END_PX;
+    const isNearEnd = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END_PX;
+    // Images that are loaded move the end away; only a reader scrolls up.
+    if (isNearEnd) isAtEnd.current = true;
+    else if (element.scrollTop < lastTop.current) isAtEnd.current = false;
+    lastTop.current = element.scrollTop;
     if (isAtEnd.current) setNew(false);
   }
 

@@ -1,4 +1,4 @@
-import type { JsonValue } from "greenroom-client";
+import type { JsonObject, JsonValue } from "greenroom-client";
 import { useState } from "react";
 import { JsonView } from "../components/JsonView";
 
@@ -6,9 +6,11 @@ const LONG = 240;
 const LONG_LINES = 800;
 const LONG_TREE = 80;
 
-/** A value on one line, or on the lines of a text that has several; long ones fold, maps and lists open as a tree. */
+/** A value on one line, or on the lines of a text that has several; long ones fold, maps and lists open as a tree, images are shown. */
 export function Value({ value }: { value: JsonValue }) {
   const [isOpen, setOpen] = useState(false);
+  const image = imageOf(value);
+  if (image !== null) return <img className="value-image" src={image} alt="Image" />;
   const text = typeof value === "string" ? value : JSON.stringify(value);
   const isTree = typeof value === "object" && value !== null;
   const hasLines = !isTree && text.trim().includes("\n");
@@ -23,6 +25,14 @@ export function Value({ value }: { value: JsonValue }) {
       </button>
     </span>
   );
+}
+
+/** The address of an image in a result, as tools that control a computer return it. */
+function imageOf(value: JsonValue): string | null {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return null;
+  const { mimetype, data } = value as JsonObject;
+  if (typeof mimetype !== "string" || !mimetype.startsWith("image/") || typeof data !== "string") return null;
+  return `data:${mimetype};base64,${data}`;
 }
 
 /** `key: value` lines of a map. */

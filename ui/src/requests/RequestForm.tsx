@@ -7,6 +7,9 @@ import { ErrorLine } from "../components/ErrorLine";
 import type { RequestItem } from "../timeline/model";
 import { objectOf, textOf } from "../timeline/requests";
 
+/** The hint of tools that give none tells programs how to answer; people have buttons. */
+const FOR_CLIENTS = /answering with a function response that holds a ToolConfirmation\.$/;
+
 type Send = (value: JsonObject) => Promise<void>;
 
 /** The form that answers a request to a person. send: takes the function response. */
@@ -44,7 +47,7 @@ function Approval({ args, hint, send }: { args: JsonObject; hint: string; send: 
 
   return (
     <>
-      {hint !== "" && <p>{hint}</p>}
+      {hint !== "" && !FOR_CLIENTS.test(hint) && <p>{hint}</p>}
       {isEditing ? (
         <textarea
           className="textarea mono"
