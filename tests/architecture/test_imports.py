@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 SDKS = {
     "anthropic", "asyncpg", "cyclopts", "docstring_parser", "google", "httpx", "litellm", "mcp", "nats", "numpy",
-    "obstore", "openai", "opentelemetry", "prometheus_client", "pydantic", "rich", "sqlite3", "starlette", "uvicorn", "xllamacpp",
+    "obstore", "openai", "opentelemetry", "prometheus_client", "pydantic", "rich", "sqlite3", "starlette",
+    "temporalio", "uvicorn", "xllamacpp",
 }  # fmt: skip
 
 UNUSED_TOOLS = tuple(f"greenroom.tools.{room}" for room in ("login", "mcp", "openapi", "web"))
