@@ -435,3 +435,21 @@ def test_requirements_of_google_adk_are_known() -> None:
     for_developers = {"benchmark", "dev", "docs", "test", "otel-gcp", ""}
     by_extras = {name for extra, names in recorded.items() if extra not in for_developers for name in names}
     assert by_extras - set(known["google-adk"]) == set(known["extras"])
+
+
+def test_agents_of_other_frameworks_are_reported_with_what_is_kept(cli: Cli, tmp_path: Path) -> None:
+    graph = tmp_path / "apps" / "shop" / "src" / "graph.py"
+    graph.parent.mkdir(parents=True)
+    (tmp_path / "apps" / "shop" / "langgraph.json").write_text('{"graphs": {"chat": "./src/graph.py:graph"}}')
+    graph.write_text(
+        "from langgraph.checkpoint.memory import InMemorySaver\n"
+        "from langgraph.graph import MessagesState, StateGraph\n"
+        "graph = StateGraph(MessagesState).compile(checkpointer=InMemorySaver())\n"
+    )
+
+    done = cli("check", str(tmp_path / "apps"))
+
+    assert done.returncode == 0
+    kept, checkpointer = [line.removeprefix(f"{graph}:") for line in done.stdout.splitlines()]
+    assert kept.startswith("3: graph is hosted by LangGraphAgent; kept: state, messages, streaming")
+    assert checkpointer == "3: this checkpointer isn't used: the graph's checkpoints are kept in the session's log"

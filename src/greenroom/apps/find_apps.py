@@ -12,7 +12,9 @@ from pathlib import Path
 from types import ModuleType
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.frameworks.detect import FRAMEWORKS, hosted_agent
 from greenroom.apps.app import App
+from greenroom.apps.langgraph_json import LANGGRAPH_FILE
 from greenroom.errors import AgentConfigError, AppNotFound
 
 _log = logging.getLogger("greenroom.apps")
@@ -20,10 +22,12 @@ _log = logging.getLogger("greenroom.apps")
 ROOT_FILE = "root_agent.yaml"
 
 _EXPORTS = ("app", "root_agent")
+_OF_FRAMEWORKS = ("graph", "agent")
+"""The usual names of agents of other frameworks."""
 
 
 def is_app(folder: Path) -> bool:
-    return (folder / ROOT_FILE).is_file() or is_python_app(folder)
+    return (folder / ROOT_FILE).is_file() or (folder / LANGGRAPH_FILE).is_file() or is_python_app(folder)
 
 
 def is_python_app(folder: Path) -> bool:
@@ -39,7 +43,21 @@ def is_python_app(folder: Path) -> bool:
     except (SyntaxError, ValueError):  # probably an app; loading it reports the error
         return True
 
-    return any(name in _EXPORTS for statement in body for name in _names_bound_by(statement))
+    names = {name for statement in body for name in _names_bound_by(statement)}
+    if not names.isdisjoint(_EXPORTS):
+        return True
+    return not names.isdisjoint(_OF_FRAMEWORKS) and any(map(_imports_framework, body))
+
+
+def _imports_framework(statement: ast.stmt) -> bool:
+    packages = {framework.package for framework in FRAMEWORKS}
+    match statement:
+        case ast.ImportFrom(module=str(module), level=0):
+            return module.partition(".")[0] in packages
+        case ast.Import(names=names):
+            return any(alias.name.partition(".")[0] in packages for alias in names)
+        case _:
+            return False
 
 
 def _names_bound_by(statement: ast.stmt) -> Iterator[str]:
@@ -55,6 +73,9 @@ def _names_bound_by(statement: ast.stmt) -> Iterator[str]:
 
 
 def exported(module: ModuleType, app_name: str) -> App | None:
+    """The app of a module: `app`, `root_agent`, or an agent of another framework as `graph` or `agent`. Raises
+    AgentConfigError, and MissingExtra.
+    """
     app: object = getattr(module, "app", None)
     if isinstance(app, App):
         if app.name != app_name:
@@ -71,6 +92,12 @@ def exported(module: ModuleType, app_name: str) -> App | None:
     agent: object = getattr(module, "root_agent", None)
     if isinstance(agent, BaseAgent):
         return App(name=app_name, root_agent=agent)
+
+    for value in (app, agent, *(getattr(module, name, None) for name in _OF_FRAMEWORKS)):
+        hosted = hosted_agent(value, name=app_name)
+        if hosted is not None:
+            return App(name=app_name, root_agent=hosted)
+
     if agent is not None:
         raise AgentConfigError(
             f"root_agent is of type {type(agent).__name__}, not an agent; an app with more than an agent is exported "
@@ -84,7 +111,7 @@ MAX_LEVELS = 5
 """Source: ADK's loader of nested folders."""
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
-_APP_FILES = frozenset({"agent.py", ROOT_FILE})
+_APP_FILES = frozenset({"agent.py", ROOT_FILE, LANGGRAPH_FILE})
 _ENVIRONMENT = "pyvenv.cfg"
 _SKIPPED = frozenset({"tmp", "node_modules", "site-packages"})
 

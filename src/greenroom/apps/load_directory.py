@@ -1,4 +1,4 @@
-"""Apps from a folder: each sub-folder with an `agent.py` or a `root_agent.yaml` is one."""
+"""Apps from a folder: each sub-folder with an `agent.py`, a `root_agent.yaml` or a `langgraph.json` is one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from traceback import walk_tb
 from types import ModuleType, TracebackType
 from typing import Literal, NamedTuple
 
+from greenroom.agents.frameworks.detect import hosted_agent
 from greenroom.apps.app import App
 from greenroom.apps.describe import log_model_faults
 from greenroom.apps.env_file import load_env_file
@@ -30,6 +31,7 @@ from greenroom.apps.find_apps import (
 )
 from greenroom.apps.folder_watch import Changes, Fingerprint, FolderWatch, fingerprint, version_of
 from greenroom.apps.isolation import PrivatePackage
+from greenroom.apps.langgraph_json import LANGGRAPH_FILE, called, find_graph
 from greenroom.apps.loader import AppLoader
 from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound, GreenroomError
 from greenroom.tools.functions.thread_pool import ThreadPool
@@ -70,9 +72,10 @@ MAX_README_CHARS = 200_000
 class DirectoryAppLoader(AppLoader):
     """Loads an app on first use, and keeps it.
 
-    An app is a sub-folder with an `agent.py`, with an `__init__.py` that has `root_agent` or `app`, or with a
-    `root_agent.yaml`; a folder that is one itself is the only one. The first of these counts: `app` and `root_agent` of
-    the package, then those of its module `agent`, then the YAML file. `greenroom.apps.isolation`
+    An app is a sub-folder with an `agent.py`, with an `__init__.py` that has `root_agent` or `app`, with a
+    `root_agent.yaml`, or with a `langgraph.json`; a folder that is one itself is the only one. The first of these
+    counts: `app`, `root_agent`, and `graph` or `agent` of another framework, of the package, then those of its module
+    `agent`, then the graph that `langgraph.json` names, then the YAML file. `greenroom.apps.isolation`
     describes how apps import modules, `find_apps` which folders are apps: `team/bots` is the app `team.bots`.
     An app that failed is tried again once a file of its folder, or the file that failed, has changed.
     hot_reload: from the first load on, a thread polls for changes. A changed app is reloaded, and `load` returns the
@@ -343,6 +346,10 @@ class DirectoryAppLoader(AppLoader):
         if app is not None:
             return _Loaded(app, "python", frozenset())
         folder = folder_of(self.agents_dir, app_name)
+        if (folder / LANGGRAPH_FILE).is_file():
+            app = self._import_graph(package, folder, app_name)
+            return _Loaded(app, "python", frozenset({folder / LANGGRAPH_FILE}))
+
         root_file = folder / ROOT_FILE
         if root_file.is_file():
             # Imported only for YAML apps.
@@ -362,6 +369,18 @@ class DirectoryAppLoader(AppLoader):
             return _Loaded(app, "yaml", frozenset(files | settings_files))
         shown = folder.relative_to(self.agents_dir)
         raise AgentConfigError(f"neither {shown}/__init__.py nor {shown}/agent.py has a root_agent or an app")
+
+    def _import_graph(self, package: ModuleType, folder: Path, app_name: str) -> App:
+        """The app of the graph that `langgraph.json` names."""
+        location = find_graph(folder)
+        module = importlib.import_module(f"{package.__name__}.{location.module}")
+        graph = called(getattr(module, location.variable, None))
+        agent = hosted_agent(graph, name=app_name)
+        if agent is None:
+            raise AgentConfigError(
+                f"{LANGGRAPH_FILE} names {location.variable} of {location.module}, which is no graph of LangGraph"
+            )
+        return App(name=app_name, root_agent=agent)
 
     def _shared_files(self, app_name: str) -> set[Path]:
         files = (getattr(sys.modules[name], "__file__", None) for name in self._package.imported_by(app_name))

@@ -35,7 +35,8 @@ def check(
     implement, packages that are not installed, and models whose package, key or file is missing. Variables in `.env`
     files count as set. The last line is the command that installs the packages. Exits with 1 if anything is missing.
 
-    Also reports names that behave differently, and missing names in files that no app imports.
+    Also reports names that behave differently, missing names in files that no app imports, and agents of other
+    frameworks, with what of their framework's promises is kept.
 
         greenroom check path/to/agents
 
@@ -111,6 +112,7 @@ def findings_of(files: AppFiles) -> tuple[list[Finding], int]:
     from greenroom.apps.load_directory import load_env_file
     from greenroom.cli.app_check.calls import find_abstract_methods, find_unknown_arguments
     from greenroom.cli.app_check.config_files import find_in_config
+    from greenroom.cli.app_check.frameworks import find_frameworks
     from greenroom.cli.app_check.models import find_models, registers_models
     from greenroom.cli.app_check.names import find_names
     from greenroom.cli.app_check.packages import find_missing_extras, find_missing_packages
@@ -127,6 +129,7 @@ def findings_of(files: AppFiles) -> tuple[list[Finding], int]:
         findings += find_missing_packages(source, files)
         findings += find_missing_extras(source)
         findings += find_models(source, files)
+        findings += find_frameworks(source)
 
     for file in files.configs:
         load_env_file(file.parent)

@@ -7,8 +7,10 @@ from functools import cached_property
 from pathlib import Path
 
 from greenroom.apps.find_apps import ROOT_FILE, is_app, is_name
+from greenroom.apps.langgraph_json import LANGGRAPH_FILE, find_graph
 from greenroom.cli.app_check.finding import Finding
 from greenroom.cli.app_check.source import Import, PythonFile
+from greenroom.errors import AgentConfigError
 
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__"})
 _ENTRY_FILES = ("__init__.py", "agent.py", "agent/__init__.py")
@@ -34,6 +36,7 @@ class AppFiles:
         self._check_app_names(apps)
 
         entries = [folder / name for folder in apps for name in _ENTRY_FILES if (folder / name).is_file()]
+        entries += [file for folder in apps for file in self._graph_files(folder)]
         self._read_with_imports(entries if entries else python)
         if path.suffix in (".yaml", ".yml"):
             self.configs = [path]
@@ -41,6 +44,20 @@ class AppFiles:
             self.configs = [file for file in files if file.suffix in (".yaml", ".yml") and _is_of_app(file, apps)]
         self.file_count += len(self.configs)
         self._others = [file for file in python if file not in self.sources]
+
+    def _graph_files(self, folder: Path) -> Iterator[Path]:
+        """The module that the folder's `langgraph.json` names, if there is one."""
+        file = folder / LANGGRAPH_FILE
+        if not file.is_file():
+            return
+        try:
+            module = folder.joinpath(*find_graph(folder).module.split("."))
+        except AgentConfigError as error:
+            self.findings.append(Finding(file, 1, error.detail))
+            return
+        found = _module_file(module)
+        if found is not None:
+            yield found
 
     def read_others(self) -> Iterator[PythonFile]:
         """The Python files that no app imports, such as tests and scripts, as far as they can be parsed."""
@@ -120,7 +137,9 @@ class AppFiles:
     def _check_app_names(self, apps: list[Path]) -> None:
         for folder in apps:
             if not is_name(folder.name):
-                file = next(folder / name for name in (*_ENTRY_FILES, ROOT_FILE) if (folder / name).is_file())
+                file = next(
+                    folder / name for name in (*_ENTRY_FILES, LANGGRAPH_FILE, ROOT_FILE) if (folder / name).is_file()
+                )
                 text = (
                     f"the folder {folder.name!r} can't be an app: rename it to letters, digits and '_', no digit first"
                 )
@@ -140,7 +159,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
         if entry.is_dir() and not entry.is_symlink():
             if not (entry / "pyvenv.cfg").exists():
                 yield from _files_below(entry)
-        elif entry.suffix in (".py", ".yaml", ".yml"):
+        elif entry.suffix in (".py", ".yaml", ".yml") or entry.name == LANGGRAPH_FILE:
             yield entry
 
 
