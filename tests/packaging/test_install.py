@@ -47,6 +47,7 @@ EXTRAS = {
     "google": ["google_cloud.credentials", "google_cloud.vertex"],
     "kubernetes": ["code_executors.gke"],
     "langchain": ["models.langchain"],
+    "langgraph": ["agents.frameworks.langgraph"],
     "litellm": ["models.lite_llm"],
     "local": ["embeddings.local", "models.local"],
     "mcp": ["gates.mcp", "tools.mcp"],
@@ -56,6 +57,7 @@ EXTRAS = {
     "opensandbox": ["environments.opensandbox"],
     "postgres": ["postgres", "sessions.postgres"],
     "telemetry": ["server.prometheus", "telemetry"],
+    "temporal": ["temporal"],
     "wasm": ["environments.pyodide", "environments.webassembly"],
     "webhooks": ["server.webhook_sender"],
 }
