@@ -52,8 +52,8 @@ from tests.gates.test_a2a import message, sent
 from tests.gates.test_a2a_executor import connected
 from tests.processes import children_of
 from tests.requirements import require_bubblewrap, require_desktop, require_pyodide
+from tests.server.otlp_collector import Collector
 from tests.server.serving import serving, until
-from tests.server.test_trace_export import Collector
 from tests.temporal.conftest import temporal as temporal
 from tests.temporal.conftest import temporal_server as temporal_server
 from tests.temporal.temporal_server import TemporalServer
