@@ -202,6 +202,7 @@ from greenroom.google_cloud.document_names import DocumentKeys as DocumentKeys
 from greenroom.invocation.compaction import BaseEventsSummarizer as BaseEventsSummarizer
 from greenroom.invocation.compaction import EventsCompactionConfig as EventsCompactionConfig
 from greenroom.invocation.compaction import LlmEventSummarizer as LlmEventSummarizer
+from greenroom.invocation.context import Aclosing as Aclosing
 from greenroom.invocation.context import InvocationContext as InvocationContext
 from greenroom.invocation.live_requests import LiveRequestQueue as LiveRequestQueue
 from greenroom.invocation.template import inject_session_state as inject_session_state
@@ -254,6 +255,7 @@ from greenroom.plugins.recording import recording_of as recording_of
 from greenroom.plugins.recordings_file import load_recordings as load_recordings
 from greenroom.plugins.reflect_retry_model import ReflectAndRetryModelPlugin as ReflectAndRetryModelPlugin
 from greenroom.plugins.reflect_retry_tool import ReflectAndRetryToolPlugin as ReflectAndRetryToolPlugin
+from greenroom.plugins.reflect_retry_tool import TrackingScope as TrackingScope
 from greenroom.plugins.replay import ReplayPlugin as ReplayPlugin
 from greenroom.plugins.retry_model import RetryModelPlugin as RetryModelPlugin
 from greenroom.plugins.save_files_as_artifacts import SaveFilesAsArtifactsPlugin as SaveFilesAsArtifactsPlugin

@@ -53,6 +53,23 @@ AGENTS: dict[str, str] = {
                 automatic_activity_detection=types.AutomaticActivityDetection(disabled=True)))
         root_agent = Agent(name="a", model=ScriptedModel(["done"]))
     """,
+    "a property in place of a field, and the events of another agent closed": """
+        class Coder(LlmAgent):
+            _output_key: str = "summary"
+
+            @property
+            def output_key(self):
+                return self._output_key
+
+            async def _run_async_impl(self, ctx):
+                async with Aclosing(self.sub_agents[0].run_async(ctx)) as events:
+                    async for event in events:
+                        yield event
+
+        root_agent = Coder(name="a", sub_agents=[Agent(name="b", model=ScriptedModel(["done"]))])
+        assert root_agent.output_key == "summary"
+        ReflectAndRetryToolPlugin(tracking_scope=TrackingScope.GLOBAL)
+    """,
     "an agent with a Field, private attributes and a config": """
         class Story(BaseAgent):
             model_config = ConfigDict(arbitrary_types_allowed=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +214,7 @@ def test_a_file_with_a_syntax_error_is_reported(cli: Cli, tmp_path: Path) -> Non
     code, found = lines(cli, folder)
     assert code == 1
     assert found[0].startswith("shop/agent.py:1: ADK's ManagedAgent")
-    assert found[1].startswith("shop/newer.py:2: this is not valid Python")
+    assert found[1].startswith("shop/newer.py:2: this is not valid Python 3.")
 
 
 def test_names_are_found_however_the_modules_are_imported(cli: Cli, tmp_path: Path) -> None:
@@ -386,6 +387,20 @@ def test_classes_without_abstract_methods_are_found(cli: Cli, tmp_path: Path) ->
     code, found = lines(cli, folder)
     assert code == 1
     assert found == ["agent.py:11: class Empty has no get_tools, which BaseToolset requires here"]
+
+
+def test_private_members_of_adk_are_found(cli: Cli, tmp_path: Path) -> None:
+    agent = """
+        from google.adk.agents import LlmAgent
+        class Watched(LlmAgent):
+            async def _run_async_impl(self, ctx):
+                async for event in self._llm_flow.run_async(ctx):
+                    yield event
+        root_agent = Watched(name="watched", model="local/smollm2-135m")
+    """
+    code, found = lines(cli, write(tmp_path, {"shop/agent.py": textwrap.dedent(agent)}))
+    assert code == 1
+    assert "shop/agent.py:5: ADK's _llm_flow.run_async is private, and greenroom has none: call " in found[0]
 
 
 def test_a_folder_with_only_yaml_files_is_checked(cli: Cli, tmp_path: Path) -> None:

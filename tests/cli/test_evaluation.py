@@ -111,7 +111,7 @@ def test_stored_conversations_become_cases(cli: Cli) -> None:
     done = cli.run_process("eval", "collect", "agents", "talks", *store, "--user", "bob")
     assert "Added 0 cases" in done.stderr
     done = cli("eval", "collect", "agents", "talks", *store, "--session", "talk-1")
-    assert "Added 1 cases" in done.stderr
+    assert "Added 1 case " in done.stderr
     done = cli("eval", "collect", "agents", "talks", *store)
     assert "Added 2 cases" in done.stderr
     done = cli("eval", "agents", "talks:talk_0,talk_2")

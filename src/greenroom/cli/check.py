@@ -110,7 +110,7 @@ def show_findings(directory: Path, *, shown_as: Path | None = None) -> int:
 def findings_of(files: AppFiles) -> tuple[list[Finding], int]:
     """Returns all findings, and how many names of ADK the files use."""
     from greenroom.apps.load_directory import load_env_file
-    from greenroom.cli.app_check.calls import find_abstract_methods, find_unknown_arguments
+    from greenroom.cli.app_check.calls import find_abstract_methods, find_private_members, find_unknown_arguments
     from greenroom.cli.app_check.config_files import find_in_config
     from greenroom.cli.app_check.frameworks import find_frameworks
     from greenroom.cli.app_check.models import find_models, registers_models
@@ -126,6 +126,7 @@ def findings_of(files: AppFiles) -> tuple[list[Finding], int]:
         findings += found
         findings += find_unknown_arguments(source)
         findings += find_abstract_methods(source)
+        findings += find_private_members(source)
         findings += find_missing_packages(source, files)
         findings += find_missing_extras(source)
         findings += find_models(source, files)

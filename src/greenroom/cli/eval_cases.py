@@ -57,7 +57,8 @@ def collect(
     loader, name = find_loader(agent)
     store = sessions.open_store(loader.folder(name).parent, session_service)
     added = asyncio.run(_collect(store, name, EvalFiles(loader.folder), set_id, user, session, limit))
-    note(f"Added {added} cases to {set_id}; run them with: greenroom eval {agent} {set_id}")
+    cases, them = ("case", "it") if added == 1 else ("cases", "them")
+    note(f"Added {added} {cases} to {set_id}; run {them} with: greenroom eval {agent} {set_id}")
 
 
 async def _collect(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -31,6 +32,9 @@ from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import Span
+
+Aclosing = contextlib.aclosing
+"""Closes the events of an agent that another agent runs. ADK has a class of this name."""
 
 DEFAULT_EXPIRES_SECONDS = 7 * 86400.0
 """Of signed URLs."""

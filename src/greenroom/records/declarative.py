@@ -44,13 +44,13 @@ class Declarative:
 
         for declared in dataclasses.fields(self):  # pyright: ignore[reportArgumentType]
             if declared.init and declared.name in values:
-                setattr(self, declared.name, values.pop(declared.name))
+                self._set_field(declared.name, values.pop(declared.name))
             elif declared.name in vars(self):
                 continue  # set by the subclass's own `__init__` already
             elif declared.default is not dataclasses.MISSING:
-                setattr(self, declared.name, declared.default)
+                self._set_field(declared.name, declared.default)
             elif declared.default_factory is not dataclasses.MISSING:
-                setattr(self, declared.name, declared.default_factory())
+                self._set_field(declared.name, declared.default_factory())
             elif declared.init and (declared.name in self._always_required or not writes_own_init):
                 missing.append(declared.name)
 
@@ -62,6 +62,14 @@ class Declarative:
         vars(self).update(values)
         self.__post_init__()
         self.model_post_init(None)
+
+    def _set_field(self, name: str, value: Any) -> None:
+        try:
+            setattr(self, name, value)
+        except AttributeError:
+            if not isinstance(getattr(type(self), name, None), property):
+                raise
+            vars(self)[name] = value  # as in pydantic, where a subclass may have a property in place of a field
 
     _always_required = frozenset[str]()
     model_fields_set = frozenset[str]()

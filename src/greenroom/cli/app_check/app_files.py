@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ from greenroom.cli.app_check.finding import Finding
 from greenroom.cli.app_check.source import Import, PythonFile
 from greenroom.errors import AgentConfigError
 
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__"})
 _ENTRY_FILES = ("__init__.py", "agent.py", "agent/__init__.py")
 
@@ -130,7 +132,7 @@ class AppFiles:
         except (SyntaxError, ValueError) as error:
             line = (error.lineno or 1) if isinstance(error, SyntaxError) else 1
             reason = error.msg if isinstance(error, SyntaxError) else str(error)
-            self.findings.append(Finding(file, line, f"this is not valid Python: {reason}"))
+            self.findings.append(Finding(file, line, f"this is not valid Python {_PYTHON}: {reason}"))
             return None
         return self.sources[file]
 

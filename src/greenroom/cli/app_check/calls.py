@@ -1,4 +1,6 @@
-"""Arguments that classes and functions of greenroom don't take, and abstract methods that an app's classes lack."""
+"""Arguments that classes and functions of greenroom don't take, and what an app's classes lack: abstract methods, and
+private members of ADK's agents.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +59,22 @@ def _parameters_of(called: object) -> set[str] | None:
 
 def _snake(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
+_PRIVATE = {
+    "_llm_flow.run_async": "call `super()._run_async_impl(ctx)`",
+    "_llm_flow.run_live": "call `super()._run_live_impl(ctx)`",
+}
+"""What classes of apps use of ADK's agents although it is private there, and what to write instead."""
+
+
+def find_private_members(source: PythonFile) -> Iterator[Finding]:
+    for node in source.attributes():
+        name = ast.unparse(node).removeprefix("self.")
+        if name in _PRIVATE:
+            yield Finding(
+                source.path, node.lineno, f"ADK's {name} is private, and greenroom has none: {_PRIVATE[name]}"
+            )
 
 
 def find_abstract_methods(source: PythonFile) -> Iterator[Finding]:
