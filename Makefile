@@ -193,7 +193,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 
 .PHONY: test
 test: setup  ## Everything: lint, then all tests with their servers.
-	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona test-docs browser proxies clock sandboxes desktop prometheus pyodide deploy-tools
+	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona test-site browser proxies clock sandboxes desktop prometheus pyodide deploy-tools
 	$(RUN) pytest -n 3 --dist worksteal -m "not model and not vendor"  # one more than CI has cores: many tests wait
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 
@@ -251,10 +251,14 @@ docs: $(MERMAID) | $(UV)  ## Build the documentation as a site into site/; a war
 docs-serve: $(MERMAID) | $(UV)  ## Serve the documentation on http://127.0.0.1:8001, and build it anew when a page changes.
 	$(DOCS_RUN) python -m mkdocs serve --dev-addr 127.0.0.1:8001
 
-.PHONY: test-docs
-test-docs: | $(UV)  ## Build the site of the documentation in an environment of its own, and look through its pages.
+.PHONY: test-site
+test-site: | $(UV)  ## Build the site of the documentation in an environment of its own, and look through its pages.
 	$(DOCS_RUN) --with pytest --with pytest-asyncio --with pytest-timeout --with hypothesis --with httpx \
 		pytest --override-ini addopts="--import-mode=importlib" tests/documentation/test_site.py
+
+.PHONY: docs-test
+docs-test: setup ui  ## Follow the tutorials literally, from pip install on, in an empty folder with an empty home; takes some minutes.
+	GREENROOM_TUTORIALS=1 $(RUN) pytest tests/documentation/test_tutorials.py tests/documentation/test_waiting_runs.py $(LONG)
 
 .PHONY: chaos
 chaos: setup  ## Kill servers at 100 random moments and writers at 200; resume 2,200 runs of random agents and workflows; restart replicas under load; serve RUNS (2,000) by replicas that are killed, paused and cut off.

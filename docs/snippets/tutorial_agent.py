@@ -2,7 +2,7 @@ import os
 
 from greenroom import FunctionTool, LlmAgent, ToolContext
 
-ORDERS = {"A-1": {"item": "lamp", "price": 40}, "A-2": {"item": "sofa", "price": 900}}
+ORDERS = {"A-1": ("lamp", 40), "A-2": ("sofa", 900)}
 
 
 def find_order(order: str) -> dict[str, object]:
@@ -11,16 +11,24 @@ def find_order(order: str) -> dict[str, object]:
     Args:
         order: The number, as A-1.
     """
-    return {"order": order, **ORDERS[order]} if order in ORDERS else {"error": f"There is no order {order}."}
+    if order not in ORDERS:
+        return {"error": f"There is no order {order}."}
+    item, price = ORDERS[order]
+    return {"order": order, "item": item, "price": price}
 
 
-def refund(order: str, amount: float, tool_context: ToolContext) -> dict[str, object]:
-    """Pays money back for an order."""
-    return {"status": "refunded", "order": order, "amount": amount, "key": tool_context.idempotency_key}
+def refund(order: str, tool_context: ToolContext) -> dict[str, object]:
+    """Pays the money back for an order.
+
+    Args:
+        order: The number, as A-1.
+    """
+    print(f"Paid back for {order}, with the key {tool_context.idempotency_key}")
+    return {"status": "refunded", "order": order}
 
 
-def is_large(amount: float) -> bool:
-    return amount > 100
+def is_large(order: str) -> bool:
+    return order in ORDERS and ORDERS[order][1] > 100
 
 
 root_agent = LlmAgent(

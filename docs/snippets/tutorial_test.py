@@ -6,7 +6,7 @@ from greenroom.testing import ScriptedModel
 async def test_a_large_refund_waits_for_a_person() -> None:
     desk = DirectoryAppLoader("agents").load("desk").root_agent
     assert isinstance(desk, LlmAgent)
-    desk.model = ScriptedModel([types.FunctionCall(name="refund", args={"order": "A-2", "amount": 900}), "Done."])
+    desk.model = ScriptedModel([types.FunctionCall(name="refund", args={"order": "A-2"}), "Done."])
     runner = InMemoryRunner(desk, app_name="desk")
     session = await runner.session_service.create_session(app_name="desk", user_id="ada")
 
@@ -19,5 +19,4 @@ async def test_a_large_refund_waits_for_a_person() -> None:
     answer = types.Content(role="user", parts=[types.Part(function_response=yes)])
     events = [e async for e in runner.run_async(user_id="ada", session_id=session.id, new_message=answer)]
     [refunded] = events[0].get_function_responses()
-    assert refunded.response is not None
-    assert refunded.response["status"] == "refunded"
+    assert refunded.response == {"status": "refunded", "order": "A-2"}

@@ -33,7 +33,7 @@ async def test_the_page_shows_what_the_server_answers(provider: AuthorizationSer
     async with serving(create_app(agents=[agent])) as server:
         seen: list[Any] = []
         for exchange in page.exchanges:
-            if "co-1" in exchange.command:
+            if "co-1" in exchange.line:
                 page.real["co-1"] = await code_of(requests_of(seen[1])[0])
             seen.append(await page.check(server, exchange))
     assert provider.grants == ["authorization_code"]

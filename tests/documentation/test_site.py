@@ -1,4 +1,4 @@
-"""The site of the documentation. `make test-docs` runs this in an environment of its own, which has MkDocs."""
+"""The site of the documentation. `make test-site` runs this in an environment of its own, which has MkDocs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 
-pytest.importorskip("mkdocs", reason="`make test-docs` runs it")
+pytest.importorskip("mkdocs", reason="`make test-site` runs it")
 
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r'(?:href|src)="(?![a-z]+:|//|#)([^"#?]+)')
@@ -67,7 +67,9 @@ def test_the_reference_has_commands_operations_and_names(site: Path) -> None:
 
 def test_pages_can_be_searched(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text())
-    assert {"tutorial/", "runs/", "reference/command-line/"} <= {entry["location"] for entry in index["docs"]}
+    assert {"tutorial/1-first-agent/", "runs/", "reference/command-line/"} <= {
+        entry["location"] for entry in index["docs"]
+    }
 
 
 def test_diagrams_are_drawn_from_the_text_of_pages(site: Path) -> None:

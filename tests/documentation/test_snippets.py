@@ -45,7 +45,7 @@ from greenroom.records.content import FunctionCall
 from greenroom.server import ServerSettings, create_app
 from greenroom.temporal import AgentActivity
 from greenroom.testing import Hears, Says, ScriptedLiveModel, ScriptedModel
-from tests.documentation.transcript import Transcript
+from tests.documentation.pages import ROOT, blocks_of
 from tests.environments.e2b_server import KEY as E2B_KEY
 from tests.environments.e2b_server import E2BServer
 from tests.gates.test_a2a import message, sent
@@ -58,7 +58,6 @@ from tests.temporal.conftest import temporal as temporal
 from tests.temporal.conftest import temporal_server as temporal_server
 from tests.temporal.temporal_server import TemporalServer
 
-ROOT = Path(__file__).parents[2]
 SNIPPETS = ROOT / "docs" / "snippets"
 PAGES = [
     ROOT / "README.md",
@@ -129,10 +128,6 @@ async def test_an_agent_uses_a_desktop() -> None:
 # the pages
 
 
-def blocks(page: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-
-
 def without_layout(code: str) -> str:
     """Pages are set more tightly than the formatter does: blank lines and the spaces before comments don't count."""
     return "\n".join(re.sub(r"\s{2,}#", "  #", line.rstrip()) for line in code.splitlines() if line.strip())
@@ -141,8 +136,9 @@ def without_layout(code: str) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_each_block_of_a_page_is_a_snippet(page: Path) -> None:
     snippets = {without_layout(path.read_text()) for path in SNIPPETS.glob("*.py")}
-    for block in blocks(page):
-        assert without_layout(block) in snippets, f"not in docs/snippets:\n{block}"
+    for block in blocks_of(page):
+        if block.language == "python" and block.comment != ("tested", "followed"):
+            assert without_layout(block.text) in snippets, f"{block.place} is not in docs/snippets:\n{block.text}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -177,8 +173,8 @@ async def test_the_weather_agent_answers() -> None:
 
 
 async def test_the_tutorial_tests_its_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = run_snippet("tutorial_agent")["root_agent"]
-    assert await ask(desk, "What did I order as A-1?") == ["It is 18 degrees."]
+    for snippet in (run_snippet("tutorial_tools"), run_snippet("tutorial_agent")):
+        assert await ask(snippet["root_agent"], "What did I order as A-1?") == ["It is 18 degrees."]
     folder = tmp_path / "agents" / "desk"
     folder.mkdir(parents=True)
     (folder / "agent.py").write_text((SNIPPETS / "tutorial_agent.py").read_text())
@@ -186,41 +182,12 @@ async def test_the_tutorial_tests_its_agent(tmp_path: Path, monkeypatch: pytest.
     await run_snippet("tutorial_test")["test_a_large_refund_waits_for_a_person"]()
 
 
-async def test_the_reminders_wait_and_ask_the_manager(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "reminders.md").read_text()
+async def test_the_reminders_have_a_schedule() -> None:
     app: App = run_snippet("reminders_agent")["app"]
     assert isinstance(app.root_agent, LlmAgent)
-    mail = {"to": "bob", "text": "Please water the plants."}
-    waits = FunctionCall(name="wait", args={"seconds": 0.5})
-    sends = FunctionCall(name="send_mail", args=mail)
-    app.root_agent.model = ScriptedModel([waits, sends, "I have reminded Bob."])
-    async with serving(create_app(agents=[app])) as server:
-        transcript = Transcript(page)
-        started, waiting, asked, answered = transcript.exchanges
-        await server.new_session("reminders", "ada")
-        await transcript.check(server, started)
-        run_id = transcript.real["e-1"]
-
-        async def is_waiting() -> bool:
-            return bool((await server.client.get("/runs?status=waiting")).json()["runs"])
-
-        async def is_asked() -> bool:
-            return bool((await server.client.get("/requests")).json()["requests"])
-
-        async def has_ended() -> bool:
-            return (await server.client.get(f"/runs/{run_id}")).json()["status"] == "succeeded"
-
-        await until(is_waiting)
-        await transcript.check(server, waiting)
-        await until(is_asked)
-        await transcript.check(server, asked)
-        assert "To bob" not in capsys.readouterr().out
-        await transcript.check(server, answered)
-        await until(has_ended)
-        assert capsys.readouterr().out.count("To bob: Please water the plants.") == 1
-
-        [schedule] = (await server.client.get("/apps/reminders/schedules")).json()["schedules"]
-        assert schedule["id"] == "reports"
+    app.root_agent.model = ScriptedModel(["I have no mail to send."])
+    assert await ask(app.root_agent, "Hello") == ["I have no mail to send."]
+    assert [schedule.id for schedule in app.schedules] == ["reports"]
 
 
 async def test_the_party_workflow_asks_for_large_orders_only() -> None:

@@ -65,7 +65,7 @@ _PRIVATE = {
     "_llm_flow.run_async": "call `super()._run_async_impl(ctx)`",
     "_llm_flow.run_live": "call `super()._run_live_impl(ctx)`",
 }
-"""What classes of apps use of ADK's agents although it is private there, and what to write instead."""
+"""Private members of ADK's agents that classes of apps use, with the code to write instead."""
 
 
 def find_private_members(source: PythonFile) -> Iterator[Finding]:
