@@ -22,6 +22,7 @@ from greenroom.version import __version__
 from tests.cli.compose_file import read_compose
 from tests.cli.conftest import Cli
 
+_DOCS = Path(__file__).parents[2] / "docs"
 _SERVER_EXTRAS = {"auth", "postgres", "telemetry", "webhooks"}
 
 
@@ -104,10 +105,11 @@ def test_requirements_are_those_of_the_apps(cli: Cli, tmp_path: Path) -> None:
 
 def test_variables_of_all_files_are_settings() -> None:
     known = {setting.variable for setting in all_settings()} | set(OTHER_VARIABLES)
-    for file in filter(Path.is_file, TEMPLATES.iterdir()):
+    known |= {f"{variable}_FILE" for variable in known}
+    pages = [_DOCS / f"{name}.md" for name in ("deployment", "kubernetes", "cloud-run", "proxies")]
+    for file in filter(Path.is_file, [*TEMPLATES.rglob("*"), *pages]):
         used = set(re.findall(r"\bGREENROOM_[A-Z_]+", file.read_text()))
         assert used <= known, file.name
-        assert used or file.name == "dockerignore"
 
 
 # compose.yaml

@@ -7,18 +7,17 @@ import asyncio
 import re
 import shutil
 import subprocess
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import asyncpg
+import httpx
 import kubernetes_validate
 import pytest
 import yaml
 
-from greenroom.postgres.database import Database
 from greenroom.server.configuration import Configuration, all_settings, load_configuration
 from greenroom.server.endpoints import ENDPOINTS
 from tests.cli.conftest import Cli
@@ -369,49 +368,59 @@ def test_probes_ask_open_endpoints(manifests: list[dict[str, Any]]) -> None:
         assert headers.get("Host") == next(iter(allowed_hosts), None)
 
 
-async def test_a_server_starts_with_the_variables_of_the_chart(chart: Path, cli: Cli, postgres_uri: str) -> None:
+@pytest.fixture
+async def database_urls(empty_postgres_uri: str) -> AsyncIterator[tuple[str, str]]:
+    """URLs of a database: of its owner, and of a role that the SQL on the page makes."""
+    (sql,) = re.findall(r"<!-- tested: roles -->\n```sql\n(.*?)```", _PAGE.read_text(), re.DOTALL)
+    owner = await asyncpg.connect(empty_postgres_uri)
+    await owner.execute(sql)
+    yield empty_postgres_uri, empty_postgres_uri.replace("postgres@", "servers:secret@")
+    await owner.execute("DROP OWNED BY servers")
+    await owner.execute("DROP ROLE servers")
+    await owner.close()
+
+
+async def test_a_server_starts_with_the_variables_of_the_chart(
+    chart: Path, cli: Cli, database_urls: tuple[str, str]
+) -> None:
+    owner_url, url_of_servers = database_urls
     manifests = _rendered(chart, "scaled by runs")
-    environment = {one["name"]: one.get("value", postgres_uri) for one in _server(manifests)["env"]}
-    assert environment.pop("GREENROOM_ARTIFACT_SERVICE") == "s3://agents"
-    environment["GREENROOM_ARTIFACT_SERVICE"] = (cli.folder / "artifacts").as_uri()
-    arguments = [argument.replace("/srv/", "") for argument in _migration(manifests)["args"]]
-    cli.environment |= {**environment, "GREENROOM_HOST": "0.0.0.0"}
-    migrated = cli(*arguments)
+    (migrations,) = _one(manifests, "Job")["spec"]["template"]["spec"]["containers"]
+    arguments = [argument.replace("/srv/", "") for argument in migrations["args"]]
+    migrated = cli(*arguments, **{one["name"]: owner_url for one in migrations["env"]})
     assert migrated.returncode == 0, migrated.stderr
 
-    key = cli("keys", "create", "agents", "--user", "prometheus", "--scopes", "debug").stdout.strip()
+    environment = {one["name"]: one.get("value", url_of_servers) for one in _server(manifests)["env"]}
+    assert environment["GREENROOM_ARTIFACT_SERVICE"] == "s3://agents"
+    environment["GREENROOM_ARTIFACT_SERVICE"] = (cli.folder / "artifacts").as_uri()
+    cli.environment |= {**environment, "GREENROOM_HOST": "0.0.0.0"}
+    scopes = ("run", "read", "debug")
+    key = cli("keys", "create", "agents", "--user", "u", "--scopes", *scopes).stdout.strip()
     with served(cli, "agents") as (url, _, _):
-        container = _server(manifests)
-        for name in ("startupProbe", "livenessProbe", "readinessProbe"):
-            assert await _status(f"{url}{container[name]['httpGet']['path']}") == 200
-        assert await _status(f"{url}/metrics") == 401
-        assert await _status(f"{url}/metrics", key) == 200
+        async with httpx.AsyncClient(base_url=url, timeout=30) as client:
+            for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+                assert (await client.get(_server(manifests)[name]["httpGet"]["path"])).status_code == 200
+            assert (await client.get("/metrics")).status_code == 401
 
-    (trigger,) = _one(manifests, "ScaledObject")["spec"]["triggers"]
-    assert trigger["metadata"]["connectionFromEnv"] in environment
-    database = Database.open(postgres_uri)
-    assert await database.fetch(trigger["metadata"]["query"]) == [(0,)]
-    await database.close()
+            client.headers["authorization"] = f"Bearer {key}"
+            assert (await client.get("/metrics")).status_code == 200
+            assert (await client.post("/apps/parrot/users/u/sessions/s1")).status_code == 200
+            message = {"role": "user", "parts": [{"text": "hello"}]}
+            body = {"appName": "parrot", "userId": "u", "sessionId": "s1", "newMessage": message}
+            assert "hello" in (await client.post("/run", json=body)).text
+
+        (trigger,) = _one(manifests, "ScaledObject")["spec"]["triggers"]
+        assert trigger["metadata"]["connectionFromEnv"] in environment
+        async with asyncio.timeout(5):
+            while await _count(url_of_servers, trigger["metadata"]["query"]):  # until the run's end is stored
+                await asyncio.sleep(0.02)
 
 
-def _migration(manifests: list[dict[str, Any]]) -> dict[str, Any]:
-    (container,) = _one(manifests, "Job")["spec"]["template"]["spec"]["containers"]
-    assert [one["name"] for one in container["env"]] == ["GREENROOM_SESSION_SERVICE"]
-    return container
-
-
-async def _status(url: str, key: str = "") -> int:
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-
-    def ask() -> int:
-        try:
-            with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as reply:
-                return reply.status
-        except urllib.error.HTTPError as error:
-            error.close()
-            return error.code
-
-    return await asyncio.to_thread(ask)
+async def _count(url: str, query: str) -> int:
+    connection = await asyncpg.connect(url)
+    count = await connection.fetchval(query)
+    await connection.close()
+    return count
 
 
 # the command

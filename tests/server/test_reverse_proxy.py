@@ -1,4 +1,4 @@
-"""The server below a path of nginx and of Caddy: what a client is given leads back through the proxy."""
+"""The server below a path of nginx, of Caddy and of Traefik: what a client is given leads back through the proxy."""
 
 from __future__ import annotations
 
