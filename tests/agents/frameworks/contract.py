@@ -26,6 +26,9 @@ from tests.agents.talk import STREAMED, Talk, call, lines_of
 Step: TypeAlias = "str | FunctionCall | Sequence[FunctionCall] | Exception"
 """A reply of the scripted model: a text, calls, or an error."""
 
+Script: TypeAlias = "Step | Callable[[Sequence[str]], Step]"
+"""A reply, or a function that makes all replies out of the texts that the model is given."""
+
 Tool: TypeAlias = Callable[..., Awaitable[str]]
 
 
@@ -35,7 +38,7 @@ class Framework(Protocol):
     prompts: list[list[str]]
     """The texts that the model was given with each call."""
 
-    def agent(self, *script: Step, tools: Sequence[Tool] = (), asks: Collection[str] = ()) -> HostedAgent:
+    def agent(self, *script: Script, tools: Sequence[Tool] = (), asks: Collection[str] = ()) -> HostedAgent:
         """An agent with the name "desk".
 
         tools: async functions with typed parameters. asks: the names of those that a person must approve.

@@ -18,7 +18,7 @@ from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.frameworks.contract import Step, Tool
+from tests.agents.frameworks.contract import Script, Step, Tool
 from tests.agents.talk import answer
 
 
@@ -26,16 +26,18 @@ class LangGraphFramework:
     def __init__(self) -> None:
         self.prompts: list[list[str]] = []
 
-    def model(self, *script: Step) -> ChatGreenroom:
+    def model(self, *script: Script) -> ChatGreenroom:
         replies = iter(script)
 
         def reply(request: LlmRequest) -> Any:
-            self.prompts.append(_texts(request))
-            return _with_usage(next(replies))
+            texts = _texts(request)
+            self.prompts.append(texts)
+            step = script[0] if callable(script[0]) else next(replies)
+            return _with_usage(step(texts) if callable(step) else cast("Step", step))
 
         return ChatGreenroom(model=ScriptedModel(reply))
 
-    def agent(self, *script: Step, tools: Sequence[Tool] = (), asks: Collection[str] = ()) -> LangGraphAgent:
+    def agent(self, *script: Script, tools: Sequence[Tool] = (), asks: Collection[str] = ()) -> LangGraphAgent:
         wrapped = [
             StructuredTool.from_function(coroutine=_asking(tool) if tool.__name__ in asks else tool) for tool in tools
         ]
@@ -88,3 +90,7 @@ def _with_usage(step: Step) -> Any:
         parts.append(Part(text=item) if isinstance(item, str) else Part(function_call=item))
     usage = GenerateContentResponseUsageMetadata(prompt_token_count=10, candidates_token_count=5)
     return LlmResponse(content=Content(role="model", parts=parts), usage_metadata=usage)
+
+
+def make() -> LangGraphFramework:
+    return LangGraphFramework()
