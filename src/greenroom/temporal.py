@@ -187,6 +187,8 @@ class _Attempt:
             await asyncio.sleep(pause)
 
     def _send_heartbeat(self) -> None:
+        if self._info.is_local:
+            return  # Temporal's server doesn't know it before its end
         if self.run_id is not None:
             activity.heartbeat(self.run_id, self.last_seq)
         else:

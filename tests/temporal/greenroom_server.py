@@ -30,17 +30,19 @@ def main() -> None:
 
 
 def _desk(folder: Path) -> LlmAgent:
-    async def work(name: str, tool_context: ToolContext) -> dict[str, str]:
-        """Works until the test says that it is done."""
+    async def work(name: str, seconds: float, tool_context: ToolContext) -> dict[str, str]:
+        """Works for some seconds; for 0, until the test says that it is done."""
         with (folder / f"{name}.begun").open("ab", buffering=0) as diary:
             diary.write(f"{tool_context.idempotency_key}\n".encode())
             os.fsync(diary.fileno())
-        while not (folder / f"{name}.done").exists():
+        await asyncio.sleep(seconds)
+        while not seconds and not (folder / f"{name}.done").exists():
             await asyncio.sleep(0.01)
         return {"done": name}
 
     def calls(message: str) -> Said:
-        return FunctionCall(id="c-1", name="work", args={"name": message})
+        name, _, seconds = message.partition(" ")
+        return FunctionCall(id="c-1", name="work", args={"name": name, "seconds": float(seconds or 0)})
 
     return LlmAgent(name=APP, model=model_of(calls, LAST), tools=[FunctionTool(work, on_interrupt="retry")])
 

@@ -166,6 +166,22 @@ async def test_a_workflow_answers_a_request_for_approval(start: Start, client: A
     assert result.state_delta == {"paid": 5}
 
 
+async def test_an_approval_that_was_given_elsewhere_is_refused(client: AsyncClient) -> None:
+    agents = AgentActivity(client)
+    asked = AgentRunInput(app_name="payer", user_id="ann", message="Pay 5", session_id="s-1")
+    waiting = await ActivityEnvironment().run(agents.run, asked)
+    (request,) = waiting.requests
+    call = FunctionCall(id=request.id, name=request.name)
+    await (await client.approve(await client.get_run(waiting.run_id), call)).wait()
+
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(ActivityEnvironment.default_info(), activity_id="another")
+    answer = dataclasses.replace(asked, message=None, responses=[request.respond({"confirmed": False})])
+    with pytest.raises(ApplicationError) as refused:
+        await environment.run(agents.run, answer)
+    assert (refused.value.type, refused.value.non_retryable) == ("ApprovalRefused", True)
+
+
 @pytest.mark.usefixtures("worker")
 async def test_an_activity_waits_while_its_run_sleeps(start: Start, client: AsyncClient) -> None:
     result: AgentRunResult = await (await start("sleeper")).result()

@@ -435,8 +435,9 @@ export class Client {
 
   private stream(run: Run, following: Following, withUserEvents: boolean): RunStream {
     const path = `/runs/${encode(run.id)}/events`;
-    const items = follow(this.transport, { path, after: following.after ?? null, isOver: true }, following);
-    return new RunStream(run, items, withUserEvents);
+    const after = following.after ?? null;
+    const items = follow(this.transport, { path, after, isOver: true }, following);
+    return new RunStream(run, items, after, withUserEvents);
   }
 
   private get<T>(path: string): Promise<T> {

@@ -77,17 +77,20 @@ function isPassing({ status }: GreenroomError): boolean {
 /**
  * The events of a run. It can be iterated once; the run continues when the reader stops.
  *
- * run: the run's record, from the end of the stream on the last one. requests: the calls that wait for an answer.
+ * run: the run's record, from the end of the stream on the last one. lastSeq: the sequence number up to which the log
+ * was read. requests: the calls that wait for an answer.
  * Iterating throws GreenroomError after the last event of a failed run.
  */
 export class RunStream implements AsyncIterable<Event> {
   run: Run;
+  lastSeq: number | null;
   private readonly open = new Map<string, FunctionCall>();
   private readonly items: AsyncIterable<StreamItem>;
   private readonly withUserEvents: boolean;
 
-  constructor(run: Run, items: AsyncIterable<StreamItem>, withUserEvents: boolean) {
+  constructor(run: Run, items: AsyncIterable<StreamItem>, after: number | null, withUserEvents: boolean) {
     this.run = run;
+    this.lastSeq = after;
     this.items = items;
     this.withUserEvents = withUserEvents;
   }
@@ -99,6 +102,7 @@ export class RunStream implements AsyncIterable<Event> {
   async *[Symbol.asyncIterator](): AsyncGenerator<Event> {
     for await (const item of this.items) {
       if (item.kind === "event") {
+        this.lastSeq = item.seq ?? this.lastSeq;
         if (!item.event.partial) this.note(item.event);
         if (this.withUserEvents || item.event.author !== "user") yield item.event;
         continue;

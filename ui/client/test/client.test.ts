@@ -67,6 +67,7 @@ test("a run is read to its end, and started once by one key", async () => {
   for await (const event of stream) events.push(event);
   assert.equal(text(events.at(-1)!), "You said hi");
   assert.ok(events.every((event) => event.author === "echo"));
+  assert.equal(stream.lastSeq, 2);
   assert.equal(stream.run.status, "succeeded");
   const first = await client.startRun(place, { message: "again" }, "key");
   assert.equal((await client.startRun(place, { message: "again" }, "key")).id, first.id);
