@@ -244,7 +244,7 @@ async def test_names_kinds_and_values_are_those_of_the_conventions(
 
     weather = {"session_id": "weather", "user_id": "ann", "gen_ai_conversation_id": "weather"}
     agent = plain(named(spans, "invoke_agent bank", **weather))
-    assert agent == {
+    assert {name: value for name, value in agent.items() if not name.endswith("messages")} == {
         "session.id": "weather",
         "user.id": "ann",
         "gen_ai.conversation.id": "weather",
@@ -280,6 +280,15 @@ async def test_names_kinds_and_values_are_those_of_the_conventions(
         {"role": "assistant", "parts": [{"type": "text", "content": "done"}], "finish_reason": "stop"}
     ]
     assert "get_weather" in {each["name"] for each in json.loads(call["gen_ai.tool.definitions"])}
+
+    for name in ("invocation", "invoke_agent bank"):
+        conversation = plain(named(spans, name, **weather))
+        assert json.loads(conversation["gen_ai.input.messages"])[0]["parts"] == [{"type": "text", "content": "weather"}]
+        assert json.loads(conversation["gen_ai.output.messages"])[0] == {
+            "role": "assistant",
+            "parts": [{"type": "text", "content": "done"}],
+        }
+    assert [message["role"] for message in json.loads(call["gen_ai.input.messages"])] == ["user", "assistant", "tool"]
 
     tool = plain(named(spans, "execute_tool get_weather", **weather))
     assert json.loads(tool["gen_ai.tool.call.arguments"]) == {"city": "Oslo"}

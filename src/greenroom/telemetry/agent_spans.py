@@ -49,7 +49,7 @@ class PlainSpan(Span):
 
     def _provider_name(self) -> str:
         """The provider of the agent's model; for an agent that called none, the framework's name."""
-        for child in self._children or ():
+        for child in self.children:
             if type(child) is ModelCallSpan:
                 return child.provider_name
         return names.SCOPE
@@ -187,6 +187,15 @@ class ModelCallSpan(Span):
 
         attributes.update((name, value) for name, value in optional.items() if value is not None)
         return attributes
+
+    @property
+    def newest_content(self) -> Content | None:
+        """The newest content of the request."""
+        return self._sent.contents[-1] if self._sent is not None and self._sent.contents else None
+
+    @property
+    def reply_content(self) -> Content | None:
+        return None if self._reply is None else self._reply.content
 
     @property
     def response_model(self) -> str | None:

@@ -105,7 +105,7 @@ class _ExportedSpan(ReadableSpan):
         span = self._span
         attributes = {**all_attributes(span, with_content=self._with_content), **span.exported_attributes()}
         if self._with_content:
-            attributes.update(content_attributes(attributes))
+            attributes.update(content_attributes(span, attributes))
         return attributes
 
 

@@ -138,6 +138,10 @@ class Span(ABC):
         else:
             self._children.append(child)
 
+    @property
+    def children(self) -> Sequence[Span]:
+        return self._children or ()
+
     def gather(self, into: list[tuple[Span, Span | None]], parent: Span | None, ended_at: int) -> None:
         """The span and its descendants, with their parents. Spans that are still open were cancelled."""
         if not self.end_time:

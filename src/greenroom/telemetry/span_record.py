@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -10,7 +10,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content
 from greenroom.telemetry import names
-from greenroom.telemetry.agent_spans import SentRequest
+from greenroom.telemetry.agent_spans import ModelCallSpan, SentRequest
 from greenroom.telemetry.span import AttributeValue, Span, Trace
 
 MAX_CONTENT_BYTES = 64 * 1024
@@ -117,10 +117,7 @@ def _messages(attributes: dict[str, AttributeValue]) -> JsonObject:
     declarations = [each for tool in _objects(config, "tools") for each in _objects(tool, "functionDeclarations")]
     shown: JsonObject = {
         names.SYSTEM_INSTRUCTIONS: _message_parts(instruction),
-        names.INPUT_MESSAGES: [
-            {"role": "assistant" if content.get("role") == "model" else "user", "parts": _message_parts(content)}
-            for content in _objects(request, "contents")
-        ],
+        names.INPUT_MESSAGES: [_message(content) for content in _objects(request, "contents")],
         names.TOOL_DEFINITIONS: [_definition(declaration) for declaration in declarations],
     }
     if reply:
@@ -131,21 +128,58 @@ def _messages(attributes: dict[str, AttributeValue]) -> JsonObject:
     return shown
 
 
-def content_attributes(attributes: dict[str, AttributeValue]) -> dict[str, AttributeValue]:
-    """The content of a model call or a tool call in the attributes of OpenTelemetry's conventions, as JSON texts."""
+def content_attributes(span: Span, attributes: dict[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """The content of a span in the attributes of OpenTelemetry's conventions, as JSON texts. Of a run or an agent: the
+    message that its first model call answers, and the reply of its last one.
+
+    attributes: the span's others.
+    """
     if names.TOOL_CALL_ARGS in attributes:
         content = {names.CALL_ARGUMENTS: attributes[names.TOOL_CALL_ARGS]}
         if names.TOOL_RESPONSE in attributes:
             content[names.CALL_RESULT] = attributes[names.TOOL_RESPONSE]
         return content
 
-    return {name: _encode(value).decode() for name, value in _messages(attributes).items()}
+    messages = _messages(attributes) or _conversation(list(_model_calls(span)))
+    return {name: _encode(value).decode() for name, value in messages.items()}
+
+
+def _model_calls(span: Span) -> Iterator[ModelCallSpan]:
+    for child in span.children:
+        if isinstance(child, ModelCallSpan):
+            yield child
+        else:
+            yield from _model_calls(child)
+
+
+def _conversation(calls: Sequence[ModelCallSpan]) -> JsonObject:
+    messages: JsonObject = {}
+    for name, content in (
+        (names.INPUT_MESSAGES, calls[0].newest_content if calls else None),
+        (names.OUTPUT_MESSAGES, calls[-1].reply_content if calls else None),
+    ):
+        if content is not None:
+            data = _encode(_without_blobs(content))
+            if len(data) <= MAX_CONTENT_BYTES:
+                messages[name] = [_message(msgspec.json.decode(data))]
+    return messages
 
 
 def _definition(declaration: JsonObject) -> JsonObject:
     parameters = declaration.get("parametersJsonSchema") or declaration.get("parameters")
     definition = {"type": "function", "name": declaration.get("name") or "", "parameters": parameters}
     return {**definition, "description": declaration.get("description") or ""}
+
+
+def _message(content: JsonObject) -> JsonObject:
+    parts = _message_parts(content)
+    if content.get("role") == "model":
+        role = "assistant"
+    elif any(part["type"] == "tool_call_response" for part in parts):
+        role = "tool"
+    else:
+        role = "user"
+    return {"role": role, "parts": parts}
 
 
 def _message_parts(content: JsonObject) -> list[JsonObject]:
