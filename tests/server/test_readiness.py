@@ -68,6 +68,26 @@ async def test_a_store_that_hangs_is_not_ready() -> None:
         assert await readiness.failing_stores() == ["artifacts"]
 
 
+async def test_a_server_stays_ready_without_a_store_that_its_other_servers_share() -> None:
+    """It becomes ready when the stores of artifacts and memory have answered once, also after a failure."""
+
+    class Store(InMemoryArtifactService):
+        is_away = True
+
+        async def save_artifact(self, **given: Any) -> int:
+            if self.is_away:
+                raise StorageError("Saving an artifact", "no connection")
+            return await super().save_artifact(**given)
+
+    store = Store()
+    readiness = Readiness(InMemorySessionService(), store, InMemoryMemoryService(), cache_seconds=0.0)
+    assert await readiness.failing_stores() == ["artifacts"]
+    store.is_away = False
+    assert await readiness.failing_stores() == []
+    store.is_away = True
+    assert await readiness.failing_stores() == []
+
+
 async def test_requests_at_once_and_soon_after_share_one_check() -> None:
     class Counting(InMemorySessionService):
         checks = 0

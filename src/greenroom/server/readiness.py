@@ -26,7 +26,10 @@ _NONE = "none"
 class Readiness:
     """Checks the stores: writes to those of sessions and artifacts, and searches the memory store.
 
-    Anybody may ask, so all requests within `cache_seconds` share one check.
+    Those of artifacts and memory count until they have answered once, so that a server with wrong settings does not
+    become ready. Later only the session store counts, which every request needs: servers share the other stores, and
+    an outage of one would take all servers out of rotation. Anybody may ask, so all requests within `cache_seconds`
+    share one check.
     """
 
     sessions: BaseSessionService
@@ -41,14 +44,21 @@ class Readiness:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _failing: list[str] = field(default_factory=list[str], init=False)
     _check_at: float = field(default=0.0, init=False)
+    _have_answered: set[str] = field(default_factory=set[str], init=False)
 
     async def failing_stores(self) -> list[str]:
-        """Names of the stores that fail or time out."""
+        """Names of the stores that fail or time out, of those that count."""
         async with self._lock:
             if time.monotonic() >= self._check_at:
-                checks = {"sessions": self._write_session, "artifacts": self._write_artifact, "memory": self._search}
+                checks = {"sessions": self._write_session}
+                if "artifacts" not in self._have_answered:
+                    checks["artifacts"] = self._write_artifact
+                if "memory" not in self._have_answered:
+                    checks["memory"] = self._search
+
                 answers = await asyncio.gather(*(self._answers(name, check) for name, check in checks.items()))
                 self._failing = [name for name, is_ready in zip(checks, answers, strict=True) if not is_ready]
+                self._have_answered.update(checks.keys() - self._failing)
                 self._check_at = time.monotonic() + self.cache_seconds
             return self._failing
 
