@@ -48,6 +48,7 @@ from greenroom.records.service_uri import without_password
 
 if TYPE_CHECKING:
     from obstore import Attributes, GetResult, ObjectMeta
+    from obstore.store import RetryConfig
 
 ArtifactStore = S3Store | GCSStore | AzureStore | MemoryStore
 
@@ -56,6 +57,15 @@ _MAX_KEY_BYTES = 1024
 _MAX_DESCRIPTION_BYTES = 1400
 _PARTS_AT_ONCE = 4
 """Of 5 MB each."""
+
+_RETRIES: RetryConfig = {
+    "max_retries": 1000,
+    "retry_timeout": timedelta(minutes=3),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 2},
+}
+"""A run waits for a store that is away for as long as obstore recommends, and continues soon after it is back. By its
+own settings, obstore would give up after ten tries, and pause for up to 15 seconds."""
+
 _DESCRIPTION = "greenroom"
 _DESCRIPTION_KEY = "greenroomKey"
 _PENDING = "application/x-greenroom-pending"
@@ -73,7 +83,8 @@ _HEADER_TEXT = "".join(chr(code) for code in range(32, 127) if chr(code) != "%")
 class ObjectStoreArtifactService(ArtifactServiceByPath):
     """Stores artifacts in an obstore store, or in the one of a URL: `s3://…`, `gs://…`, `az://…`.
 
-    Credentials come from the environment, as obstore reads it. Raises InvalidRequest for a URL that can't be used.
+    Credentials come from the environment, as obstore reads it. Operations wait for the store of a URL for up to three
+    minutes when it doesn't answer. Raises InvalidRequest for a URL that can't be used.
     """
 
     def __init__(self, store: ArtifactStore | str) -> None:
@@ -338,7 +349,7 @@ class _OpenVersion:
 def open_store(url: str) -> ArtifactStore:
     """The store of a URL. Raises InvalidRequest."""
     try:
-        store = from_url(url)
+        store = from_url(url, retry_config=_RETRIES)
     except (BaseError, ValueError, OSError) as error:
         raise InvalidRequest(
             f"{without_password(url)!r} can't be used: {_first_line(error)}", location=("url",)
