@@ -269,6 +269,10 @@ chaos: setup  ## Kill servers at 100 random moments and writers at 200; resume 2
 		tests/replicas/test_takeover_times.py $(LONG)
 	GREENROOM_REPLICAS=1 $(RUN) pytest tests/dev_ui
 
+.PHONY: topology
+topology: setup proxies  ## Kill each service of the compose.yaml in turn, under load; it is away for 0, 10 and 40 seconds.
+	GREENROOM_TOPOLOGY_SECONDS=$(or $(SECONDS_AWAY),0,10,40) $(RUN) pytest tests/deployment $(LONG)
+
 .PHONY: fuzz
 fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid and invalid; make requests to models of random histories and tools.
 	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz tests/models/requests/test_any_request.py \

@@ -1,5 +1,5 @@
 """Files that run the apps of a folder elsewhere. `test_deploy_image.py` builds the image and runs it, and
-`tests/replicas/test_compose.py` the two servers of `compose.yaml`."""
+`tests/deployment/test_topology.py` the services of `compose.yaml`."""
 
 from __future__ import annotations
 

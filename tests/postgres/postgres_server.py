@@ -103,6 +103,19 @@ class PostgresServer:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def program(self, name: str) -> Path:
+        """The path of a program of PostgreSQL."""
+        return self._bin / name
+
+    def run_sql(self, *statements: str) -> None:
+        """Runs statements as the superuser, each in a transaction of its own."""
+        options = [word for statement in statements for word in ("-c", statement)]
+        self._call("psql", "-q", "-h", self.folder, "-U", "postgres", "-v", "ON_ERROR_STOP=1", *options)
+
     def uri(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
@@ -128,7 +141,7 @@ class PostgresServer:
 
     def restart_if_stopped(self) -> None:
         """After an error that the server does not survive, such as a full disk."""
-        if self._process is not None and self._process.poll() is not None:
+        if self._process is not None and not self.is_running:
             self.start()
 
     def make_database(self, name: str, *, template: str = "template1") -> str:

@@ -53,6 +53,7 @@ COURSES: dict[str, list[list[str]]] = {
     "pay": [["pay"], ["words"]],
     "inspect": [["inspect"], ["words"]],
     "export": [["export"], ["words"]],
+    "draw": [["draw"], ["words"]],
     "remit": [["remit"], ["words"]],
     "sleep": [["wait"], ["words"]],
     "expire": [["wait_for with a timeout"], ["words"]],
@@ -114,6 +115,21 @@ async def remit(order: str, tool_context: ToolContext) -> dict[str, str]:
     return {"remitted": order}
 
 
+def drawing(name: str) -> bytes:
+    """The artifact of this name."""
+    return f"{name} ".encode() * 5_000
+
+
+async def draw(order: str, tool_context: ToolContext) -> dict[str, int]:
+    """Draws, and saves the drawing as an artifact."""
+    _note("begin", "retry", tool_context)
+    await asyncio.sleep(TOOL_SECONDS)
+    part = Part.from_bytes(data=drawing(order), mime_type="image/png")
+    version = await tool_context.save_artifact(order, part)
+    _note("end", "retry", tool_context)
+    return {"version": version}
+
+
 def export(order: str, tool_context: ToolContext) -> None:
     """Orders an export, which is sent later."""
     _note("begin", "report", tool_context)
@@ -173,6 +189,7 @@ def _agent(name: str) -> LlmAgent:
         FunctionTool(inspect, require_confirmation=True, on_interrupt="retry"),
         FunctionTool(remit, require_confirmation=TWO_OF_THREE),
         LongRunningFunctionTool(export),
+        FunctionTool(draw, on_interrupt="retry"),
         wait,
         wait_for,
     ]

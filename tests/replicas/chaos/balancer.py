@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import httpx
-
-from tests.replicas.servers import Server
 
 BASE_URL = "http://localhost"
 """Of all clients; the host of each request is replaced."""
@@ -16,17 +15,24 @@ TIMEOUT = httpx.Timeout(30, connect=5)
 """Streams send a comment every 15 seconds, so that silence for longer means a lost connection."""
 
 
+class Target(Protocol):
+    """A replica, or a load balancer in front of several."""
+
+    @property
+    def url(self) -> str: ...
+
+
 class RandomReplica(httpx.AsyncBaseTransport):
     """Sends requests to the replicas in rotation, over connections that all clients share."""
 
     def __init__(
-        self, rotation: Callable[[], Sequence[Server]], transport: httpx.AsyncHTTPTransport, seed: str
+        self, rotation: Callable[[], Sequence[Target]], transport: httpx.AsyncHTTPTransport, seed: str
     ) -> None:
         self._rotation = rotation
         self._transport = transport
         self._chance = random.Random(seed)
 
-    def choose(self) -> Server:
+    def choose(self) -> Target:
         """Raises httpx.ConnectError when there is none."""
         servers = self._rotation()
         if not servers:
@@ -36,4 +42,5 @@ class RandomReplica(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         url = httpx.URL(self.choose().url)
         request.url = request.url.copy_with(host=url.host, port=url.port)
+        request.headers["host"] = url.netloc.decode()
         return await self._transport.handle_async_request(request)

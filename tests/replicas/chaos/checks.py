@@ -19,7 +19,7 @@ from tests.replicas.chaos.waiting_clients import Votes
 APPROVAL = "adk_request_confirmation"
 
 _NEEDS_APPROVAL = ("pay", "inspect", "remit")
-_RETRIED = ("lookup", "inspect", *SLEEPS)
+_RETRIED = ("draw", "lookup", "inspect", *SLEEPS)
 _SPEAKERS = {"desk": 1, "team": 4, "flow": 2}
 """Number of agents of an app that say the last words of a run."""
 
@@ -146,7 +146,8 @@ class Checks:
             assert run.record["status"] == session.runs[run.id]["status"], f"{run.record} is {session.runs[run.id]}"
 
     def _check_followed(self, client: Chat) -> None:
-        session = self._stored[client.key]
+        session = self._stored.get(client.key)
+        assert session is not None, "the session is not stored"
         _check_events(session, client.followed, list(enumerate(session.log, 1)), "the session's stream")
         seqs = [seq for seq, _ in client.followed]
         assert seqs == list(range(1, len(session.log) + 1)), f"the session's stream has {seqs}"

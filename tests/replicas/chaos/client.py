@@ -14,21 +14,21 @@ import httpx
 from openai import AsyncOpenAI
 
 from greenroom.records.session import SessionKey
-from tests.replicas.chaos.balancer import BASE_URL, TIMEOUT, RandomReplica
+from tests.replicas.chaos.balancer import BASE_URL, TIMEOUT, RandomReplica, Target
 from tests.replicas.chaos.journal import Journal
-from tests.replicas.servers import Server
 from tests.server.webhook_receiver import WebhookReceiver
 
 Json: TypeAlias = "dict[str, Any]"
 
-UNAVAILABLE = 503
+UNAVAILABLE = (502, 503)
+"""503 of a server; both of a load balancer, which finds no server, or has lost its connection to one."""
 
 
 @dataclass(frozen=True)
 class World:
     """The replicas and the connections that all clients share."""
 
-    rotation: Callable[[], Sequence[Server]]
+    rotation: Callable[[], Sequence[Target]]
     transport: httpx.AsyncHTTPTransport
     openai: AsyncOpenAI
     journal: Journal
@@ -132,7 +132,7 @@ class Client(ABC):
             except httpx.TransportError as error:
                 self.note_lost(error)
             else:
-                if response.status_code != UNAVAILABLE:
+                if response.status_code not in UNAVAILABLE:
                     return response
                 self.note_unavailable(response)
             await self.pause()
@@ -144,7 +144,7 @@ class Client(ABC):
         async with AsyncExitStack() as stack:
             try:
                 response = await stack.enter_async_context(self.http.stream(method, path, **options))
-                if response.status_code == UNAVAILABLE:
+                if response.status_code in UNAVAILABLE:
                     await response.aread()
                     self.note_unavailable(response)
                     response = None
@@ -161,8 +161,8 @@ class Client(ABC):
         self.count("lost connections")
 
     def note_unavailable(self, response: httpx.Response) -> None:
-        self.note(f"503 for {self.is_doing}: {response.text[:200]}")
-        self.count("responses 503")
+        self.note(f"{response.status_code} for {self.is_doing}: {response.text[:200]}")
+        self.count(f"responses {response.status_code}")
 
     async def create_session(self, key: SessionKey) -> None:
         response = await self.ask("POST", path_of(key))

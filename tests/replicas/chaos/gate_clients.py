@@ -42,7 +42,7 @@ class OpenAi(GateClient):
 
     async def again(self, error: Exception) -> None:
         """Waits for the next try. Raises errors that no other try can mend."""
-        if isinstance(error, openai.APIStatusError) and error.status_code != UNAVAILABLE:
+        if isinstance(error, openai.APIStatusError) and error.status_code not in UNAVAILABLE:
             raise AssertionError(f"{self.is_doing}: {error.status_code} {error.message}") from error
         self.note_lost(error)
         await self.pause()

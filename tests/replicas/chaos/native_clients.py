@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, get_args
 from uuid import UUID
@@ -12,8 +13,8 @@ import httpx
 from greenroom.records.session import SessionKey
 from tests.durability.invariants import calls_of
 from tests.durability.sse_client import read_frames
-from tests.replicas.chaos.agents import CHUNK_SECONDS, TELL_STEPS
-from tests.replicas.chaos.client import Client, Json, SeenRun, World, content_of, path_of
+from tests.replicas.chaos.agents import CHUNK_SECONDS, TELL_STEPS, drawing
+from tests.replicas.chaos.client import UNAVAILABLE, Client, Json, SeenRun, World, content_of, path_of
 
 Way = Literal["sse", "background", "wait"]
 
@@ -190,7 +191,7 @@ class Chat(NativeClient):
                                 self.followed.append((frame.place, frame.data))
                     else:
                         await response.aread()
-                        assert response.status_code == 503, f"events: {response.status_code} {response.text}"
+                        assert response.status_code in UNAVAILABLE, f"events: {response.status_code} {response.text}"
             except httpx.TransportError:
                 self.count("lost connections")
             await self.pause()
@@ -306,6 +307,33 @@ class Exports(NativeClient):
         assert response.status_code == 202, f"result of {call['id']}: {response.status_code} {response.text}"
         await self.follow_to_end(run)
         self.count("results of long-running tools")
+
+
+class Draws(NativeClient):
+    """Has a tool save an artifact, and then saves a version itself. Each version is whole."""
+
+    async def talk(self) -> None:
+        await self.create_session(self.key)
+        way: Way = self.chance.choice(("background", "wait"))  # /run_sse sends an event with artifacts in two frames
+        await self.run(self.new_message("draw"), way)
+        page = await self.ask("GET", path_of(self.key) + "/events", params={"limit": 1000})
+        deltas = [event["actions"]["artifactDelta"] for event in page.json()["events"] if "actions" in event]
+        ((name, version),) = [one for delta in deltas for one in delta.items()]
+        path = f"{path_of(self.key)}/artifacts/{name}"
+
+        part = {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(drawing(name)).decode()}}
+        body = {"filename": name, "artifact": part}
+        response = await self.ask("POST", f"{path_of(self.key)}/artifacts", json=body)
+        assert response.status_code == 200, f"saving {name}: {response.status_code} {response.text}"
+
+        versions = (await self.ask("GET", f"{path}/versions")).json()
+        assert {version, response.json()["version"]} <= set(versions), f"{name} has the versions {versions}"
+        for one in versions:
+            content = await self.ask("GET", f"{path}/versions/{one}/content")
+            found = f"{content.status_code}, {len(content.content)} bytes"
+            assert (content.status_code, content.content) == (200, drawing(name)), f"{name} {one}: {found}"
+        self.count("artifacts", 2)
+        self.count("artifacts that were saved again", len(versions) - 2)
 
 
 class Steers(NativeClient):

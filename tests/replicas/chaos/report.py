@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -51,6 +52,11 @@ def _section(problem: Problem, stored: Mapping[SessionKey, StoredSession], journ
         entries: list[Entry] = [*own, *journal.around(begin, end, who=FAULTS)]
         lines += [f"  {entry}" for entry in sorted(entries)]
     return "\n".join(lines)
+
+
+def tracebacks_in(log: str) -> list[str]:
+    """Tracebacks in a server's log: each is an error that nobody has handled."""
+    return [match[0][-1500:] for match in re.finditer(r"Traceback.*(?:\n[ ].*)*\n.*", log)]
 
 
 def line_of(event: Json) -> str:

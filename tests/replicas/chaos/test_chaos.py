@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,10 +25,12 @@ from tests.replicas.chaos.faults import Cluster, Fault, faults_of
 from tests.replicas.chaos.gate_clients import A2a, AgUi, ChatCompletions, Responses
 from tests.replicas.chaos.journal import Journal
 from tests.replicas.chaos.live_client import Live
+from tests.replicas.chaos.load import Load
 from tests.replicas.chaos.native_clients import (
     Approves,
     Cancels,
     Chat,
+    Draws,
     Exports,
     FlowChat,
     LongStream,
@@ -37,11 +38,11 @@ from tests.replicas.chaos.native_clients import (
     TeamChat,
     Waits,
 )
-from tests.replicas.chaos.report import report_of
+from tests.replicas.chaos.report import report_of, tracebacks_in
 from tests.replicas.chaos.store import stored_sessions, wait_for_runs
 from tests.replicas.chaos.waiting_clients import Delays, Schedules, Signals, Sleeps, Votes
 from tests.replicas.chaos.webhooks import check_webhooks, wait_for_webhooks
-from tests.replicas.servers import Server, servers_on
+from tests.replicas.servers import servers_on
 from tests.seed import SEED
 from tests.server.conftest import write_webhook_secrets
 from tests.server.webhook_receiver import receiving
@@ -54,14 +55,11 @@ RUNS_PER_FAULT = 14
 CONCURRENT_CLIENTS = 24
 CONCURRENT_FAULTS = 2
 LONGEST_STREAM_SECONDS = 30.0 if RUNS >= 1000 else 8.0
-CLIENT_SECONDS = 150
-"""Time limit of one client, with all that happens to it. Its longest run alone takes a fifth."""
-
 SETTLE_SECONDS = 60
 """Time after the last client for runs that nobody waits for."""
 
 _KINDS: list[type[Client]] = [
-    *[Chat] * 3, *[TeamChat] * 2, *[FlowChat] * 2, *[LongStream] * 2, Cancels, Waits, *[Steers] * 2, *[Approves] * 4, *[Exports] * 2,
+    *[Chat] * 3, *[TeamChat] * 2, *[FlowChat] * 2, *[LongStream] * 2, Cancels, Waits, *[Steers] * 2, *[Approves] * 4, *[Exports] * 2, Draws,
     *[Sleeps] * 2, *[Signals] * 2, *[Delays] * 2, Schedules, *[Votes] * 2,
     *[ChatCompletions] * 2, *[Responses] * 2, *[AgUi] * 2, *[A2a] * 2, *[Live] * 3,
 ]  # fmt: skip
@@ -84,12 +82,11 @@ def plan_of(runs: int, seed: int) -> list[type[Client] | Fault]:
     return plan
 
 
-class Load:
+class PlannedLoad(Load):
     """Starts clients and faults in the order of a plan, so many at a time."""
 
     def __init__(self, world: World, cluster: Cluster) -> None:
-        self.clients: list[Client] = []
-        self.problems: list[Problem] = []
+        super().__init__()
         self._world = world
         self._cluster = cluster
         self._free_clients = asyncio.Semaphore(CONCURRENT_CLIENTS)
@@ -103,7 +100,7 @@ class Load:
                     group.create_task(self._happen(item))
                 else:
                     await self._free_clients.acquire()
-                    group.create_task(self._talk(item(number, self._world)))
+                    group.create_task(self._start(item(number, self._world)))
 
     async def _happen(self, fault: Fault) -> None:
         try:
@@ -112,27 +109,11 @@ class Load:
         finally:
             self._free_faults.release()
 
-    async def _talk(self, client: Client) -> None:
-        self.clients.append(client)
+    async def _start(self, client: Client) -> None:
         try:
-            async with asyncio.timeout(CLIENT_SECONDS):
-                await client.talk()
-        except TimeoutError:
-            self.problems.append(
-                Problem(f"has not ended in {CLIENT_SECONDS} s; it waits for {client.is_doing}", client.name, client.key)
-            )
-        except Exception as error:
-            self.problems.append(
-                Problem(f"{type(error).__name__}: {error}, while {client.is_doing}", client.name, client.key)
-            )
+            await self.talk(client)
         finally:
-            await client.close()
             self._free_clients.release()
-
-
-def errors_in(server: Server) -> list[str]:
-    """Tracebacks in a server's log: each is an error that nobody has handled."""
-    return [match[0][-1500:] for match in re.finditer(r"Traceback.*(?:\n[ ].*)*\n.*", server.log())]
 
 
 @pytest.fixture
@@ -168,7 +149,7 @@ async def test_replicas_lose_nothing_and_do_nothing_twice(database: PostgresServ
         await cluster.start()
         print(f"the replicas have started after {time.monotonic() - begun_at:.0f} s")
         world = World(lambda: cluster.rotation, transport, openai, journal, receiver, str(SEED), LONGEST_STREAM_SECONDS)
-        load = Load(world, cluster)
+        load = PlannedLoad(world, cluster)
         await load.carry_out(plan_of(RUNS, SEED))
         print(f"all clients have ended after {time.monotonic() - begun_at:.0f} s")
         unfinished = await wait_for_runs(servers.database, seconds=SETTLE_SECONDS)
@@ -184,7 +165,9 @@ async def test_replicas_lose_nothing_and_do_nothing_twice(database: PostgresServ
     problems += Checks(stored, load.clients, journal).check_all()
     problems += check_webhooks(receiver, stored, load.clients, journal)
     problems += [Problem(f"{name} has ended with {code}") for name, code in cluster.exit_codes.items() if code]
-    problems += [Problem(f"{server.folder.name}: {text}") for server in servers.started for text in errors_in(server)]
+    problems += [
+        Problem(f"{server.folder.name}: {text}") for server in servers.started for text in tracebacks_in(server.log())
+    ]
     print(f"checked after {time.monotonic() - begun_at:.0f} s")
     for name, count in sorted(journal.counts.items()):
         print(f"{count:6} {name}")
