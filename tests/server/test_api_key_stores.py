@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from greenroom.errors import CallerError, StorageError, Unauthenticated
+from greenroom.records.run import Caller
 from greenroom.server.access.api_keys import ApiKeyCache, ApiKeyFile, ApiKeyStore, id_of, new_key
 from greenroom.server.access.api_keys_from_uri import api_keys_from_uri
+from greenroom.server.access.authentication import Authenticator
 from greenroom.server.access.postgres_api_keys import PostgresApiKeys
 from greenroom.server.settings import AuthSettings
 from tests.server.conftest import Serve
@@ -119,7 +121,27 @@ async def test_requests_share_a_check_that_fails() -> None:
     assert isinstance(ends[0], asyncio.CancelledError)
     assert all(isinstance(end, StorageError) for end in ends[1:])
     assert store.checks == 1
+    with pytest.raises(StorageError):  # the key isn't known to be revoked
+        await cache.is_good(id_of(keys[0]))
     await cache.close()
+
+
+async def test_keys_that_cannot_be_read_end_streams_and_delay_schedules(tmp_path: Path) -> None:
+    file = ApiKeyFile(tmp_path / "keys.db")
+    made, key = file.create(name="", subject="ann", scopes=["run"])
+    authenticator = Authenticator(AuthSettings(keys=str(file.path)))
+    identity = await authenticator.identify_by(key)
+    caller = Caller(user_id="ann", key_id=made.id)
+    assert await authenticator.is_still_good(identity)
+    assert await authenticator.is_valid(caller)
+
+    file.path.unlink()
+    async with asyncio.timeout(5):
+        while await authenticator.is_still_good(identity):
+            await asyncio.sleep(0.05)
+    with pytest.raises(StorageError):
+        await authenticator.is_valid(caller)
+    await authenticator.close()
 
 
 async def test_servers_share_keys_in_postgresql(serve: Serve, postgres_uri: str) -> None:

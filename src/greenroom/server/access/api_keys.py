@@ -288,12 +288,9 @@ class ApiKeyCache:
         return identity
 
     async def is_good(self, key_id: str) -> bool:
-        """True if the key is still valid."""
+        """True if the key is still valid. Raises StorageError."""
         if time.monotonic() >= self._checked_at + REFRESH_SECONDS:
-            try:
-                await self._refresh()
-            except StorageError:
-                return False
+            await self._refresh()
         found = self._keys.get(key_id)
         return found is not None and found[0].is_good(time.time())
 

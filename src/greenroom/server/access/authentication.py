@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from starlette.types import Scope
 
-from greenroom.errors import Unauthenticated
+from greenroom.errors import StorageError, Unauthenticated
 from greenroom.records.run import Caller
 from greenroom.server.access.api_keys import PREFIX, ApiKeyCache, is_key
 from greenroom.server.access.api_keys_from_uri import api_keys_from_uri
@@ -44,13 +44,19 @@ class Authenticator:
         raise Unauthenticated("This is not an API key of this server")
 
     async def is_still_good(self, identity: Identity) -> bool:
-        """True while the caller's credentials are still valid."""
+        """True while the caller's credentials are still valid; False if the keys can't be read."""
         if identity.expires_at is not None and time.time() >= identity.expires_at:
             return False
-        return await self._is_good(identity.key_id)
+        try:
+            return await self._is_good(identity.key_id)
+        except StorageError:
+            return False
 
     async def is_valid(self, caller: Caller) -> bool:
-        """False if the caller's API key was revoked or has expired. A token is valid: it need not last."""
+        """False if the caller's API key was revoked or has expired. A token is valid: it need not last.
+
+        Raises StorageError if the keys can't be read.
+        """
         return await self._is_good(caller.key_id)
 
     async def _is_good(self, key_id: str | None) -> bool:
