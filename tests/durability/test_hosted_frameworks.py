@@ -24,6 +24,8 @@ from tests.seed import SEED
 KILLS = int(os.environ.get("GREENROOM_HOSTED_KILLS", "2"))
 FRAMEWORKS = ("langgraph",)
 _AT_ONCE = 4
+_PATIENCE = 60 + 20 * KILLS
+"""Seconds."""
 
 Json = dict[str, Any]
 
@@ -46,10 +48,21 @@ async def test_nothing_is_done_or_said_twice(framework: str, tmp_path: Path) -> 
 
 
 async def _kill(server: ServerProcess, chance: random.Random) -> None:
+    """Kills the server again and again, each time after some more work was done: a run that dies too often without
+    progress is given up.
+    """
+    effects = server.folder / EFFECTS
     for _ in range(KILLS):
-        await asyncio.sleep(chance.uniform(0, 0.25))
+        size = _size(effects) + chance.randint(1, 400)
+        while _size(effects) < size:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(chance.uniform(0, 0.03))
         await server.kill()
         await server.start()
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
 
 
 async def _talk(client: PatientClient, session_id: str, framework: Framework, killing: asyncio.Task[None]) -> None:
@@ -69,7 +82,7 @@ async def _talk(client: PatientClient, session_id: str, framework: Framework, ki
         run_id: str = reply.json()["id"]
 
         await _answer(client, session, run_id, framework)
-        await client.wait_for_status(f"/runs/{run_id}", "succeeded", seconds=60, pause_seconds=0.05)
+        await client.wait_for_status(f"/runs/{run_id}", "succeeded", seconds=_PATIENCE, pause_seconds=0.05)
 
         texts += 1 + len(STEPS)
         events: list[Json] = (await client.send("GET", session)).json()["events"]
@@ -78,7 +91,7 @@ async def _talk(client: PatientClient, session_id: str, framework: Framework, ki
 
 
 async def _answer(client: PatientClient, session: str, run_id: str, framework: Framework) -> None:
-    await client.wait_for_status(f"/runs/{run_id}", "waiting", seconds=60, pause_seconds=0.05)
+    await client.wait_for_status(f"/runs/{run_id}", "waiting", seconds=_PATIENCE, pause_seconds=0.05)
     events: list[Json] = (await client.send("GET", session)).json()["events"]
     asked = next(event for event in reversed(events) if event.get("longRunningToolIds"))
     message = wire.to_plain(framework.answer(wire.from_plain(asked, Event), approved=True))
