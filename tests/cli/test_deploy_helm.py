@@ -47,6 +47,15 @@ _VALUES: dict[str, dict[str, Any]] = {
         },
         "settings": {"trusted_proxies": ["10.0.0.0/8", "fd00::/8"]},
     },
+    "a route of a gateway": {
+        "ingress": {
+            "enabled": True,
+            "gateways": [{"name": "public", "namespace": "gateways"}],
+            "host": "example.com",
+            "path": "/agents",
+        },
+        "service": {"port": 8080},
+    },
     "scaled by CPU": {"autoscaling": {"by": "cpu", "maxReplicas": 5}},
     "scaled by runs": {"autoscaling": {"by": "runs", "runsPerReplica": 50}},
     "everything": {
@@ -88,6 +97,7 @@ _OUTSIDE = {"pg", "pg-owner", "models", "bucket", "webhooks", "metrics", "regist
 """Secrets that these values name."""
 
 _CUSTOM = {
+    "HTTPRoute": "@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1/HTTPRoute",
     "ScaledObject": "@kubernetes-models/keda/keda.sh/v1alpha1/ScaledObject",
     "ServiceMonitor": "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/ServiceMonitor",
 }
@@ -160,7 +170,14 @@ def test_kubernetes_accepts_the_manifests(manifests: list[dict[str, Any]]) -> No
             kubernetes_validate.validate(manifest, release, strict=True)
 
 
-@pytest.mark.parametrize(("kind", "name"), [("ScaledObject", "scaled by runs"), ("ServiceMonitor", "everything")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("HTTPRoute", "a route of a gateway"),
+        ("ScaledObject", "scaled by runs"),
+        ("ServiceMonitor", "everything"),
+    ],
+)
 def test_operators_accept_the_manifests(chart: Path, kind: str, name: str) -> None:
     node, packages = kubernetes_models()
     program = f"""
@@ -220,7 +237,7 @@ def test_notes_show_how_to_begin(chart: Path) -> None:
 
 
 def test_the_values_on_the_page_are_valid(chart: Path) -> None:
-    assert len(_ON_THE_PAGE) == 3
+    assert len(_ON_THE_PAGE) == 4
     for text in _ON_THE_PAGE:
         done = _helm("template", "agents", str(chart), "--values=-", values=yaml.safe_load(text))
         assert done.returncode == 0, done.stderr
@@ -264,6 +281,11 @@ def test_names_refer_to_what_is_there(manifests: list[dict[str, Any]]) -> None:
         backend = ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
         assert backend["name"] == service["metadata"]["name"]
         assert backend["port"]["name"] in service_ports
+    for route in _of(manifests, "HTTPRoute"):
+        (backend,) = route["spec"]["rules"][0]["backendRefs"]
+        assert backend["name"] == service["metadata"]["name"]
+        assert backend["port"] in {port["port"] for port in service["spec"]["ports"]}
+    assert len(_of(manifests, "Ingress")) + len(_of(manifests, "HTTPRoute")) <= 1
     for monitor in _of(manifests, "ServiceMonitor"):
         assert {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} <= service_ports
     for policy in _of(manifests, "NetworkPolicy"):
@@ -346,8 +368,10 @@ def test_settings_reach_the_server(chart: Path) -> None:
     assert settings.webhook_secrets == "/etc/greenroom/webhooks/webhooks.toml"
     assert settings.auth.keys == settings.session_service == "postgresql://db/chats"
 
+    for name in ("an ingress below a path", "a route of a gateway"):
+        below = _configuration(_rendered(chart, name)).settings
+        assert below.url_prefix == below.public_url == "https://example.com/agents"
     below = _configuration(_rendered(chart, "an ingress below a path")).settings
-    assert below.url_prefix == below.public_url == "https://example.com/agents"
     assert below.trusted_proxies == ("10.0.0.0/8", "fd00::/8")
 
 

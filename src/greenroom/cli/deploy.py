@@ -37,6 +37,7 @@ _CHART = tuple(
         "templates/_helpers.tpl",
         "templates/autoscaling.yaml",
         "templates/deployment.yaml",
+        "templates/httproute.yaml",
         "templates/ingress.yaml",
         "templates/migration-job.yaml",
         "templates/networkpolicy.yaml",
