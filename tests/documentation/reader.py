@@ -42,12 +42,12 @@ class Reader:
         self.server: subprocess.Popen[bytes] | None = None
 
         with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = str(free.getsockname()[1])
+            self.port = str(free.getsockname()[1])
         self._state = folder.with_name("terminal.sh")
         self._state.write_text("")
-        self._environment = {
+        self.environment = {
             **environment,
-            "GREENROOM_PORT": self._port,
+            "GREENROOM_PORT": self.port,
             "COLUMNS": "100",
             "TERM": "dumb",
             "PYTHONUNBUFFERED": "1",
@@ -79,7 +79,7 @@ class Reader:
         done = subprocess.run(
             self._shell(step),
             cwd=self.folder,
-            env=self._environment,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -106,7 +106,7 @@ class Reader:
             self.server = subprocess.Popen(
                 [*END_WITH_PARENT, *self._shell(step, replaces_shell=True)],
                 cwd=self.folder,
-                env=self._environment,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -125,7 +125,7 @@ class Reader:
 
     def _is_ready(self) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", int(self._port))) == 0
+            return probe.connect_ex(("127.0.0.1", int(self.port))) == 0
 
     def stop_server(self) -> None:
         """Ctrl-C in the server's terminal."""
@@ -139,13 +139,13 @@ class Reader:
             self.server = None
 
     def _shell(self, step: Command, *, replaces_shell: bool = False) -> list[str]:
-        line = self.comparison.real_command(step.line).replace(f":{_PAGES_PORT}", f":{self._port}")
+        line = self.comparison.real_command(step.line).replace(f":{_PAGES_PORT}", f":{self.port}")
         script = f'. "$0"\nexec {line}' if replaces_shell else _COMMAND.format(line=line)
         return ["bash", "-c", script, str(self._state)]
 
     def _compare(self, step: Command, output: str) -> None:
         if step.output is not None:
-            self.comparison.compare_output(step.output, output.replace(f":{self._port}", f":{_PAGES_PORT}"))
+            self.comparison.compare_output(step.output, output.replace(f":{self.port}", f":{_PAGES_PORT}"))
 
 
 def _only_asks(line: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,13 @@ from starlette.responses import Response
 from greenroom.models.local.files import cache_dir
 from greenroom.records.content import FunctionCall, Part
 from tests.documentation.pages import ROOT, Command, blocks_of, steps_in
-from tests.documentation.reader import reading
+from tests.documentation.reader import Reader, reading
 from tests.documentation.releases import build_next_release, build_release
+from tests.environments.container_image import write_root_file_system
+from tests.environments.podman import PodmanService
+from tests.environments.wheels import write_wheels
 from tests.models.wire.openai_chat import ChatServer
+from tests.postgres.postgres_server import PostgresServer
 
 DOCS = ROOT / "docs"
 TUTORIAL = sorted((DOCS / "tutorial").glob("*.md"))
@@ -67,21 +72,63 @@ def test_moving_an_app_from_adk(tmp_path: Path) -> None:
 
 @is_long
 @pytest.mark.timeout(3600)
-def test_the_tutorial(tmp_path: Path, empty_postgres_uri: str) -> None:
-    """With podman in place of Docker, and images made of this machine's files in place of a registry's."""
+def test_the_tutorial(
+    tmp_path: Path, empty_postgres_uri: str, postgres_server: PostgresServer, podman: PodmanService
+) -> None:
     wheels = tmp_path / "wheels"
     build_release(wheels)
     with reading(tmp_path, _empty_environment(tmp_path, wheels)) as reader:
+        _stand_in_for_docker(tmp_path, reader, podman, postgres_server.folder)
         reader.comparison.real[SHOWN_DATABASE] = empty_postgres_uri
-        for page in TUTORIAL:
-            if page.stem.startswith("6-"):
-                continue
-            for step in steps_in(blocks_of(page)):
-                if isinstance(step, Command) and "--upgrade greenroom" in step.line:
-                    (scratch := tmp_path / "next").mkdir()
-                    build_next_release(wheels, scratch)
-                print(step.place, step.line if isinstance(step, Command) else step.path, flush=True)
-                reader.do(step)
+        for step in chain.from_iterable(steps_in(blocks_of(page)) for page in TUTORIAL):
+            if isinstance(step, Command):
+                print(step.place, step.line, flush=True)
+                if "docker build" in step.line:
+                    _prepare_image(reader.folder / "agents", tmp_path / "root.tar", podman)
+                elif "--upgrade greenroom" in step.line:
+                    build_next_release(wheels, tmp_path / "next")
+            reader.do(step)
+
+
+def _stand_in_for_docker(folder: Path, reader: Reader, podman: PodmanService, sockets: Path) -> None:
+    """Podman takes Docker's commands. Containers are in the network of the machine, where the port is another one than
+    the page's; they reach PostgreSQL by its socket, and PyPI as this machine does.
+    """
+    sockets.chmod(0o755)
+    for program, text in {folder / "bin" / "docker": _DOCKER, folder / "pip3": _PIP}.items():
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(text.format(image=_PYTHON_IMAGE, port=reader.port, sockets=sockets, folder=folder))
+        program.chmod(0o755)
+    reader.environment["PATH"] = f"{folder}/bin:{reader.environment['PATH']}:/usr/sbin:/sbin"
+    reader.environment.update({name: value for name, value in podman.env.items() if name.startswith("CONTAINERS_")})
+
+
+def _prepare_image(agents: Path, root: Path, podman: PodmanService) -> None:
+    """No registry can be reached: this machine's files are the base image, and its packages are installed."""
+    requirements = agents / "requirements.txt"
+    write_wheels(agents / "wheels", requirements.read_text().strip())
+    requirements.write_text(f"--no-index\n{requirements.read_text()}")
+    write_root_file_system(root, with_pip=True)
+    podman.run("import", "--quiet", str(root), _PYTHON_IMAGE)
+
+
+_PYTHON_IMAGE = "localhost/greenroom-tests:python"
+
+_PIP = """#!/bin/sh
+exec /usr/bin/python3 -m pip "$@"
+"""
+"""Images of Python have it."""
+
+_DOCKER = """#!/bin/sh
+command=$1
+shift
+case $command in
+    build) exec podman build --format=docker --network=none --build-arg=PYTHON_IMAGE={image} "$@" ;;
+    run) exec podman run --env=GREENROOM_PORT={port} --volume={sockets}:{sockets} --env=PIP_CERT \\
+        --volume={folder}/pip3:/usr/local/bin/pip3:ro --volume=/etc/ssl/certs:/etc/ssl/certs:ro "$@" ;;
+    *) exec podman "$command" "$@" ;;
+esac
+"""
 
 
 def _empty_environment(folder: Path, wheels: Path) -> dict[str, str]:
