@@ -355,6 +355,13 @@ async def test_the_host_books_a_table() -> None:
     assert descriptions == {"day": "As in 2026-05-01", "room": "Where to sit."}
 
 
+async def test_a_graph_of_langgraph_is_an_agent() -> None:
+    snippet = run_snippet("langgraph_agent")
+    snippet["model"].model = ScriptedModel(["Good morning."])
+    events = await InMemoryRunner(agent=snippet["root_agent"]).run_debug("Hello", quiet=True)
+    assert [event.content.text() for event in events if event.content] == ["Good morning."]
+
+
 async def test_the_writer_has_a_translator() -> None:
     agent: LlmAgent = run_snippet("agent_tool")["writer"]
     model = the_model(agent, types.FunctionCall(name="translator", args={"request": "Hello"}), "Hei.")

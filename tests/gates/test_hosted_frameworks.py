@@ -191,3 +191,40 @@ async def test_over_the_inbox(serve: Serve, framework: str, tmp_path: Path) -> N
         async with asyncio.timeout(10):
             await server.client.get(f"/runs/{run_id}/events", headers={"accept": "text/event-stream"})
         await check_log(server, "run_sse", tmp_path)
+
+
+async def test_a_failed_run_is_retried_from_its_last_step(framework: str) -> None:
+    ran: list[str] = []
+
+    async def work(label: str) -> str:
+        """Does some work."""
+        ran.append(label)
+        if ran == ["one", "two"]:
+            raise ConnectionError("away")
+        return f"worked {label}"
+
+    def reply(texts: Any) -> Step:
+        labels = ("one", "two")
+        done = sum(text.startswith("worked") for text in texts)
+        return "Done." if done == len(labels) else call("work", f"c-{done}", label=labels[done])
+
+    agent = framework_named(framework).agent(reply, tools=[work])
+    async with serving(create_app(agents=[agent]), DEFAULT_LIMITS) as server:
+        await server.client.post("/apps/desk/users/u/sessions/s")
+        body = {"appName": "desk", "userId": "u", "sessionId": "s", "newMessage": {"parts": [{"text": "Work"}]}}
+        failed = await server.client.post("/run", json=body)
+        run_id = failed.headers["x-run-id"]
+        assert (await server.client.get(f"/runs/{run_id}")).json()["status"] == "failed"
+
+        reply_to_retry = await server.client.post(f"/runs/{run_id}/retry")
+        assert reply_to_retry.status_code < 300, reply_to_retry.text
+        async with asyncio.timeout(10):
+            await server.client.get(f"/runs/{run_id}/events", headers={"accept": "text/event-stream"})
+
+        assert (await server.client.get(f"/runs/{run_id}")).json()["status"] == "succeeded"
+        assert ran == ["one", "two", "two"]
+        events = await session_of(server, "run_sse")
+        texts = [
+            part["text"] for event in events for part in event.get("content", {}).get("parts", []) if "text" in part
+        ]
+        assert texts == ["Work", "Done."]

@@ -33,7 +33,7 @@ class LangGraphFramework:
             texts = _texts(request)
             self.prompts.append(texts)
             step = script[0] if callable(script[0]) else next(replies)
-            return _with_usage(step(texts) if callable(step) else cast("Step", step))
+            return _with_usage(step(texts) if callable(step) else step)
 
         return ChatGreenroom(model=ScriptedModel(reply))
 

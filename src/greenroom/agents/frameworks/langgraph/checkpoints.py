@@ -13,6 +13,8 @@ import operator
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
+import msgspec
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
@@ -40,6 +42,13 @@ class _Blob(NamedTuple):
 
     whole: JsonValue
     items: tuple[JsonValue, ...] | None = None
+
+
+class _Encoded(NamedTuple):
+    message: BaseMessage
+    """Kept, so that no other object gets its address."""
+    version: tuple[object, ...]
+    encoded: JsonValue
 
 
 class _Write(NamedTuple):
@@ -220,6 +229,8 @@ class LogCheckpointSaver(BaseCheckpointSaver[int]):
             namespace: next(reversed(own)) for namespace, own in store.checkpoints.items()
         }
         """The newest checkpoints in the log."""
+        self._messages: dict[int, _Encoded] = {}
+        """The messages of the state as they are encoded, by their addresses."""
         self._writes: dict[tuple[Namespace, str, str], tuple[str, dict[int, _Write]]] = {}
 
     # reading
@@ -447,13 +458,31 @@ class LogCheckpointSaver(BaseCheckpointSaver[int]):
 
     def _encode_blob(self, value: Any) -> _Blob:
         if type(value) is list and value and not _is_plain(value):
-            return _Blob(None, tuple(self._encode(item) for item in cast("Sequence[Any]", value)))
+            return _Blob(None, tuple(self._encode_item(item) for item in cast("Sequence[Any]", value)))
         return _Blob(self._encode(value))
 
     def _decode_blob(self, blob: _Blob) -> Any:
         if blob.items is not None:
-            return [self._decode(item) for item in blob.items]
+            return [self._decode_item(item) for item in blob.items]
         return self._decode(blob.whole)
+
+    def _encode_item(self, item: Any) -> JsonValue:
+        """Messages are encoded once, since each checkpoint has all of them."""
+        if not isinstance(item, BaseMessage):
+            return self._encode(item)
+        known = self._messages.get(id(item))
+        version = _version_of(item)
+        if known is not None and known.version == version:
+            return known.encoded
+        encoded = self._encode(item)
+        self._messages[id(item)] = _Encoded(item, version, encoded)
+        return encoded
+
+    def _decode_item(self, encoded: JsonValue) -> Any:
+        item = self._decode(encoded)
+        if isinstance(item, BaseMessage):
+            self._messages[id(item)] = _Encoded(item, _version_of(item), encoded)
+        return item
 
     def _encode(self, value: Any) -> JsonValue:
         """JSON values as they are, in a list of one; others as LangGraph's serializer encodes them."""
@@ -481,6 +510,15 @@ def _addressed(config: RunnableConfig, namespace: Namespace, checkpoint_id: str)
             "checkpoint_id": checkpoint_id,
         }
     }
+
+
+def _version_of(message: BaseMessage) -> tuple[object, ...]:
+    """Differs for a message that a node has changed in place: its text, name or calls, or a part of its content."""
+    content: Any = message.content
+    if not isinstance(content, str):
+        content = msgspec.json.encode(content, enc_hook=repr)
+    calls: Any = getattr(message, "tool_calls", None) or ()
+    return content, message.id, message.name, len(calls), len(message.additional_kwargs), len(message.response_metadata)
 
 
 def _outer(namespace: Namespace) -> Namespace:
