@@ -83,6 +83,14 @@ sbom: | $(UV)  ## Write the bill of materials of the wheel in dist/: CycloneDX, 
 test-packages: setup ui  ## Install the packages in environments of their own, with each Python that is there and each extra.
 	GREENROOM_PACKAGES=1 $(RUN) pytest tests/packaging --timeout 0
 
+.PHONY: newcomer
+newcomer: build  ## Follow the first steps of a newcomer with the wheel, time them, and write docs/newcomers-path.md.
+	$(PYTHON) scripts/newcomer.py dist/*.whl docs/newcomers-path.md
+
+.PHONY: release
+release: | $(UV)  ## Build VERSION (x.y.z) from new clones, compare and check the packages, write dist/ and tag it; nothing is published.
+	$(PYTHON) scripts/release.py "$(VERSION)"
+
 .PHONY: test-ui
 test-ui: ui  ## Test the dev UI's own modules in node.
 	cd ui && $(NPM) test --silent
