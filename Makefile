@@ -81,7 +81,7 @@ sbom: | $(UV)  ## Write the bill of materials of the wheel in dist/: CycloneDX, 
 
 .PHONY: test-packages
 test-packages: setup ui  ## Install the packages in environments of their own, with each Python that is there and each extra.
-	GREENROOM_PACKAGES=1 $(RUN) pytest tests/packaging --timeout 0
+	GREENROOM_PACKAGES=1 $(RUN) pytest tests/packaging $(LONG)
 
 .PHONY: newcomer
 newcomer: build  ## Follow the first steps of a newcomer with the wheel, time them, and write docs/newcomers-path.md.

@@ -46,7 +46,7 @@ faster: its CPU seconds are the least that it takes.
 
 From the first command to an answer in the terminal: {terminal:.0f} seconds; to an answer over HTTP, and the page:
 {total:.0f} seconds. The small model shows that everything works; it is not clever. [Installation](installation.md)
-explains the choices, and [the tutorial](tutorial.md) continues from here.
+explains the choices, and [the tutorial](tutorial/1-first-agent.md) continues from here.
 
 {transcript}
 """

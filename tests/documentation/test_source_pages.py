@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -90,3 +91,9 @@ def test_the_index_lists_every_page() -> None:
         *(f"decisions/{path}" for path in re.findall(r"\]\(([\w-]+\.md)", decisions)),
     }
     assert sorted(set(pages) - listed) == []
+
+
+def test_the_installation_page_lists_each_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    listed = re.findall(r"^\| `([\w-]+)` \|", text_of(DOCS / "installation.md"), re.MULTILINE)
+    assert listed == sorted(project["optional-dependencies"])
