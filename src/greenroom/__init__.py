@@ -23,6 +23,7 @@ _HOMES = {
     "greenroom.agents.config_types": "AgentRefConfig ArgumentConfig BaseAgentConfig CodeConfig",
     "greenroom.agents.frameworks.langgraph.agent": "LangGraphAgent",
     "greenroom.agents.frameworks.langgraph.chat_model": "ChatGreenroom",
+    "greenroom.agents.frameworks.pydantic_ai.agent": "PydanticAiAgent",
     "greenroom.agents.google_search": "GoogleSearchAgentTool create_google_search_agent",
     "greenroom.agents.llm_agent": "Agent LlmAgent",
     "greenroom.agents.node": "BaseNode RetryConfig",

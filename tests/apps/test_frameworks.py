@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from greenroom.agents.frameworks.langgraph.agent import LangGraphAgent
+from greenroom.agents.frameworks.pydantic_ai.agent import PydanticAiAgent
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.errors import AppLoadError
 from tests.apps.conftest import AgentsDir
@@ -154,3 +155,14 @@ def test_an_app_in_a_folder_of_its_own(tmp_path: Path) -> None:
     loader = DirectoryAppLoader(folder)
     assert loader.list_apps() == ["shop"]
     loaded(loader, "shop")
+
+
+def test_an_agent_of_pydantic_ai_is_hosted(agents_dir: AgentsDir) -> None:
+    text = 'from pydantic_ai import Agent\n\nagent = Agent("test", instructions="Be brief.")\n'
+    agents_dir.write("shop/agent.py", text)
+    loader = DirectoryAppLoader(agents_dir.path)
+
+    assert loader.list_apps() == ["shop"]
+    agent = loader.load("shop").root_agent
+    assert isinstance(agent, PydanticAiAgent)
+    assert agent.name == "shop"

@@ -55,6 +55,7 @@ EXTRAS = {
     "openai": ["embeddings.openai", "models.openai"],
     "openapi": ["tools.openapi", "tools.web"],
     "opensandbox": ["environments.opensandbox"],
+    "pydantic-ai": ["agents.frameworks.pydantic_ai"],
     "postgres": ["postgres", "sessions.postgres"],
     "telemetry": ["server.prometheus", "telemetry"],
     "temporal": ["temporal"],

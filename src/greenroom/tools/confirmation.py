@@ -34,6 +34,11 @@ def confirmation_response(
     if answer.confirmed:
         return None
 
+    return rejected_response(name)
+
+
+def rejected_response(name: str) -> JsonObject:
+    """The response of a call that a person has rejected."""
     return {"error": f"{name} has not run: a person rejected the call."}
 
 

@@ -32,6 +32,13 @@ FRAMEWORKS = (
         "LangGraphAgent",
         "graph",
     ),
+    Framework(
+        "pydantic_ai",
+        frozenset({"AbstractAgent"}),
+        "greenroom.agents.frameworks.pydantic_ai.agent",
+        "PydanticAiAgent",
+        "agent",
+    ),
 )
 
 

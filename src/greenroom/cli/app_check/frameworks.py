@@ -16,6 +16,11 @@ PROMISES = {
         "kept: state, messages, streaming, subgraphs, interrupts, breakpoints, and finished tasks after a crash; "
         "not kept: a checkpointer of its own, time travel, and plugins that answer in place of a model or a tool"
     ),
+    "pydantic_ai": (
+        "kept: history, streaming, tools, output types, approvals, external tools, capabilities, and results of tools "
+        "after a crash; not kept: dependencies, unless root_agent = PydanticAiAgent(deps=...) gives them, models that "
+        "tools call by themselves, and plugins that answer in place of a model or a tool"
+    ),
 }
 """By the framework's package. `docs/frameworks.md` has them in full."""
 
