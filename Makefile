@@ -238,10 +238,11 @@ quick: setup  ## Tests of agents, apps, runs, functions, records and stores, wit
 		$(addprefix tests/,$(QUICK))
 
 .PHONY: lint
-lint: setup  ## Check format, lint, types and layers.
+lint: setup  ## Check format, lint, layers, spelling and types.
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) lint-imports
+	$(RUN) codespell *.md docs src examples scripts
 	$(RUN) pyright
 
 .PHONY: format
