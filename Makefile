@@ -15,7 +15,8 @@ UI_PAGE := src/greenroom/server/dev_ui/index.html
 # Newer releases name the ends of arrows differently, and Material doesn't give them the colours of the theme.
 MERMAID := .uv/mermaid/mermaid.min.js
 # The environment of MkDocs. MkDocs 2 has no plugins, so Material warns of it; pyproject.toml stays below it.
-DOCS_RUN = NO_MKDOCS_2_WARNING=1 $(UV) run --isolated --frozen --python $(PYTHON) --no-default-groups --group docs
+DOCS_RUN = NO_MKDOCS_2_WARNING=1 $(UV) run --isolated --frozen --python $(PYTHON) --no-default-groups --group docs \
+	--extra a2a --extra mcp
 RELEASE_RUN = $(UV) run --isolated --frozen --python $(PYTHON) --only-group release
 # The times of files in the packages: with the same Python, another build has the same bytes.
 COMMIT_TIME = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}

@@ -6,12 +6,16 @@ import ast
 import re
 import sys
 from collections.abc import Iterable
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import greenroom
 from greenroom.cli.commands import app
+from greenroom.server.application import GATES
+from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.openapi import build_openapi
 
@@ -28,7 +32,7 @@ def reference_pages() -> dict[str, str]:
     """The text of each page by its path in the folder of the reference."""
     return {
         "command-line.md": _command_line(),
-        **{f"http/{name}": text for name, text in http_pages(build_openapi(ENDPOINTS, SOCKETS)).items()},
+        **{f"http/{name}": text for name, text in http_pages(build_openapi(_endpoints(), SOCKETS)).items()},
         **{f"python/{name}": text for name, text in python_pages().items()},
     }
 
@@ -42,6 +46,12 @@ def _command_line() -> str:
 
 
 # HTTP
+
+
+def _endpoints() -> tuple[Endpoint, ...]:
+    """Those of the server and of all gates."""
+    gates = [import_module(module).ENDPOINTS for module in GATES.values()]
+    return (*ENDPOINTS, *chain.from_iterable(gates))
 
 
 def http_pages(document: Json) -> dict[str, str]:
@@ -186,37 +196,62 @@ def _link(record: str) -> str:
 # Python
 
 
+_NAMES_OF_A_PAGE = 25
+"""A package with more names has pages for its larger parts."""
+
+
 def python_pages() -> dict[str, str]:
-    """A page for each package, of the names that `greenroom` exports from it; mkdocstrings fills them in."""
+    """Pages of the names that `greenroom` exports, by package; mkdocstrings fills them in."""
     stub = Path(greenroom.__file__).with_suffix(".pyi")
-    names: dict[str, list[str]] = {}
+    packages: dict[str, list[str]] = {}
     for statement in ast.parse(stub.read_text()).body:
         module = statement.module if isinstance(statement, ast.ImportFrom) else None
         if module and module.startswith("greenroom."):
             assert isinstance(statement, ast.ImportFrom)
             package = module.split(".")[1]
             if package != "version":
-                names.setdefault(package, []).extend(f"{module}.{alias.name}" for alias in statement.names)
+                packages.setdefault(package, []).extend(f"{module}.{alias.name}" for alias in statement.names)
 
     return {
-        f"{_slug(package)}.md": _joined(
-            [
-                _LESS_RELEVANT,
-                f"# {_title(package)}",
-                "Import these names from `greenroom`.",
-                *(f"::: {path}" for path in sorted(paths, key=lambda path: path.rpartition(".")[2].lower())),
-            ]
-        )
-        for package, paths in sorted(names.items())
+        f"{_slug(title)}.md": _python_page(title, paths)
+        for package, names in sorted(packages.items())
+        for title, paths in _parts(package, names).items()
     }
+
+
+def _parts(package: str, paths: list[str]) -> dict[str, list[str]]:
+    """The names of a package by title. The page of a large one keeps the names of parts that have only a few."""
+    if len(paths) <= _NAMES_OF_A_PAGE:
+        return {package: paths}
+
+    by_part: dict[str, list[str]] = {}
+    for path in paths:
+        by_part.setdefault(path.split(".")[2], []).append(path)
+    parts: dict[str, list[str]] = {package: []}
+    for part, names in sorted(by_part.items()):
+        title = package if len(names) < 4 else f"{package} {part}"
+        parts.setdefault(title, []).extend(names)
+    return parts
+
+
+def _python_page(title: str, paths: list[str]) -> str:
+    return _joined(
+        [
+            _LESS_RELEVANT,
+            f"# {_title(title)}",
+            "Import these names from `greenroom`.",
+            *(f"::: {path}" for path in sorted(paths, key=lambda path: path.rpartition(".")[2].lower())),
+        ]
+    )
 
 
 # Markdown
 
 
 def _title(name: str) -> str:
-    words = name.replace("_", " ").replace("a2a", "A2A").replace("google", "Google")
-    return words[0].upper() + words[1:]
+    spelled = {"a2a": "A2A", "mcp": "MCP", "openapi": "OpenAPI", "google": "Google", "api": "API", "llm": "LLM"}
+    words = [spelled.get(word, word) for word in re.split("[ _]", name)]
+    return f"{words[0][:1].upper()}{words[0][1:]} {' '.join(words[1:])}".strip()
 
 
 def _slug(name: str) -> str:

@@ -59,10 +59,18 @@ def test_the_reference_has_commands_operations_and_names(site: Path) -> None:
     commands = re.sub(r"<[^>]+>", "", (reference / "command-line" / "index.html").read_text())
     assert "greenroom serve [OPTIONS] DIR" in commands
     assert "POST /run_sse" in (reference / "http" / "runs" / "index.html").read_text()
+    assert "POST /v1/chat/completions" in (reference / "http" / "openai" / "index.html").read_text()
+    assert "/.well-known/agent-card.json" in (reference / "http" / "a2a" / "index.html").read_text()
     assert 'id="agentrunrequest"' in (reference / "http" / "records" / "index.html").read_text()
     agents = (reference / "python" / "agents" / "index.html").read_text()
     assert 'id="greenroom.agents.llm_agent.LlmAgent"' in agents
     assert 'id="greenroom.agents.llm_agent.LlmAgent.instruction"' in agents  # a field of its base class
+
+
+def test_pages_of_the_python_api_can_be_read(site: Path) -> None:
+    pages = list((site / "reference" / "python").rglob("index.html"))
+    assert len(pages) > 30
+    assert max(page.read_text().count("<h2 ") for page in pages) <= 60
 
 
 def test_pages_can_be_searched(site: Path) -> None:

@@ -63,6 +63,7 @@ TAGS = {
     "debug": "Traces of runs and graphs of agents.",
     "server": "The server itself.",
     "web page": "Endpoints of ADK's web page.",
+    "A2A": "The protocol Agent2Agent, where the setting `gates` names it.",
     "AG-UI": "The protocol AG-UI, where the setting `gates` names it.",
     "Agent Engine": "Vertex AI Agent Engine's endpoints, where the setting `gates` names them.",
     "MCP": "The Model Context Protocol, where the setting `gates` names it.",
