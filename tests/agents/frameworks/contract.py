@@ -7,8 +7,10 @@ from typing import Protocol, TypeAlias
 
 import pytest
 
+from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.frameworks.hosted import HostedAgent
-from greenroom.agents.workflows import SequentialAgent
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.workflows import ParallelAgent, SequentialAgent
 from greenroom.apps.app import App
 from greenroom.errors import LlmCallsLimitExceeded
 from greenroom.log.state import log_state_of
@@ -21,6 +23,7 @@ from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.telemetry.agent_spans import ModelCallSpan
 from greenroom.telemetry.span import Trace
+from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.talk import STREAMED, Talk, call, lines_of
 
 Step: TypeAlias = "str | FunctionCall | Sequence[FunctionCall] | Exception"
@@ -208,3 +211,42 @@ async def test_model_calls_are_in_the_trace(framework: Framework) -> None:
     assert [call.event_id for call in calls] == replies
     assert all(call.end_time and call.usage is not None for call in calls)
     assert len(calls) == 2
+
+
+async def test_it_runs_as_a_tool_of_another_agent(framework: Framework) -> None:
+    script = [call("desk", "c-1", request="order 7?"), "It was paid.", call("desk", "c-2", request="order 8?"), "Too."]
+    talk = Talk(
+        LlmAgent(name="front", model=ScriptedModel(script), tools=[AgentTool(framework.agent("Yes.", "Yes, too."))])
+    )
+
+    first = contents(await talk.say("was 7 paid?"))
+    second = contents(await talk.say("and 8?"))
+
+    responses = [one.response for event in (*first, *second) for one in event.get_function_responses()]
+    assert responses == [{"result": "Yes."}, {"result": "Yes, too."}]
+    assert framework.prompts == [["order 7?"], ["order 8?"]]
+
+
+async def test_another_agent_transfers_to_it(framework: Framework) -> None:
+    model = ScriptedModel([call("transfer_to_agent", agent_name="desk")] * 2)
+    desk = framework.agent("How can I help?", "Gladly.")
+    talk = Talk(LlmAgent(name="front", model=model, sub_agents=[desk]))
+
+    first = contents(await talk.say("the desk, please"))
+    second = contents(await talk.say("refund me"))
+
+    assert lines_of(first)[-1] == "desk: How can I help?"
+    assert lines_of(second)[-1] == "desk: Gladly."
+    assert framework.prompts[1] == ["the desk, please", "How can I help?", "refund me"]
+
+
+async def test_agents_of_a_framework_run_beside_each_other(framework: Framework) -> None:
+    first = framework.agent("First.", "Third.")
+    second = framework.agent("Second.", "Fourth.")
+    second.name = "other"
+    talk = Talk(ParallelAgent(name="both", sub_agents=[first, second]))
+
+    await talk.say("hello")
+    events = contents(await talk.say("again"))
+
+    assert sorted(lines_of(events)) == ["desk: Third.", "other: Fourth."]

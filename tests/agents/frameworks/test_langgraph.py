@@ -264,18 +264,32 @@ async def test_the_approvals_of_langchains_middleware() -> None:
     assert contents(events)[0].content.text() == msgspec.json.encode({"decisions": decisions}).decode()  # pyright: ignore
 
 
-async def test_a_run_that_waits_is_not_disturbed_by_another_one(framework: LangGraphFramework) -> None:
+async def test_a_run_that_waits_is_not_disturbed_by_another_one_and_both_are_remembered() -> None:
+    seen: list[list[str]] = []
+
     def ask(state: MessagesState) -> Any:
-        text = str(state["messages"][-1].text)
-        return {"messages": [AIMessage(f"{interrupt(text)} after {len(state['messages'])}")]} if text == "ask" else {}
+        texts = [str(message.text) for message in state["messages"]]
+        seen.append(texts)
+        if not texts[-1].startswith("ask"):
+            return {"messages": [AIMessage(f"re: {texts[-1]}")]}
+        return {"messages": [AIMessage(f"{texts[-1]}: {interrupt(texts[-1])}")]}
 
     talk = desk(one_node(ask))
+    await talk.say("hello")
 
     [request] = requests(await talk.say("ask"))
-    await talk.say("something else")
+    await talk.say("weather?")
+    assert lines_of(contents(await talk.say(reply(request, "yes")))) == ["desk: ask: yes"]
 
-    assert lines_of(contents(await talk.say(reply(request, "yes")))) == ["desk: yes after 1"]
-    await talk.say("ask")
+    for message in ("and now?", "and then?"):
+        assert lines_of(contents(await talk.say(message))) == [f"desk: re: {message}"]
+
+    first = ["hello", "re: hello"]
+    both = [*first, "weather?", "re: weather?", "ask", "ask: yes", "and now?"]
+    assert seen[2] == [*first, "weather?"]
+    assert seen[3] == [*first, "ask"]
+    assert seen[4] == both
+    assert seen[5] == [*both, "re: and now?", "and then?"]
 
 
 async def test_state_goes_in_and_comes_out() -> None:

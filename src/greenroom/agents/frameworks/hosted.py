@@ -19,7 +19,7 @@ log has a message if and only if the framework knows that it was written. A smal
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 
 from greenroom.agents.agent import BaseAgent
@@ -84,6 +84,11 @@ class HostedTurn:
         those of this run come last. Runs that wait for a person are left out, as are those that began after this one.
         """
 
+        self.ended_meanwhile: list[list[JsonObject]] = []
+        """The states of each run that ended after the newest other run had begun: it had waited for a person. They are
+        among `states`, before those of the newest one, which knows nothing of them.
+        """
+
         self.messages: list[Content] = []
         """The user's messages since the newest state, oldest first. Empty where the turn continues."""
 
@@ -129,18 +134,21 @@ class HostedTurn:
             turn.is_continued = newest_own >= since
 
         log_state = log_state_of(events)
-        earlier = [
-            index
+        others = [
+            indexes
             for run_id, indexes in by_run.items()
             if not log_state.is_waiting(run_id) and not (own and indexes[0] > own[0])
-            for index in indexes
         ]
-        turn.states = [state for index in (*earlier, *own) if (state := events[index].actions.agent_state)]
+        earlier = [index for indexes in others for index in indexes]
+        turn.states = _states_at(events, (*earlier, *own))
 
         if turn.is_continued:
             turn._read_answers(events, since=newest_own)
         else:
             turn.messages = _new_messages(events, ctx, since=max((newest_own, *earlier)))
+            if others:
+                begun_at = others[-1][0]
+                turn.ended_meanwhile = [_states_at(events, one) for one in others[:-1] if one[-1] > begun_at]
 
         return turn
 
@@ -287,6 +295,11 @@ def _states_by_run(events: CopyOnWriteList[Event], thread: AgentThread) -> dict[
     for index in agent_state_indexes(events, thread):
         by_run.setdefault(log_state.run_with(events[index]), []).append(index)
     return by_run
+
+
+def _states_at(events: CopyOnWriteList[Event], indexes: Iterable[int]) -> list[JsonObject]:
+    """Returns the states at those indexes, without empty ones."""
+    return [state for index in indexes if (state := events[index].actions.agent_state)]
 
 
 async def _whole_log(ctx: InvocationContext) -> tuple[CopyOnWriteList[Event], int]:

@@ -11,6 +11,7 @@ import base64
 import math
 import operator
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from random import getrandbits
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -203,7 +204,7 @@ def _completed(checkpoint: JsonObject, parent: JsonObject) -> JsonObject:
     return full
 
 
-class LogCheckpointSaver(BaseCheckpointSaver[int]):
+class LogCheckpointSaver(BaseCheckpointSaver[str]):
     """The checkpointer of one turn. What the graph puts is kept in memory until `take_state`, which makes it a state
     for the log.
 
@@ -269,6 +270,13 @@ class LogCheckpointSaver(BaseCheckpointSaver[int]):
             _addressed(config, namespace, stored.parent_id) if stored.parent_id else None,
             [(write.task_id, write.channel, self._decode(write.value)) for write in writes],
         )
+
+    def values_of(self, states: Sequence[JsonObject]) -> Mapping[str, Any]:
+        """The values of the outermost graph after the states of a run; empty if they aren't kept."""
+        entries = [entry for state in states for entry in state.get("checkpoints", ()) if not entry["namespace"]]
+        checkpoint_id: str = entries[-1]["checkpoint"]["id"] if entries else ""
+        stored = self._store.checkpoints.get("", {}).get(checkpoint_id)
+        return self._tuple({}, "", checkpoint_id, stored).checkpoint["channel_values"] if stored is not None else {}
 
     def list(
         self,
@@ -378,8 +386,10 @@ class LogCheckpointSaver(BaseCheckpointSaver[int]):
         resumes = writes.get((task_id, WRITES_IDX_MAP[RESUME]))
         return len(self._decode(resumes.value)) if resumes is not None else 0
 
-    def get_next_version(self, current: int | None, channel: None) -> int:
-        return 1 if current is None else current + 1
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """A number, and a random one: runs that go on from one checkpoint have versions of their own."""
+        number = 0 if current is None else int(current.partition(".")[0])
+        return f"{number + 1:08}.{getrandbits(32):08x}"
 
     # into the log
 

@@ -38,11 +38,13 @@ class GraphInput:
             self.fields = list(schema.get("properties", {}))
             self._type = str(schema.get("type", "object"))
 
-    def make(self, contents: Sequence[Content], *, instruction: str, state: JsonObject) -> Any:
+    def make(
+        self, contents: Sequence[Content], *, instruction: str, state: JsonObject, before: Sequence[BaseMessage]
+    ) -> Any:
         """The input for the user's messages.
 
-        instruction: a system message to begin with. state: values for other fields. Raises InvalidRequest for a text
-        that isn't what the graph takes.
+        instruction: a system message to begin with. state: values for other fields. before: messages that the graph
+        hasn't seen. Raises InvalidRequest for a text that isn't what the graph takes.
         """
         messages = to_messages(contents)
         if instruction:
@@ -56,7 +58,7 @@ class GraphInput:
 
         fields = {name: value for name, value in state.items() if name in self.fields and name != MESSAGES}
         if MESSAGES in self.fields or not self.fields:
-            return {**fields, MESSAGES: messages}
+            return {**fields, MESSAGES: [*before, *messages]}
         return {**fields, **self._read(text, fields)}
 
     def _read(self, text: str, given: Mapping[str, JsonValue]) -> JsonObject:

@@ -24,7 +24,14 @@ from langgraph.types import Interrupt
 from greenroom.agents.frameworks.hosted import HostedTurn
 from greenroom.agents.frameworks.langgraph.callbacks import HIDDEN_TAGS, handlers_for
 from greenroom.agents.frameworks.langgraph.checkpoints import LogCheckpointSaver, Namespace, read_states
-from greenroom.agents.frameworks.langgraph.graph_io import GraphInput, changed_fields, exported, shown, state_delta
+from greenroom.agents.frameworks.langgraph.graph_io import (
+    MESSAGES,
+    GraphInput,
+    changed_fields,
+    exported,
+    shown,
+    state_delta,
+)
 from greenroom.agents.frameworks.langgraph.interrupts import breakpoint_request, command_for, requests_for
 from greenroom.agents.frameworks.langgraph.messages import messages_in, reply_of, response_part, to_request
 from greenroom.agents.frameworks.model_call import HostedModelCall
@@ -155,7 +162,22 @@ class GraphTurn:
 
         has_messages = any(True for value in self._values.values() for _ in messages_in(value))
         state = changed_fields(turn.ctx.session.state, self._values, self._takes.fields)
-        return self._takes.make(turn.messages, instruction="" if has_messages else instruction, state=state)
+        return self._takes.make(
+            turn.messages,
+            instruction="" if has_messages else instruction,
+            state=state,
+            before=self._missed_messages(),
+        )
+
+    def _missed_messages(self) -> list[BaseMessage]:
+        """The messages of runs that had waited for a person while the newest run began without them."""
+        known = {message.id for message in messages_in(self._values.get(MESSAGES))}
+        missed: list[BaseMessage] = []
+        for states in self._turn.ended_meanwhile:
+            values = self._saver.values_of(states)
+            missed += [message for message in messages_in(values.get(MESSAGES)) if message.id not in known]
+        self._seen.update(message.id for message in missed if message.id is not None)
+        return missed
 
     # models
 
