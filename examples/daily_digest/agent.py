@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import httpx
 
-from greenroom import App, Context, Event, LlmAgent, Schedule, Workflow, types
+from greenroom import App, Context, Event, LlmAgent, RetryConfig, Schedule, Workflow, node, types
 
 MODEL = os.environ.get("GREENROOM_MODEL") or "local/smollm2-135m"
 FEEDS = (os.environ.get("FEEDS") or "https://hnrss.org/frontpage https://export.arxiv.org/rss/cs.AI").split()
@@ -22,8 +22,9 @@ MOST_ENTRIES = 20
 """Of each feed, the newest first."""
 
 
+@node(retry_config=RetryConfig(max_attempts=3, initial_delay=5), on_interrupt="retry")
 async def read_feeds(ctx: Context) -> Event:
-    """Reads what is new since the last digest."""
+    """Reads what is new since the last digest, again if a feed doesn't answer."""
     seen: list[str] = ctx.state.get("user:seen") or []
     entries: list[dict[str, str]] = []
     async with httpx.AsyncClient(follow_redirects=True, timeout=20) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from greenroom.models.local import files as local_files
 from tests.cli.conftest import Cli
 from tests.environments.container_image import write_root_file_system
 from tests.environments.podman import PodmanService
@@ -19,6 +21,9 @@ _PYTHON_IMAGE = "localhost/greenroom-tests:python"
 _IMAGE = "localhost/greenroom-tests:agents"
 _NAME = "agents"
 _START_SECONDS = 60.0
+_WEATHER = Path(__file__).parents[2] / "examples" / "weather"
+_LARGEST_MB = 300
+"""Limit of what the image adds to its base. The local model's library is the largest part."""
 
 _DATA = "--volume=agents:/srv/agents/.greenroom"
 _OPTIONS = (
@@ -38,6 +43,7 @@ def image(cli: Cli, podman: PodmanService, tmp_path: Path) -> Iterator[str]:
     """Built from the written files. No registry can be reached: this machine's files are the base image."""
     folder = tmp_path / "served"
     cli("init", str(folder / "desk"), "--template", "workflow")
+    shutil.copytree(_WEATHER, folder / "weather", ignore=shutil.ignore_patterns("__pycache__", ".*"))
     done = cli("deploy", "docker", str(folder))
     assert done.returncode == 0, done.stderr
 
@@ -58,13 +64,22 @@ def test_the_image_serves_as_an_unprivileged_user(image: str, podman: PodmanServ
     key = podman.run("run", "--rm", _DATA, image, "keys", "create", "/srv/agents", "--user", "ada").strip()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    podman.run("run", *_OPTIONS, f"--env=GREENROOM_PORT={port}", image)  # in the host's network: see `podman.py`
+    model = local_files.pull("smollm2-135m")
+    mounted = f"--volume={model}:/srv/agents/.greenroom/models/models/{model.name}:ro"
+    network = f"--env=GREENROOM_PORT={port}"  # in the host's network: see `podman.py`
+    podman.run("run", *_OPTIONS, mounted, network, image)
 
     with _client(port, key) as client:
         _wait_until_healthy(podman)
         assert client.post("/apps/desk/users/ada/sessions/s1").status_code == 200
-        assert "Accepted: 2 lamps." in _run(client, "2 lamps")
+        assert "Accepted: 2 lamps." in _run(client, "desk", "2 lamps")
+        assert client.post("/apps/weather/users/ada/sessions/s1").status_code == 200
+        assert "light snow" in _run(client, "weather", "What is the weather in Oslo?")
         assert client.get("/list-apps", headers={"Authorization": ""}).status_code == 401
+
+    added = _size_mb(podman, image) - _size_mb(podman, _PYTHON_IMAGE)
+    print(f"the image adds {added:.0f} MB to its base")
+    assert added < _LARGEST_MB
 
     assert podman.run("exec", _NAME, "id", "-u").strip() == "10001"
     for place in ("/", "/srv/agents", "/opt/greenroom", "/srv/agents/desk"):
@@ -82,9 +97,13 @@ def test_the_image_serves_as_an_unprivileged_user(image: str, podman: PodmanServ
         assert "2 lamps" in client.get("/apps/desk/users/ada/sessions/s1").text
 
 
+def _size_mb(podman: PodmanService, image: str) -> float:
+    return int(podman.run("image", "inspect", image, "--format", "{{.Size}}")) / 1e6
+
+
 def _client(port: int, key: str) -> httpx.Client:
     address = f"http://127.0.0.1:{port}"
-    return httpx.Client(base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=30)
+    return httpx.Client(base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=120)
 
 
 def _wait_until_healthy(podman: PodmanService) -> None:
@@ -99,9 +118,9 @@ def _wait_until_healthy(podman: PodmanService) -> None:
                 raise AssertionError(podman.run("logs", _NAME)) from error
 
 
-def _run(client: httpx.Client, text: str) -> str:
+def _run(client: httpx.Client, app: str, text: str) -> str:
     message = {"role": "user", "parts": [{"text": text}]}
-    body = {"appName": "desk", "userId": "ada", "sessionId": "s1", "newMessage": message}
+    body = {"appName": app, "userId": "ada", "sessionId": "s1", "newMessage": message}
     response = client.post("/run", json=body)
     assert response.status_code == 200, response.text
     return response.text

@@ -21,13 +21,14 @@ _COMMANDS = """
 _LIBRARIES_OF_WHEELS = (
     "libdl.so.2",
     "libgcc_s.so.1",
+    "libgomp.so.1",
     "libm.so.6",
     "libpthread.so.0",
     "librt.so.1",
     "libstdc++.so.6",
     "libutil.so.1",
 )
-"""Those that the rules of manylinux allow, as far as packages of ours use them."""
+"""Those that the rules of manylinux allow, as far as packages of ours use them, and the one that xllamacpp expects."""
 
 _FOLDERS = ("dev", "proc", "sys", "etc", "usr", "usr/bin")
 _LEFT_OUT = {

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import textwrap
 from collections.abc import AsyncGenerator, Generator, Mapping
 from pathlib import Path
 from typing import Any
@@ -97,38 +99,43 @@ def responses(events: list[Json]) -> list[Json]:
 
 
 def transcript(events: list[Json], shown: Mapping[str, str] | None = None) -> str:
-    """A line for each text, call and response of a session; long ones are cut.
+    """Lines for the texts, calls and responses of a session. Long texts are wrapped, long calls and responses cut.
 
     shown: what to write in place of texts that differ from test to test, such as paths.
     """
-    lines: list[str] = []
-    for line in _lines(events):
-        for real, short in (shown or {}).items():
-            line = line.replace(real, short)
-        lines.append(line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…")
-    return "\n".join(lines)
+    text = json.dumps(events)
+    for real, short in (shown or {}).items():
+        text = text.replace(real, short)
+    return "\n".join(line for event in json.loads(text) for line in _lines(event))
 
 
-def _lines(events: list[Json]) -> Generator[str]:
-    for event in events:
-        author = event["author"]
-        for speech in ("inputTranscription", "outputTranscription"):
-            if event.get(speech):
-                yield f"{author} (speaking): {event[speech]['text']}"
+def _lines(event: Json) -> Generator[str]:
+    author = event["author"]
+    for speech in ("inputTranscription", "outputTranscription"):
+        if event.get(speech):
+            yield from _wrapped(f"{author} (speaking): {event[speech]['text']}")
 
-        for part in event.get("content", {}).get("parts", []):
-            call = part.get("functionCall", {})
-            response = part.get("functionResponse", {})
-            if "text" in part:
-                yield from f"{author}: {part['text']}".splitlines()
-            elif call.get("name") == REQUEST_CONFIRMATION:
-                yield "  (waits for a person's approval)"
-            elif response.get("name") == REQUEST_CONFIRMATION:
-                yield f"{author} {'approves' if response['response'].get('confirmed') else 'refuses'}"
-            elif call:
-                yield f"{author} calls {call['name']}({_arguments(call)})"
-            elif response and "has not run yet" not in str(response["response"]):
-                yield f"  {response['name']} -> {_plain(response['response'])}"
+    for part in event.get("content", {}).get("parts", []):
+        call = part.get("functionCall", {})
+        response = part.get("functionResponse", {})
+        if "text" in part:
+            yield from _wrapped(f"{author}: {part['text']}")
+        elif call.get("name") == REQUEST_CONFIRMATION:
+            yield "  (waits for a person's approval)"
+        elif response.get("name") == REQUEST_CONFIRMATION:
+            yield f"{author} {'approves' if response['response'].get('confirmed') else 'refuses'}"
+        elif call:
+            yield _cut(f"{author} calls {call['name']}({_arguments(call)})")
+        elif response and "has not run yet" not in str(response["response"]):
+            yield _cut(f"  {response['name']} -> {_plain(response['response'])}")
+
+
+def _wrapped(text: str) -> list[str]:
+    return [part for line in text.splitlines() for part in textwrap.wrap(line, MAX_LINE, subsequent_indent="    ")]
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…"
 
 
 def _arguments(call: Json) -> str:

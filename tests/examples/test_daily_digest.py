@@ -70,7 +70,13 @@ async def test_each_digest_has_what_earlier_ones_had_not(tmp_path: Path, monkeyp
             first = await run_now(server)
             artifact = f"/apps/daily_digest/users/user/sessions/{first['id']}/artifacts/digest.md/versions/0/content"
             assert (await server.client.get(artifact)).text == DIGEST
-            assert "Small models, long contexts" in model.requests[0].contents[-1].text()
+            read = model.requests[0].contents[-1].text()
+            for new in (
+                "Small models, long contexts",
+                "https://papers.example.com/1",
+                "https://news.example.com/trains",
+            ):
+                assert new in read
 
             second = await run_now(server)
             assert second["id"] != first["id"]

@@ -47,14 +47,14 @@ def write(folder: Path, **files: str | bytes) -> None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-async def test_one_parameter_is_declared_and_not_marked_as_required(tmp_path: Path) -> None:
+async def test_one_parameter_is_declared_and_required(tmp_path: Path) -> None:
     model = ScriptedModel(["ok"])
     await Talk(LlmAgent(name="a", model=model, tools=[over(tmp_path)])).say("hi")
     (declaration,) = model.requests[0].function_declarations()
     assert (declaration.name, declaration.description) == ("library", "Our files.")
     parameters = declaration.json_schema()
     assert {name: schema["type"] for name, schema in parameters["properties"].items()} == {"query": "string"}
-    assert "required" not in parameters
+    assert parameters["required"] == ["query"]
 
 
 async def test_passages_come_with_file_and_position_and_the_best_first(tmp_path: Path) -> None:

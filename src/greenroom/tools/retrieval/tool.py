@@ -30,12 +30,13 @@ class BaseRetrievalTool(BaseTool):
         return FunctionDeclaration(
             name=self.name,
             description=self.description,
-            parameters_json_schema={"type": "object", "properties": {"query": query}},
+            # ADK doesn't require it, and small models leave out what isn't required.
+            parameters_json_schema={"type": "object", "properties": {"query": query}, "required": ["query"]},
         )
 
 
 def query_in(args: JsonObject) -> str:
-    """Empty when the model gave none, since the parameter isn't required."""
+    """Empty when the model gave none."""
     query = args.get("query")
     return query.strip() if isinstance(query, str) else ""
 
