@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 PAGE = ROOT / "docs" / "gallery.md"
 MODELS = r"(local|gemini|gpt|openai)[-/].+"
-MAX_LINE = 116
+MAX_LINE = 104
 
 
 @contextlib.contextmanager
