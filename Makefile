@@ -275,7 +275,7 @@ test-site: | $(UV)  ## Build the site of the documentation in an environment of 
 		pytest --override-ini addopts="--import-mode=importlib" tests/documentation/test_site.py
 
 .PHONY: docs-test
-docs-test: setup ui  ## Follow the tutorials literally, from pip install on, in an empty folder with an empty home; takes some minutes.
+docs-test: setup ui sandboxes  ## Follow the tutorials literally, from pip install on, in an empty folder with an empty home; takes some minutes.
 	GREENROOM_TUTORIALS=1 $(RUN) pytest tests/documentation/test_tutorials.py tests/documentation/test_waiting_runs.py $(LONG)
 
 .PHONY: chaos

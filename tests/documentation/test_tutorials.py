@@ -124,9 +124,9 @@ command=$1
 shift
 case $command in
     build) exec podman build --format=docker --network=none --build-arg=PYTHON_IMAGE={image} "$@" ;;
-    run) exec podman run --env=GREENROOM_PORT={port} --volume={sockets}:{sockets} --env=PIP_CERT \\
+    run) exec podman --log-level=fatal run --env=GREENROOM_PORT={port} --volume={sockets}:{sockets} --env=PIP_CERT \\
         --volume={folder}/pip3:/usr/local/bin/pip3:ro --volume=/etc/ssl/certs:/etc/ssl/certs:ro "$@" ;;
-    *) exec podman "$command" "$@" ;;
+    *) exec podman --log-level=fatal "$command" "$@" ;;
 esac
 """
 
