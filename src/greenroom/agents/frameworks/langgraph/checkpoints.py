@@ -8,6 +8,7 @@ conversation and not with its square. What a task has written is stored until th
 from __future__ import annotations
 
 import base64
+import copy
 import math
 import operator
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,6 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
-    get_checkpoint_metadata,
     writes_sort_key,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -230,6 +230,8 @@ class LogCheckpointSaver(BaseCheckpointSaver[str]):
             namespace: next(reversed(own)) for namespace, own in store.checkpoints.items()
         }
         """The newest checkpoints in the log."""
+        self._unencoded: dict[tuple[Namespace, str, Version], Any] = {}
+        """The values of channels that were put."""
         self._messages: dict[int, _Encoded] = {}
         """The messages of the state as they are encoded, by their addresses."""
         self._writes: dict[tuple[Namespace, str, str], tuple[str, dict[int, _Write]]] = {}
@@ -255,7 +257,7 @@ class LogCheckpointSaver(BaseCheckpointSaver[str]):
     ) -> CheckpointTuple:
         checkpoint = cast("Checkpoint", {**_copied(stored.checkpoint), "channel_values": {}})
         for channel, version in checkpoint["channel_versions"].items():
-            blob = self._store.blobs.get((namespace, channel, version))
+            blob = self._blob(namespace, channel, version)
             if blob is not None:
                 checkpoint["channel_values"][channel] = self._decode_blob(blob)
 
@@ -330,9 +332,9 @@ class LogCheckpointSaver(BaseCheckpointSaver[str]):
         values = checkpoint["channel_values"]
         for channel, version in new_versions.items():
             if channel in values:
-                self._store.blobs[namespace, channel, version] = self._encode_blob(values[channel])
+                self._unencoded[namespace, channel, version] = _detached(values[channel])
 
-        stored = _Stored(plain, dict(get_checkpoint_metadata(config, metadata)), configurable.get("checkpoint_id"))
+        stored = _Stored(plain, dict(metadata), configurable.get("checkpoint_id"))
         self._store.checkpoints.setdefault(namespace, {})[checkpoint["id"]] = stored
         self._checkpoints.setdefault(namespace, []).append(checkpoint["id"])
 
@@ -430,7 +432,7 @@ class LogCheckpointSaver(BaseCheckpointSaver[str]):
         values: JsonObject = {}
         lists: JsonObject = {}
         for channel, version in plain[_VERSIONS].items():
-            blob = self._store.blobs.get((namespace, channel, version))
+            blob = self._blob(namespace, channel, version)
             if blob is None:
                 continue
             if blob.items is None:
@@ -460,11 +462,18 @@ class LogCheckpointSaver(BaseCheckpointSaver[str]):
             base = self._store.checkpoints[namespace][outer_id].checkpoint
 
         version: Version | None = base[_VERSIONS].get(channel) if base is not None else None
-        earlier = self._store.blobs.get((namespace, channel, version)) if version is not None else None
+        earlier = self._blob(namespace, channel, version) if version is not None else None
         kept = _shared(items, earlier.items if earlier is not None else None)
         return [[namespace, version] if kept else None, kept, [*items[kept:]]]
 
     # encoding
+
+    def _blob(self, namespace: Namespace, channel: str, version: Version) -> _Blob | None:
+        """A channel's value as it is stored. It is encoded here, since most checkpoints are replaced before that."""
+        key = namespace, channel, version
+        if key in self._unencoded:
+            self._store.blobs[key] = self._encode_blob(self._unencoded.pop(key))
+        return self._store.blobs.get(key)
 
     def _encode_blob(self, value: Any) -> _Blob:
         if type(value) is list and value and not _is_plain(value):
@@ -520,6 +529,13 @@ def _addressed(config: RunnableConfig, namespace: Namespace, checkpoint_id: str)
             "checkpoint_id": checkpoint_id,
         }
     }
+
+
+def _detached(value: Any) -> Any:
+    """A copy of a list or a dict, to which a node may add something."""
+    if type(value) is list or type(value) is dict:
+        return copy.copy(cast("Any", value))
+    return value
 
 
 def _version_of(message: BaseMessage) -> tuple[object, ...]:
