@@ -5,12 +5,14 @@ from __future__ import annotations
 import heapq
 from asyncio import Future, get_running_loop
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 import msgspec
 
+from greenroom.audit.in_memory import InMemoryAuditStore
 from greenroom.errors import IdempotencyConflict
+from greenroom.records.audit import AuditEntry
 from greenroom.records.inbox import (
     HumanRequest,
     ListRequestsResponse,
@@ -32,6 +34,7 @@ class InMemoryRunStore(RunStore):
     def __init__(self, *, max_finished: int = 100_000) -> None:
         """Keeps up to `max_finished` ended runs; the oldest are dropped."""
         self.schedules = InMemoryScheduleStore()
+        self.audit = InMemoryAuditStore()
         self._max_finished = max_finished
         self._runs: dict[str, Run] = {}
         self._finished: OrderedDict[str, None] = OrderedDict()
@@ -48,7 +51,14 @@ class InMemoryRunStore(RunStore):
         self._requests_of_run: dict[str, list[str]] = {}
         self._open_requests: dict[str, None] = {}
 
-    def save(self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None) -> Future[None]:
+    def save(
+        self,
+        run: Run,
+        *,
+        is_to_remember: bool = False,
+        requests: RequestChanges | None = None,
+        audit: Sequence[AuditEntry] = (),
+    ) -> Future[None]:
         done: Future[None] = get_running_loop().create_future()
         if run.idempotency_key is not None:
             scoped_key = run.app_name, run.user_id, run.idempotency_key
@@ -75,6 +85,8 @@ class InMemoryRunStore(RunStore):
             self._unfinished[run.id] = None
         if requests is not None:
             self._change_requests(requests)
+        if audit:
+            self.audit.append(audit)
         done.set_result(None)
 
         if run.webhooks:
@@ -256,8 +268,10 @@ class InMemoryRunStore(RunStore):
         else:
             self._open_requests.pop(request.id, None)
 
-    async def save_request(self, request: HumanRequest) -> None:
+    async def save_request(self, request: HumanRequest, *, audit: Sequence[AuditEntry] = ()) -> None:
         self._put_request(request)
+        if audit:
+            self.audit.append(audit)
 
     async def get_request(self, request_id: str) -> HumanRequest | None:
         request = self._requests.get(request_id)

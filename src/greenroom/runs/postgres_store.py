@@ -8,6 +8,7 @@ from asyncio import Future
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
+from greenroom.audit.sql import POSTGRES_CHAINS
 from greenroom.errors import IdempotencyConflict, OwnershipLost, StoreInUse
 from greenroom.postgres.connection import Connection
 from greenroom.postgres.database import Database, Transaction, numbered
@@ -24,6 +25,7 @@ from greenroom.postgres.ownership import (
 )
 from greenroom.postgres.shard_owner import ShardOwner
 from greenroom.records import wire
+from greenroom.records.audit import AuditEntry
 from greenroom.records.inbox import HumanRequest, RequestChanges
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import PushConfig, Run
@@ -126,7 +128,7 @@ class PostgresRunStore(SqlRunStore):
         address: the URL at which other servers on the database reach this one; None if it shares it with none.
         """
         self._postgres = Database.open(uri)
-        super().__init__(self._postgres)
+        super().__init__(self._postgres, audit_chains=POSTGRES_CHAINS)
         self._address = address
         self._owner: ShardOwner | None = None
         self._replicas: ReplicaTable | None = None
@@ -152,7 +154,14 @@ class PostgresRunStore(SqlRunStore):
             return await super()._rows_in(None, query)
         return await self._postgres.fetch(query.format(and_in_shards=_AND_IN_SHARDS), sorted(shards))
 
-    def save(self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None) -> Future[None]:
+    def save(
+        self,
+        run: Run,
+        *,
+        is_to_remember: bool = False,
+        requests: RequestChanges | None = None,
+        audit: Sequence[AuditEntry] = (),
+    ) -> Future[None]:
         try:
             fence = self._fence(run.session_key)
         except OwnershipLost as error:
@@ -161,10 +170,10 @@ class PostgresRunStore(SqlRunStore):
         deliveries = self._new_deliveries(run) if run.webhooks else ()
         request = wire.encode(run.request).decode() if run.request is not None else None
         fenced = FencedRun(row_of(run, request, is_to_remember), fence)
-        if run.idempotency_key is None and not deliveries and requests is None and not run.is_delayed:
+        if run.idempotency_key is None and not deliveries and requests is None and not run.is_delayed and not audit:
             return self._saving(run, self._postgres.submit_row(_save_runs, fenced))
         has_new_key = run.idempotency_key is not None
-        saving = self._save_with(run, fenced, deliveries, has_new_key=has_new_key, requests=requests)
+        saving = self._save_with(run, fenced, deliveries, has_new_key=has_new_key, requests=requests, audit=audit)
         return self._saving(run, saving)
 
     def save_progress(self, run: Run) -> Future[None]:
@@ -187,9 +196,10 @@ class PostgresRunStore(SqlRunStore):
         *,
         has_new_key: bool,
         requests: RequestChanges | None = None,
+        audit: Sequence[AuditEntry] = (),
     ) -> Future[None]:
-        """Writes a record in one transaction with its idempotency key, its start time, messages to webhooks, and
-        requests to people.
+        """Writes a record in one transaction with its idempotency key, its start time, messages to webhooks, requests
+        to people, and entries of the audit trail.
         """
         key = run.idempotency_key if has_new_key else None
         scoped_key = run.app_name, run.user_id, key
@@ -211,6 +221,8 @@ class PostgresRunStore(SqlRunStore):
                 await connection.execute(numbered(ADD_DELIVERY), *delivery_row(delivery))
             if requests is not None:
                 await write_changes(Transaction(connection), requests)
+            if audit:
+                await self._audit.write(Transaction(connection), audit)
 
         return self._note_deliveries(deliveries, self._postgres.submit(apply))
 
@@ -250,12 +262,14 @@ class PostgresRunStore(SqlRunStore):
 
         return self._queued(self._postgres.submit(apply))
 
-    async def save_request(self, request: HumanRequest) -> None:
+    async def save_request(self, request: HumanRequest, *, audit: Sequence[AuditEntry] = ()) -> None:
         fence = self._fence(request.session_key)
 
         async def apply(connection: Connection) -> None:
             await check(fence, connection)
             await write_request(Transaction(connection), request)
+            if audit:
+                await self._audit.write(Transaction(connection), audit)
 
         saving = self._postgres.submit(apply)
         if self._changes is not None and self._changes.is_watched:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 
+from greenroom.audit.sql import SqlAuditStore
 from greenroom.errors import StorageError
 from greenroom.records import wire
+from greenroom.records.audit import AuditEntry
 from greenroom.records.human_requests import EXPIRES_AFTER_SECONDS
 from greenroom.records.inbox import HumanRequest, ListRequestsResponse, RequestFilter
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, PushConfig, Run, RunFilter, RunStatus, Webhook
@@ -148,10 +150,11 @@ class SqlRunStore(RunStore):
     data_contains: ClassVar[str]
     """A term for `data` with a text in it, in the database's own SQL."""
 
-    def __init__(self, database: SqliteDatabase | PostgresDatabase) -> None:
-        """Takes ownership of `database`, which is closed with the store."""
+    def __init__(self, database: SqliteDatabase | PostgresDatabase, *, audit_chains: int) -> None:
+        """Takes ownership of `database`, which is closed with the store. audit_chains: see `SqlAuditStore`."""
         self._database = database
         self.schedules = SqlScheduleStore(database)
+        self.audit = self._audit = SqlAuditStore(database, chains=audit_chains)
         self._unsaved_deliveries: dict[str, list[WebhookDelivery]] = {}
         """By run: messages to webhooks that the next record of the run takes along, since the last one was refused."""
         self._newest: Future[Any] | None = None
@@ -290,8 +293,13 @@ class SqlRunStore(RunStore):
     async def next_wake_ups(self, limit: int) -> list[tuple[float, str]]:
         return [(at, run_id) for at, run_id in await self._database.fetch(_NEXT_WAKE_UPS, limit)]
 
-    async def save_request(self, request: HumanRequest) -> None:
-        await self._database.transact(lambda transaction: write_request(transaction, request))
+    async def save_request(self, request: HumanRequest, *, audit: Sequence[AuditEntry] = ()) -> None:
+        async def write(transaction: Fetches) -> None:
+            await write_request(transaction, request)
+            if audit:
+                await self._audit.write(transaction, audit)
+
+        await self._database.transact(write)
 
     async def get_request(self, request_id: str) -> HumanRequest | None:
         await self._wait_for_writes()

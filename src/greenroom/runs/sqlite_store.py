@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from greenroom.errors import IdempotencyConflict, StoreInUse
 from greenroom.records import wire
+from greenroom.records.audit import AuditEntry
 from greenroom.records.inbox import RequestChanges
 from greenroom.records.run import Run
 from greenroom.records.webhook_delivery import WebhookDelivery
@@ -51,16 +52,24 @@ class SqliteRunStore(SqlRunStore):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Opens the file on the first call."""
         self._file = Database.open(path)
-        super().__init__(self._file)
+        super().__init__(self._file, audit_chains=1)
         self._lock: _ServerLock | None = None
 
-    def save(self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None) -> Future[None]:
+    def save(
+        self,
+        run: Run,
+        *,
+        is_to_remember: bool = False,
+        requests: RequestChanges | None = None,
+        audit: Sequence[AuditEntry] = (),
+    ) -> Future[None]:
         deliveries = self._new_deliveries(run) if run.webhooks else ()
         row = row_of(run, wire.encode(run.request).decode() if run.request is not None else None, is_to_remember)
-        if run.idempotency_key is None and not deliveries and requests is None and not run.is_delayed:
+        if run.idempotency_key is None and not deliveries and requests is None and not run.is_delayed and not audit:
             return self._queued(self._file.submit_row(_SAVE, row))
         has_new_key = run.idempotency_key is not None
-        return self._queued(self._save_with(run, row, deliveries, has_new_key=has_new_key, requests=requests))
+        saving = self._save_with(run, row, deliveries, has_new_key=has_new_key, requests=requests, audit=audit)
+        return self._queued(saving)
 
     def save_progress(self, run: Run) -> Future[None]:
         deliveries = self._new_deliveries(run) if run.webhooks else ()
@@ -77,9 +86,10 @@ class SqliteRunStore(SqlRunStore):
         *,
         has_new_key: bool,
         requests: RequestChanges | None = None,
+        audit: Sequence[AuditEntry] = (),
     ) -> Future[None]:
-        """Writes a record in one transaction with its idempotency key, its start time, messages to webhooks, and
-        requests to people.
+        """Writes a record in one transaction with its idempotency key, its start time, messages to webhooks, requests
+        to people, and entries of the audit trail.
         """
         key = run.idempotency_key if has_new_key else None
         scoped_key = run.app_name, run.user_id, key
@@ -98,6 +108,8 @@ class SqliteRunStore(SqlRunStore):
                 cursor.execute(ADD_DELIVERY, delivery_row(delivery))
             if requests is not None:
                 completed(write_changes(Transaction(cursor), requests))
+            if audit:
+                completed(self._audit.write(Transaction(cursor), audit))
 
         return self._note_deliveries(deliveries, self._file.submit(apply, after_rows=True))
 

@@ -7,8 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from greenroom.audit.store import AuditStore
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
+from greenroom.records.audit import AuditEntry
 from greenroom.records.inbox import HumanRequest, ListRequestsResponse, RequestChanges, RequestFilter
 from greenroom.records.replica import ReplicaStatus
 from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter, Webhook
@@ -70,17 +72,25 @@ class RunStore(ABC):
     schedules: ScheduleStore
     """The schedules of runs, which are stored beside them."""
 
+    audit: AuditStore
+    """The audit trail, which is stored beside the runs."""
+
     added: Callable[[Sequence[WebhookDelivery]], None] | None = None
     """Called in the event loop when messages to webhooks are stored, which `save` and `save_progress` do."""
 
     @abstractmethod
     def save(
-        self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None
+        self,
+        run: Run,
+        *,
+        is_to_remember: bool = False,
+        requests: RequestChanges | None = None,
+        audit: Sequence[AuditEntry] = (),
     ) -> asyncio.Future[None]:
         """Writes the record as it is now, over an earlier one. Queued at once; the future is done when it is stored.
 
         In the same transaction, it stores the messages about the run's status that its webhooks receive, the changes of
-        its requests to people, and the time of a delayed run as its wake-up.
+        its requests to people, the time of a delayed run as its wake-up, and entries of the audit trail.
         The future may be dropped. is_to_remember: marks an ended run for `list_to_remember`, until `remembered`.
         """
 
@@ -193,8 +203,11 @@ class RunStore(ABC):
         """The earliest times, each with the id of its run, of the sessions that this process owns."""
 
     @abstractmethod
-    async def save_request(self, request: HumanRequest) -> None:
-        """Stores a request to people, over an earlier state of it. It is on disk when this returns."""
+    async def save_request(self, request: HumanRequest, *, audit: Sequence[AuditEntry] = ()) -> None:
+        """Stores a request to people, over an earlier state of it, with entries of the audit trail.
+
+        Both are on disk when this returns.
+        """
 
     @abstractmethod
     async def get_request(self, request_id: str) -> HumanRequest | None: ...

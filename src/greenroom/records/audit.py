@@ -1,0 +1,178 @@
+"""Entries of the audit trail, and their canonical form, over which hashes are computed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from greenroom.records.base import Record
+
+AuditAction: TypeAlias = Literal[
+    "access.refused",
+    "app.changed",
+    "app.webhook.changed",
+    "app.webhook.deleted",
+    "artifact.changed",
+    "artifact.deleted",
+    "audit.read",
+    "credential.revoked",
+    "data.read",
+    "evaluation.changed",
+    "head.signed",
+    "key.created",
+    "key.revoked",
+    "memory.changed",
+    "request.answered",
+    "request.delegated",
+    "run.cancelled",
+    "run.continued",
+    "run.retried",
+    "run.signaled",
+    "run.started",
+    "run.webhook.changed",
+    "run.webhook.deleted",
+    "schedule.changed",
+    "schedule.created",
+    "schedule.deleted",
+    "schedule.paused",
+    "schedule.resumed",
+    "schedule.started",
+    "server.started",
+    "server.stopped",
+    "session.changed",
+    "session.created",
+    "session.deleted",
+    "session.forked",
+    "session.rewound",
+    "user.deleted",
+    "webhook.redelivered",
+    "webhook.tested",
+]
+"""Actions. The list is closed: an auditor knows what can occur in a trail."""
+
+AuditOutcome: TypeAlias = Literal["success", "refused"]
+
+FIRST_PREVIOUS = "0" * 64
+"""`previous` of a chain's first entry."""
+
+
+class ChainHead(Record, kw_only=True):
+    """The newest entry of a chain at the time when another chain's head was signed."""
+
+    chain: int
+    sequence: int
+    hash: str
+
+
+class AuditEntry(Record, kw_only=True):
+    """One line of the audit trail: who did what to what, when, and what came of it."""
+
+    action: AuditAction
+    outcome: AuditOutcome
+    time: int
+    """Unix time of the server in milliseconds."""
+
+    subject: str | None = None
+    """The user of the key or token that was sent; none without authentication, and for the server itself."""
+    key_id: str | None = None
+    """The id of the API key that was sent."""
+    http_request_id: str | None = None
+    """`X-Request-Id` of the HTTP request, or a random id; the same in all entries of one request."""
+
+    app_name: str | None = None
+    user_id: str | None = None
+    """The user whose data it concerns."""
+    session_id: str | None = None
+    run_id: str | None = None
+    request_id: str | None = None
+    """The request to a person that was answered or delegated."""
+    target: str | None = None
+    """Another thing that it concerns: the id of a webhook, schedule, credential or key, the name of an artifact; of a
+    refused or reading request its method and path."""
+
+    status: int | None = None
+    """The HTTP status of a refusal."""
+    error: str | None = None
+    """The code of the error of a refusal."""
+
+    tool: str | None = None
+    """The tool of an answered request."""
+    arguments_digest: str | None = None
+    """SHA-256 of what the person was shown: the call with its arguments, as `Run.asked` has it."""
+    decision: str | None = None
+    """Of an answer: `approved`, `rejected` or `answered`, if it was no approval; of a delegation: the other person."""
+    app_version: str | None = None
+    """The version of the app's code that runs."""
+    model: str | None = None
+    """The model of the app's root agent, at the time of the entry."""
+    settings_digest: str | None = None
+    """Of a start of a server: SHA-256 of its settings, so that a change of settings shows."""
+
+    heads: list[ChainHead] | None = None
+    """Of a signed head: the newest entries of the other chains."""
+    signed_by: str | None = None
+    """Of a signed head: the first 16 hexadecimal digits of the SHA-256 of the public key's 32 bytes."""
+
+    chain: int = 0
+    """The number of the chain; each server writes one."""
+    sequence: int = 0
+    """1 for the first entry of a chain."""
+    previous: str = ""
+    """`hash` of the chain's entry before; zeros for the first one."""
+    hash: str = ""
+    """SHA-256 of the entry's canonical JSON without `hash` and `signature`."""
+    signature: str | None = None
+    """Of a signed head: the Ed25519 signature of `greenroom-audit-head:` and `hash`, in hexadecimal digits."""
+
+
+class AuditFilter(Record, kw_only=True):
+    """Selects entries that match all given values."""
+
+    actions: list[AuditAction] | None = None
+    outcome: AuditOutcome | None = None
+    subject: str | None = None
+    app_names: list[str] | None = None
+    user_id: str | None = None
+    session_id: str | None = None
+    run_id: str | None = None
+    time_from: int | None = None
+    """Unix milliseconds, included."""
+    time_before: int | None = None
+    """Unix milliseconds, excluded."""
+
+
+class ListAuditResponse(Record, kw_only=True, omit_defaults=False):
+    """A page of the audit trail."""
+
+    entries: list[AuditEntry] = msgspec.field(default_factory=list[AuditEntry])
+    """Newest first."""
+    next_page_token: str | None = None
+    """`page_token` of the next request; None on the last page."""
+
+
+def new_entry(action: AuditAction, *, outcome: AuditOutcome = "success", **fields: Any) -> AuditEntry:
+    """An entry of this moment. `fields` are those of `AuditEntry`."""
+    return AuditEntry(action=action, outcome=outcome, time=int(time.time() * 1000), **fields)
+
+
+def canonical(value: Mapping[str, Any]) -> str:
+    """The canonical JSON of an entry: RFC 8785, for objects of strings, integers, and lists of such objects."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
+def canonical_body(entry: AuditEntry) -> str:
+    """The canonical JSON of an entry without `hash` and `signature`."""
+    fields = msgspec.to_builtins(entry)
+    fields.pop("hash", None)
+    fields.pop("signature", None)
+    return canonical(fields)
+
+
+def hash_of(body: str) -> str:
+    """The hash of an entry's canonical JSON."""
+    return hashlib.sha256(body.encode()).hexdigest()
