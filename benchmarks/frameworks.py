@@ -1,8 +1,8 @@
 """CPU that hosting adds to a turn of another framework: `python -m benchmarks.frameworks [ROUNDS]`.
 
-A turn is a graph with one node that calls a model, which answers at once: bare with the framework's own saver in
-memory, and hosted by a runner in memory. Both run in each round, so that the machine's other work concerns both, and
-the median of the rounds counts. CPU time of the process, not the clock's.
+A turn calls a model once, which answers at once: bare, as the framework runs it with its own history in memory, and
+hosted by a runner in memory. Both run in each round, so that the machine's other work concerns both, and the median of
+the rounds counts. CPU time of the process, not the clock's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from itertools import count
+from typing import Any, TypeAlias
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models.chat_models import BaseChatModel
@@ -20,8 +21,13 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from greenroom.agents.agent import BaseAgent
 from greenroom.agents.frameworks.langgraph.agent import LangGraphAgent
+from greenroom.agents.frameworks.pydantic_ai.agent import PydanticAiAgent
 from greenroom.records.content import Content, Part
 from greenroom.runner.in_memory import InMemoryRunner
 
@@ -30,8 +36,10 @@ TURNS = 50
 
 ROUNDS = 20
 
+Turn: TypeAlias = Callable[[], Awaitable[None]]
 
-class Echo(BaseChatModel):
+
+class EchoChatModel(BaseChatModel):
     @property
     def _llm_type(self) -> str:
         return "echo"
@@ -49,69 +57,83 @@ class Echo(BaseChatModel):
         return self._generate(messages)
 
 
-def graph() -> Any:
-    model = Echo()
+def langgraph() -> tuple[Turn, BaseAgent]:
+    model = EchoChatModel()
 
-    async def chat(state: MessagesState) -> Any:
+    async def chat(state: MessagesState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke(state["messages"])]}
 
     builder: Any = StateGraph(MessagesState)
-    return builder.add_node("chat", chat).add_edge(START, "chat")
+    builder.add_node("chat", chat).add_edge(START, "chat")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    threads = count()
 
-
-class Bare:
-    def __init__(self) -> None:
-        self._graph = graph().compile(checkpointer=InMemorySaver())
-        self._count = 0
-
-    async def turn(self) -> None:
-        self._count += 1
-        config = {"configurable": {"thread_id": str(self._count)}}
-        async for _ in self._graph.astream({"messages": [("user", "hello")]}, config, durability="sync"):
+    async def turn() -> None:
+        config = {"configurable": {"thread_id": str(next(threads))}}
+        async for _ in graph.astream({"messages": [("user", "hello")]}, config, durability="sync"):
             pass
 
+    return turn, LangGraphAgent(name="desk", graph=builder)
 
-class Hosted:
-    def __init__(self) -> None:
-        self._runner = InMemoryRunner(agent=LangGraphAgent(name="desk", graph=graph()), app_name="app")
-        self._count = 0
 
-    async def turn(self) -> None:
-        self._count += 1
-        session_id = str(self._count)
-        await self._runner.session_service.create_session(app_name="app", user_id="u", session_id=session_id)
+def pydantic_ai() -> tuple[Turn, BaseAgent]:
+    async def echo(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([TextPart("hello")])
+
+    agent = Agent(FunctionModel(echo))
+
+    async def turn() -> None:
+        await agent.run("hello")
+
+    return turn, PydanticAiAgent(name="desk", agent=agent)
+
+
+FRAMEWORKS = (langgraph, pydantic_ai)
+"""Functions that return a turn of the bare framework, and the agent that hosts the same."""
+
+
+def hosted_turn(agent: BaseAgent) -> Turn:
+    runner = InMemoryRunner(agent=agent, app_name="app")
+    sessions = count()
+
+    async def turn() -> None:
+        session_id = str(next(sessions))
+        await runner.session_service.create_session(app_name="app", user_id="u", session_id=session_id)
         message = Content(role="user", parts=[Part(text="hello")])
-        async for _ in self._runner.run_async(user_id="u", session_id=session_id, new_message=message):
+        async for _ in runner.run_async(user_id="u", session_id=session_id, new_message=message):
             pass
 
+    return turn
 
-async def _milliseconds(turn: Callable[[], Awaitable[None]]) -> float:
+
+async def _milliseconds(turn: Turn) -> float:
     began = time.process_time()
     for _ in range(TURNS):
         await turn()
     return (time.process_time() - began) * 1000 / TURNS
 
 
-async def measure(rounds: int = ROUNDS) -> tuple[float, float]:
+async def measure(bare: Turn, hosted: Turn, rounds: int = ROUNDS) -> tuple[float, float]:
     """CPU per turn in milliseconds, bare and hosted: medians of the rounds."""
-    bare = Bare()
-    hosted = Hosted()
     for _ in range(2):  # what is loaded on first use
-        await _milliseconds(bare.turn)
-        await _milliseconds(hosted.turn)
+        await _milliseconds(bare)
+        await _milliseconds(hosted)
 
     measured: list[tuple[float, float]] = []
     for _ in range(rounds):
-        measured.append((await _milliseconds(bare.turn), await _milliseconds(hosted.turn)))
+        measured.append((await _milliseconds(bare), await _milliseconds(hosted)))
     return statistics.median(one for one, _ in measured), statistics.median(one for _, one in measured)
 
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    bare, hosted = asyncio.run(measure(rounds))
-    print(
-        f"langgraph: bare {bare:.2f} ms, hosted {hosted:.2f} ms, added {hosted - bare:.2f} ms ({hosted / bare:.2f} x)"
-    )
+    for framework in FRAMEWORKS:
+        turn, agent = framework()
+        bare, hosted = asyncio.run(measure(turn, hosted_turn(agent), rounds))
+        print(
+            f"{framework.__name__}: bare {bare:.2f} ms, hosted {hosted:.2f} ms, "
+            f"added {hosted - bare:.2f} ms ({hosted / bare:.2f} x)"
+        )
 
 
 if __name__ == "__main__":

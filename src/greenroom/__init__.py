@@ -24,6 +24,7 @@ _HOMES = {
     "greenroom.agents.frameworks.langgraph.agent": "LangGraphAgent",
     "greenroom.agents.frameworks.langgraph.chat_model": "ChatGreenroom",
     "greenroom.agents.frameworks.pydantic_ai.agent": "PydanticAiAgent",
+    "greenroom.agents.frameworks.pydantic_ai.chat_model": "GreenroomModel",
     "greenroom.agents.google_search": "GoogleSearchAgentTool create_google_search_agent",
     "greenroom.agents.llm_agent": "Agent LlmAgent",
     "greenroom.agents.node": "BaseNode RetryConfig",

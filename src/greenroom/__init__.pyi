@@ -47,6 +47,7 @@ from greenroom.agents.config_types import CodeConfig as CodeConfig
 from greenroom.agents.frameworks.langgraph.agent import LangGraphAgent as LangGraphAgent
 from greenroom.agents.frameworks.langgraph.chat_model import ChatGreenroom as ChatGreenroom
 from greenroom.agents.frameworks.pydantic_ai.agent import PydanticAiAgent as PydanticAiAgent
+from greenroom.agents.frameworks.pydantic_ai.chat_model import GreenroomModel as GreenroomModel
 from greenroom.agents.google_search import GoogleSearchAgentTool as GoogleSearchAgentTool
 from greenroom.agents.google_search import create_google_search_agent as create_google_search_agent
 from greenroom.agents.llm_agent import Agent as Agent

@@ -18,15 +18,18 @@ from pydantic_ai.tools import DeferredToolRequests, ToolDefinition
 from pydantic_ai.toolsets import ExternalToolset
 
 from greenroom.agents.frameworks.pydantic_ai.agent import PydanticAiAgent
-from greenroom.errors import AgentConfigError
+from greenroom.agents.frameworks.pydantic_ai.chat_model import GreenroomModel
+from greenroom.errors import AgentConfigError, ModelError
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, Content, FunctionCall, Part
 from greenroom.records.event import Event
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.frameworks.contract import *  # noqa: F403 - the contract's tests
 from tests.agents.frameworks.contract import contents
 from tests.agents.frameworks.pydantic_ai_agents import PydanticAiFramework
-from tests.agents.talk import Talk, answer, call, lines_of
+from tests.agents.talk import STREAMED, Talk, answer, call, lines_of, shown
 
 
 @pytest.fixture
@@ -295,6 +298,42 @@ async def test_a_history_that_a_processor_shortened_stays_short(framework: Pydan
     assert framework.prompts == [["first"], ["second"], ["third"]]
     states = [event.actions.agent_state for event in await talk.log() if event.actions.agent_state]
     assert [(len(state["messages"]), "replaces" in state) for state in states] == [(2, False), (2, True), (2, True)]
+
+
+@pytest.mark.parametrize("options", [{}, {"run_config": STREAMED}])
+async def test_a_model_of_this_package(options: dict[str, Any]) -> None:
+    seen: list[list[str]] = []
+
+    def reply(request: LlmRequest) -> Any:
+        seen.append(shown(request))
+        if len(seen) == 1:
+            return [Part(text="Hm.", thought=True), call("look_up", "c-1", order=7)]
+        return "It was paid."
+
+    async def look_up(order: int) -> str:
+        """Looks up an order."""
+        return f"order {order} was paid"
+
+    agent = Agent(GreenroomModel(ScriptedModel(reply)), tools=[look_up], instructions="Be brief.")
+    events = await desk(agent).say("order 7?", **options)
+
+    assert lines_of(contents(events)) == [
+        "desk: (Hm.)",
+        "desk: look_up(order=7)",
+        "desk: look_up -> {'result': 'order 7 was paid'}",
+        "desk: It was paid.",
+    ]
+    assert seen[1][-1] == "user: look_up -> {'result': 'order 7 was paid'}"
+    if options:
+        assert "".join(event.content.text() for event in events if event.partial and event.content) == "It was paid."
+
+
+async def test_an_error_of_a_model_of_this_package_ends_the_run() -> None:
+    def reply(request: LlmRequest) -> LlmResponse:
+        return LlmResponse(error_code="SAFETY", error_message="no")
+
+    with pytest.raises(ModelError, match="no"):
+        await desk(Agent(GreenroomModel(ScriptedModel(reply)))).say("hello")
 
 
 def test_an_agent_is_needed() -> None:
