@@ -18,6 +18,7 @@ from greenroom.plugins.budget import BUDGET_EXCEEDED, BudgetLimit, BudgetPlugin
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.event import Event
 from greenroom.records.run import RunConfig
+from greenroom.records.session import GetSessionConfig
 from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
@@ -250,3 +251,20 @@ async def test_agents_of_a_framework_run_beside_each_other(framework: Framework)
     events = contents(await talk.say("again"))
 
     assert sorted(lines_of(events)) == ["desk: Third.", "other: Fourth."]
+
+
+async def test_a_run_that_loads_only_recent_events_knows_the_whole_conversation(framework: Framework) -> None:
+    async def pay(amount: int) -> str:
+        """Pays."""
+        return f"paid {amount}"
+
+    recent = RunConfig(get_session_config=GetSessionConfig(num_recent_events=1))
+    talk = Talk(framework.agent("First.", call("pay", "c-1", amount=5), "Done.", tools=[pay], asks={"pay"}))
+    await talk.say("one", run_config=recent)
+    events = await talk.say("two", run_config=recent)
+
+    request = next(event for event in events if event.long_running_tool_ids)
+    await talk.say(framework.answer(request, approved=True))
+
+    assert framework.prompts[1] == ["one", "First.", "two"]
+    assert framework.prompts[2][-1] == "paid 5"

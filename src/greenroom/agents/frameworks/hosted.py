@@ -305,14 +305,14 @@ def _states_at(events: CopyOnWriteList[Event], indexes: Iterable[int]) -> list[J
 async def _whole_log(ctx: InvocationContext) -> tuple[CopyOnWriteList[Event], int]:
     """The session's events from the first on, and the number of those that the run's view of the log leaves out."""
     events = ctx.session.events
-    if not events.skipped:
+    if not events.skipped and ctx.run_config.get_session_config is None:
         return events, 0
 
     key = ctx.session.key
     session = await ctx.services.sessions.get_session(**key._asdict())
     if session is None:
         raise SessionNotFound(**key._asdict())
-    return session.events, events.skipped
+    return session.events, len(session.events) - len(events)
 
 
 def _new_messages(events: CopyOnWriteList[Event], ctx: InvocationContext, *, since: int) -> list[Content]:

@@ -22,6 +22,7 @@ from greenroom.models.by_name import LLMRegistry
 
 _EXTRAS = {
     "greenroom.a2a.": "a2a",
+    "greenroom.agents.frameworks.langgraph.": "langgraph",
     "greenroom.agents.remote_a2a.": "a2a",
     "greenroom.gates.a2a.": "a2a",
     "greenroom.gates.mcp.": "mcp",
