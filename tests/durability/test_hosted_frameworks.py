@@ -82,7 +82,7 @@ async def _talk(client: PatientClient, session_id: str, framework: Framework, ki
         run_id: str = reply.json()["id"]
 
         await _answer(client, session, run_id, framework)
-        await client.wait_for_status(f"/runs/{run_id}", "succeeded", seconds=_PATIENCE, pause_seconds=0.05)
+        await _reach(client, run_id, "succeeded")
 
         texts += 1 + len(STEPS)
         events: list[Json] = (await client.send("GET", session)).json()["events"]
@@ -90,8 +90,21 @@ async def _talk(client: PatientClient, session_id: str, framework: Framework, ki
         texts += 1
 
 
+async def _reach(client: PatientClient, run_id: str, status: str) -> None:
+    """Waits for a status. A run whose server was killed five times at the same call is given up, and is retried."""
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            run: Json = (await client.send("GET", f"/runs/{run_id}")).json()
+            if run["status"] == status:
+                return
+            if run["status"] == "failed":
+                assert run["error"]["code"] == "RunGivenUp", run
+                await client.send("POST", f"/runs/{run_id}/retry")
+            await asyncio.sleep(0.05)
+
+
 async def _answer(client: PatientClient, session: str, run_id: str, framework: Framework) -> None:
-    await client.wait_for_status(f"/runs/{run_id}", "waiting", seconds=_PATIENCE, pause_seconds=0.05)
+    await _reach(client, run_id, "waiting")
     events: list[Json] = (await client.send("GET", session)).json()["events"]
     asked = next(event for event in reversed(events) if event.get("longRunningToolIds"))
     message = wire.to_plain(framework.answer(wire.from_plain(asked, Event), approved=True))
