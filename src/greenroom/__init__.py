@@ -23,6 +23,8 @@ _HOMES = {
     "greenroom.agents.config_types": "AgentRefConfig ArgumentConfig BaseAgentConfig CodeConfig",
     "greenroom.agents.frameworks.langgraph.agent": "LangGraphAgent",
     "greenroom.agents.frameworks.langgraph.chat_model": "ChatGreenroom",
+    "greenroom.agents.frameworks.openai_agents.agent": "OpenAIAgentsAgent",
+    "greenroom.agents.frameworks.openai_agents.model": "OpenAIAgentsModel",
     "greenroom.agents.frameworks.pydantic_ai.agent": "PydanticAiAgent",
     "greenroom.agents.frameworks.pydantic_ai.chat_model": "GreenroomModel",
     "greenroom.agents.google_search": "GoogleSearchAgentTool create_google_search_agent",

@@ -46,6 +46,8 @@ from greenroom.agents.config_types import BaseAgentConfig as BaseAgentConfig
 from greenroom.agents.config_types import CodeConfig as CodeConfig
 from greenroom.agents.frameworks.langgraph.agent import LangGraphAgent as LangGraphAgent
 from greenroom.agents.frameworks.langgraph.chat_model import ChatGreenroom as ChatGreenroom
+from greenroom.agents.frameworks.openai_agents.agent import OpenAIAgentsAgent as OpenAIAgentsAgent
+from greenroom.agents.frameworks.openai_agents.model import OpenAIAgentsModel as OpenAIAgentsModel
 from greenroom.agents.frameworks.pydantic_ai.agent import PydanticAiAgent as PydanticAiAgent
 from greenroom.agents.frameworks.pydantic_ai.chat_model import GreenroomModel as GreenroomModel
 from greenroom.agents.google_search import GoogleSearchAgentTool as GoogleSearchAgentTool

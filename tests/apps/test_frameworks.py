@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from greenroom.agents.frameworks.langgraph.agent import LangGraphAgent
+from greenroom.agents.frameworks.openai_agents.agent import OpenAIAgentsAgent
 from greenroom.agents.frameworks.pydantic_ai.agent import PydanticAiAgent
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.errors import AppLoadError
@@ -165,4 +166,14 @@ def test_an_agent_of_pydantic_ai_is_hosted(agents_dir: AgentsDir) -> None:
     assert loader.list_apps() == ["shop"]
     agent = loader.load("shop").root_agent
     assert isinstance(agent, PydanticAiAgent)
+    assert agent.name == "shop"
+
+
+def test_an_agent_of_the_openai_agents_sdk_is_hosted(agents_dir: AgentsDir) -> None:
+    agents_dir.write("shop/agent.py", 'from agents import Agent\n\nagent = Agent("Shop", instructions="Be brief.")\n')
+    loader = DirectoryAppLoader(agents_dir.path)
+
+    assert loader.list_apps() == ["shop"]
+    agent = loader.load("shop").root_agent
+    assert isinstance(agent, OpenAIAgentsAgent)
     assert agent.name == "shop"

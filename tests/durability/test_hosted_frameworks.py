@@ -22,7 +22,7 @@ from tests.durability.server_process import ServerProcess, server_in
 from tests.seed import SEED
 
 KILLS = int(os.environ.get("GREENROOM_HOSTED_KILLS", "2"))
-FRAMEWORKS = ("langgraph", "pydantic_ai")
+FRAMEWORKS = ("langgraph", "pydantic_ai", "openai_agents")
 _AT_ONCE = 4
 _PATIENCE = 60 + 20 * KILLS
 """Seconds."""

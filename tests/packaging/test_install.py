@@ -53,6 +53,7 @@ EXTRAS = {
     "mcp": ["gates.mcp", "tools.mcp"],
     "oauth": ["tools.login"],
     "openai": ["embeddings.openai", "models.openai"],
+    "openai-agents": ["agents.frameworks.openai_agents"],
     "openapi": ["tools.openapi", "tools.web"],
     "opensandbox": ["environments.opensandbox"],
     "pydantic-ai": ["agents.frameworks.pydantic_ai"],

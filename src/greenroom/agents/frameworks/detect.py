@@ -39,6 +39,13 @@ FRAMEWORKS = (
         "PydanticAiAgent",
         "agent",
     ),
+    Framework(
+        "agents",
+        frozenset({"AgentBase"}),
+        "greenroom.agents.frameworks.openai_agents.agent",
+        "OpenAIAgentsAgent",
+        "agent",
+    ),
 )
 
 

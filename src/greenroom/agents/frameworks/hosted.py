@@ -278,9 +278,14 @@ class HostedTurn:
         """
         return HostedModelCall(self, model=model, provider_name=provider_name)
 
-    async def end_with_error(self, refusal: ModelRefused) -> None:
-        """Ends the turn with the error by which a plugin refused a model call."""
+    async def end_with_error(self, refusal: ModelRefused, *, state: JsonObject | None = None) -> None:
+        """Ends the turn with the error by which a model call, or what came of it, was refused.
+
+        state: what has changed since the last one; None where nothing has.
+        """
         event = self.ctx.new_event(actions=EventActions(end_of_agent=True, escalate=refusal.escalates or None))
+        event.actions.agent_state = state
+        event.usage_metadata = refusal.reply.usage_metadata
         event.error_code = refusal.reply.error_code
         event.error_message = refusal.reply.error_message
         event.custom_metadata = refusal.reply.custom_metadata

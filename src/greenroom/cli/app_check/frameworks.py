@@ -21,6 +21,12 @@ PROMISES = {
         "after a crash; not kept: dependencies, unless root_agent = PydanticAiAgent(deps=...) gives them, models that "
         "tools call by themselves, and plugins that answer in place of a model or a tool"
     ),
+    "agents": (
+        "kept: history, streaming, tools, hand-offs, output types, approvals, guardrails, hosted tools, MCP servers, "
+        "and results of tools after a crash; not kept: a context, unless root_agent = OpenAIAgentsAgent(context=...) "
+        "gives it, sessions of its own, traces at OpenAI unless tracing=True, and plugins that answer in place of a "
+        "model or a tool"
+    ),
 }
 """By the framework's package. `docs/frameworks.md` has them in full."""
 
