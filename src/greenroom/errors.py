@@ -41,6 +41,7 @@ GreenroomError
 │   ├── SessionFull                      it has reached the limit of events
 │   ├── ScheduleConflict                 its id is taken, or its app declares it, so it can't be changed
 │   ├── TooManySchedules                 of a user or of an app
+│   ├── TooMuchFeedback                  on one event
 │   ├── WebhookConflict                  the code of its app has it, so it can't be changed
 │   ├── ApprovalRefused                  a forged, used or outdated approval
 │   ├── AppVersionChanged                a run would continue with other code, and its app refuses that
@@ -394,6 +395,13 @@ class ScheduleConflict(Conflict):
 class TooManySchedules(Conflict):
     def __init__(self, whose: str, limit: int) -> None:
         super().__init__(f"{whose} has the {limit} schedules that it may have; delete one")
+        self.limit = limit
+
+
+class TooMuchFeedback(Conflict):
+    def __init__(self, event_id: str, limit: int) -> None:
+        super().__init__(f"Event {event_id!r} has the feedback of {limit} names and callers that it may have")
+        self.event_id = event_id
         self.limit = limit
 
 

@@ -215,6 +215,30 @@ async def test_artifacts_and_memory(client: AsyncClient) -> None:
         await client.add_session_to_memory(**OWNER, session_id="nope")
 
 
+async def test_feedback(client: AsyncClient) -> None:
+    await client.create_session(**PLACE)
+    events = [event async for event in await client.run(**PLACE, message="hi")]
+    answer = events[-1]
+    event: dict[str, Any] = {**PLACE, "event_id": answer.id}
+    given = await client.give_feedback("helpful", **event, score=False, comment="too short")
+    assert (given.score, given.source, given.run_id) == (False, "user", answer.invocation_id)
+    rated = await client.give_feedback("tone", **event, score=4, label="friendly")
+    assert (await client.list_feedback(**PLACE)).feedback == [rated, given]
+    assert (await client.list_feedback(app_name="echo", max_score=0)).feedback == [given]
+    first = await client.list_feedback(**OWNER, limit=1)
+    second = await client.list_feedback(**OWNER, page_token=first.next_page_token)
+    assert [*first.feedback, *second.feedback] == [rated, given]
+
+    with pytest.raises(ValueError, match="user_id"):
+        await client.list_feedback(app_name="echo", session_id="s")
+    with pytest.raises(errors.InvalidRequest):
+        await client.give_feedback("helpful", **event)
+    with pytest.raises(errors.NotFound):
+        await client.give_feedback("helpful", **PLACE, event_id="nope", score=True)
+    await client.delete_feedback(**event, name="helpful")
+    assert (await client.list_feedback(**PLACE)).feedback == [rated]
+
+
 async def test_schedules(client: AsyncClient) -> None:
     given = Schedule(id="daily", user_id="ann/e", cron="0 9 * * *")
     given.request.new_message = types.UserContent("hi")

@@ -744,6 +744,15 @@ async def test_the_waiting_client_approves(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.endswith("\nPaid.\n")
 
 
+async def test_the_client_rates_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    snippet = run_snippet("feedback")
+    weather = LlmAgent(name="weather", model=ScriptedModel(["Yes, it will rain."]))
+    async with serving(create_app(agents=[App(name="weather", root_agent=weather)])) as server:
+        await asyncio.to_thread(snippet["ask_and_rate"], server.url, "Will it rain?", False, "It doesn't say when.")
+        await asyncio.to_thread(snippet["print_complaints"], server.url)
+    assert capsys.readouterr().out == "ada: It doesn't say when.\n"
+
+
 def test_budgets() -> None:
     app: App = run_snippet("budgets")["app"]
     assert [plugin.name for plugin in app.plugins] == ["budget"]

@@ -11,6 +11,7 @@ import pytest
 
 from greenroom import errors
 from greenroom.apps.load_directory import DirectoryAppLoader
+from greenroom.feedback.store import MAX_PER_EVENT
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS
 from greenroom.server.settings import LimitSettings
@@ -161,6 +162,9 @@ async def test_an_endpoint_answers_with_the_errors_it_declares(many_apps: Servin
         await server.new_session(app)
     replies = [await server.client.request(endpoint.method, **request) for request in requests_to(endpoint, values)]
     replies += await after_other_requests(server, endpoint)
+    if endpoint.path.endswith("/feedback") and endpoint.method == "POST":
+        url = filled(endpoint.path, values)
+        replies += [await server.client.post(url, json={"name": f"n{n}", "score": n}) for n in range(MAX_PER_EVENT)]
     classes = {error.__name__: error for error in errors.error_classes()}
     found: defaultdict[type[errors.GreenroomError], list[str]] = defaultdict(list)
     for reply in replies:

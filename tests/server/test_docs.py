@@ -327,6 +327,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
     dev = "/dev/apps/{app_name}"
     artifact = artifacts + "/{artifact_name}"
     event_graph = "/dev" + one + "/events/{event_id}/graph"
+    feedback = f"{session}/events/{run.json()[0]['id']}/feedback"
     part = {"filename": "a/b", "artifact": {"inlineData": {"mimeType": "x/y", "data": "AAA="}}}
     await server.new_session("echo", session="s-12")
     first_of_two = (await server.run("echo", sessionId="s-12")).headers["x-run-id"]
@@ -367,6 +368,10 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         (one + "/events/{event_id}/edit", "post", await post(f"{session}/events/{run.json()[0]['id']}/edit")),
         ("/apps/{app_name}/users/{user_id}", "delete", await server.client.delete("/apps/echo/users/bob")),
         (one + "/events", "get", await get(f"{session}/events")),
+        (one + "/events/{event_id}/feedback", "post", await post(feedback, json={"name": "helpful", "score": False})),
+        (one + "/feedback", "get", await get(f"{session}/feedback")),
+        ("/apps/{app_name}/feedback", "get", await get("/apps/echo/feedback")),
+        (one + "/events/{event_id}/feedback", "delete", await server.client.delete(feedback)),
         (artifacts, "post", await post(f"{session}/artifacts", json=part)),
         (artifacts, "get", await get(f"{session}/artifacts")),
         (artifact, "put", await server.client.put(f"{session}/artifacts/c", content=b"c")),

@@ -52,6 +52,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/run_sse"): RUN,
     ("POST", "runs"): {"newMessage": MESSAGE},
     ("PATCH", "{session_id}"): {"stateDelta": {"a": 1}},
+    ("POST", "feedback"): {"name": "helpful", "score": True},
     ("POST", "schedules"): SCHEDULE,
     ("POST", "preview"): SCHEDULE,
     ("PUT", "{schedule_id}"): SCHEDULE,

@@ -15,6 +15,7 @@ from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.event import Event
+from greenroom.records.feedback import Feedback, FeedbackRequest, FeedbackSource, ListFeedbackResponse
 from greenroom.records.inbox import (
     AnswerRequestResponse,
     DelegateRequest,
@@ -480,6 +481,81 @@ class AsyncClient:
         at = path("runs", run_id, "signals", name)
         headers = {"idempotency-key": idempotency_key or uuid4().hex}
         return await self._connection.call("POST", at, Run, body=value, headers=headers, is_repeatable=True)
+
+    # feedback
+
+    async def give_feedback(
+        self,
+        name: str,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        event_id: str,
+        score: bool | float | None = None,
+        label: str | None = None,
+        comment: str | None = None,
+    ) -> Feedback:
+        """Gives feedback on an event: at least one of score, label and comment. It replaces the caller's earlier one of
+        this name.
+
+        name: what is judged, such as `helpful`.
+        Raises SessionNotFound, NotFound, InvalidRequest, TooMuchFeedback.
+        """
+        given = FeedbackRequest(name=name, score=score, label=label, comment=comment)
+        at = _session(app_name, user_id, session_id, "events", event_id, "feedback")
+        return await self._connection.call("POST", at, Feedback, body=given, is_repeatable=True)
+
+    async def delete_feedback(
+        self, *, app_name: str, user_id: str, session_id: str, event_id: str, name: str | None = None
+    ) -> None:
+        """Deletes the caller's feedback on an event: of one name, or all. Raises SessionNotFound, NotFound."""
+        at = _session(app_name, user_id, session_id, "events", event_id, "feedback")
+        await self._connection.send("DELETE", at, query={"name": name})
+
+    async def list_feedback(
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        event_id: str | None = None,
+        name: str | None = None,
+        label: str | None = None,
+        source: FeedbackSource | None = None,
+        min_score: float | None = None,
+        max_score: float | None = None,
+        created_from: float | None = None,
+        created_before: float | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ListFeedbackResponse:
+        """Feedback that the caller may see, newest first, 100 at a time: of an app, of a user's sessions or of one
+        session.
+
+        min_score, max_score: both included; true counts as 1, and false as 0. created_from, created_before: Unix
+        seconds. Raises AppNotFound, SessionNotFound.
+        """
+        query: dict[str, str | float | None] = {
+            "event_id": event_id,
+            "name": name,
+            "label": label,
+            "source": source,
+            "min_score": min_score,
+            "max_score": max_score,
+            "created_from": created_from,
+            "created_before": created_before,
+            "limit": limit,
+            "page_token": page_token,
+        }
+        if session_id is None:
+            at = path("apps", app_name, "feedback")
+            query["user_id"] = user_id
+        else:
+            if user_id is None:
+                raise ValueError("list_feedback() needs the user_id of the session")
+            at = _session(app_name, user_id, session_id, "feedback")
+        return await self._connection.call("GET", at, ListFeedbackResponse, query=query)
 
     # schedules
 

@@ -184,6 +184,9 @@ class Client:
     delete_app_webhook = _synchronous(AsyncClient.delete_app_webhook)
 
     signal_run = _synchronous(AsyncClient.signal_run)
+    give_feedback = _synchronous(AsyncClient.give_feedback)
+    delete_feedback = _synchronous(AsyncClient.delete_feedback)
+    list_feedback = _synchronous(AsyncClient.list_feedback)
     create_schedule = _synchronous(AsyncClient.create_schedule)
     next_times = _synchronous(AsyncClient.next_times)
     list_schedules = _synchronous(AsyncClient.list_schedules)

@@ -26,6 +26,7 @@ from greenroom.records.run import (
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.wake_up import SentSignal
 from greenroom.runs.app_webhooks import AppWebhooks
+from greenroom.runs.feedback import SessionFeedback
 from greenroom.runs.ownership import Replicas
 from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.schedules import Schedules
@@ -79,6 +80,9 @@ class RunEngine(ABC):
 
     schedules: Schedules
     """Starts runs at their times."""
+
+    feedback: SessionFeedback
+    """Feedback of users and services on events."""
 
     @property
     def replicas(self) -> Replicas | None:

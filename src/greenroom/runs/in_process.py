@@ -65,6 +65,7 @@ from greenroom.runs.declared_schedules import DeclaredSchedules
 from greenroom.runs.delayed_runs import DelayedRuns
 from greenroom.runs.deletion import Deletion
 from greenroom.runs.engine import Attachment, ForwardedRequest, OpenCall, RunEngine
+from greenroom.runs.feedback import SessionFeedback
 from greenroom.runs.inactive_runs import InactiveRuns
 from greenroom.runs.inbox import Inbox
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
@@ -173,6 +174,12 @@ class InProcessRunEngine(RunEngine):
             is_valid=self.is_valid_caller,
         )
         self._declared_schedules = DeclaredSchedules(apps=self.apps, run_store=self.run_store, schedules=self.schedules)
+        self.feedback = SessionFeedback(
+            store=self.run_store.feedback,
+            session_service=self.session_service,
+            lock=self._admission.lock,
+            wait_until_ready=self._wait_until_ready,
+        )
         self._takeovers: Takeovers | None = None
         """None where this process owns all sessions."""
 

@@ -12,6 +12,7 @@ import msgspec
 
 from greenroom.audit.in_memory import InMemoryAuditStore
 from greenroom.errors import IdempotencyConflict
+from greenroom.feedback.in_memory import InMemoryFeedbackStore
 from greenroom.records.audit import AuditEntry
 from greenroom.records.inbox import (
     HumanRequest,
@@ -23,6 +24,7 @@ from greenroom.records.inbox import (
     may_see,
 )
 from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter, Webhook
+from greenroom.records.session import SessionKey
 from greenroom.records.shard import Shards
 from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
@@ -35,6 +37,8 @@ class InMemoryRunStore(RunStore):
         """Keeps up to `max_finished` ended runs; the oldest are dropped."""
         self.schedules = InMemoryScheduleStore()
         self.audit = InMemoryAuditStore()
+        self._feedback = InMemoryFeedbackStore()
+        self.feedback = self._feedback
         self._max_finished = max_finished
         self._runs: dict[str, Run] = {}
         self._finished: OrderedDict[str, None] = OrderedDict()
@@ -149,6 +153,7 @@ class InMemoryRunStore(RunStore):
             self._finished.pop(run_id, None)
             self._unfinished.pop(run_id, None)
             self._forget(run_id)
+        self._feedback.delete_session(SessionKey(app_name, user_id, session_id))
 
     async def save_push_config(self, config: PushConfig) -> None:
         if config.run_id in self._runs:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from greenroom.audit.sql import POSTGRES_CHAINS
 from greenroom.errors import IdempotencyConflict, OwnershipLost, StoreInUse
+from greenroom.feedback.postgres import PostgresFeedbackStore
 from greenroom.postgres.connection import Connection
 from greenroom.postgres.database import Database, Transaction, numbered
 from greenroom.postgres.notifications import Notifications
@@ -129,6 +130,7 @@ class PostgresRunStore(SqlRunStore):
         """
         self._postgres = Database.open(uri)
         super().__init__(self._postgres, audit_chains=POSTGRES_CHAINS)
+        self.feedback = PostgresFeedbackStore(self._postgres)
         self._address = address
         self._owner: ShardOwner | None = None
         self._replicas: ReplicaTable | None = None

@@ -12,6 +12,7 @@ import msgspec
 
 from greenroom.audit.sql import SqlAuditStore
 from greenroom.errors import StorageError
+from greenroom.feedback.sql import DELETE_FEEDBACK_OF_SESSION, SqlFeedbackStore
 from greenroom.records import wire
 from greenroom.records.audit import AuditEntry
 from greenroom.records.human_requests import EXPIRES_AFTER_SECONDS
@@ -71,6 +72,7 @@ DELETE_SESSION = (
     _DELETE_OF_RUNS.format("wake_ups"),
     DELETE_ANSWERERS_OF_SESSION,
     _DELETE_OF_RUNS.format("requests"),
+    DELETE_FEEDBACK_OF_SESSION,
     "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?",
 )
 _UNFINISHED = """
@@ -155,6 +157,7 @@ class SqlRunStore(RunStore):
         self._database = database
         self.schedules = SqlScheduleStore(database)
         self.audit = self._audit = SqlAuditStore(database, chains=audit_chains)
+        self.feedback = SqlFeedbackStore(database)
         self._unsaved_deliveries: dict[str, list[WebhookDelivery]] = {}
         """By run: messages to webhooks that the next record of the run takes along, since the last one was refused."""
         self._newest: Future[Any] | None = None

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from greenroom.audit.store import AuditStore
 from greenroom.errors import InvalidRequest
+from greenroom.feedback.store import FeedbackStore
 from greenroom.records import wire
 from greenroom.records.audit import AuditEntry
 from greenroom.records.inbox import HumanRequest, ListRequestsResponse, RequestChanges, RequestFilter
@@ -74,6 +75,8 @@ class RunStore(ABC):
 
     audit: AuditStore
     """The audit trail, which is stored beside the runs."""
+    feedback: FeedbackStore
+    """Feedback on events of runs, which is deleted with their session."""
 
     added: Callable[[Sequence[WebhookDelivery]], None] | None = None
     """Called in the event loop when messages to webhooks are stored, which `save` and `save_progress` do."""

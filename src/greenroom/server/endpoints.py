@@ -43,6 +43,7 @@ from greenroom.errors import (
     TooLarge,
     TooManyRuns,
     TooManySchedules,
+    TooMuchFeedback,
     TraceNotFound,
     Unauthenticated,
     Unavailable,
@@ -53,6 +54,7 @@ from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.records.event import Event
+from greenroom.records.feedback import Feedback, FeedbackRequest, FeedbackSource, ListFeedbackResponse
 from greenroom.records.inbox import (
     AnswerRequestResponse,
     DelegateRequest,
@@ -95,6 +97,7 @@ from greenroom.server.routes import (
     credentials,
     debug,
     evaluation,
+    feedback,
     live,
     requests,
     run,
@@ -121,6 +124,7 @@ _APP_WEBHOOKS = _APP + "/webhooks"
 _APP_WEBHOOK = _APP_WEBHOOKS + "/{webhook_id}"
 _SCHEDULES = _APP + "/schedules"
 _SCHEDULE = _SCHEDULES + "/{schedule_id}"
+_FEEDBACK = _SESSION + "/events/{event_id}/feedback"
 _DELIVERIES = "/{webhook_id}/deliveries"
 
 _MOST = 2**53 - 1  # exact in every JSON parser, and in every database's integers
@@ -132,6 +136,18 @@ _PAGE = (
     Query("limit", Positive, "Maximum number of events; 1000 by default."),
 )
 _DELIVERY_LIMIT = (Query("limit", Positive, "Maximum number of deliveries; 100 by default, at most 1000."),)
+_FEEDBACK_FILTERS = (
+    Query("event_id", str, "Only feedback on this event."),
+    Query("name", str, "Only feedback of this name."),
+    Query("label", str, "Only feedback with this label."),
+    Query("source", FeedbackSource, "Only feedback of the session's `user`, or of a `service`."),
+    Query("min_score", float, "Only scores from this one on; true is 1, and false is 0."),
+    Query("max_score", float, "Only scores up to this one."),
+    Query("created_from", float, "Only feedback given at or after these Unix seconds."),
+    Query("created_before", float, "Only feedback given before these Unix seconds."),
+    Query("limit", Positive, "Maximum number of feedback; 100 by default, at most 1000."),
+    Query("page_token", str, "The `nextPageToken` of the previous page."),
+)
 _LAST_EVENT_ID = Header(
     "Last-Event-ID", "The `id` of the last event seen; the stream resumes after it.", pattern="^[0-9]{0,18}$"
 )
@@ -315,6 +331,19 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Send the signal of a signed URL once, without credentials", body=bytes, replies=signal_links.SignalSent,
         errors=(NotFound, LinkExpired, InvalidRequest, RunNotFound, NotWaiting, SignalRepeated, SignalsFull,
             TooManyRuns, Unavailable)),
+    Endpoint("POST", _FEEDBACK, feedback.give_feedback, "feedback", "run",
+        "Give feedback on an event, in place of the caller's earlier one of this name", body=FeedbackRequest,
+        replies=Feedback, errors=(SessionNotFound, NotFound, InvalidRequest, TooMuchFeedback)),
+    Endpoint("DELETE", _FEEDBACK, feedback.delete_feedback, "feedback", "run",
+        "Delete the caller's feedback on an event", errors=(SessionNotFound, NotFound),
+        query=(Query("name", str, "Only feedback of this name; by default all of the caller's."),)),
+    Endpoint("GET", _SESSION + "/feedback", feedback.list_feedback_of_session, "feedback", "read",
+        "List the feedback on the events of a session, newest first", query=_FEEDBACK_FILTERS,
+        replies=ListFeedbackResponse, errors=(SessionNotFound, InvalidRequest)),
+    Endpoint("GET", _APP + "/feedback", feedback.list_feedback_of_app, "feedback", "read",
+        "List the feedback on sessions of an app that the caller may see, newest first",
+        query=(Query("user_id", str, "Only feedback on sessions of this user."), *_FEEDBACK_FILTERS),
+        replies=ListFeedbackResponse, errors=(AppNotFound, InvalidRequest)),
     Endpoint("GET", _SCHEDULES, schedules.list_schedules, "schedules", "read",
         "List the schedules of an app that the caller may see, newest first", replies=ListSchedulesResponse,
         errors=(InvalidRequest,), query=(

@@ -51,6 +51,7 @@ _PATH_PATTERNS: dict[str, JsonObject] = {"version": {"pattern": "^(latest|[0-9]{
 TAGS = {
     "runs": "Start, read and cancel runs of agents. A run continues when its connection drops.",
     "webhooks": "Signed HTTP requests about the states of runs, and the log of their deliveries.",
+    "feedback": "Scores, labels and comments of users and services on events.",
     "schedules": "Runs that the server starts by the clock, and the history of each schedule.",
     "requests": "Approvals, logins and input that waiting runs ask people for: the inbox.",
     "sessions": "Conversations, with their state and their logs.",

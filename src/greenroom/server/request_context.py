@@ -16,6 +16,7 @@ from greenroom.server.access.authorization import (
     AuthorizedApps,
     AuthorizedArtifacts,
     AuthorizedCredentials,
+    AuthorizedFeedback,
     AuthorizedMemory,
     AuthorizedRuns,
     AuthorizedSchedules,
@@ -171,6 +172,10 @@ class RequestContext:
     @property
     def schedules(self) -> AuthorizedSchedules:
         return AuthorizedSchedules(self._server.engine.schedules, self._permissions)
+
+    @property
+    def feedback(self) -> AuthorizedFeedback:
+        return AuthorizedFeedback(self._server.engine.feedback, self._permissions)
 
     def read_ticket(self, token: str) -> SignalTicket:
         """The signal of a signed URL. Raises NotFound, LinkExpired."""

@@ -36,6 +36,7 @@ SCOPE_OF: dict[str, str] = {
             POST {DEV}/tests/run
             POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
             POST /agent-identity/finalize
+            POST DELETE {SESSION}/events/{{event_id}}/feedback
             POST {SCHEDULES}; PUT DELETE {SCHEDULE}; POST {SCHEDULE}/pause; POST {SCHEDULE}/resume; POST {SCHEDULE}/run
             POST /requests/{{request_id}}/answer; POST /requests/{{request_id}}/delegate
             POST {RUN_WEBHOOKS}; DELETE {RUN_WEBHOOKS}/{{webhook_id}}; POST {RUN_WEBHOOKS}/{{webhook_id}}/test
@@ -51,6 +52,7 @@ SCOPE_OF: dict[str, str] = {
             GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
             GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval_sets/{{eval_set_id}}/evals
             GET {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}; GET {DEV}/eval_results/{{eval_result_id}}
+            GET {SESSION}/feedback; GET /apps/{{app_name}}/feedback
             GET {SCHEDULES}; POST {SCHEDULES}/preview; GET {SCHEDULE}; GET {SCHEDULE}/runs
             GET {RUN_WEBHOOKS}; GET {RUN_WEBHOOKS}/{{webhook_id}}/deliveries
             GET /requests; GET /requests/{{request_id}}; GET /requests/{{request_id}}/session

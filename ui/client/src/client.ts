@@ -11,6 +11,8 @@ import type {
   DelegateRequest,
   Event,
   EventPage,
+  Feedback,
+  FeedbackRequest,
   ForkSessionRequest,
   FunctionCall,
   GraphResponse,
@@ -19,9 +21,10 @@ import type {
   JsonValue,
   ListAppWebhooksResponse,
   ListDeliveriesResponse,
+  ListFeedbackResponse,
   ListRequestsResponse,
-  ListRunsResponse,
   ListRunWebhooksResponse,
+  ListRunsResponse,
   ListScheduleRunsResponse,
   ListSchedulesResponse,
   ListUsageResponse,
@@ -90,6 +93,19 @@ export type SessionQuery = {
   readonly page_token?: string;
 };
 
+/** min_score, max_score: both are included; true counts as 1, and false as 0. created_from, created_before: Unix seconds. */
+export type FeedbackQuery = {
+  readonly event_id?: string;
+  readonly name?: string;
+  readonly label?: string;
+  readonly source?: Feedback["source"];
+  readonly min_score?: number;
+  readonly max_score?: number;
+  readonly created_from?: number;
+  readonly created_before?: number;
+  readonly limit?: number;
+  readonly page_token?: string;
+};
 export type ScheduleQuery = { readonly user_id?: string; readonly limit?: number; readonly page_token?: string };
 export type EventQuery = { readonly after?: number; readonly limit?: number; readonly signal?: AbortSignal };
 
@@ -303,6 +319,28 @@ export class Client {
     return this.transport.json(`/runs/${encode(runId)}/signals/${encode(name)}`, { method: "POST", body: value, headers });
   }
 
+  // Feedback
+
+  /** Gives feedback on an event, in place of the caller's earlier one of this name. */
+  giveFeedback(place: SessionPlace, eventId: string, feedback: FeedbackRequest): Promise<Feedback> {
+    return this.transport.json(feedbackPath(place, eventId), { method: "POST", body: feedback });
+  }
+
+  /** Deletes the caller's feedback on an event: of one name, or all. */
+  async deleteFeedback(place: SessionPlace, eventId: string, { name }: { readonly name?: string } = {}): Promise<void> {
+    await this.transport.send(`${feedbackPath(place, eventId)}${search({ name })}`, { method: "DELETE" }, true);
+  }
+
+  /** A page of the feedback on a session's events, newest first. */
+  listSessionFeedback(place: SessionPlace, query: FeedbackQuery = {}): Promise<ListFeedbackResponse> {
+    return this.get(`${session(place)}/feedback${search(query)}`);
+  }
+
+  /** A page of the feedback on the sessions of an app that the caller may see, newest first. */
+  listFeedback(app: string, query: FeedbackQuery & { readonly user_id?: string } = {}): Promise<ListFeedbackResponse> {
+    return this.get(`/apps/${encode(app)}/feedback${search(query)}`);
+  }
+
   // Schedules
 
   /** A page of the schedules that the caller may see, newest first. */
@@ -464,6 +502,10 @@ function session(place: SessionPlace): string {
 
 function artifact(place: SessionPlace, name: string): string {
   return `${session(place)}/artifacts/${encode(name)}`;
+}
+
+function feedbackPath(place: SessionPlace, eventId: string): string {
+  return `${session(place)}/events/${encode(eventId)}/feedback`;
 }
 
 function schedulePath(app: string, scheduleId: string): string {

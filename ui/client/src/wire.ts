@@ -529,6 +529,48 @@ export type ExecutableCode = {
   readonly id?: string;
 };
 
+/** Stored feedback. There is one for each event, name and subject. */
+export type Feedback = {
+  /** The quality that is judged, such as `helpful` or `correctness`. */
+  readonly name: string;
+  /** A number on a scale of the caller's choice, or true or false, which filters count as 1 and 0. */
+  readonly score?: boolean | number;
+  /** A category, such as `wrong tool`. */
+  readonly label?: string;
+  /** The reasons, in words. */
+  readonly comment?: string;
+  /** Stays when the feedback is replaced. */
+  readonly id: string;
+  /** The session's app. */
+  readonly appName: string;
+  /** The session's user. */
+  readonly userId: string;
+  /** The session of the event. */
+  readonly sessionId: string;
+  /** The event that is judged. */
+  readonly eventId: string;
+  /** The run of the event; empty for an event of no run. */
+  readonly runId: string;
+  /** `user` if the session's user gave it, `service` if somebody else did who acts for the user. */
+  readonly source: "service" | "user";
+  /** The caller who gave it. Without authentication, the session's user. */
+  readonly subject: string;
+  /** Unix seconds; of feedback that replaced another one, the time of that. */
+  readonly createdAt: number;
+};
+
+/** Feedback on an event. It has at least one of `score`, `label` and `comment`. */
+export type FeedbackRequest = {
+  /** The quality that is judged, such as `helpful` or `correctness`. */
+  readonly name: string;
+  /** A number on a scale of the caller's choice, or true or false, which filters count as 1 and 0. */
+  readonly score?: boolean | number;
+  /** A category, such as `wrong tool`. */
+  readonly label?: string;
+  /** The reasons, in words. */
+  readonly comment?: string;
+};
+
 /** A reference to a file by URI. */
 export type FileData = {
   /** The file's URI. */
@@ -821,6 +863,14 @@ export type ListAppsResponse = {
 export type ListDeliveriesResponse = {
   /** Newest first. */
   readonly deliveries: readonly WebhookDelivery[];
+};
+
+/** A page of a list of feedback. */
+export type ListFeedbackResponse = {
+  /** Newest first. */
+  readonly feedback: readonly Feedback[];
+  /** `page_token` of the next request; None on the last page. */
+  readonly nextPageToken?: string;
 };
 
 /** Lines of an app's log. */

@@ -232,6 +232,20 @@ test("a failed run is retried, and a session is rewound", async () => {
   assert.equal(rewind.actions.rewindBeforeInvocationId, second.id);
 });
 
+test("feedback", async () => {
+  const place = await sessionOf("echo");
+  const run = await (await client.run(place, { message: "hi" })).wait();
+  const events = (await client.getSession(place)).events;
+  const answer = events[events.length - 1]?.id ?? "";
+  const given = await client.giveFeedback(place, answer, { name: "helpful", score: false, comment: "too short" });
+  assert.deepEqual([given.score, given.source, given.runId], [false, "user", run.id]);
+  assert.deepEqual((await client.listSessionFeedback(place)).feedback, [given]);
+  assert.deepEqual((await client.listFeedback("echo", { user_id: place.user, max_score: 0 })).feedback, [given]);
+  assert.deepEqual((await client.listFeedback("echo", { user_id: place.user, min_score: 1 })).feedback, []);
+  await client.deleteFeedback(place, answer, { name: "helpful" });
+  assert.deepEqual((await client.listSessionFeedback(place)).feedback, []);
+});
+
 test("schedules", async () => {
   assert.equal((await client.nextTimes("echo", { userId: "ann", cron: "0 9 * * *" }, { limit: 2 })).length, 2);
   const request = { newMessage: { parts: [{ text: "hi" }] } };

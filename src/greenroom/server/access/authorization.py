@@ -37,6 +37,13 @@ from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
+from greenroom.records.feedback import (
+    Feedback,
+    FeedbackFilter,
+    FeedbackRequest,
+    FeedbackSource,
+    ListFeedbackResponse,
+)
 from greenroom.records.inbox import (
     Answerer,
     DelegateRequest,
@@ -66,6 +73,7 @@ from greenroom.records.state import APP_PREFIX
 from greenroom.records.wake_up import SentSignal
 from greenroom.records.webhook_delivery import AppWebhook, WebhookDelivery
 from greenroom.runs.engine import Attachment, RunEngine
+from greenroom.runs.feedback import SessionFeedback
 from greenroom.runs.schedules import Schedules
 from greenroom.runs.signals import check_receives
 from greenroom.runs.watch import RunWatch
@@ -719,6 +727,40 @@ class AuthorizedSchedules(Authorized[Schedules]):
         """Raises Forbidden unless the caller may start the runs of a schedule itself."""
         of_app = msgspec.structs.replace(schedule, app_name=app_name)
         self._check("write", (of_app.run_request(schedule.session_id or ""),), {})
+
+
+class AuthorizedFeedback(Authorized[SessionFeedback]):
+    """`SessionFeedback` for one caller, who is the subject of what it gives and deletes."""
+
+    __slots__ = ()
+
+    async def save(self, request: FeedbackRequest, *, key: SessionKey, event_id: str) -> Feedback:
+        """Raises Forbidden, and what `SessionFeedback.save` does."""
+        self._check("write", (key,), {})
+        subject = self._subject(key)
+        source: FeedbackSource = "user" if subject == key.user_id else "service"
+        return await self._watched_result(
+            self._service.save(request, key=key, event_id=event_id, source=source, subject=subject)
+        )
+
+    async def delete(self, *, key: SessionKey, event_id: str, name: str | None) -> None:
+        """Raises Forbidden, and what `SessionFeedback.delete` does."""
+        self._check("write", (key,), {})
+        await self._watched_result(
+            self._service.delete(key=key, event_id=event_id, subject=self._subject(key), name=name)
+        )
+
+    async def list(self, where: FeedbackFilter, *, limit: int, page_token: str | None) -> ListFeedbackResponse:
+        """Feedback on sessions that the caller may see. Raises Forbidden, InvalidRequest."""
+        identity = self._permissions.identity
+        if where.user_id is None and not identity.acts_for(where.app_name, None):
+            where.user_id = identity.subject
+        self._permissions.check("read", where.app_name, where.user_id)
+        return await self._service.list(where, limit=limit, page_token=page_token)
+
+    def _subject(self, key: SessionKey) -> str:
+        identity = self._permissions.identity
+        return key.user_id if identity.caller is None else identity.subject
 
 
 class AuthorizedTraces(Authorized[TraceStore]):
