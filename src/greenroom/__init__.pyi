@@ -248,6 +248,13 @@ from greenroom.plugins.context_filter import ContextFilterPlugin as ContextFilte
 from greenroom.plugins.debug_logging import DebugLoggingPlugin as DebugLoggingPlugin
 from greenroom.plugins.force_escalation import ForceEscalationPlugin as ForceEscalationPlugin
 from greenroom.plugins.global_instruction import GlobalInstructionPlugin as GlobalInstructionPlugin
+from greenroom.plugins.guardrails.allow_lists import AllowedHosts as AllowedHosts
+from greenroom.plugins.guardrails.allow_lists import AllowedTools as AllowedTools
+from greenroom.plugins.guardrails.check import Finding as Finding
+from greenroom.plugins.guardrails.check import GuardrailCheck as GuardrailCheck
+from greenroom.plugins.guardrails.patterns import PatternCheck as PatternCheck
+from greenroom.plugins.guardrails.plugin import GuardrailDecision as GuardrailDecision
+from greenroom.plugins.guardrails.plugin import GuardrailPlugin as GuardrailPlugin
 from greenroom.plugins.logging_plugin import LoggingPlugin as LoggingPlugin
 from greenroom.plugins.multimodal_tool_results import MultimodalToolResultsPlugin as MultimodalToolResultsPlugin
 from greenroom.plugins.plugin import BasePlugin as BasePlugin

@@ -59,6 +59,7 @@ GreenroomError
 │   │   └── AgentCardResolutionError     its card can't be read, or is refused
 │   ├── LlmCallsLimitExceeded
 │   ├── PluginFailed
+│   ├── GuardrailBlocked           422   a guardrail found something that is not allowed
 │   ├── ReplayVerificationError          a replayed run differs from its recording
 │   ├── BranchFailed                     one branch of a parallel agent; the others were stopped
 │   ├── RunCancelled
@@ -591,6 +592,23 @@ class PluginFailed(RunFailed):
         super().__init__(f"Plugin {plugin!r} failed in {hook}: {type(error).__name__}: {error}")
         self.plugin = plugin
         self.hook = hook
+
+
+class GuardrailBlocked(RunFailed):
+    """A guardrail has ended the run.
+
+    check: its name. where: `user_message`, `model_output`, `tool_arguments` or `tool_results`. label: names the
+    violation without quoting it.
+    """
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+
+    def __init__(self, check: str, where: str, label: str) -> None:
+        what = where.replace("_", " ")
+        super().__init__(f"The guardrail {check!r} has blocked the {what}" + (f": {label}" if label != check else ""))
+        self.check = check
+        self.where = where
+        self.label = label
 
 
 class ReplayVerificationError(RunFailed):

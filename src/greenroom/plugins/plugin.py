@@ -358,8 +358,8 @@ def raised_error(code: str, detail: str) -> Exception:
     return type(code, (Exception,), {})(error.detail)
 
 
-class ReplayedError(Exception):
-    """A plugin raises it for an error that a tool raised in the run that is replayed."""
+class UnwrappedError(Exception):
+    """A plugin raises it to fail the run, or the tool call, with `error` itself in place of PluginFailed."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -414,8 +414,8 @@ class PluginManager:
                 result = await getattr(plugin, hook)(**arguments)
             except (ReplayConfigError, ReplayVerificationError):
                 raise  # about the client's recording, not about the plugin
-            except ReplayedError as replayed:
-                raise replayed.error from None
+            except UnwrappedError as unwrapped:
+                raise unwrapped.error from None
             except BaseException as raised:  # a plugin may raise anything, and the run must name it
                 raise PluginFailed(plugin.name, hook, as_exception(raised)) from raised
 

@@ -19,7 +19,7 @@ from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.log.progress import ABORTED
 from greenroom.models.model import BaseLlm, BaseLlmConnection, RealtimeInput
 from greenroom.models.retrying import WrapperLlm
-from greenroom.plugins.plugin import PerRunPlugin, ReplayedError, agents_of_app, raised_error
+from greenroom.plugins.plugin import PerRunPlugin, UnwrappedError, agents_of_app, raised_error
 from greenroom.plugins.recordings_file import (
     RECORDINGS_CONFIG,
     REPLAY_CONFIG,
@@ -156,7 +156,7 @@ class ReplayPlugin(PerRunPlugin["_ReplayedRun"]):
             tool_context.actions.merge(actions)
 
         if recorded.error_code is not None:
-            raise ReplayedError(raised_error(recorded.error_code, recorded.error_message or ""))
+            raise UnwrappedError(raised_error(recorded.error_code, recorded.error_message or ""))
         if tool.is_long_running and response == {"result": None}:
             return {}  # it returned nothing, so its call stays open
 

@@ -435,6 +435,8 @@ class Runner:
                         cancellations.check()
                         if is_watched:
                             await apply_plugin_changes(event, ctx)
+                            if event.partial and event.content is not None and not event.content.parts:
+                                continue  # a plugin keeps its text back
                         if ctx.unstored:
                             await log.commit(*ctx.take_handled())
                         if log.publish_unstored(event):

@@ -33,7 +33,7 @@ from greenroom.errors import ReplayVerificationError, error_of
 from greenroom.invocation.context import InvocationContext, RunningAgent
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.log.state import log_state_of
-from greenroom.plugins.plugin import BasePlugin, ReplayedError, agents_of_app, raised_error
+from greenroom.plugins.plugin import BasePlugin, UnwrappedError, agents_of_app, raised_error
 from greenroom.plugins.replay import CONTROL_FLOW_TOOLS
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse
@@ -306,7 +306,7 @@ class _LogPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext
     ) -> JsonObject | None:
-        """Raises ReplayedError."""
+        """Raises UnwrappedError."""
         call_id = tool_context.function_call_id or ""
         answer = self._answers.get(call_id)
         was_refused = answer is not None and _is_refusal(tool, answer.response)
@@ -344,14 +344,14 @@ class _LogPlugin(BasePlugin):
                 raise self._call_differs(tool_context, tool, f"now {tool.name} is no long-running tool")
             if self._is_unfinished and not isinstance(tool, AgentTool):
                 self.has_reached_end = True
-            raise ReplayedError(ToolCallPending())
+            raise UnwrappedError(ToolCallPending())
 
         actions = copy.deepcopy(answer.actions)
         tool_context.state.update(actions.state_delta)
         actions.state_delta = {}
         tool_context.actions.merge(actions)
         if answer.error is not None:
-            raise ReplayedError(answer.error)
+            raise UnwrappedError(answer.error)
         return copy.deepcopy(answer.response) or {"result": None}
 
     async def after_tool_callback(
@@ -405,13 +405,13 @@ class _LogPlugin(BasePlugin):
         self.has_reached_end = self._is_unfinished
         return ReplayVerificationError("", "stops here", "")
 
-    def _call_differs(self, tool_context: ToolContext, tool: BaseTool, now: str) -> ReplayedError:
+    def _call_differs(self, tool_context: ToolContext, tool: BaseTool, now: str) -> UnwrappedError:
         seq, call = self._calls[tool_context.function_call_id or ""]
         names = ", ".join(sorted(call.args or {}))
         if self.difference is None or seq < self.difference.seq:
             text = f"agent {tool_context.agent_name!r} calls {call.name}({names}); {now}"
             self.difference = VersionDifference(seq=seq, text=text)
-        return ReplayedError(ToolCallPending())
+        return UnwrappedError(ToolCallPending())
 
 
 def _answer_in(event: Event, response: FunctionResponse, *, is_first: bool) -> _Answer:

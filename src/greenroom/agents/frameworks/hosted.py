@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from typing import ClassVar
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.events import EventChannel
@@ -44,6 +45,8 @@ class HostedAgent(BaseAgent):
     """Base of agents that another framework runs. A subclass writes `run_framework`."""
 
     _never_waits = True
+    is_hosted: ClassVar[bool] = True
+    """Plugins can't change the messages that its model gets and gives."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         turn = await HostedTurn.open(self, ctx)

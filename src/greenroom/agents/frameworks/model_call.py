@@ -7,7 +7,7 @@ from typing import Protocol
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.callbacks import first_answer
-from greenroom.errors import AgentConfigError
+from greenroom.errors import AgentConfigError, GuardrailBlocked
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content, Part
@@ -121,12 +121,16 @@ class HostedModelCall:
         return event
 
     async def end(self, reply: LlmResponse) -> Event:
-        """The complete event of a reply, to be stored."""
+        """The complete event of a reply, to be stored. Raises ModelRefused where a guardrail blocks it."""
         self._turn.calls_in_progress -= 1
         if _AFTER in self._turn.ctx.plugins.listeners:
-            changed: LlmResponse | None = await first_answer(
-                self._turn.agent, self._ctx, _AFTER, callback_context=self.callback_context, llm_response=reply
-            )
+            try:
+                changed: LlmResponse | None = await first_answer(
+                    self._turn.agent, self._ctx, _AFTER, callback_context=self.callback_context, llm_response=reply
+                )
+            except GuardrailBlocked as blocked:
+                self._refuse(LlmResponse(error_code=blocked.code, error_message=blocked.detail))
+                raise
             if changed is not None and changed.content is not None:
                 reply.content = changed.content
         if self._span is not None:
