@@ -15,18 +15,21 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any, TypeAlias
 
+import agents
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.frameworks.langgraph.agent import LangGraphAgent
+from greenroom.agents.frameworks.openai_agents.agent import OpenAIAgentsAgent
 from greenroom.agents.frameworks.pydantic_ai.agent import PydanticAiAgent
 from greenroom.records.content import Content, Part
 from greenroom.runner.in_memory import InMemoryRunner
@@ -88,7 +91,27 @@ def pydantic_ai() -> tuple[Turn, BaseAgent]:
     return turn, PydanticAiAgent(name="desk", agent=agent)
 
 
-FRAMEWORKS = (langgraph, pydantic_ai)
+class EchoModel(agents.Model):
+    async def get_response(self, *args: Any, **kwargs: Any) -> agents.ModelResponse:
+        text = ResponseOutputText(type="output_text", text="hello", annotations=[])
+        message = ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[text])
+        return agents.ModelResponse([message], agents.Usage(requests=1), response_id=None)
+
+    def stream_response(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+def openai_agents() -> tuple[Turn, BaseAgent]:
+    agent = agents.Agent(name="Desk", model=EchoModel())
+    config = agents.RunConfig(tracing_disabled=True)
+
+    async def turn() -> None:
+        await agents.Runner.run(agent, "hello", run_config=config)
+
+    return turn, OpenAIAgentsAgent(name="desk", agent=agent)
+
+
+FRAMEWORKS = (langgraph, pydantic_ai, openai_agents)
 """Functions that return a turn of the bare framework, and the agent that hosts the same."""
 
 

@@ -330,6 +330,18 @@ async def test_one_call_is_approved_and_another_one_is_not(framework: OpenAIAgen
     assert sorted(framework.prompts[-1][1:]) == ["found", "paid 5", "pay has not run: a person rejected the call."]
 
 
+async def test_a_person_changes_the_arguments_of_a_call(framework: OpenAIAgentsFramework) -> None:
+    async def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    talk = Talk(framework.agent(call("pay", "c-1", amount=500), "Done.", tools=[pay], asks={"pay"}))
+    [request] = asked(await talk.say("pay 500"))
+    edited = {"confirmed": True, "payload": {"amount": 5}}
+    events = await talk.say(answer("adk_request_confirmation", request.id, edited))
+
+    assert lines_of(contents(events)) == ["desk: pay -> {'result': 'paid 5'}", "desk: Done."]
+
+
 async def test_a_policy_says_which_calls_need_an_approval(framework: OpenAIAgentsFramework) -> None:
     async def is_much(wrapper: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
         return arguments["amount"] > 100
@@ -495,26 +507,32 @@ async def test_tools_that_the_service_runs() -> None:
     assert [item.get("type", item.get("role")) for item in sent] == ["user", "web_search_call", "message", "user"]
 
 
-async def test_a_call_on_a_hosted_mcp_server_is_approved() -> None:
+@pytest.mark.parametrize("edited", [False, True])
+async def test_a_call_on_a_hosted_mcp_server_needs_an_approval(*, edited: bool) -> None:
     request = McpApprovalRequest(
         id="mcpr-1", type="mcp_approval_request", name="buy", arguments='{"title": "Emma"}', server_label="shop"
     )
     bought = McpCall(
         id="mcp-1", type="mcp_call", name="buy", arguments='{"title": "Emma"}', server_label="shop", output="bought"
     )
-    model = agents.testing.ScriptedModel([[request], [bought, assistant_message("Bought.")]])
+    model = agents.testing.ScriptedModel([[request], [bought, assistant_message("I see.")]])
     tool = agents.HostedMCPTool(
         tool_config={"type": "mcp", "server_label": "shop", "server_url": "https://shop.example"}
     )
     talk = desk(Agent(name="Desk", model=model, tools=[tool]))
 
     [asking] = asked(await talk.say("buy Emma"))
-    events = contents(await talk.say(answer("adk_request_confirmation", asking.id, {"confirmed": True})))
+    decision: dict[str, Any] = {"confirmed": True}
+    if edited:  # which the service doesn't take
+        decision["payload"] = {"title": "Persuasion"}
+    events = contents(await talk.say(answer("adk_request_confirmation", asking.id, decision)))
 
-    assert lines_of(events)[0] == "desk: buy -> {'approved': True}"
-    assert lines_of(events)[-1] == "desk: Bought."
+    assert lines_of(events)[0] == f"desk: buy -> {{'approved': {not edited}}}"
+    assert lines_of(events)[-1] == "desk: I see."
     assert model.last_call is not None
-    assert model.last_call.input[-1]["approve"] is True
+    sent = model.last_call.input[-1]
+    assert sent["approve"] is not edited
+    assert ("Persuasion" in str(sent)) is edited
 
 
 async def test_tools_of_an_mcp_server(framework: OpenAIAgentsFramework) -> None:
@@ -566,6 +584,14 @@ async def test_the_log_grows_with_the_conversation_and_not_with_its_square(frame
         sizes.append(sum(len(msgspec.json.encode(event)) for event in await talk.log()))
 
     assert sizes[-1] - sizes[-2] < 1.1 * (sizes[2] - sizes[1])
+
+
+def test_a_tool_whose_results_cannot_be_recorded_is_refused() -> None:
+    shell = agents.ShellTool(executor=lambda request: "done")
+    other = Agent(name="Shell", tools=[shell])
+
+    with pytest.raises(AgentConfigError, match="agent 'Shell' has a ShellTool, which runs on this machine"):
+        desk(Agent(name="Desk", handoffs=[other]))
 
 
 def test_an_agent_is_needed() -> None:

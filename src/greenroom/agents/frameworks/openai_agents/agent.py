@@ -24,13 +24,12 @@ except ImportError as error:
 from greenroom.agents.frameworks.model_call import ModelRefused
 from greenroom.agents.frameworks.openai_agents.messages import output_text, to_items
 from greenroom.agents.frameworks.openai_agents.progress import Progress, input_items
-from greenroom.agents.frameworks.openai_agents.recorder import CountingProvider, Recorder
+from greenroom.agents.frameworks.openai_agents.recorder import CountingProvider, Recorder, agents_from, check_tools
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
-from greenroom.tools.confirmation import rejected_response
 
 GUARDRAIL_TRIPWIRE = "GUARDRAIL_TRIPWIRE"
 
@@ -68,10 +67,13 @@ class OpenAIAgentsAgent(HostedAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.agent, Agent):
+        given: object = self.agent
+        if not isinstance(given, Agent):
             raise AgentConfigError(
-                f"{self.name}: agent must be an agent of the OpenAI Agents SDK, not {type(self.agent).__name__}"
+                f"{self.name}: agent must be an agent of the OpenAI Agents SDK, not {type(given).__name__}"
             )
+        for agent in agents_from(self.agent).values():
+            check_tools(agent, hosted_by=self.name)
         self._run_config: RunConfig = self.run_config or RunConfig()
 
     async def run_framework(self, turn: HostedTurn) -> None:
@@ -114,11 +116,11 @@ class OpenAIAgentsAgent(HostedAgent):
 
             given = result.to_state()
             for item in result.interruptions:
-                if progress.decided[item.call_id or ""]["confirmed"]:
+                refusal = recorder.refusal(item)
+                if refusal is None:
                     given.approve(item)
                 else:
-                    message = rejected_response(item.name or "")["error"]
-                    given.reject(item, rejection_message=message)
+                    given.reject(item, rejection_message=refusal)
 
     async def _make_context(self, context: CallbackContext) -> Any:
         if not inspect.isroutine(self.context):

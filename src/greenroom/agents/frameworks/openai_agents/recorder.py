@@ -17,12 +17,27 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import aclosing
 from typing import Any, cast
 
-from agents import Agent, FunctionTool, Handoff, Model, ModelProvider, RunConfig, Tool, handoff
+from agents import (
+    Agent,
+    ApplyPatchTool,
+    ComputerTool,
+    CustomTool,
+    FunctionTool,
+    Handoff,
+    LocalShellTool,
+    Model,
+    ModelProvider,
+    RunConfig,
+    ShellTool,
+    Tool,
+    handoff,
+)
 from agents.exceptions import ModelBehaviorError
 from agents.items import ModelResponse, ToolApprovalItem
 from agents.run_context import RunContextWrapper
 from agents.tool_context import ToolContext
 from agents.usage import Usage
+from openai.types.responses import ResponseFunctionToolCall
 from pydantic_core import to_jsonable_python
 
 from greenroom.agents.frameworks.hosted import HostedTurn
@@ -52,9 +67,10 @@ from greenroom.records.content import FunctionCall, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import StreamingMode
-from greenroom.tools.confirmation import approval_hint
+from greenroom.tools.confirmation import approval_hint, rejected_response
 
 _OPENAI = "openai"
+_UNRECORDED = (ApplyPatchTool, ComputerTool, CustomTool, LocalShellTool)
 
 
 class Recorder:
@@ -107,6 +123,7 @@ class Recorder:
             tools = await type(agent).get_all_tools(recorded, run_context)
             return [self._recorded_tool(tool) if isinstance(tool, FunctionTool) else tool for tool in tools]
 
+        check_tools(agent, hosted_by=self.turn.agent.name)
         recorded = copy.copy(agent)
         recorded.model = RecordedModel(self, agent.name, self._model_of(agent))
         recorded.handoffs = [self._recorded_handoff(one) for one in agent.handoffs]
@@ -303,6 +320,16 @@ class Recorder:
         hints = [approval_hint(call.name or "") for call in calls]
         await self._store(*self.turn.request_approvals(calls, hints=hints), state={})
 
+    def refusal(self, item: ToolApprovalItem) -> str | None:
+        """The message for a call that a person has rejected. None if it is made."""
+        decision = self.progress.decided[item.call_id or ""]
+        if not decision["confirmed"]:
+            return rejected_response(item.name or "")["error"]
+        call = self._call_in(item)
+        if decision["args"] != call.args and not isinstance(item.raw_item, ResponseFunctionToolCall):
+            return f"{call.name} has not run: a person wants other arguments: {json.dumps(decision['args'])}"
+        return None
+
     def _call_in(self, item: ToolApprovalItem) -> FunctionCall:
         if item.call_id not in self._calls:
             raise AgentConfigError(
@@ -468,6 +495,16 @@ def agents_from(root: Agent[Any]) -> dict[str, Agent[Any]]:
             if isinstance(target, Agent):
                 waiting.append(cast("Agent[Any]", target))
     return found
+
+
+def check_tools(agent: Agent[Any], *, hosted_by: str) -> None:
+    """Raises AgentConfigError for a tool whose results can't be recorded: it would run again with each approval."""
+    for tool in agent.tools:
+        if isinstance(tool, _UNRECORDED) or (isinstance(tool, ShellTool) and tool.executor is not None):
+            raise AgentConfigError(
+                f"{hosted_by}: agent {agent.name!r} has a {type(tool).__name__}, which runs on this machine and whose "
+                "results can't be recorded. Use a function tool"
+            )
 
 
 def _policy(
