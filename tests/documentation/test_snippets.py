@@ -371,6 +371,15 @@ async def test_an_agent_of_pydantic_ai_is_an_agent() -> None:
     assert [event.content.text() for event in events if event.content] == ["Good morning."]
 
 
+async def test_an_agent_of_the_openai_agents_sdk_is_an_agent() -> None:
+    from greenroom import OpenAIAgentsModel
+
+    snippet = run_snippet("openai_agents_agent")
+    snippet["agent"].model = OpenAIAgentsModel(ScriptedModel(["Good morning."]))
+    events = await InMemoryRunner(agent=snippet["root_agent"]).run_debug("Hello", quiet=True)
+    assert [event.content.text() for event in events if event.content] == ["Good morning."]
+
+
 async def test_the_writer_has_a_translator() -> None:
     agent: LlmAgent = run_snippet("agent_tool")["writer"]
     model = the_model(agent, types.FunctionCall(name="translator", args={"request": "Hello"}), "Hei.")
