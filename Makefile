@@ -26,6 +26,8 @@ LONG := -s --timeout 0 -o faulthandler_timeout=0
 QUICK := a2a agents apps contract event_streams log plugins records runner runs sessions sqlite testing tools/functions tools/value_types
 # They try more with GREENROOM_FUZZ.
 RANDOM_TESTS := tests/records/test_records.py tests/gates/test_a2a_json.py $(wildcard tests/models/test_compatible_*.py)
+# Files with tests of the local model; to collect all others takes longer than some of these tests.
+MODEL_TESTS = $(shell grep -rl --include='*.py' 'mark\.model\b' tests)
 # Another seed each time.
 SEED = $(or $(GREENROOM_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d " "))
 # Last, so that the user's own commands take precedence.
@@ -212,7 +214,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 test: setup  ## Everything: lint, then all tests with their servers.
 	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui test-daytona test-site browser proxies clock sandboxes desktop prometheus pyodide deploy-tools
 	$(RUN) pytest -n 3 --dist worksteal -m "not model and not vendor"  # one more than CI has cores: many tests wait
-	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
+	$(RUN) pytest -m model $(MODEL_TESTS)  # alone: the model computes with two threads of its own
 
 .PHONY: models-live
 models-live: setup  ## Run the suite of models against each vendor whose key is in the environment; costs a few cents.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from uuid import uuid4
 
 import pytest
@@ -26,6 +27,17 @@ settings.load_profile("any machine")
 
 
 _OTHER_SERVERS = {"postgres_server", "firestore_emulator", "podman", "temporal_server", "vertex"}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects without garbage collection, and leaves what was collected out of it: it would be searched in vain."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

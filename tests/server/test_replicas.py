@@ -43,7 +43,10 @@ async def test_a_server_without_others_lists_itself(serve: Serve, sessions: Base
     (replica,) = (await server.client.get("/replicas")).json()["replicas"]
     assert (replica["address"], replica["shards"], replica["isDraining"]) == (None, 256, False)
     assert 0 <= replica["oldestRunAgeSeconds"] < 10
+
     gate.open()
+    assert (await first.head())[0] == 200
+    assert (await second.head())[0] == 200
 
 
 async def test_a_key_for_some_apps_sees_only_their_runs(
@@ -67,4 +70,6 @@ async def test_a_key_for_some_apps_sees_only_their_runs(
         (replica,) = (await server.client.get("/replicas", headers={"x-api-key": key})).json()["replicas"]
         assert replica["running"] == running
         assert (replica["oldestRunAgeSeconds"] is None) == (running == 0)
+
     gate.open()
+    await server.wait_for_status(started.json()["id"], "succeeded")
