@@ -99,6 +99,24 @@ async def test_screenshot_of_the_inspector(world: World, tab: str, width: int, s
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
+async def test_screenshot_of_feedback(world: World, width: int, scheme: Any) -> None:
+    session = await make_session(
+        world.server, "desk", f"shot-feedback-{width}-{scheme}", ["hello", "markdown", "think"]
+    )
+    page = await world.open(f"apps/desk/sessions/{session}", width=width, height=800, color_scheme=scheme)
+    await page.get_by_role("button", name="Thumbs down").nth(0).click()
+    await page.get_by_role("textbox", name="Comment").fill("It only repeats my words.")
+    await page.get_by_role("button", name="Send comment").click()
+    await expect(page.get_by_text("user: It only repeats my words.")).to_be_visible()
+    await page.get_by_role("button", name="Thumbs up").nth(1).click()
+    await page.get_by_role("button", name="Thumbs down").nth(2).click()
+    await expect(page.get_by_role("textbox", name="Comment")).to_be_visible()
+    FOLDER.mkdir(exist_ok=True)
+    await page.screenshot(path=FOLDER / f"feedback-{width}-{scheme}.png")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
 async def test_screenshot_of_a_signals_form(world: World, width: int, scheme: Any) -> None:
     name = await make_session(world.server, "collector", f"shot-signal-{width}-{scheme}", ["invoice"])
     page = await world.open(f"apps/collector/sessions/{name}", width=width, color_scheme=scheme)

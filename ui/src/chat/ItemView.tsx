@@ -7,6 +7,7 @@ import { Markdown } from "../components/Markdown";
 import { REMOVED } from "../inspector/state";
 import type { ArtifactItem, BranchesItem, Item, StateItem, TextItem } from "../timeline/model";
 import { CallCard } from "./CallCard";
+import { FeedbackButtons } from "./FeedbackButtons";
 import { RequestCard } from "./RequestCard";
 import { StreamingText } from "./StreamingText";
 import { Value } from "./Value";
@@ -83,9 +84,12 @@ export const ItemView = memo(function ItemView({ item }: { item: Item }) {
 function AgentText({ item }: { item: TextItem }) {
   return (
     <div className="agent-text">
-      {item.text !== "" && (item.isStreaming ? <StreamingText text={item.text} /> : <Markdown text={item.text} />)}
-      <Files parts={item.files} />
-      {item.isCutOff && <p className="soft">Cut off here.</p>}
+      <div className="agent-words">
+        {item.text !== "" && (item.isStreaming ? <StreamingText text={item.text} /> : <Markdown text={item.text} />)}
+        <Files parts={item.files} />
+        {item.isCutOff && <p className="soft">Cut off here.</p>}
+      </div>
+      {!item.isStreaming && <FeedbackButtons eventId={item.eventIds[0] ?? ""} />}
     </div>
   );
 }
