@@ -30,6 +30,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import RESUME
 
+from greenroom.agents.frameworks.langgraph.messages import give_ids
 from greenroom.records.base import JsonObject, JsonValue
 
 Namespace: TypeAlias = str
@@ -358,6 +359,7 @@ class LogCheckpointSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
+        give_ids(writes)
         configurable = _configurable(config)
         namespace: Namespace = configurable.get("checkpoint_ns", "")
         checkpoint_id: str = configurable["checkpoint_id"]

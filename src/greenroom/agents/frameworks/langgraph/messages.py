@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
+from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
@@ -46,6 +47,16 @@ def messages_in(value: Any) -> Iterator[BaseMessage]:
         for item in cast("Sequence[Any]", value):
             if isinstance(item, BaseMessage):
                 yield item
+
+
+def give_ids(writes: Iterable[tuple[str, Any]]) -> None:
+    """Gives an id to each message of a task's writes that has none, as LangGraph's reducer of messages does later: a
+    message that several graphs write is known by its id.
+    """
+    for _, value in writes:
+        for message in messages_in(value):
+            if message.id is None:
+                message.id = str(uuid4())
 
 
 def to_request(messages: Sequence[BaseMessage], *, model: str | None, options: Mapping[str, Any]) -> LlmRequest:
