@@ -7,16 +7,13 @@ from starlette.routing import Mount
 from greenroom import SqliteSessionService
 from greenroom.server import create_app
 
-sessions = SqliteSessionService("greenroom.db")
-agents = create_app(agents_dir="agents", session_service=sessions)
+agents = create_app(agents_dir="agents", session_service=SqliteSessionService("greenroom.db"))
 
 
 @asynccontextmanager
 async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-    await agents.engine.recover()
-    yield
-    await agents.engine.close()
-    await sessions.close()
+    async with agents.lifespan():
+        yield
 
 
 app = Starlette(routes=[Mount("/agents", agents)], lifespan=lifespan)

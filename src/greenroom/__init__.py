@@ -52,6 +52,7 @@ _HOMES = {
     "greenroom.artifacts.files": "FileArtifactService",
     "greenroom.artifacts.object_store": "GcsArtifactService ObjectStoreArtifactService",
     "greenroom.artifacts.service": "BaseArtifactService",
+    "greenroom.cli.fast_api": "get_fast_api_app",
     "greenroom.client.async_client": "AsyncClient",
     "greenroom.client.client": "Client",
     "greenroom.client.run_stream": "RunStream",

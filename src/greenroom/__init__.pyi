@@ -103,6 +103,7 @@ from greenroom.artifacts.in_memory import InMemoryArtifactService as InMemoryArt
 from greenroom.artifacts.object_store import GcsArtifactService as GcsArtifactService
 from greenroom.artifacts.object_store import ObjectStoreArtifactService as ObjectStoreArtifactService
 from greenroom.artifacts.service import BaseArtifactService as BaseArtifactService
+from greenroom.cli.fast_api import get_fast_api_app as get_fast_api_app
 from greenroom.client.async_client import AsyncClient as AsyncClient
 from greenroom.client.client import Client as Client
 from greenroom.client.run_stream import RunStream as RunStream

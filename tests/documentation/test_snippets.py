@@ -640,6 +640,15 @@ async def test_the_server_can_be_mounted() -> None:
         await use(snippet["app"], prefix="/agents")
 
 
+@pytest.mark.usefixtures("agents_folder")
+async def test_the_server_is_an_application_of_fastapi() -> None:
+    app = run_snippet("fast_api_server")["app"]
+    async with app.router.lifespan_context(app):
+        await use(app)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+            assert (await client.get("/health2")).json() == {"status": "ok"}
+
+
 async def test_an_agent_is_an_application_of_a2a(capsys: pytest.CaptureFixture[str]) -> None:
     async with connected(run_snippet("a2a_executor")["app"]) as client:
         answer = await sent(client, message("How warm is it?"))

@@ -42,6 +42,7 @@ EXTRAS = {
     "e2b": ["environments.e2b"],
     "embeddings": ["memory.signatures"],
     "eval": ["evaluation.metrics"],
+    "fastapi": ["cli.fast_api"],
     "firestore": ["google_cloud.firestore", "sessions.firestore"],
     "gemini": ["embeddings.gemini", "models.gemini"],
     "google": ["google_cloud.credentials", "google_cloud.vertex"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import ipaddress
+import logging
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,8 @@ try:
     import resource
 except ImportError:  # Windows has no such limits
     resource = None
+
+_log = logging.getLogger("greenroom.cli")
 
 
 def bound(host: str, port: int, *, flag: str = "--port {}") -> socket.socket:
@@ -49,8 +52,16 @@ def bound(host: str, port: int, *, flag: str = "--port {}") -> socket.socket:
     return listener
 
 
-def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket.socket) -> ServeSettings:
-    """Completes the settings from the address and the folder. Raises CallerError for unprotected access."""
+def is_loopback_listener(listener: socket.socket) -> bool:
+    """True if only this machine can connect to the socket."""
+    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
+def secured_settings(agents_dir: Path, settings: ServeSettings, *, is_loopback: bool | None) -> ServeSettings:
+    """Completes the settings from the address and the folder. Raises CallerError for unprotected access.
+
+    is_loopback: True if only this machine can connect; None if the address isn't known, which only logs a warning.
+    """
     folders_keys = data_folder.keys_path(agents_dir)
     if settings.auth.keys is None and folders_keys.is_file():
         settings = replace(settings, auth=replace(settings.auth, keys=str(folders_keys)))
@@ -69,15 +80,22 @@ def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket
             f"Anyone who can reach {grpc_host} could use the agents. {create_a_key}, or set --allow-anonymous"
         )
 
-    if ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+    if is_loopback:
         return replace(settings, allowed_hosts=(LOOPBACK, *settings.allowed_hosts))
-    if not is_access_configured:
+    if not is_access_configured and is_loopback is None:
+        _log.warning(
+            "anyone who can reach this server can use the agents and read all sessions. %s, or set "
+            "GREENROOM_ALLOW_ANONYMOUS=true if a proxy or the platform checks callers",
+            create_a_key,
+        )
+    elif not is_access_configured:
         raise CallerError(
             f"Anyone who can reach {settings.host} could use the agents and read all sessions. "
             f"{create_a_key}, or set --allow-anonymous"
         )
     if settings.edit and not settings.auth.is_on:
-        raise CallerError(f"With --edit, anyone who can reach {settings.host} could change the agents. {create_a_key}")
+        reached = "the server" if is_loopback is None else settings.host
+        raise CallerError(f"With --edit, anyone who can reach {reached} could change the agents. {create_a_key}")
     return settings
 
 
@@ -89,11 +107,13 @@ def allow_many_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
-def with_replica_address(settings: ServeSettings, listener: socket.socket) -> ServeSettings:
-    """Completes `replica_address` for a session store that several servers may use."""
+def with_replica_address(settings: ServeSettings, host: str, port: int) -> ServeSettings:
+    """Completes `replica_address` for a session store that several servers may use.
+
+    host: the IP address to listen on.
+    """
     if settings.replica_address is not None or not is_postgres(settings.session_service or ""):
         return settings
-    host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
     if address.is_unspecified:
         with contextlib.suppress(OSError):  # this machine's name has no address: then it is the only machine

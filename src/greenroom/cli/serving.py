@@ -41,7 +41,7 @@ _log = logging.getLogger("greenroom.cli")
 def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
     """Serves a folder until SIGINT or SIGTERM."""
     from greenroom.cli.server_log import set_up_log
-    from greenroom.cli.server_start import bound, secured_settings, with_replica_address
+    from greenroom.cli.server_start import bound, is_loopback_listener, secured_settings, with_replica_address
 
     settings = configuration.settings
     workers = 1
@@ -62,8 +62,10 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
         serve_with_workers(agents_dir, settings, workers)
         return
     with bound(settings.host, settings.port) as listener:
-        settings = with_replica_address(secured_settings(agents_dir, settings, listener), listener)
-        serve(agents_dir, settings, listener, address=listener.getsockname()[:2], when_started=print_pieces)
+        host, port = listener.getsockname()[:2]
+        settings = secured_settings(agents_dir, settings, is_loopback=is_loopback_listener(listener))
+        settings = with_replica_address(settings, host, port)
+        serve(agents_dir, settings, listener, address=(host, port), when_started=print_pieces)
 
 
 def serve(
@@ -107,8 +109,13 @@ def serve(
         )
 
 
-def app_of_folder(agents_dir: Path, loader: AppLoader, settings: ServeSettings) -> tuple[GreenroomApp, str]:
-    """Makes the application with the stores that the settings name. Returns it with the URI of its sessions."""
+def app_of_folder(
+    agents_dir: Path, loader: AppLoader, settings: ServeSettings, *, session_pool_size: int | None = None
+) -> tuple[GreenroomApp, str]:
+    """Makes the application with the stores that the settings name. Returns it with the URI of its sessions.
+
+    session_pool_size: of the session store, see `session_service_from_uri`.
+    """
     from greenroom.artifacts.from_uri import artifact_service_from_uri
     from greenroom.memory.from_uri import memory_service_from_uri
     from greenroom.models.embeddings_by_name import embeddings_from_name
@@ -117,7 +124,7 @@ def app_of_folder(agents_dir: Path, loader: AppLoader, settings: ServeSettings) 
 
     local_uri = data_folder.session_service_uri(agents_dir)
     sessions_uri = settings.session_service or local_uri
-    sessions = session_service_from_uri(sessions_uri)
+    sessions = session_service_from_uri(sessions_uri, pool_size=session_pool_size)
     if settings.session_service is None or settings.artifact_service is None or sessions.is_remote:
         data_folder.make(agents_dir)
     if sessions.is_remote:

@@ -85,7 +85,7 @@ def replica_listener(settings: ServeSettings, number: int) -> tuple[socket.socke
     """Returns the socket at which other servers reach this worker alone, and settings with its `replica_address`."""
     if settings.replica_address is None:
         listener = bound(settings.host, 0)
-        return listener, with_replica_address(settings, listener)
+        return listener, with_replica_address(settings, *listener.getsockname()[:2])
 
     url = urlsplit(settings.replica_address)
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from greenroom.cli.server_start import allow_many_files, bound, secured_settings
+from greenroom.cli.server_start import allow_many_files, bound, is_loopback_listener, secured_settings
 from greenroom.cli.worker_channel import (
     Announce,
     Channel,
@@ -111,7 +111,7 @@ def serve_with_workers(agents_dir: Path, settings: ServeSettings, count: int) ->
         start = Start(
             number=0,
             agents_dir=str(agents_dir),
-            settings=secured_settings(agents_dir, settings, listener),
+            settings=secured_settings(agents_dir, settings, is_loopback=is_loopback_listener(listener)),
             address=listener.getsockname()[:2],
             import_path=sys.path,
         )

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, partial
 from importlib import import_module
@@ -222,6 +222,17 @@ class GreenroomApp:
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(self._locator.locate(scope), receive, send)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Starts the server, and stops it when the block ends: for an application that mounts this one, since ASGI
+        sends lifespan events to the outermost application only.
+        """
+        await self._start()
+        try:
+            yield
+        finally:
+            await self._stop(stopping_at=time.monotonic())
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
