@@ -82,25 +82,41 @@ async def _ended_stream(server: Server, path: str) -> str:
     return (await server.http.get(path, headers={"accept": "text/event-stream"})).text
 
 
-@pytest.mark.parametrize("path", ["/runs/{run_id}/events", "{session}/events"])
-async def test_the_events_of_a_background_run_continue(servers: Servers, path: str) -> None:
+async def test_the_events_of_a_background_run_continue(servers: Servers) -> None:
+    """Those of the run, and those of its session."""
     owner, other = await two(servers)
     key = await servers.key_of(owner)
     await other.http.post(path_of(key))
     await other.http.post("/run", json=run_of(key, "hello"))
     started = await other.http.post(path_of(key) + "/runs", json={"newMessage": message(f"slow {WORDS}")})
-    url = path.format(run_id=started.json()["id"], session=path_of(key))
+    run_id = started.json()["id"]
+    are_read = asyncio.Barrier(3)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        reading = [
+            group.create_task(_frames_of_run(other, path, run_id, are_read))
+            for path in (f"/runs/{run_id}/events", f"{path_of(key)}/events")
+        ]
+        await are_read.wait()
+        await owner.kill()
+
+    for task in reading:
+        got = task.result()
+        assert [frame.seq for frame in got if frame.seq is not None] == list(range(got[0].seq, 5))
+        assert text_of(got[-2].data) == whole_text()
+
+
+async def _frames_of_run(server: Server, path: str, run_id: str, are_read: asyncio.Barrier) -> list[Any]:
+    """The events and ends of a stream until the run has ended. are_read: waited for when the run's message was read."""
     got: list[Any] = []
-    async with other.http.stream("GET", url, headers={"accept": "text/event-stream"}) as response:
+    async with server.http.stream("GET", path, headers={"accept": "text/event-stream"}) as response:
         async for frame in frames(response):
             if frame.seq is not None or frame.kind == "end":
                 got.append(frame)
             if frame.seq is not None and frame.seq == 3:
-                await owner.kill()
-            if frame.kind == "end" and frame.data["id"] == started.json()["id"]:
+                await are_read.wait()
+            if frame.kind == "end" and frame.data["id"] == run_id:
                 break
-    assert [frame.seq for frame in got if frame.seq is not None] == list(range(got[0].seq, 5))
-    assert text_of(got[-2].data) == whole_text()
+    return got
 
 
 async def test_a_run_that_is_waited_for_is_answered_by_the_next_owner(servers: Servers) -> None:
