@@ -58,7 +58,7 @@ bearer = "${GREENROOM_API_KEY}"
 """
 """A key that is given like that, `ignored_auth` leaves out, and replaces by wrong ones; a header stays."""
 
-SCOPES = ("run", "read", "manage", "debug")
+SCOPES = ("run", "read", "manage", "debug", "audit")
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 PLACE = "/apps/echo/users/ann/sessions"

@@ -11,10 +11,11 @@ import pytest
 
 from greenroom import errors
 from greenroom.apps.load_directory import DirectoryAppLoader
+from greenroom.audit.signing import new_key_pair
 from greenroom.feedback.store import MAX_PER_EVENT
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS
-from greenroom.server.settings import LimitSettings
+from greenroom.server.settings import AuditSettings, LimitSettings
 from tests.server.conftest import Serve
 from tests.server.serving import Serving, run_body
 from tests.server.test_endpoint_table import body_for, filled, prepared
@@ -64,7 +65,10 @@ async def many_apps(serve: Serve, tmp_path: Path) -> Serving:
         file.write_text(textwrap.dedent(text))
     loader = DirectoryAppLoader(tmp_path / "agents", hot_reload=False)
     limits = LimitSettings(artifact_bytes=5000)
-    return await serve(services={"app_loader": loader}, max_body_bytes=5000, limits=limits, grace_seconds=0)
+    audit = AuditSettings(key=new_key_pair()[0].decode())
+    return await serve(
+        services={"app_loader": loader}, max_body_bytes=5000, limits=limits, grace_seconds=0, audit=audit
+    )
 
 
 def requests_to(endpoint: Endpoint, values: dict[str, str]) -> list[dict[str, Any]]:

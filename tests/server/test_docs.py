@@ -15,6 +15,7 @@ import pytest
 
 import greenroom
 from greenroom import App, ApprovalPolicy, FunctionTool
+from greenroom.audit.signing import new_key_pair
 from greenroom.errors import error_classes
 from greenroom.records.base import Record
 from greenroom.records.content import FunctionCall
@@ -22,7 +23,7 @@ from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.application import GATES
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.openapi import build_openapi
-from greenroom.server.settings import AuthSettings
+from greenroom.server.settings import AuditSettings, AuthSettings
 from greenroom.server.signal_urls import SignalUrls
 from greenroom.tools.builtin.sleep import wait_for
 from tests.server.agents import asking_echo, scripted
@@ -305,7 +306,8 @@ async def test_replies_are_as_described(serve: Serve) -> None:
     sleeper = scripted("sleeper", [waiting, waiting, "awake", "awake"], tools=[wait_for])
     adder = scripted("adder", ["hi"], tools=[add])
     failing = scripted("failing", [ValueError("no"), "fine"])
-    server = await serve(asking_echo(), asking_bob(), adder, sleeper, failing, allow_private_webhooks=True)
+    audit = AuditSettings(key=new_key_pair()[0].decode())
+    server = await serve(asking_echo(), asking_bob(), adder, sleeper, failing, allow_private_webhooks=True, audit=audit)
     get = server.client.get
     post = server.client.post
     session = await server.new_session("echo", state={"a": 1})
@@ -397,6 +399,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/openapi.json", "get", await get("/openapi.json")),
         ("/readyz", "get", await get("/readyz")),
         ("/replicas", "get", await get("/replicas")),
+        ("/audit", "get", await get("/audit")),
         ("/config/telemetry", "get", await get("/config/telemetry")),
         ("/config/telemetry", "post",
          await post("/config/telemetry", json={"telemetry": True}, headers={"x-adk-telemetry-request": "true"})),

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, cast
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from greenroom.cli import (
+    audit,
     check,
     comparison,
     database,
@@ -94,6 +95,7 @@ app.command(database.app)
 app.command(replicas.replicas)
 app.command(runs.app)
 app.command(keys.app)
+app.command(audit.app)
 app.command(logins.app)
 app.command(sandbox.app)
 app.command(schedules.app)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from greenroom.cli import data_folder
+from greenroom.cli import audit, data_folder
 from greenroom.cli.parameters import AgentsDir, KeyStore
 from greenroom.cli.terminal import note, print_line, print_table
 from greenroom.errors import CallerError
@@ -83,7 +83,9 @@ def create_key(
         apps=apps or None,
         expires_at=None if days is None else time.time() + days * 86400,
     )
+    audit.check_key(agents_dir)
     asyncio.run(_add(place, api_key))
+    asyncio.run(audit.record(agents_dir, "key.created", user_id=user, target=api_key.id))
     note(f"Key {api_key.id} for {user}. Store it safely: it cannot be shown again.")
     print_line(key)
 
@@ -123,7 +125,9 @@ def revoke_key(
     """
     from greenroom.server.access.api_keys import id_of
 
+    audit.check_key(agents_dir)
     revoked = asyncio.run(_revoke(_place(agents_dir, keys), id_of(key_id)))
+    asyncio.run(audit.record(agents_dir, "key.revoked", user_id=revoked.subject, target=revoked.id))
     note(f"Revoked key {revoked.id} of {revoked.subject}.")
 
 

@@ -11,6 +11,7 @@ from greenroom.client.connection import Connection, path
 from greenroom.client.run_stream import RunStream
 from greenroom.errors import ArtifactNotFound, InvalidRequest
 from greenroom.records import wire
+from greenroom.records.audit import AuditAction, AuditOutcome, ListAuditResponse
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
@@ -622,6 +623,37 @@ class AsyncClient:
         return listed.runs
 
     # requests to people
+
+    async def list_audit_entries(
+        self,
+        *,
+        action: Iterable[AuditAction] = (),
+        outcome: AuditOutcome | None = None,
+        subject: str | None = None,
+        app_name: str | None = None,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        run_id: str | None = None,
+        time_from: float | None = None,
+        time_before: float | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ListAuditResponse:
+        """Entries of the audit trail, newest first, 100 at a time. Times are Unix seconds."""
+        query = {
+            "action": list(action),
+            "outcome": outcome,
+            "subject": subject,
+            "app_name": app_name,
+            "user_id": user_id,
+            "session_id": session_id,
+            "run_id": run_id,
+            "time_from": time_from,
+            "time_before": time_before,
+            "limit": limit,
+            "page_token": page_token,
+        }
+        return await self._connection.call("GET", "/audit", ListAuditResponse, query=query)
 
     async def list_requests(
         self,

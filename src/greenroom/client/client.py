@@ -197,6 +197,7 @@ class Client:
     resume_schedule = _synchronous(AsyncClient.resume_schedule)
     run_schedule = _synchronous(AsyncClient.run_schedule)
     list_schedule_runs = _synchronous(AsyncClient.list_schedule_runs)
+    list_audit_entries = _synchronous(AsyncClient.list_audit_entries)
     list_requests = _synchronous(AsyncClient.list_requests)
     get_request = _synchronous(AsyncClient.get_request)
     answer_request = _synchronous(AsyncClient.answer_request)

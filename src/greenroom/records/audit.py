@@ -65,15 +65,20 @@ class ChainHead(Record, kw_only=True):
     """The newest entry of a chain at the time when another chain's head was signed."""
 
     chain: int
+    """The number of the chain."""
     sequence: int
+    """The sequence number of the entry."""
     hash: str
+    """The hash of the entry."""
 
 
 class AuditEntry(Record, kw_only=True):
     """One line of the audit trail: who did what to what, when, and what came of it."""
 
     action: AuditAction
+    """The kind of the entry."""
     outcome: AuditOutcome
+    """Whether it was done, or refused."""
     time: int
     """Unix time of the server in milliseconds."""
 
@@ -85,10 +90,13 @@ class AuditEntry(Record, kw_only=True):
     """`X-Request-Id` of the HTTP request, or a random id; the same in all entries of one request."""
 
     app_name: str | None = None
+    """The app that it concerns."""
     user_id: str | None = None
     """The user whose data it concerns."""
     session_id: str | None = None
+    """The session that it concerns."""
     run_id: str | None = None
+    """The run that it concerns."""
     request_id: str | None = None
     """The request to a person that was answered or delegated."""
     target: str | None = None
@@ -99,17 +107,24 @@ class AuditEntry(Record, kw_only=True):
     """The HTTP status of a refusal."""
     error: str | None = None
     """The code of the error of a refusal."""
+    unrecorded: int | None = None
+    """Of a refusal without valid credentials: how many such refusals before it were too many to be recorded."""
 
     tool: str | None = None
     """The tool of an answered request."""
     arguments_digest: str | None = None
-    """SHA-256 of what the person was shown: the call with its arguments, as `Run.asked` has it."""
+    """Of an answered request: SHA-256 of the arguments that the person was shown, as JSON with sorted keys."""
+    payload_digest: str | None = None
+    """Of an approval with a payload, which may be arguments in place of the shown ones: the SHA-256 of its JSON."""
+    answered_by: str | None = None
+    """The person in whose name a request was answered or delegated; none if a deadline's default answers."""
     decision: str | None = None
-    """Of an answer: `approved`, `rejected` or `answered`, if it was no approval; of a delegation: the other person."""
+    """Of an answer: `approved`, `rejected`, `answered` (no approval), or `counted as an approval` and `counted as a
+    rejection` if the request needs more answers. Of a delegation: the other person."""
     app_version: str | None = None
     """The version of the app's code that runs."""
     model: str | None = None
-    """The model of the app's root agent, at the time of the entry."""
+    """The model of the agent that asks, or of the app's root agent."""
     settings_digest: str | None = None
     """Of a start of a server: SHA-256 of its settings, so that a change of settings shows."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -23,6 +23,7 @@ from greenroom.errors import (
 )
 from greenroom.log.state import log_state_of
 from greenroom.records import wire
+from greenroom.records.audit import AuditAction, AuditEntry
 from greenroom.records.content import Content
 from greenroom.records.human_requests import responses_in
 from greenroom.records.identifiers import new_invocation_id
@@ -34,6 +35,7 @@ from greenroom.runner.runner import Runner
 from greenroom.runs.answers import Answers, answerer_of, check_asked, count_answers
 from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.app_webhooks import AppWebhooks
+from greenroom.runs.audit import answer_entries, run_entry
 from greenroom.runs.engine import ForwardedRequest, OpenCall
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.queues import SessionQueues, without_answered
@@ -86,6 +88,7 @@ class Admission:
     versions: AppVersions
     app_webhooks: AppWebhooks
     auto_create_session: bool
+    is_audited: bool
 
     def __post_init__(self) -> None:
         self._locks = WeakValueDictionary[SessionKey, asyncio.Lock]()
@@ -143,6 +146,7 @@ class Admission:
             new_run_id = new_run_id or new_invocation_id()
             task = await self._admit_delayed(request, start_at, key, runner, run_id=new_run_id)
             task.run.caller = caller
+            self.audit("run.started", task, caller)
         else:
             replaces = request.multitask_strategy == "interrupt" and bool(queues.of_session(key))
             await self.limiter.acquire(key, may_exceed=replaces)
@@ -207,12 +211,18 @@ class Admission:
             self.limits.check_session(session)
 
         answers: Answers | None = None
-        if earlier is not None and answered is not None and responses_in(message):
+        audit: Sequence[AuditEntry] = ()
+        if earlier is not None and continued is not None and answered is not None and responses_in(message):
             answerer = answerer_of(open_call, caller, key)
             answers = await count_answers(self.run_store, earlier, session, message, answerer)
+            if self.is_audited:
+                who = caller if open_call is None else None
+                audit = answer_entries(
+                    [*answers.decided, *answers.undecided], message, continued.runner, caller=who, answerer=answerer
+                )
             if answers.message is None:
-                for request_to_people in answers.undecided:
-                    await self.run_store.save_request(request_to_people)
+                for number, request_to_people in enumerate(answers.undecided):
+                    await self.run_store.save_request(request_to_people, audit=audit[number : number + 1])
                 return KnownRun(earlier, session.events.end, has_new_votes=True)
             message = answers.message
 
@@ -244,13 +254,16 @@ class Admission:
             if queue and queue[0].run.may_read(run):
                 run.steered_into = queue[0].run.id
 
-        return RunTask(
+        task = RunTask(
             run,
             runner,
             answered=answered,
             session=session if is_idle else None,
             requests=answers.changes if answers is not None else None,
+            audit=audit,
         )
+        self.audit("run.started" if continued is None else "run.continued", task, caller if open_call is None else None)
+        return task
 
     async def _admit_delayed(
         self, request: AgentRunRequest, start_at: float, key: SessionKey, runner: Runner, *, run_id: str
@@ -337,6 +350,11 @@ class Admission:
         if request is not None and request.priority is not None:
             run.priority = request.priority
         return run
+
+    def audit(self, action: AuditAction, task: RunTask, caller: Caller | None) -> None:
+        """Adds an entry of the audit trail, which is stored with the run's record. caller: None if nobody asked."""
+        if self.is_audited:
+            task.audit = [*task.audit, run_entry(action, task.run, task.runner, caller)]
 
     async def open_session(self, key: SessionKey) -> Session:
         """The stored session, or a new one where runs may create it. Raises SessionNotFound."""

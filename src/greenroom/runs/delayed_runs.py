@@ -45,9 +45,10 @@ class DelayedRuns:
     enqueue: Callable[[RunTask, AgentRunRequest], asyncio.Future[None]]
     wait_until_ready: Callable[[SessionKey], Awaitable[None]]
 
-    def save(self, run: Run) -> asyncio.Future[None]:
+    def save(self, task: RunTask) -> asyncio.Future[None]:
         """Stores a run that starts later. Nothing else is kept of it."""
-        saving = self.run_store.save(run)
+        run = task.run
+        saving = self.run_store.save(run, audit=task.audit)
         when_done(saving, partial(self._saved, run))
         return saving
 

@@ -128,6 +128,8 @@ class InProcessRunEngine(RunEngine):
     """Sends a message to a webhook; None: messages stay in the store."""
     signal_urls: SignalUrlMaker | None = None
     """Makes the URLs of `signal_url`; None: there are none."""
+    is_audited: bool = False
+    """Whether entries of the audit trail are stored with the records of runs."""
 
     def __post_init__(self) -> None:
         self._id = uuid4()
@@ -149,6 +151,7 @@ class InProcessRunEngine(RunEngine):
             versions=self._versions,
             app_webhooks=self.app_webhooks,
             auto_create_session=self.auto_create_session,
+            is_audited=self.is_audited,
         )
         self._memory_writer = MemoryWriter(self.run_store)
         self._inactive_runs = InactiveRuns(
@@ -233,6 +236,7 @@ class InProcessRunEngine(RunEngine):
             lock=self._admission.lock,
             wait_until_ready=self._wait_until_ready,
             wait_until_stored=self._queues.wait_until_stored,
+            is_audited=self.is_audited,
         )
         self._resumption = Resumption(
             run_store=self.run_store,
@@ -313,7 +317,7 @@ class InProcessRunEngine(RunEngine):
                     reader = self._readers.of_run(key, run.id, after=after, with_user_events=False, catch_up=False)
                 if run.start_at is not None:
                     # Stored under the lock, so that the same request finds it.
-                    return run, await _when_stored(self._delayed_runs.save(run), reader)
+                    return run, await _when_stored(self._delayed_runs.save(task), reader)
                 stored = self._enqueue(task, request)
         finally:
             self._runners.release(runner)
@@ -345,6 +349,7 @@ class InProcessRunEngine(RunEngine):
                 task = await self._admission.admit_live(key, runner, self._queues, live)
                 task.run.traceparent = traceparent
                 task.run.caller = caller
+                self._admission.audit("run.started", task, caller)
                 after_seq = task.run.after_seq
                 self._queues.close_live_input(key)
                 if after is not None:

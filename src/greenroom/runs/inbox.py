@@ -21,6 +21,7 @@ from greenroom.records.inbox import (
 )
 from greenroom.records.run import Run
 from greenroom.records.session import SessionKey
+from greenroom.runs.audit import delegation_entry
 from greenroom.runs.engine import OpenCall
 from greenroom.runs.open_calls import OpenCalls
 from greenroom.runs.store import RunStore
@@ -43,6 +44,7 @@ class Inbox:
     lock: Callable[[SessionKey], asyncio.Lock]
     wait_until_ready: Callable[[SessionKey], Awaitable[None]]
     wait_until_stored: Callable[[str], Awaitable[None]]
+    is_audited: bool
 
     async def get(self, request_id: str) -> HumanRequest:
         """See `RunEngine.get_request`."""
@@ -77,7 +79,8 @@ class Inbox:
         await self.wait_until_ready(request.session_key)
         async with self.lock(request.session_key):
             request = delegated(await self._get_open(request_id), answerer, to_user_id, at=time.time())
-            await self.run_store.save_request(request)
+            audit = [delegation_entry(request)] if self.is_audited else ()
+            await self.run_store.save_request(request, audit=audit)
         self.watches.publish(await self.get_run(request.run_id))
         return request
 

@@ -321,11 +321,12 @@ class SessionQueues:
             return _done()
 
         requests = task.requests
-        if task.is_stored and requests is None:
+        if task.is_stored and requests is None and not task.audit:
             saving = self.run_store.save_progress(task.run)
         else:
             task.requests = None
-            saving = self.run_store.save(task.run, requests=requests)
+            saving = self.run_store.save(task.run, requests=requests, audit=task.audit)
+            task.audit = ()
             if not task.is_stored:
                 task.storing = saving
         when_done(saving, partial(self._saved, task))

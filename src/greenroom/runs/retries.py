@@ -116,6 +116,7 @@ class Retries:
     def _enqueue(self, task: RunTask, *, traceparent: str | None, caller: Caller | None) -> asyncio.Future[None]:
         task.run.traceparent = traceparent
         task.run.caller = caller
+        self.admission.audit("run.retried", task, caller)
         self.runners.retain(task.runner)
         return self.queues.enqueue(task)
 

@@ -27,6 +27,7 @@ from greenroom.log.retries import retry_events, retry_in
 from greenroom.log.run_state import RunState
 from greenroom.log.state import events_of_run, log_state_of
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
+from greenroom.records.audit import AuditEntry
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.human_requests import request_digest, requests_in
@@ -95,6 +96,8 @@ class RunTask:
 
     requests: RequestChanges | None = None
     """Changes of the run's requests to people, to store with its next record."""
+    audit: Sequence[AuditEntry] = ()
+    """Entries of the audit trail, to store with the run's next record."""
     is_stored: bool = False
     """Its record, with the request, is in the store."""
     is_newest: bool = True

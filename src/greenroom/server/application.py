@@ -24,6 +24,7 @@ from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader, StaticAppLoader
 from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.artifacts.service import BaseArtifactService
+from greenroom.audit.signing import HeadSigner
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AgentConfigError
 from greenroom.memory.in_memory import InMemoryMemoryService
@@ -34,6 +35,7 @@ from greenroom.runs.fair_queue import Weights
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.limits import RunLimits
 from greenroom.schedules.store import ScheduleLimits
+from greenroom.server.access.audit import AuditTrail
 from greenroom.server.access.rate_limit import RequestRate, SharedRate
 from greenroom.server.addresses import RequestLocator
 from greenroom.server.app_logs import AppLogs
@@ -132,9 +134,14 @@ def create_app(
         rate = RequestRate(per_second=limits.requests_per_second, at_once=limits.requests_at_once)
     webhook_sender = WebhookSender(secrets=settings.webhook_secrets, allows_private=settings.allow_private_webhooks)
     signal_urls = SignalUrls(settings.public_url, webhook_sender.signers)
+    run_store = run_store_beside(sessions, address=settings.replica_address)
+    audit: AuditTrail | None = None
+    if settings.audit.key is not None:
+        signer = HeadSigner.load(settings.audit.key)
+        audit = AuditTrail(run_store.audit, signer, sign_seconds=settings.audit.sign_seconds)
     engine = InProcessRunEngine(
         apps=app_loader,
-        run_store=run_store_beside(sessions, address=settings.replica_address),
+        run_store=run_store,
         session_service=sessions,
         artifact_service=artifacts,
         memory_service=memory,
@@ -155,6 +162,7 @@ def create_app(
         trace_listeners=[listener for listener in (traces, metrics, *enabled_exports) if listener is not None],
         send_webhook=webhook_sender.send,
         signal_urls=signal_urls,
+        is_audited=audit is not None,
     )
     server = ServerState(
         apps=app_loader,
@@ -174,6 +182,7 @@ def create_app(
         interface=partial(_interface, settings.gates, with_auth=settings.auth.is_on),
         authenticator=authenticator,
         rate=rate,
+        audit=audit,
         default_app=settings.default_app or os.environ.get(ADK_DEFAULT_APP_NAME) or None,
     )
     return GreenroomApp(server, enabled_exports)
@@ -257,6 +266,8 @@ class GreenroomApp:
             _log.warning("the default app is %r, but the apps are: %s", default_app, ", ".join(names) or "none")
         self._expiry = asyncio.create_task(self._delete_expired_sessions())
         resumed = await self.engine.recover()
+        if self._server.audit is not None:
+            await self._server.audit.start(self.settings)
         if self.engine.replicas is not None:
             from greenroom.server.forwarding.forwarder import Forwarder
             from greenroom.server.handoff import HandoffApp
@@ -295,6 +306,8 @@ class GreenroomApp:
         used = time.monotonic() - stopping_at
         grace_seconds = max(self.settings.grace_seconds - used, 0.0)
         await asyncio.gather(self._gates.aclose(), self.engine.close(grace_seconds=grace_seconds))
+        if server.audit is not None:
+            await server.audit.close()  # the engine has closed its store, but the sessions still hold the database
         await server.webhook_sender.close()
         if self._forwarder is not None:
             self._forwarder.close()

@@ -29,7 +29,9 @@ from greenroom.errors import (
     UnsupportedEncoding,
 )
 from greenroom.records import wire
+from greenroom.records.audit import AuditAction
 from greenroom.records.event import Event
+from greenroom.server.access.audit import RequestAudit
 from greenroom.server.access.identity import EVERYBODY, Access
 from greenroom.server.access.revocation import close_when_revoked
 from greenroom.server.addresses import address_of
@@ -115,6 +117,9 @@ class Endpoint:
     streams: Any = None
     """Type of the data of events, for endpoints that also answer with a stream."""
     takes_any_method: bool = False
+    audit: AuditAction | None = None
+    """Recorded in the audit trail when the handler has succeeded, where no service that it uses records what it does.
+    Refusals, and reads of other users' data, are recorded for all endpoints."""
     adapt_error: Callable[[Reply, Scope, ServerState], None] | None = None
     """Adds a protocol's own fields to an error's document, or headers, given the request and the
     server."""
@@ -193,6 +198,12 @@ class EndpointApp:
             await _send_stream(reply, receive, send, registered=registered, is_continued=is_continued)
 
     async def answer(self, scope: Scope, receive: Receive) -> AnyReply:
+        """The reply of the handler, once the audit trail, if there is one, has its entries of the request."""
+        if self._server.audit is None:
+            return await self._answer(scope, receive)
+        return await self._server.audit.watch(scope, self._answer(scope, receive))
+
+    async def _answer(self, scope: Scope, receive: Receive) -> AnyReply:
         endpoint = self._endpoint
         server = self._server
         authenticator = server.authenticator
@@ -219,6 +230,9 @@ class EndpointApp:
             exchange.streams_log = endpoint.streams_log
             if endpoint.method == "PUT" and endpoint.body is bytes:
                 exchange.keeps_body = False  # an upload of any size
+        audit = RequestAudit.of_current() if server.audit is not None else None
+        if audit is not None:
+            audit.note_action(endpoint.audit)
         context = RequestContext(
             server=server,
             identity=identity,
@@ -230,6 +244,7 @@ class EndpointApp:
             receive=receive,
             find_address=partial(address_of, scope),
             exchange=exchange,
+            audit=audit,
         )
         reply = await endpoint.handler(context) or Reply()
         if authenticator is None:

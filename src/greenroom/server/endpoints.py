@@ -50,6 +50,7 @@ from greenroom.errors import (
     WebhookConflict,
 )
 from greenroom.evaluation.records import EvalCase, EvalSet, EvalSetResult, RunEvalResult
+from greenroom.records.audit import AuditAction, AuditOutcome, ListAuditResponse
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
@@ -93,6 +94,7 @@ from greenroom.server.endpoint import Endpoint, Handler, Header, Query
 from greenroom.server.routes import (
     apps,
     artifacts,
+    audit,
     builder,
     credentials,
     debug,
@@ -129,6 +131,7 @@ _DELIVERIES = "/{webhook_id}/deliveries"
 
 _MOST = 2**53 - 1  # exact in every JSON parser, and in every database's integers
 Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
+Time = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
 
 _PAGE = (
@@ -171,8 +174,18 @@ def _eval(method: str, handler: Handler, access: Access, summary: str, *paths: s
     """
     aliases = (*(_DEV + path for path in paths[1:]), *(_APP + path for path in paths))
     errors = (AppNotFound, NotOffered, *options.pop("errors", ()))
+    action: AuditAction | None = "evaluation.changed" if access == "manage" else None
     return Endpoint(
-        method, _DEV + paths[0], handler, "evaluation", access, summary, aliases=aliases, errors=errors, **options
+        method,
+        _DEV + paths[0],
+        handler,
+        "evaluation",
+        access,
+        summary,
+        aliases=aliases,
+        errors=errors,
+        audit=action,
+        **options,
     )
 
 
@@ -219,14 +232,15 @@ _EVALUATION = (
         "Replay test conversations and show the differences", query=_TEST_NAME, replies=str,
         media_type="text/plain", errors=(AppNotFound, AppLoadError, NotFound, NotOffered)),
     Endpoint("POST", _TESTS + "/rebuild", evaluation.rebuild_tests, "evaluation", "manage",
-        "Re-record test conversations", query=_TEST_NAME,
+        "Re-record test conversations", audit="evaluation.changed", query=_TEST_NAME,
         replies=evaluation.SessionTestReply, errors=(AppNotFound, AppLoadError, NotFound, NotOffered)),
     Endpoint("GET", _TEST, evaluation.get_test, "evaluation", "read", "Get a test conversation", replies=Session,
         errors=_TEST_ERRORS),
     Endpoint("PUT", _TEST, evaluation.save_test, "evaluation", "manage", "Save a session as a test conversation",
-        body=evaluation.SaveTestRequest, replies=evaluation.SessionTestReply, errors=_TEST_ERRORS),
+        audit="evaluation.changed", body=evaluation.SaveTestRequest, replies=evaluation.SessionTestReply,
+        errors=_TEST_ERRORS),
     Endpoint("DELETE", _TEST, evaluation.delete_test, "evaluation", "manage", "Delete a test conversation",
-        replies=evaluation.SessionTestReply, errors=_TEST_ERRORS),
+        audit="evaluation.changed", replies=evaluation.SessionTestReply, errors=_TEST_ERRORS),
 )  # fmt: skip
 
 _DARK_MODE = (Query("dark_mode", bool, "Use the dark palette.", default=False),)
@@ -519,6 +533,21 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Get the graph of an app, with the agents and tools of an event highlighted",
         aliases=(_SESSION + "/events/{event_id}/graph",), query=_DARK_BY_DEFAULT, replies=debug.GraphResponse,
         errors=(AppNotFound, AppLoadError, SessionNotFound)),
+    Endpoint("GET", "/audit", audit.list_audit_entries, "audit", "audit",
+        "List the entries of the audit trail that the caller may see, newest first", replies=ListAuditResponse,
+        errors=(InvalidRequest, NotOffered), audit="audit.read", query=(
+            Query("action", list[AuditAction], "Only entries with one of these actions."),
+            Query("outcome", AuditOutcome, "Only what succeeded, or was refused."),
+            Query("subject", str, "Only entries about this caller."),
+            Query("app_name", str, "Only entries about this app."),
+            Query("user_id", str, "Only entries about data of this user."),
+            Query("session_id", str, "Only entries about this session."),
+            Query("run_id", str, "Only entries about this run."),
+            Query("time_from", Time, "Only entries at or after these Unix seconds."),
+            Query("time_before", Time, "Only entries before these Unix seconds."),
+            Query("limit", Positive, "Maximum number of entries; 100 by default, at most 1000."),
+            Query("page_token", str, "The `nextPageToken` of the previous page."),
+        )),
     Endpoint("GET", "/metrics", server.metrics, "server", "debug",
         "Get metrics of runs, models and tools since the start of the server, in Prometheus's text format",
         media_type="text/plain", errors=(MissingExtra,)),
@@ -550,9 +579,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Save YAML files of an app, which may be new: a form with `files`, each named `{app_name}/PATH.yaml`",
         aliases=("/builder/save",), replies=bool,
         query=(Query("tmp", bool, "Save as a draft, without building the agents.", default=False),),
-        errors=(AppNotFound, AgentConfigError, InvalidRequest, NotOffered, TooLarge)),
+        audit="app.changed", errors=(AppNotFound, AgentConfigError, InvalidRequest, NotOffered, TooLarge)),
     Endpoint("POST", _DEV + "/builder/cancel", builder.cancel, "editing", "manage", "Discard a draft",
-        aliases=("/builder/app/{app_name}/cancel",), replies=bool, errors=(AppNotFound, NotOffered)),
+        audit="app.changed", aliases=("/builder/app/{app_name}/cancel",), replies=bool,
+        errors=(AppNotFound, NotOffered)),
     Endpoint("GET", "/dev/builder/schema", builder.get_schema, "editing", "manage",
         "Get the JSON Schema of agents' YAML files", replies=JsonObject, errors=(NotOffered,)),
     Endpoint("GET", "/config/telemetry", web_page.get_telemetry, "web page", "open",

@@ -62,6 +62,7 @@ TAGS = {
     "evaluation": "Evaluation sets, their cases, runs, results and metrics.",
     "editing": "The YAML files of agents, where the setting `edit` allows it.",
     "debug": "Traces of runs and graphs of agents.",
+    "audit": "The audit trail, where the setting `audit_key` switches it on.",
     "server": "The server itself.",
     "web page": "Endpoints of ADK's web page.",
     "A2A": "The protocol Agent2Agent, where the setting `gates` names it.",

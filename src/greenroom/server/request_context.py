@@ -9,12 +9,14 @@ from typing import Any
 
 from starlette.types import Receive, Scope
 
-from greenroom.errors import MissingExtra, SessionNotFound, StorageError
+from greenroom.errors import MissingExtra, NotOffered, SessionNotFound, StorageError
 from greenroom.records.run import Webhook
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
+from greenroom.server.access.audit import RequestAudit
 from greenroom.server.access.authorization import (
     AuthorizedApps,
     AuthorizedArtifacts,
+    AuthorizedAudit,
     AuthorizedCredentials,
     AuthorizedFeedback,
     AuthorizedMemory,
@@ -68,10 +70,11 @@ class RequestContext:
         receive: Receive,
         find_address: Callable[[], Address],
         exchange: Exchange | None = None,
+        audit: RequestAudit | None = None,
     ) -> None:
         """Holds the request. `find_address` is called on the first use of `address`, which few requests need."""
         self._server = server
-        self._permissions = Permissions(identity, access, exchange)
+        self._permissions = Permissions(identity, access, exchange, audit)
         self.path = path
         self.query = query
         self.headers = headers
@@ -204,6 +207,13 @@ class RequestContext:
     @property
     def usage(self) -> AuthorizedUsage:
         return AuthorizedUsage(self._server.sessions.usage, self._permissions)
+
+    @property
+    def audit(self) -> AuthorizedAudit:
+        """Raises NotOffered where the audit trail is off."""
+        if self._server.audit is None:
+            raise NotOffered("This server keeps no audit trail; `audit_key` switches it on")
+        return AuthorizedAudit(self._server.audit.store, self._permissions)
 
     @property
     def is_draining(self) -> bool:

@@ -14,6 +14,7 @@ from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AppNotNamed, Forbidden
 from greenroom.memory.service import BaseMemoryService
 from greenroom.runs.engine import RunEngine
+from greenroom.server.access.audit import AuditTrail, RequestAudit
 from greenroom.server.access.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.access.rate_limit import RequestRate
 from greenroom.server.app_logs import AppLogs
@@ -56,6 +57,8 @@ class ServerState:
     """None if authentication is off."""
     rate: RequestRate | None = None
     """None without a rate limit."""
+    audit: AuditTrail | None = None
+    """None if the audit trail is off."""
     default_app: str | None = None
     """The default app of the settings."""
 
@@ -87,6 +90,8 @@ class ServerState:
             return NOBODY
 
         identity = await self.authenticator.identify(scope)
+        if self.audit is not None and (request := RequestAudit.of_current()) is not None:
+            request.identify(identity)
         if rate is not None:
             rate.take(identity.key_id or identity.subject)
         identity.check(access)

@@ -162,7 +162,7 @@ class TokenSettings(_Checked):
     apps_claim: str = setting(
         "apps", "The claim with the apps that the token may access. A token without it may access all apps."
     )
-    default_scopes: tuple[Literal["run", "read", "manage", "debug"], ...] = setting(
+    default_scopes: tuple[Literal["run", "read", "manage", "debug", "audit"], ...] = setting(
         (), "The scopes of a token that has none of greenroom's scopes."
     )
 
@@ -183,6 +183,20 @@ class AuthSettings(_Checked):
     @property
     def is_on(self) -> bool:
         return self.keys is not None or self.tokens.jwks_url is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings(_Checked):
+    """The audit trail."""
+
+    key: str | None = setting(
+        None,
+        "A file with the private key (PEM: Ed25519) that signs the audit trail, made by `greenroom audit keygen`. If "
+        "it is set, the server keeps an audit trail, in the database of the sessions.",
+    )
+    sign_seconds: Seconds = setting(
+        60.0, "Interval in seconds at which the audit trail is signed, if there are new entries."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +253,7 @@ class ServerSettings(_Checked):
     auth: AuthSettings = AuthSettings()
     cors: CorsSettings = CorsSettings()
     limits: LimitSettings = LimitSettings()
+    audit: AuditSettings = AuditSettings()
     allowed_hosts: tuple[str, ...] = setting(
         (),
         "Accepted values of the `Host` header. The default prevents DNS rebinding.",

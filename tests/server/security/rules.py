@@ -71,6 +71,7 @@ SCOPE_OF: dict[str, str] = {
             GET /apps/{{app_name}}/logs; GET {DEV}/build_graph; GET {DEV}/build_graph_image; GET {DEV}/graph
             GET /dev{SESSION}/events/{{event_id}}/graph; GET /metrics; GET /replicas
         """,
+        "audit": "GET /audit",
     }.items()
     for line in re.split(r"[;\n]", lines)
     if line.strip()
@@ -115,6 +116,8 @@ def status_of(endpoint: Endpoint) -> int:
     """Status of a permitted request to the server of these tests, whose agents are in code and can't be edited."""
     if endpoint.tag == "editing" and endpoint.access == "manage" and "cancel" not in endpoint.path:
         return 501
+    if endpoint.path == "/audit":
+        return 501  # no audit trail is kept
     if endpoint.path == "/signals/{token}":
         return 404  # it has no signature
     if endpoint.path.endswith("/delegate"):

@@ -33,7 +33,7 @@ async def sent(server: Serving, endpoint: Endpoint, path: str, values: Any, head
 async def test_no_endpoint_answers_a_foreign_page(serve: Serve, keys: Keys, endpoint: Endpoint, path: str) -> None:
     """Not even with the cookie of somebody who is signed in, nor a method that no browser asks leave for."""
     server = await serve(asking_echo(), auth=keys.auth, allowed_hosts=("localhost",), allow_private_webhooks=True)
-    cookie = {"cookie": f"greenroom_key={keys('ann', 'run', 'read', 'manage', 'debug', 'app:echo')}"}
+    cookie = {"cookie": f"greenroom_key={keys('ann', 'run', 'read', 'manage', 'debug', 'audit', 'app:echo')}"}
     server.client.headers.update(bearer(keys("root", "admin")))
     values = await prepared(server, endpoint)
     state = (await server.client.get("/apps/echo/users/ann/sessions/s-1")).json()

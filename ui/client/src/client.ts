@@ -6,6 +6,7 @@ import type {
   AppInfo,
   AppWebhook,
   ArtifactVersion,
+  AuditEntry,
   Content,
   CreateSessionRequest,
   DelegateRequest,
@@ -20,6 +21,7 @@ import type {
   JsonObject,
   JsonValue,
   ListAppWebhooksResponse,
+  ListAuditResponse,
   ListDeliveriesResponse,
   ListFeedbackResponse,
   ListRequestsResponse,
@@ -73,6 +75,19 @@ export type RunQuery = {
   readonly page_token?: string;
 };
 /** mine: only those that the caller itself may answer now; approver: those that this user may. */
+export type AuditQuery = {
+  readonly action?: readonly AuditEntry["action"][];
+  readonly outcome?: AuditEntry["outcome"];
+  readonly subject?: string;
+  readonly app_name?: string;
+  readonly user_id?: string;
+  readonly session_id?: string;
+  readonly run_id?: string;
+  readonly time_from?: number;
+  readonly time_before?: number;
+  readonly limit?: number;
+  readonly page_token?: string;
+};
 export type RequestQuery = {
   readonly app_name?: string;
   readonly user_id?: string;
@@ -158,6 +173,11 @@ export class Client {
 
   listUsage(app: string, query: UsageQuery = {}): Promise<ListUsageResponse> {
     return this.get(`/apps/${encode(app)}/usage${search(query)}`);
+  }
+
+  /** Entries of the audit trail, newest first. Times of the query are Unix seconds. */
+  listAuditEntries(query: AuditQuery = {}): Promise<ListAuditResponse> {
+    return this.get(`/audit${search(query)}`);
   }
 
   // Sessions

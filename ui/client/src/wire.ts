@@ -177,6 +177,70 @@ export type ArtifactVersion = {
   readonly mimeType?: string;
 };
 
+/** One line of the audit trail: who did what to what, when, and what came of it. */
+export type AuditEntry = {
+  /** The kind of the entry. */
+  readonly action: "access.refused" | "app.changed" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "credential.revoked" | "data.read" | "evaluation.changed" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "request.answered" | "request.delegated" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "session.changed" | "session.created" | "session.deleted" | "session.forked" | "session.rewound" | "user.deleted" | "webhook.redelivered" | "webhook.tested";
+  /** Whether it was done, or refused. */
+  readonly outcome: "refused" | "success";
+  /** Unix time of the server in milliseconds. */
+  readonly time: number;
+  /** The user of the key or token that was sent; none without authentication, and for the server itself. */
+  readonly subject?: string;
+  /** The id of the API key that was sent. */
+  readonly keyId?: string;
+  /** `X-Request-Id` of the HTTP request, or a random id; the same in all entries of one request. */
+  readonly httpRequestId?: string;
+  /** The app that it concerns. */
+  readonly appName?: string;
+  /** The user whose data it concerns. */
+  readonly userId?: string;
+  /** The session that it concerns. */
+  readonly sessionId?: string;
+  /** The run that it concerns. */
+  readonly runId?: string;
+  /** The request to a person that was answered or delegated. */
+  readonly requestId?: string;
+  /** Another thing that it concerns: the id of a webhook, schedule, credential or key, the name of an artifact; of a refused or reading request its method and path. */
+  readonly target?: string;
+  /** The HTTP status of a refusal. */
+  readonly status?: number;
+  /** The code of the error of a refusal. */
+  readonly error?: string;
+  /** Of a refusal without valid credentials: how many such refusals before it were too many to be recorded. */
+  readonly unrecorded?: number;
+  /** The tool of an answered request. */
+  readonly tool?: string;
+  /** Of an answered request: SHA-256 of the arguments that the person was shown, as JSON with sorted keys. */
+  readonly argumentsDigest?: string;
+  /** Of an approval with a payload, which may be arguments in place of the shown ones: the SHA-256 of its JSON. */
+  readonly payloadDigest?: string;
+  /** The person in whose name a request was answered or delegated; none if a deadline's default answers. */
+  readonly answeredBy?: string;
+  /** Of an answer: `approved`, `rejected`, `answered` (no approval), or `counted as an approval` and `counted as a rejection` if the request needs more answers. Of a delegation: the other person. */
+  readonly decision?: string;
+  /** The version of the app's code that runs. */
+  readonly appVersion?: string;
+  /** The model of the agent that asks, or of the app's root agent. */
+  readonly model?: string;
+  /** Of a start of a server: SHA-256 of its settings, so that a change of settings shows. */
+  readonly settingsDigest?: string;
+  /** Of a signed head: the newest entries of the other chains. */
+  readonly heads?: readonly ChainHead[];
+  /** Of a signed head: the first 16 hexadecimal digits of the SHA-256 of the public key's 32 bytes. */
+  readonly signedBy?: string;
+  /** The number of the chain; each server writes one. */
+  readonly chain?: number;
+  /** 1 for the first entry of a chain. */
+  readonly sequence?: number;
+  /** `hash` of the chain's entry before; zeros for the first one. */
+  readonly previous?: string;
+  /** SHA-256 of the entry's canonical JSON without `hash` and `signature`. */
+  readonly hash?: string;
+  /** Of a signed head: the Ed25519 signature of `greenroom-audit-head:` and `hash`, in hexadecimal digits. */
+  readonly signature?: string;
+};
+
 export type AuthCredentialTypes = "apiKey" | "http" | "oauth2" | "openIdConnect" | "serviceAccount";
 
 /** Inline bytes. */
@@ -197,6 +261,16 @@ export type Caller = {
   readonly keyId?: string;
   /** The scopes granted to the caller. */
   readonly scopes?: readonly string[];
+};
+
+/** The newest entry of a chain at the time when another chain's head was signed. */
+export type ChainHead = {
+  /** The number of the chain. */
+  readonly chain: number;
+  /** The sequence number of the entry. */
+  readonly sequence: number;
+  /** The hash of the entry. */
+  readonly hash: string;
 };
 
 /** The result of code that the provider or a code executor ran. */
@@ -857,6 +931,14 @@ export type ListAppWebhooksResponse = {
 export type ListAppsResponse = {
   /** The apps that the caller may use. */
   readonly apps: readonly AppInfo[];
+};
+
+/** A page of the audit trail. */
+export type ListAuditResponse = {
+  /** Newest first. */
+  readonly entries?: readonly AuditEntry[];
+  /** `page_token` of the next request; None on the last page. */
+  readonly nextPageToken?: string;
 };
 
 /** The messages to a webhook. */

@@ -20,6 +20,7 @@ import msgspec
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
+from greenroom.audit.store import AuditStore
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import (
     AppLoadError,
@@ -35,6 +36,7 @@ from greenroom.errors import (
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire
+from greenroom.records.audit import AuditAction, AuditFilter, ListAuditResponse
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
 from greenroom.records.feedback import (
@@ -68,7 +70,7 @@ from greenroom.records.run import (
     Webhook,
 )
 from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule, ScheduleTimes
-from greenroom.records.session import SessionKey
+from greenroom.records.session import Session, SessionKey
 from greenroom.records.state import APP_PREFIX
 from greenroom.records.wake_up import SentSignal
 from greenroom.records.webhook_delivery import AppWebhook, WebhookDelivery
@@ -77,6 +79,7 @@ from greenroom.runs.feedback import SessionFeedback
 from greenroom.runs.schedules import Schedules
 from greenroom.runs.signals import check_receives
 from greenroom.runs.watch import RunWatch
+from greenroom.server.access.audit import RequestAudit
 from greenroom.server.access.identity import Access, Identity
 from greenroom.server.exchange import Exchange
 from greenroom.server.signal_urls import SignalTicket
@@ -113,9 +116,28 @@ class Permissions:
     exchange: Exchange | None = None
     """Learns that a service has refused a call, without effect, since another server runs the session. None where
     one server runs all sessions."""
+    audit: RequestAudit | None = None
+    """None where the audit trail is off."""
 
     def check(self, operation: Operation, app_name: str, user_id: str | None) -> None:
         """Raises Forbidden."""
+        if self.audit is None:
+            self._check(operation, app_name, user_id)
+            return
+        try:
+            self._check(operation, app_name, user_id)
+        except Forbidden as error:
+            self.audit.note_refusal(error)
+            raise
+        if operation == "read":
+            self.audit.note_access(self.identity, app_name, user_id)
+
+    async def record(self, action: AuditAction, **names: Any) -> None:
+        """Records what was done in the audit trail, if there is one."""
+        if self.audit is not None:
+            await self.audit.record(action, **names)
+
+    def _check(self, operation: Operation, app_name: str, user_id: str | None) -> None:
         if self.access not in _ACCESSES[operation]:
             raise Forbidden(f"This endpoint's scope, {self.access!r}, does not allow to {operation}")
         if not self.identity.is_unlimited:
@@ -160,6 +182,12 @@ class Authorized(Generic[T]):
             self._note_lost(error)
             raise
 
+    async def _audited(self, action: AuditAction, result: Awaitable[Any], names: Mapping[str, Any]) -> Any:
+        """Awaits a call of the service, and records it."""
+        done = await result
+        await self._permissions.record(action, **names)
+        return done
+
     def _note_lost(self, error: OwnershipLost) -> None:
         if self._permissions.exchange is not None:
             self._permissions.exchange.note_lost(error)
@@ -170,13 +198,15 @@ def _reading(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Aut
     return _checked("read", method)
 
 
-def _writing(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Authorized[T], P], R]:
-    """The method of a service, for callers that may write."""
-    return _checked("write", method)
+def _writing(
+    method: Callable[Concatenate[T, P], R], action: AuditAction | None = None
+) -> Callable[Concatenate[Authorized[T], P], R]:
+    """The method of a service, for callers that may write. action: of the audit trail; then the method is async."""
+    return _checked("write", method, action)
 
 
 def _checked(
-    operation: Operation, method: Callable[Concatenate[T, P], R]
+    operation: Operation, method: Callable[Concatenate[T, P], R], action: AuditAction | None = None
 ) -> Callable[Concatenate[Authorized[T], P], R]:
     name = method.__name__
 
@@ -184,10 +214,29 @@ def _checked(
         self._check(operation, args, named)
         of_service: Callable[P, R] = getattr(self._service, name)
         if self._permissions.exchange is None:
-            return of_service(*args, **named)
-        return self._watched(of_service, *args, **named)
+            result = of_service(*args, **named)
+        else:
+            result = self._watched(of_service, *args, **named)
+        if action is None or self._permissions.audit is None:
+            return result
+        return cast("R", self._audited(action, cast("Awaitable[Any]", result), _names_in(args, named)))
 
     return authorized
+
+
+def _names_in(args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The names of an entry of the audit trail that the arguments of a call have."""
+    names = {name: named[name] for name in ("app_name", "user_id", "session_id") if name in named}
+    if args:
+        first = args[0]
+        names = {"app_name": first.app_name, "user_id": first.user_id}
+        names["session_id"] = first.id if isinstance(first, Session) else getattr(first, "session_id", None)
+    target = next((named[name] for name in ("filename", "credential_key") if name in named), None)
+    return {**names, "target": target}
+
+
+def _names_of(run: Run) -> dict[str, Any]:
+    return {"app_name": run.app_name, "user_id": run.user_id, "session_id": run.session_id, "run_id": run.id}
 
 
 def _writes_app_state(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
@@ -209,15 +258,15 @@ def _has_app_key(delta: Mapping[str, object] | None) -> bool:
 class AuthorizedSessions(Authorized[BaseSessionService]):
     __slots__ = ()
 
-    create_session = _writing(BaseSessionService.create_session)
+    create_session = _writing(BaseSessionService.create_session, "session.created")
     get_session = _reading(BaseSessionService.get_session)
     list_sessions = _reading(BaseSessionService.list_sessions)
     list_events = _reading(BaseSessionService.list_events)
     seq_of_event = _reading(BaseSessionService.seq_of_event)
-    fork_session = _writing(BaseSessionService.fork_session)
-    delete_session = _writing(BaseSessionService.delete_session)
+    fork_session = _writing(BaseSessionService.fork_session, "session.forked")
+    delete_session = _writing(BaseSessionService.delete_session, "session.deleted")
     delete_user = _writing(BaseSessionService.delete_user)
-    append = _writing(BaseSessionService.append)
+    append = _writing(BaseSessionService.append, "session.changed")
 
     def new_key(self, key_of: Callable[[str], SessionKey]) -> SessionKey:
         """The key of a session that is to be created with a new random id, of those that this server runs."""
@@ -233,21 +282,21 @@ class AuthorizedSessions(Authorized[BaseSessionService]):
 class AuthorizedArtifacts(Authorized[BaseArtifactService]):
     __slots__ = ()
 
-    save_artifact = _writing(BaseArtifactService.save_artifact)
+    save_artifact = _writing(BaseArtifactService.save_artifact, "artifact.changed")
     load_artifact = _reading(BaseArtifactService.load_artifact)
     list_artifact_keys = _reading(BaseArtifactService.list_artifact_keys)
     list_versions = _reading(BaseArtifactService.list_versions)
     list_artifact_versions = _reading(BaseArtifactService.list_artifact_versions)
     get_artifact_version = _reading(BaseArtifactService.get_artifact_version)
-    delete_artifact = _writing(BaseArtifactService.delete_artifact)
-    upload_artifact = _writing(BaseArtifactService.upload_artifact)
+    delete_artifact = _writing(BaseArtifactService.delete_artifact, "artifact.deleted")
+    upload_artifact = _writing(BaseArtifactService.upload_artifact, "artifact.changed")
     download_artifact = _reading(BaseArtifactService.download_artifact)
 
 
 class AuthorizedMemory(Authorized[BaseMemoryService]):
     __slots__ = ()
 
-    add_session_to_memory = _writing(BaseMemoryService.add_session_to_memory)
+    add_session_to_memory = _writing(BaseMemoryService.add_session_to_memory, "memory.changed")
     search_memory = _reading(BaseMemoryService.search_memory)
 
 
@@ -255,7 +304,7 @@ class AuthorizedCredentials(Authorized[BaseCredentialService]):
     __slots__ = ()
 
     list_credentials = _reading(BaseCredentialService.list_credentials)
-    delete_credential = _writing(BaseCredentialService.delete_credential)
+    delete_credential = _writing(BaseCredentialService.delete_credential, "credential.revoked")
 
 
 class AuthorizedUsage(Authorized[UsageStore]):
@@ -264,15 +313,32 @@ class AuthorizedUsage(Authorized[UsageStore]):
     query_usage = _reading(UsageStore.query_usage)
 
 
+class AuthorizedAudit(Authorized[AuditStore]):
+    """The audit trail for one caller: that of the apps which it may access, with all their users. Entries about no app,
+    such as those about keys, are for callers that may access all apps."""
+
+    __slots__ = ()
+
+    async def list_entries(self, where: AuditFilter, *, limit: int, page_token: str | None = None) -> ListAuditResponse:
+        """Raises Forbidden, InvalidRequest."""
+        identity = self._permissions.identity
+        identity.check("audit")
+        for app in where.app_names or ():
+            identity.check_app(app)
+        if where.app_names is None and identity.apps is not None:
+            where.app_names = sorted(identity.apps)
+        return await self._service.list_entries(where, limit=limit, page_token=page_token)
+
+
 class AuthorizedRuns(Authorized[RunEngine]):
     """`RunEngine` for one caller, whose identity is stored with the runs that it starts."""
 
     __slots__ = ()
 
     attach_to_session = _reading(RunEngine.attach_to_session)
-    append = _writing(RunEngine.append)
-    delete_session = _writing(RunEngine.delete_session)
-    rewind = _writing(RunEngine.rewind)
+    append = _writing(RunEngine.append, "session.changed")
+    delete_session = _writing(RunEngine.delete_session, "session.deleted")
+    rewind = _writing(RunEngine.rewind, "session.rewound")
 
     async def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
         self._permissions.check("write", app_name, user_id)
@@ -282,6 +348,7 @@ class AuthorizedRuns(Authorized[RunEngine]):
         except OwnershipLost as error:
             self._note_lost(error)
             raise
+        await self._permissions.record("user.deleted", app_name=app_name, user_id=user_id)
 
     async def start(
         self,
@@ -353,19 +420,24 @@ class AuthorizedRuns(Authorized[RunEngine]):
         """Raises RunNotFound, also for another user's run."""
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
-        return await self._watched_result(self._service.cancel(run_id, reason=reason))
+        run = await self._watched_result(self._service.cancel(run_id, reason=reason))
+        await self._permissions.record("run.cancelled", **_names_of(run))
+        return run
 
     async def add_webhook(self, run_id: str, webhook: Webhook) -> RunWebhook:
         """Raises RunNotFound, also for another user's run, and InvalidRequest."""
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
-        return await self._watched_result(self._service.add_webhook(run_id, webhook))
+        added = await self._watched_result(self._service.add_webhook(run_id, webhook))
+        await self._permissions.record("run.webhook.changed", **_names_of(run), target=added.id)
+        return added
 
     async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
         """Raises RunNotFound, also for another user's run."""
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
         await self._watched_result(self._service.delete_webhook(run_id, webhook_id))
+        await self._permissions.record("run.webhook.deleted", **_names_of(run), target=webhook_id)
 
     async def list_deliveries(
         self, *, app_name: str, webhook_id: str, run_id: str | None, limit: int
@@ -390,12 +462,23 @@ class AuthorizedRuns(Authorized[RunEngine]):
     async def redeliver(self, delivery: WebhookDelivery) -> WebhookDelivery:
         """Raises Forbidden."""
         self._permissions.check("write", delivery.app_name, delivery.user_id)
-        return await self._watched_result(self._service.webhooks.redeliver(delivery))
+        delivery = await self._watched_result(self._service.webhooks.redeliver(delivery))
+        await self._permissions.record(
+            "webhook.redelivered",
+            app_name=delivery.app_name,
+            user_id=delivery.user_id,
+            run_id=delivery.run_id,
+            target=delivery.webhook_id,
+        )
+        return delivery
 
     async def test_webhook(self, app_name: str, webhook: Webhook, run: Run | None = None) -> WebhookDelivery:
         """Raises Forbidden."""
         self._permissions.check("write", app_name, run.user_id if run is not None else None)
-        return await self._watched_result(self._service.webhooks.test(app_name, webhook, run))
+        delivery = await self._watched_result(self._service.webhooks.test(app_name, webhook, run))
+        names = _names_of(run) if run is not None else {"app_name": app_name}
+        await self._permissions.record("webhook.tested", **names, target=webhook.id)
+        return delivery
 
     async def list_app_webhooks(self, app_name: str, of_code: Sequence[Webhook]) -> list[AppWebhook]:
         """Raises Forbidden."""
@@ -405,12 +488,15 @@ class AuthorizedRuns(Authorized[RunEngine]):
     async def put_app_webhook(self, app_name: str, webhook: Webhook, of_code: Sequence[Webhook]) -> AppWebhook:
         """Raises Forbidden, WebhookConflict, InvalidRequest."""
         self._permissions.check("write", app_name, None)
-        return await self._service.app_webhooks.put(app_name, webhook, of_code)
+        stored = await self._service.app_webhooks.put(app_name, webhook, of_code)
+        await self._permissions.record("app.webhook.changed", app_name=app_name, target=stored.id)
+        return stored
 
     async def delete_app_webhook(self, app_name: str, webhook_id: str, of_code: Sequence[Webhook]) -> None:
         """Raises Forbidden, WebhookConflict, NotFound."""
         self._permissions.check("write", app_name, None)
         await self._service.app_webhooks.delete(app_name, webhook_id, of_code)
+        await self._permissions.record("app.webhook.deleted", app_name=app_name, target=webhook_id)
 
     async def signal(self, run_id: str, signal: SentSignal) -> Run:
         """A signal that the run has received before has no effect. Raises RunNotFound, also for another user's run, and
@@ -419,7 +505,9 @@ class AuthorizedRuns(Authorized[RunEngine]):
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
         with contextlib.suppress(SignalRepeated):
-            return await self._watched_result(self._service.signal(run_id, signal))
+            run = await self._watched_result(self._service.signal(run_id, signal))
+            await self._permissions.record("run.signaled", **_names_of(run), target=signal.name)
+            return run
         return await self.get(run_id)
 
     async def check_ticket(self, ticket: SignalTicket) -> Run:
@@ -435,7 +523,9 @@ class AuthorizedRuns(Authorized[RunEngine]):
         SignalsFull.
         """
         signal = ticket.signal_with(value)
-        return await self._watched_result(self._service.signal(ticket.run_id, signal, while_waiting=False))
+        run = await self._watched_result(self._service.signal(ticket.run_id, signal, while_waiting=False))
+        await self._permissions.record("run.signaled", **_names_of(run), target=signal.name)
+        return run
 
     async def retry(
         self,
@@ -547,6 +637,8 @@ class AuthorizedRuns(Authorized[RunEngine]):
         is_shown = request.policy is not None and request.policy.sees == "session"
         if not is_shown and not self._identity.acts_for(request.app_name, request.user_id):
             raise Forbidden("Those who answer this request don't see its session")
+        if self._permissions.audit is not None:
+            self._permissions.audit.note_access(self._identity, request.app_name, request.user_id)
         return request.session_key
 
     def _answerer(self, request: HumanRequest, user_id: str | None, comment: str | None) -> Answerer:
@@ -603,6 +695,7 @@ class AuthorizedRuns(Authorized[RunEngine]):
         run = await self.get(config.run_id)
         self._permissions.check("write", run.app_name, run.user_id)
         await self._watched_result(self._service.push_notifications.save(run, config))
+        await self._permissions.record("run.webhook.changed", **_names_of(run), target=config.id)
 
     async def list_push_configs(self, run_id: str) -> list[PushConfig]:
         """Raises RunNotFound, also for another user's run."""
@@ -613,6 +706,7 @@ class AuthorizedRuns(Authorized[RunEngine]):
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
         await self._watched_result(self._service.push_notifications.delete(run, config_id))
+        await self._permissions.record("run.webhook.deleted", **_names_of(run), target=config_id)
 
     async def list_runs(self, where: RunFilter, *, limit: int, page_token: str | None = None) -> ListRunsResponse:
         """Runs that the caller may see. Raises Forbidden."""
@@ -662,7 +756,9 @@ class AuthorizedSchedules(Authorized[Schedules]):
     async def create(self, schedule: Schedule, *, app_name: str) -> Schedule:
         self._check_run(app_name, schedule)
         caller = self._permissions.identity.caller
-        return await self._watched_result(self._service.create(schedule, app_name=app_name, caller=caller))
+        created = await self._watched_result(self._service.create(schedule, app_name=app_name, caller=caller))
+        await self._record("schedule.created", created)
+        return created
 
     def next_times(self, schedule: Schedule, *, app_name: str, limit: int) -> ScheduleTimes:
         """Raises Forbidden, InvalidRequest."""
@@ -694,34 +790,47 @@ class AuthorizedSchedules(Authorized[Schedules]):
         await self._get_to_write(app_name, schedule_id)
         self._check_run(app_name, schedule)
         caller = self._permissions.identity.caller
-        return await self._watched_result(
+        replaced = await self._watched_result(
             self._service.replace(schedule, app_name=app_name, schedule_id=schedule_id, caller=caller)
         )
+        await self._record("schedule.changed", replaced)
+        return replaced
 
     async def set_paused(self, app_name: str, schedule_id: str, *, is_paused: bool) -> Schedule:
         """Raises Forbidden, ScheduleNotFound."""
         await self._get_to_write(app_name, schedule_id)
-        return await self._watched_result(self._service.set_paused(app_name, schedule_id, is_paused=is_paused))
+        schedule = await self._watched_result(self._service.set_paused(app_name, schedule_id, is_paused=is_paused))
+        await self._record("schedule.paused" if is_paused else "schedule.resumed", schedule)
+        return schedule
 
     async def delete(self, app_name: str, schedule_id: str) -> None:
         """Raises Forbidden, ScheduleNotFound, ScheduleConflict."""
-        await self._get_to_write(app_name, schedule_id)
+        schedule = await self._get_to_write(app_name, schedule_id)
         await self._watched_result(self._service.delete(app_name, schedule_id))
+        await self._record("schedule.deleted", schedule)
 
     async def run_now(self, app_name: str, schedule_id: str, *, idempotency_key: str | None) -> Run:
         """Raises Forbidden, ScheduleNotFound, and what `RunEngine.start` does."""
-        await self._get_to_write(app_name, schedule_id)
-        return await self._watched_result(self._service.run_now(app_name, schedule_id, idempotency_key=idempotency_key))
+        schedule = await self._get_to_write(app_name, schedule_id)
+        run = await self._watched_result(self._service.run_now(app_name, schedule_id, idempotency_key=idempotency_key))
+        await self._record("schedule.started", schedule, run_id=run.id)
+        return run
 
     async def list_runs(self, app_name: str, schedule_id: str, *, limit: int) -> ListScheduleRunsResponse:
         """Raises Forbidden, ScheduleNotFound."""
         await self.get(app_name, schedule_id)
         return await self._service.list_runs(app_name, schedule_id, limit=limit)
 
-    async def _get_to_write(self, app_name: str, schedule_id: str) -> None:
+    async def _get_to_write(self, app_name: str, schedule_id: str) -> Schedule:
         """Raises Forbidden, ScheduleNotFound."""
         schedule = await self.get(app_name, schedule_id)
         self._permissions.check("write", app_name, schedule.user_id)
+        return schedule
+
+    async def _record(self, action: AuditAction, schedule: Schedule, *, run_id: str | None = None) -> None:
+        await self._permissions.record(
+            action, app_name=schedule.app_name, user_id=schedule.user_id, run_id=run_id, target=schedule.id
+        )
 
     def _check_run(self, app_name: str, schedule: Schedule) -> None:
         """Raises Forbidden unless the caller may start the runs of a schedule itself."""

@@ -9,12 +9,12 @@ from greenroom.errors import Forbidden
 from greenroom.records.approval_policy import APPROVE_PREFIX
 from greenroom.records.run import Caller
 
-Scope = Literal["run", "read", "manage", "debug"]
+Scope = Literal["run", "read", "manage", "debug", "audit"]
 
-Access = Literal["open", "run", "read", "manage", "debug"]
+Access = Literal["open", "run", "read", "manage", "debug", "audit"]
 """The scope that an endpoint requires; "open" requires none."""
 
-SCOPES: tuple[Scope, ...] = ("run", "read", "manage", "debug")
+SCOPES: tuple[Scope, ...] = ("run", "read", "manage", "debug", "audit")
 ADMIN = "admin"
 APP_PREFIX = "app:"
 _PREFIXES = (APP_PREFIX, APPROVE_PREFIX)
