@@ -435,8 +435,37 @@ async def test_a_message_that_a_guardrail_refuses_ends_the_run_and_is_forgotten(
     assert framework.prompts == [["hello"]]
 
 
+async def test_a_message_that_is_refused_after_a_tool_has_run_is_forgotten(framework: OpenAIAgentsFramework) -> None:
+    looked_up = asyncio.Event()
+
+    @function_tool
+    async def look_up() -> str:
+        looked_up.set()
+        return "found"
+
+    async def check(wrapper: Any, agent: Any, given: Any) -> agents.GuardrailFunctionOutput:
+        is_refused = "homework" in str(given)
+        if is_refused:
+            await looked_up.wait()
+            await asyncio.sleep(0.02)
+        return agents.GuardrailFunctionOutput(output_info=None, tripwire_triggered=is_refused)
+
+    talk = desk(
+        Agent(
+            name="Desk",
+            model=framework.model(call("look_up", "c-1"), "Hello."),
+            tools=[look_up],
+            input_guardrails=[agents.InputGuardrail(check)],
+        )
+    )
+
+    assert (await talk.say("do my homework"))[-1].error_code == GUARDRAIL_TRIPWIRE
+    await talk.say("hello")
+    assert framework.prompts[-1] == ["hello"]
+
+
 async def test_an_output_that_a_guardrail_refuses_is_not_stored(framework: OpenAIAgentsFramework) -> None:
-    guardrail = agents.OutputGuardrail(tripped_by("secret"), name="discreet")
+    guardrail = agents.OutputGuardrail(tripped_by("secret"), name="output")
     talk = desk(Agent(name="Desk", model=framework.model("The secret.", "Hello."), output_guardrails=[guardrail]))
 
     [refusal] = await talk.say("tell me")
