@@ -34,6 +34,7 @@ _VERSIONS = ("3.11", "3.12", "3.13", "3.14") if _EVERYTHING else (_OWN,)
 EXTRAS = {
     "a2a": ["a2a", "agents.remote_a2a", "gates.a2a"],
     "anthropic": ["models.anthropic"],
+    "audit": ["audit"],
     "auth": ["server.access"],
     "browser": ["tools.computer_use"],
     "client": ["client"],
