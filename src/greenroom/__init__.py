@@ -139,6 +139,8 @@ _HOMES = {
     "greenroom.plugins.global_instruction": "GlobalInstructionPlugin",
     "greenroom.plugins.guardrails.allow_lists": "AllowedHosts AllowedTools",
     "greenroom.plugins.guardrails.check": "Finding GuardrailCheck",
+    "greenroom.plugins.guardrails.judge": "JudgeCheck",
+    "greenroom.plugins.guardrails.moderation": "ModerationCheck",
     "greenroom.plugins.guardrails.patterns": "PatternCheck",
     "greenroom.plugins.guardrails.plugin": "GuardrailDecision GuardrailPlugin",
     "greenroom.plugins.logging_plugin": "LoggingPlugin",

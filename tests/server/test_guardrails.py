@@ -14,11 +14,15 @@ from greenroom.apps.app import App
 from greenroom.plugins.guardrails.allow_lists import AllowedHosts
 from greenroom.plugins.guardrails.patterns import PatternCheck
 from greenroom.plugins.guardrails.plugin import GuardrailPlugin
+from greenroom.records.content import Transcription
 from greenroom.records.human_requests import REQUEST_CONFIRMATION
+from greenroom.records.model_exchange import LlmResponse
+from greenroom.testing import ScriptedLiveModel
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.talk import call
 from tests.seed import SEED
 from tests.server.conftest import Serve, Store
+from tests.server.live_client import talking
 from tests.server.serving import until
 
 ROUNDS = 25
@@ -164,3 +168,22 @@ async def test_an_approval_is_answered_after_a_restart(serve: Serve) -> None:
     events = (await second.run("desk", None, newMessage=message)).json()
     assert fetched == ["https://other.com/x"]
     assert events[-1]["content"]["parts"][0]["text"] == "done"
+
+
+async def test_text_of_a_live_conversation_is_redacted(serve: Serve, tmp_path: Path) -> None:
+    heard = Transcription(text="My mail is ada@example.com", finished=True)
+    model = ScriptedLiveModel([[LlmResponse(input_transcription=heard), "Is it bob@example.com, or not?"]])
+    plugin = GuardrailPlugin([PatternCheck("email")], on_violation="redact")
+    server = await serve(App(name="desk", root_agent=LlmAgent(name="desk", model=model), plugins=[plugin]))
+    await server.new_session("desk")
+    async with talking(server.port) as client:
+        await client.say("I am eve@example.com")
+        await client.turn()
+        await client.send({"close": True})
+        await client.closed()
+    assert "[redacted: email]" in repr(client.frames)
+    assert "@example.com" not in repr(client.frames)
+    assert "bob@" not in repr(client.frames)
+    assert "bob@" not in rows_of(tmp_path / "sessions.db")
+    assert "ada@" not in rows_of(tmp_path / "sessions.db")
+    assert "eve@" not in rows_of(tmp_path / "sessions.db")

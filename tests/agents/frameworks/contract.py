@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol, TypeAlias
 
@@ -12,9 +13,11 @@ from greenroom.agents.frameworks.hosted import HostedAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import ParallelAgent, SequentialAgent
 from greenroom.apps.app import App
-from greenroom.errors import LlmCallsLimitExceeded
+from greenroom.errors import GuardrailBlocked, LlmCallsLimitExceeded
 from greenroom.log.state import log_state_of
 from greenroom.plugins.budget import BUDGET_EXCEEDED, BudgetLimit, BudgetPlugin
+from greenroom.plugins.guardrails.patterns import PatternCheck
+from greenroom.plugins.guardrails.plugin import GuardrailPlugin
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.event import Event
 from greenroom.records.run import RunConfig
@@ -126,6 +129,40 @@ async def test_a_budget_ends_the_run_between_two_calls_of_the_model(framework: F
     assert events[-1].error_code == BUDGET_EXCEEDED
     assert len(framework.prompts) == 1
     assert [event.author for event in events if event.get_function_responses()] == ["desk"]
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (["Write to ada@example.com."], "hello"),
+        ([call("find_address", "c-1"), "Found."], "hello"),
+        (["Fine."], "I am ada@example.com"),
+    ],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_guardrails_block_what_they_can_not_redact(
+    framework: Framework, script: list[Step], message: str, *, streaming: bool
+) -> None:
+    async def find_address() -> str:
+        """Finds it."""
+        return "ada@example.com"
+
+    agent = framework.agent(*script, tools=[find_address])
+    talk = Talk(agent)
+    guardrails = GuardrailPlugin([PatternCheck("email")], on_violation="redact")
+    talk.runner = InMemoryRunner(app=App(name="app", root_agent=agent, plugins=[guardrails]))
+    events: list[Event] = []
+
+    with contextlib.suppress(GuardrailBlocked):
+        async for event in talk.events(message, **({"run_config": STREAMED} if streaming else {})):
+            events.append(event)
+
+    log = await talk.log()
+    is_redacted = message != "hello"
+    assert (log[-1].error_code == "GuardrailBlocked") is not is_redacted
+    assert "ada@example" not in repr(events)
+    assert "ada@example" not in repr([event.content for event in log])  # a framework's own state may hold it
+    assert "ada@example" not in repr(framework.prompts)
 
 
 async def test_an_error_of_the_model_ends_the_run(framework: Framework) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
+from greenroom.records.model_exchange import LlmResponse
 from greenroom.tools.tool import BaseTool
 
 Where: TypeAlias = Literal["user_message", "model_output", "tool_arguments", "tool_results"]
@@ -64,5 +65,20 @@ class GuardrailCheck:
         """The label of the violation by a tool call, without the text of its arguments; None for an allowed call."""
         return None
 
+    def take_replies(self, ctx: InvocationContext) -> Sequence[LlmResponse]:
+        """The replies of models that the check has called in this run since it was asked last: their usage counts."""
+        return ()
+
     async def close(self) -> None:
         """Called when the runner closes."""
+
+
+def pieces(text: str, most_characters: int) -> Iterator[str]:
+    """A long text in pieces, each of which begins with the end of the one before."""
+    overlap = most_characters // 20
+    start = 0
+    while start < len(text):
+        yield text[start : start + most_characters]
+        if start + most_characters >= len(text):
+            return
+        start += most_characters - overlap

@@ -154,6 +154,7 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         user_message.parts = clean  # in place: the run's record holds the same message
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> Content | None:
+        await self._count_usage(invocation_context)
         blocked = self._take_blocked(invocation_context)
         if blocked is None:
             return None
@@ -168,6 +169,7 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         framework would send its model a tool's result that is.
         """
         ctx = callback_context.invocation_context
+        await self._count_usage(ctx)
         blocked = self._take_blocked(ctx)
         if blocked is None and _is_hosted(ctx):
             blocked = await self._blocked_results(llm_request, ctx)
@@ -201,6 +203,7 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         if _is_hosted(ctx):
             _block_instead_of_redacting(found)
 
+        await self._count_usage(ctx)
         await self._decide(found, ctx)
         if found.blocked is not None:
             if self._reply is None:
@@ -251,6 +254,7 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         if tool_context.tool_confirmation is not None:  # a person has decided; a rejected call doesn't get here
             found.labels = {at: labels for at, labels in found.labels.items() if self._action_of(at[0]) != "ask"}
 
+        await self._count_usage(ctx)
         await self._decide(found, ctx, call_id)
         if found.blocked is not None:
             return self._refusal(ctx, found.blocked)
@@ -277,6 +281,7 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         found = _Violations()
         plain: JsonValue = result if is_plain(result) else to_plain(result)
         clean = await self._clean_json(plain, "tool_results", ctx, found)
+        await self._count_usage(ctx)
         await self._decide(found, ctx, call_id)
         self._run_of(ctx).results.add(call_id)
 
@@ -299,12 +304,30 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
             raise UnwrappedError(raised_error(code_of(error), str(clean)))
         return None
 
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        await self._count_usage(invocation_context)
+        await super().after_run_callback(invocation_context=invocation_context)
+
+    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+        await self._count_usage(invocation_context)
+        await super().on_run_error_callback(invocation_context=invocation_context, error=error)
+
     async def close(self) -> None:
         for check in self._checks:
             await check.close()
 
     def _run_of(self, ctx: InvocationContext) -> _GuardedRun:
         return self._runs.setdefault(ctx.invocation_id, _GuardedRun())
+
+    async def _count_usage(self, ctx: InvocationContext) -> None:
+        """Stores the usage of models that checks have called. Not called before the user's message is stored."""
+        for check in self._checks:
+            for reply in check.take_replies(ctx):
+                event = ctx.new_event(author=self.name)
+                event.usage_metadata = reply.usage_metadata
+                event.model_version = reply.model_version
+                if ctx.store is not None:
+                    await ctx.store(event)
 
     def _take_blocked(self, ctx: InvocationContext) -> GuardrailBlocked | None:
         run = self._runs.get(ctx.invocation_id)
@@ -327,10 +350,15 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
 
         async def find(text: str) -> Sequence[Finding]:
             to_redact: list[Finding] = []
-            for check in checks:
-                findings = await check.find(text, where=where, ctx=ctx)
+            for check in sorted(checks, key=lambda check: check.judges_whole):  # judges see what the others leave
+                if check.judges_whole and found.blocked is not None:
+                    break
+                shown = redacted(text, merged(to_redact)) if check.judges_whole else text
+                findings = await check.find(shown, where=where, ctx=ctx)
                 if findings:
                     self._note(check, where, [finding.label for finding in findings], found)
+                    if self._action_of(check) == "redact" and check.judges_whole:
+                        return [Finding(0, len(text), findings[0].label)]
                     if self._action_of(check) == "redact":
                         to_redact += findings
             return merged(to_redact)
@@ -361,17 +389,19 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
             and (self._action_of(check) == "ask") == asking
             and (judges or not check.judges_whole)
         ]
-        whole = [check for check in checks if check.judges_whole]
+        places = [check for check in checks if not check.judges_whole]
         clean: Any = value
+        if places:
+            clean = await redact_json(value, self._finder(places, where, ctx, found))
+
+        whole = [check for check in checks if check.judges_whole]
         if whole:
-            text = value if isinstance(value, str) else wire.encode(value).decode()
+            text = clean if isinstance(clean, str) else wire.encode(clean).decode()
             findings = await self._finder(whole, where, ctx, found)(text)
             if findings:
-                label = replacement(findings[0].label)
-                clean = {"result": label} if isinstance(value, dict) else label
+                clean = _replacement_of(value, findings[0].label)
 
-        places = [check for check in checks if not check.judges_whole]
-        return await redact_json(clean, self._finder(places, where, ctx, found)) if places else clean
+        return clean
 
     async def _clean_content(self, content: Content, ctx: InvocationContext, found: _Violations) -> Content:
         """A message of a model or an agent."""
@@ -500,6 +530,10 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
             event.model_version = reply.model_version
         ctx.unstored.append(event)
         return UnwrappedError(blocked)
+
+
+def _replacement_of(value: JsonValue, label: str) -> Any:
+    return {"result": replacement(label)} if isinstance(value, dict) else replacement(label)
 
 
 def _is_hosted(ctx: InvocationContext) -> bool:
