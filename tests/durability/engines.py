@@ -16,6 +16,7 @@ from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
 from greenroom.plugins.plugin import BasePlugin
+from greenroom.records.audit import AuditEntry
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.inbox import RequestChanges
@@ -64,13 +65,18 @@ class SlowStore(InMemoryRunStore):
     """Stores a record a moment after it was handed over, in order, as databases do."""
 
     def save(
-        self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None
+        self,
+        run: Run,
+        *,
+        is_to_remember: bool = False,
+        requests: RequestChanges | None = None,
+        audit: Sequence[AuditEntry] = (),
     ) -> asyncio.Future[None]:
         written = msgspec.structs.replace(run)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def write() -> None:
-            super(SlowStore, self).save(written, is_to_remember=is_to_remember, requests=requests)
+            super(SlowStore, self).save(written, is_to_remember=is_to_remember, requests=requests, audit=audit)
             if not future.cancelled():
                 future.set_result(None)
 
@@ -86,10 +92,15 @@ class HeldStore(InMemoryRunStore):
         self._held: list[asyncio.Future[None]] = []
 
     def save(
-        self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None
+        self,
+        run: Run,
+        *,
+        is_to_remember: bool = False,
+        requests: RequestChanges | None = None,
+        audit: Sequence[AuditEntry] = (),
     ) -> asyncio.Future[None]:
         if not run.status.is_over:
-            return super().save(run, is_to_remember=is_to_remember, requests=requests)
+            return super().save(run, is_to_remember=is_to_remember, requests=requests, audit=audit)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._held.append(future)
         return future

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from greenroom.errors import (
     StorageError,
 )
 from greenroom.event_streams.stream import RunEnded, StreamItem
+from greenroom.records.audit import AuditEntry
 from greenroom.records.content import FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.inbox import RequestChanges
@@ -427,10 +429,15 @@ class RefusingStore(InMemoryRunStore):
         self.left = 2
 
     def save(
-        self, run: Run, *, is_to_remember: bool = False, requests: RequestChanges | None = None
+        self,
+        run: Run,
+        *,
+        is_to_remember: bool = False,
+        requests: RequestChanges | None = None,
+        audit: Sequence[AuditEntry] = (),
     ) -> asyncio.Future[None]:
         if run.status is not RunStatus.RUNNING or not self.left:
-            return super().save(run, is_to_remember=is_to_remember, requests=requests)
+            return super().save(run, is_to_remember=is_to_remember, requests=requests, audit=audit)
         self.left -= 1
         refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         refused.set_exception(StorageError("Writing", "the disk is full"))

@@ -54,7 +54,8 @@ class Live(Client):
         code: int | None = None
         try:
             url = f"ws{self.balancer.choose().url.removeprefix('http')}/run_live?{urlencode(query)}"
-            async with await self._open(url) as socket:
+            socket = await self._open(url)
+            async with socket:
                 assert socket.response is not None
                 self.note(f"live run {socket.response.headers.get('x-run-id')}")
                 await self._talk(socket)

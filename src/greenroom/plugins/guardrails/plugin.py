@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -396,12 +396,12 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
 
         whole = [check for check in checks if check.judges_whole]
         if whole:
-            text = clean if isinstance(clean, str) else wire.encode(clean).decode()
+            text: str = clean if isinstance(clean, str) else wire.encode(clean).decode()
             findings = await self._finder(whole, where, ctx, found)(text)
             if findings:
                 clean = _replacement_of(value, findings[0].label)
 
-        return clean
+        return cast("JsonT", clean)
 
     async def _clean_content(self, content: Content, ctx: InvocationContext, found: _Violations) -> Content:
         """A message of a model or an agent."""
