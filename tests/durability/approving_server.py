@@ -1,8 +1,9 @@
 """A server whose calls others approve: `python -m tests.durability.approving_server FOLDER SOCKET`, on SQLite or
-GREENROOM_URI."""
+GREENROOM_URI, with an audit trail if GREENROOM_AUDIT_KEY names a key."""
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from greenroom.apps.app import App
 from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.content import FunctionCall
 from greenroom.server.application import create_app
+from greenroom.server.settings import AuditSettings, ServerSettings
 from greenroom.testing.scripted_model import Said
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.scripts import model_of
@@ -42,7 +44,9 @@ def main() -> None:
     agent = LlmAgent(
         name=APP, model=model_of(_calls, LAST), tools=[FunctionTool(pay, require_confirmation=who_approves)]
     )
-    app = create_app(agents=[App(name=APP, root_agent=agent)], session_service=sessions_in(folder))
+    settings = ServerSettings(audit=AuditSettings(key=os.environ.get("GREENROOM_AUDIT_KEY"), sign_seconds=1.0))
+    apps = [App(name=APP, root_agent=agent)]
+    app = create_app(agents=apps, session_service=sessions_in(folder), settings=settings)
     uvicorn.Server(uvicorn.Config(app, lifespan="on", log_level="warning")).run(sockets=[listening])
 
 
