@@ -23,12 +23,15 @@ from greenroom.runs.engine import run_store_beside
 from greenroom.sessions.postgres import PostgresSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from tests.durability.approving_server import APP
-from tests.durability.patient_client import PatientClient, kill_repeatedly, patient_client
-from tests.durability.server_process import server_in
+from tests.durability.patient_client import PatientClient, patient_client
+from tests.durability.server_process import ServerProcess, server_in
 from tests.seed import SEED
 
 KILLS = int(os.environ.get("GREENROOM_AUDIT_KILLS", "3"))
 _AT_ONCE = 4
+_SECONDS = 120
+_OVER = ("succeeded", "failed")
+"""A run that was cut off five times without an event is given up."""
 
 Votes = set[tuple[str, str]]
 """Ids of requests, and who voted."""
@@ -51,7 +54,7 @@ async def test_the_trail_verifies_and_has_what_was_acknowledged(
     async with server_in(tmp_path, module="tests.durability.approving_server", **settings) as server:
         await server.start()
         async with patient_client(server) as client:
-            killing = asyncio.create_task(kill_repeatedly(server, random.Random(SEED), times=KILLS))
+            killing = asyncio.create_task(_kill(server, random.Random(SEED)))
             async with asyncio.TaskGroup() as group:
                 for number in range(_AT_ONCE):
                     group.create_task(_approve(client, number, runs, votes, killing))
@@ -70,6 +73,13 @@ async def test_the_trail_verifies_and_has_what_was_acknowledged(
     assert {run: started[run] for run in runs} == dict.fromkeys(runs, 1)
     answered = Counter((entry.request_id, entry.answered_by) for entry in entries if entry.action == "request.answered")
     assert {vote: answered[vote] for vote in votes} == dict.fromkeys(votes, 1)
+
+
+async def _kill(server: ServerProcess, chance: random.Random) -> None:
+    for _ in range(KILLS):
+        await asyncio.sleep(chance.uniform(0, 0.6))
+        await server.kill()
+        await server.start()
 
 
 async def _approve(
@@ -93,20 +103,29 @@ async def _approve(
         if request_id is not None:
             for user in ("bob", "carol"):
                 await _vote(client, request_id, user, votes)
-        await client.wait_for_status(f"/runs/{run_id}", "succeeded", seconds=60, pause_seconds=0.05)
+        await _until_over(client, run_id)
 
 
 async def _request_of(client: PatientClient, run_id: str) -> str | None:
-    """The id of the run's request; None if the run has ended, because a kill cut its call off."""
-    async with asyncio.timeout(60):
-        while True:
-            record: dict[str, Any] = (await client.send("GET", f"/runs/{run_id}")).json()
-            if "requests" in record:
-                [request_id] = record["requests"].values()
-                return request_id
-            if record["status"] == "succeeded":
+    """The id of the run's request; None if the run has ended, because a kill cut its call off, or too many have."""
+    async with asyncio.timeout(_SECONDS):
+        while "requests" not in (record := await _record(client, run_id)):
+            if record["status"] in _OVER:
                 return None
             await asyncio.sleep(0.05)
+    [request_id] = record["requests"].values()
+    return request_id
+
+
+async def _until_over(client: PatientClient, run_id: str) -> None:
+    async with asyncio.timeout(_SECONDS):
+        while (await _record(client, run_id))["status"] not in _OVER:
+            await asyncio.sleep(0.05)
+
+
+async def _record(client: PatientClient, run_id: str) -> dict[str, Any]:
+    record: dict[str, Any] = (await client.send("GET", f"/runs/{run_id}")).json()
+    return record
 
 
 async def _vote(client: PatientClient, request_id: str, user: str, votes: Votes) -> None:
