@@ -4,7 +4,7 @@ An activity may be attempted several times, and all its attempts share one run: 
 workflow's run and the activity's id. For example, the worker dies in the second of three steps:
 
     attempt 1   starts run r-1, reads events 1 to 3       heartbeat: r-1, 3
-                the worker is killed                      run r-1 goes on, and stores events 4 and 5
+                the worker is killed                      run r-1 continues, and stores events 4 and 5
     attempt 2   follows run r-1 from event 4 to its end   heartbeat: r-1, 5; the result is read from the log
 """
 

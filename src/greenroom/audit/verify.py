@@ -42,7 +42,7 @@ class AuditReport:
     signed_heads: int = 0
     """Heads whose signatures were checked."""
     uncovered: int = 0
-    """Entries after the last signed head of their chains: whoever changes them needs no key."""
+    """Entries after the last signed head of their chains: they can be changed without the key."""
     faults: list[Fault] = field(default_factory=list[Fault])
     """In the order of the trail, the first MAX_FAULTS."""
     fault_count: int = 0

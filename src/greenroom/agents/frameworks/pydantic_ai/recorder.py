@@ -236,7 +236,7 @@ class Recorder(AbstractCapability[Any]):
 
 
 class StreamingRecorder(Recorder):
-    """Also shows what the model streams. Whoever listens to events makes the framework stream."""
+    """Also shows what the model streams. A capability with `on_event` makes the framework stream."""
 
     async def on_event(self, ctx: RunContext[Any], *, event: AgentStreamEvent) -> None:
         if self._call is None:
