@@ -44,12 +44,12 @@ class Course:
         return "-".join(word for word, is_so in words.items() if is_so) or "open"
 
 
-LIMITED = Course(with_key=True, with_limits=True, meets=("200", "401", "404", "413", "422", "429"))
+LIMITED = Course(with_key=True, with_limits=True, meets=("200", "401", "404", "422", "429"))
 SHORT = [Course(with_key=True, cut=0.1, meets=("200", "401", "404", "422")), LIMITED]
 LONG = [
     *(Course(with_key=key, cut=cut, meets=["200", "404", "422", *(["401"] if key else [])])
       for key in (False, True) for cut in (0.0, 0.1)),
-    Course(with_key=True, with_limits=True, meets=(*LIMITED.meets, "409", "504")),
+    Course(with_key=True, with_limits=True, meets=(*LIMITED.meets, "409", "413", "504")),
 ]  # fmt: skip
 
 AUTH = """
