@@ -51,6 +51,12 @@ def test_a_folder_that_was_never_served_has_no_sessions(cli: Cli) -> None:
     assert not (cli.folder / "agents" / ".greenroom").exists()
 
 
+def test_the_store_of_the_configuration_is_read(cli: Cli) -> None:
+    cli("run", "agents", "hello", *STORE, "--session", "s1", "--user", "ada")
+    (cli.folder / "agents" / "greenroom.toml").write_text('session_service = "sqlite:///chats.db"\n')
+    assert cli("sessions", "list", "agents").stdout.split()[-5:-2] == ["parrot", "ada", "s1"]
+
+
 def test_sessions_are_exported_and_imported(cli: Cli) -> None:
     for session, user in (("s1", "ada"), ("s2", "grace")):
         cli("run", "agents", "hello", *STORE, "--session", session, "--user", user)

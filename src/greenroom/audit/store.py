@@ -5,8 +5,8 @@ Each server writes a chain of its own, so that servers don't wait for each other
     chain 3   1 server.started    2 head.signed       3 run.started    4 request.answered   5 head.signed
     chain 8   1 server.started    2 head.signed       3 session.deleted
 
-Entry 5 of chain 3 is signed. It contains the hash of entry 4, which contains that of entry 3, and so on: whoever
-changes one of these must sign again. It also names entry 3 of chain 8, as the newest one of that chain.
+Entry 5 of chain 3 is signed. It contains the hash of entry 4, which contains that of entry 3, and so on: a
+change of one of these needs a new signature. It also names entry 3 of chain 8, as the newest one of that chain.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from greenroom.cli import data_folder
-from greenroom.cli.parameters import AgentsDir, ServersSessionStore
+from greenroom.cli.parameters import AgentsDir, SessionStore
+from greenroom.cli.serving import session_service_of
 from greenroom.cli.terminal import note, print_line
 from greenroom.errors import CallerError
 
@@ -56,13 +57,13 @@ def export_trail(
     agents_dir: AgentsDir = Path(),
     /,
     *,
-    session_service: ServersSessionStore = None,
+    session_service: SessionStore = None,
 ) -> None:
     """Export an audit trail as JSON Lines: one entry per line, with its hash, chain by chain.
 
     greenroom audit export trail.jsonl agents
     """
-    count = asyncio.run(_export(file, _place(agents_dir, session_service)))
+    count = asyncio.run(_export(file, session_service_of(agents_dir, session_service)))
     note(f"Exported {count} entries to {file}.")
 
 
@@ -86,8 +87,8 @@ def verify_trail(
     source
         A file of `greenroom audit export`, a SQLite file, or a session store such as `postgresql://host/database`.
     public_key
-        Files with the public keys that signed the trail. Without them, signatures aren't checked: whoever computes all
-        hashes again is not found.
+        Files with the public keys that signed the trail. Without them, signatures aren't checked: a
+        forger who computes all hashes again isn't found.
     head
         Files with signed heads that were kept elsewhere, as `greenroom audit export` or `GET /audit` have them, one per
         line. They show that newer entries were removed together with their heads.
@@ -125,7 +126,7 @@ async def record(agents_dir: Path, action: AuditAction, **names: Any) -> None:
     if key is None:
         return
     signer = HeadSigner.load(key)
-    async with _opened(_place(agents_dir, None)) as store:
+    async with _opened(session_service_of(agents_dir, None)) as store:
         await store.append([new_entry(action, subject=_user(), **names)], signer=signer)
 
 
@@ -142,11 +143,6 @@ def _settings(agents_dir: Path) -> Any:
     from greenroom.cli.serving import read_configuration
 
     return read_configuration(agents_dir, None, {}).settings
-
-
-def _place(agents_dir: Path, session_service: str | None) -> str:
-    """Returns the URI of the server's session store."""
-    return session_service or _settings(agents_dir).session_service or data_folder.session_service_uri(agents_dir)
 
 
 def _user() -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from cyclopts import App
 
 from greenroom.cli import data_folder
-from greenroom.cli.parameters import AgentsDir, ServersSessionStore
+from greenroom.cli.parameters import AgentsDir, SessionStore
 from greenroom.cli.serving import session_service_of
 from greenroom.errors import CallerError, StoreInUse
 
@@ -18,7 +18,7 @@ app = App(name="db", help="Show, upgrade and compact a server's database.")
 
 
 @app.command
-def status(agents_dir: AgentsDir = Path(), /, *, session_service: ServersSessionStore = None) -> None:
+def status(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore = None) -> None:
     """Show the schema version of the database and the one of this release.
 
     A starting server upgrades the schema itself.
@@ -40,7 +40,7 @@ def status(agents_dir: AgentsDir = Path(), /, *, session_service: ServersSession
 
 
 @app.command
-def upgrade(agents_dir: AgentsDir = Path(), /, *, session_service: ServersSessionStore = None) -> None:
+def upgrade(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore = None) -> None:
     """Apply the migrations that the database lacks, as a starting server does.
 
     Several processes may do this at the same time.
@@ -50,7 +50,7 @@ def upgrade(agents_dir: AgentsDir = Path(), /, *, session_service: ServersSessio
 
 
 @app.command
-def compact(agents_dir: AgentsDir = Path(), /, *, session_service: ServersSessionStore = None) -> None:
+def compact(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore = None) -> None:
     """Free the disk space of deleted sessions and users in a SQLite file. Stop the server first.
 
     Rewrites the file, which needs twice its size of free disk space. PostgreSQL reuses the space by itself.

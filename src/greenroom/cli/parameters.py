@@ -27,15 +27,6 @@ SessionStore: TypeAlias = Annotated[
     str | None,
     Parameter(
         name="--session-service",
-        help="The session store, for example `sqlite:///file.db`. Default: `.greenroom/greenroom.db` in the agents "
-        "folder.",
-    ),
-]
-
-ServersSessionStore: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        name="--session-service",
         help="The session store, for example `postgresql://host/database`. Default: that of `greenroom serve DIR`: the "
         "setting `session_service`, or else `DIR/.greenroom/greenroom.db`.",
     ),

@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from greenroom.cli import data_folder, database, sessions
 from greenroom.cli.find_agent import find_app
 from greenroom.cli.parameters import AgentPath, SessionStore
+from greenroom.cli.serving import session_service_of
 from greenroom.cli.terminal import note, print_line
 from greenroom.errors import CallerError, ReplayConfigError
 from greenroom.records.feedback import FeedbackFilter
@@ -161,7 +162,7 @@ async def _export_judged(folder: Path, agents_folder: Path, uri: str | None, whe
     if store.is_remote:
         store.server_database = str(data_folder.database_path(agents_folder))
     else:
-        await database.check_schema(uri or data_folder.session_service_uri(agents_folder))
+        await database.check_schema(session_service_of(agents_folder, uri))
 
     runs = run_store_beside(store)
     written = 0

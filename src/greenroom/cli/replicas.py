@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from greenroom.cli import data_folder
-from greenroom.cli.parameters import AgentsDir, ServersSessionStore
+from greenroom.cli.parameters import AgentsDir, SessionStore
 from greenroom.cli.serving import session_service_of
 from greenroom.cli.terminal import note, print_table
 from greenroom.errors import CallerError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from greenroom.records.replica import ReplicaStatus
 
 
-def replicas(agents_dir: AgentsDir = Path(), /, *, session_service: ServersSessionStore = None) -> None:
+def replicas(agents_dir: AgentsDir = Path(), /, *, session_service: SessionStore = None) -> None:
     """List the servers that share a PostgreSQL database, with their shards of sessions and their unfinished runs.
 
     They are read from the database; no server is asked. A server that has ended without notice is listed for a minute.

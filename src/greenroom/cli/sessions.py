@@ -14,6 +14,7 @@ from cyclopts import App, Parameter
 from greenroom.cli import data_folder
 from greenroom.cli.event_lines import EventLines
 from greenroom.cli.parameters import AgentsDir, ApiKey, ServerUrl, SessionStore, check_not_with_server, client_for
+from greenroom.cli.serving import session_service_of
 from greenroom.cli.terminal import note, print_line, print_table
 from greenroom.errors import CallerError
 
@@ -152,17 +153,20 @@ def _select(
     return _Selection(store, apps_of(store, agents_dir, app), user)
 
 
-def open_store(agents_dir: Path, uri: str | None) -> BaseSessionService:
+def open_store(agents_dir: Path, given: str | None) -> BaseSessionService:
+    """Opens the session store of `greenroom serve`. given: its URI on the command line, if any.
+
+    Raises CallerError if the server has stored nothing yet.
+    """
     from greenroom.sessions.from_uri import session_service_from_uri
 
-    if uri is None:
-        path = data_folder.database_path(agents_dir)
-        if not path.is_file():
-            raise CallerError(
-                f"There are no sessions of {str(agents_dir)!r}: {path} doesn't exist. "
-                "Give the agents folder, or a store with --session-service"
-            )
-        uri = data_folder.session_service_uri(agents_dir)
+    uri = session_service_of(agents_dir, given)
+    path = data_folder.database_path(agents_dir)
+    if uri == data_folder.session_service_uri(agents_dir) and not path.is_file():
+        raise CallerError(
+            f"There are no sessions of {str(agents_dir)!r}: {path} doesn't exist. "
+            "Give the agents folder, or a store with --session-service"
+        )
     return session_service_from_uri(uri)
 
 

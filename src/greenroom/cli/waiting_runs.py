@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from greenroom.cli import data_folder, database, sessions
 from greenroom.cli.parameters import client_for
+from greenroom.cli.serving import session_service_of
 from greenroom.cli.terminal import note, print_table
 from greenroom.errors import AppLoadError, AppNotFound
 
@@ -58,7 +59,7 @@ async def _compared(agents_dir: Path, uri: str | None, limit: int) -> list[Waiti
     if store.is_remote:
         store.server_database = str(data_folder.database_path(agents_dir))
     else:
-        await database.check_schema(uri or data_folder.session_service_uri(agents_dir))
+        await database.check_schema(session_service_of(agents_dir, uri))
 
     runs = run_store_beside(store)
     with contextlib.closing(_apps_of(agents_dir)) as apps:
