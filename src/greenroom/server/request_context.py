@@ -13,20 +13,20 @@ from greenroom.errors import MissingExtra, NotOffered, SessionNotFound, StorageE
 from greenroom.records.run import Webhook
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.server.access.audit import RequestAudit
-from greenroom.server.access.authorization import (
-    AuthorizedApps,
-    AuthorizedArtifacts,
-    AuthorizedAudit,
-    AuthorizedCredentials,
-    AuthorizedFeedback,
-    AuthorizedMemory,
-    AuthorizedRuns,
-    AuthorizedSchedules,
-    AuthorizedSessions,
-    AuthorizedTraces,
-    AuthorizedUsage,
-    Permissions,
-)
+from greenroom.server.access.authorization.apps import AuthorizedApps
+from greenroom.server.access.authorization.artifacts import AuthorizedArtifacts
+from greenroom.server.access.authorization.audit import AuthorizedAudit
+from greenroom.server.access.authorization.credentials import AuthorizedCredentials
+from greenroom.server.access.authorization.feedback import AuthorizedFeedback
+from greenroom.server.access.authorization.memory import AuthorizedMemory
+from greenroom.server.access.authorization.permissions import Permissions
+from greenroom.server.access.authorization.requests import AuthorizedRequests
+from greenroom.server.access.authorization.runs import AuthorizedRuns
+from greenroom.server.access.authorization.schedules import AuthorizedSchedules
+from greenroom.server.access.authorization.sessions import AuthorizedSessions
+from greenroom.server.access.authorization.traces import AuthorizedTraces
+from greenroom.server.access.authorization.usage import AuthorizedUsage
+from greenroom.server.access.authorization.webhooks import AuthorizedWebhooks
 from greenroom.server.access.identity import EVERYBODY, Access, Identity
 from greenroom.server.addresses import Address
 from greenroom.server.app_logs import LogLine
@@ -139,7 +139,7 @@ class RequestContext:
 
     async def find_session_of_request(self, request_id: str) -> Session:
         """The session of a request to people. Raises RequestNotFound, Forbidden, SessionNotFound."""
-        key = await self.engine.get_session_of_request(request_id)
+        key = await self.requests.get_session_of_request(request_id)
         session = await self._server.sessions.get_session(**key._asdict())
         if session is None:
             raise SessionNotFound(*key)
@@ -171,6 +171,15 @@ class RequestContext:
     @property
     def engine(self) -> AuthorizedRuns:
         return AuthorizedRuns(self._server.engine, self._permissions)
+
+    @property
+    def requests(self) -> AuthorizedRequests:
+        """Requests to people."""
+        return AuthorizedRequests(self._server.engine, self._permissions)
+
+    @property
+    def webhooks(self) -> AuthorizedWebhooks:
+        return AuthorizedWebhooks(self._server.engine, self._permissions)
 
     @property
     def schedules(self) -> AuthorizedSchedules:

@@ -21,7 +21,7 @@ from greenroom.records.identifiers import is_state_patch_id
 from greenroom.records.run import Run, RunStatus, public_record
 from greenroom.records.session import Session
 from greenroom.runs.engine import Attachment
-from greenroom.server.access.authorization import AuthorizedRuns
+from greenroom.server.access.authorization.runs import AuthorizedRuns
 from greenroom.server.addresses import Address
 from greenroom.server.replies import problem, problem_of_run
 

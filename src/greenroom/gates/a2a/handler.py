@@ -353,7 +353,7 @@ class RunHandler(RequestHandler):
         call = _call(context)
         with call.translated_errors():
             run = await call.run(params.task_id)
-            await call.context.engine.delete_push_config(run.id, params.id)
+            await call.context.webhooks.delete_push_config(run.id, params.id)
 
 
 async def _ended(attachment: Attachment) -> Run:

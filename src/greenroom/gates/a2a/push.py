@@ -73,12 +73,12 @@ async def save(
     is_over = bool(reported) and run.status.is_over and run.status is not RunStatus.WAITING
     stored: JsonObject = {"version": version, "config": MessageToDict(config), "issuer": context.address.url()}
     stored_config = PushConfig(run_id=run.id, id=config.id, config=stored, reported=reported, is_over=is_over)
-    await context.engine.save_push_config(stored_config)
+    await context.webhooks.save_push_config(stored_config)
     return config
 
 
 async def list_of(context: RequestContext, run: Run) -> list[a2a.TaskPushNotificationConfig]:
-    return [_config_of(stored_config) for stored_config in await context.engine.list_push_configs(run.id)]
+    return [_config_of(stored_config) for stored_config in await context.webhooks.list_push_configs(run.id)]
 
 
 def _config_of(stored_config: PushConfig) -> a2a.TaskPushNotificationConfig:

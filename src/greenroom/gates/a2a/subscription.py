@@ -5,7 +5,7 @@ from __future__ import annotations
 from greenroom.event_streams.stream import LiveItem
 from greenroom.records.run import Run, RunStatus
 from greenroom.runs.engine import Attachment
-from greenroom.server.access.authorization import AuthorizedRuns
+from greenroom.server.access.authorization.runs import AuthorizedRuns
 
 
 def is_terminal(run: Run) -> bool:

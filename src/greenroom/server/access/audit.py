@@ -1,7 +1,7 @@
 """The audit trail of a server: records what requests do, and signs the trail at intervals.
 
 Starts of runs and answers to people's requests are stored with the records of the runs (`runs/audit.py`). What else
-changes something is recorded by the views of `authorization.py` once it is done; reads of another user's data, and
+changes something is recorded by the views of `authorization/` once it is done; reads of another user's data, and
 refusals, when the handler is done. All of it is stored before the response is sent.
 """
 

@@ -8,7 +8,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.describe import can_be_live, describe, missing_for_models
 from greenroom.errors import CallerError, GreenroomError
 from greenroom.records.listings import AppInfo, ListAppsResponse
-from greenroom.server.access.authorization import AuthorizedApps
+from greenroom.server.access.authorization.apps import AuthorizedApps
 from greenroom.server.replies import AnyReply, Reply
 from greenroom.server.request_context import RequestContext
 

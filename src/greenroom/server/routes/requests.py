@@ -31,7 +31,7 @@ async def list_requests(context: RequestContext) -> AnyReply:
         tool=query["tool"],
     )
     list_page = partial(
-        context.engine.list_requests,
+        context.requests.list_requests,
         where,
         approver=context.identity.subject if query["mine"] else query["approver"],
         limit=min(query["limit"] or 100, PAGE_LIMIT),
@@ -39,7 +39,7 @@ async def list_requests(context: RequestContext) -> AnyReply:
     if not wants_stream(context):
         return Reply(value=await list_page(page_token=query["page_token"]))
 
-    watch = await context.engine.watch_requests(where)  # before the list is read, so that no change is missed
+    watch = await context.requests.watch_requests(where)  # before the list is read, so that no change is missed
     try:
         page = await list_page(page_token=query["page_token"])
     except BaseException:
@@ -87,13 +87,13 @@ async def _changed(
     for request in [request for request in shown.values() if request.run_id in run_ids and request.id not in listed]:
         del shown[request.id]
         with contextlib.suppress(RequestNotFound):  # deleted with its session
-            changed.append(await context.engine.get_request(request.id))
+            changed.append(await context.requests.get_request(request.id))
     shown.update(listed)
     return changed
 
 
 async def get_request(context: RequestContext) -> AnyReply:
-    return Reply(value=await context.engine.get_request(context.path["request_id"]))
+    return Reply(value=await context.requests.get_request(context.path["request_id"]))
 
 
 async def get_session_of_request(context: RequestContext) -> AnyReply:
@@ -103,9 +103,9 @@ async def get_session_of_request(context: RequestContext) -> AnyReply:
 
 
 async def delegate_request(context: RequestContext) -> AnyReply:
-    return Reply(value=await context.engine.delegate_request(context.path["request_id"], context.body))
+    return Reply(value=await context.requests.delegate_request(context.path["request_id"], context.body))
 
 
 async def answer_request(context: RequestContext) -> AnyReply:
-    request, run = await context.engine.answer_request(context.path["request_id"], context.body)
+    request, run = await context.requests.answer_request(context.path["request_id"], context.body)
     return Reply(value=AnswerRequestResponse(request=request, run=None if run is None else public_record(run)))

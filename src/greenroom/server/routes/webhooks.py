@@ -23,7 +23,7 @@ async def add_run_webhook(context: RequestContext) -> AnyReply:
     webhook: Webhook = context.body
     run = await context.engine.get(context.path["run_id"])
     context.check_webhook(run.app_name, webhook)
-    added = await context.engine.add_webhook(run.id, webhook)
+    added = await context.webhooks.add_webhook(run.id, webhook)
     return Reply(value=added, status=HTTPStatus.CREATED)
 
 
@@ -34,7 +34,7 @@ async def list_run_webhooks(context: RequestContext) -> AnyReply:
 
 async def delete_run_webhook(context: RequestContext) -> AnyReply | None:
     run, webhook = await _of_run(context)
-    await context.engine.delete_webhook(run.id, webhook.id)
+    await context.webhooks.delete_webhook(run.id, webhook.id)
     return None
 
 
@@ -45,7 +45,7 @@ async def list_run_deliveries(context: RequestContext) -> AnyReply:
 
 async def test_run_webhook(context: RequestContext) -> AnyReply:
     run, webhook = await _of_run(context)
-    return Reply(value=await context.engine.test_webhook(run.app_name, webhook, run))
+    return Reply(value=await context.webhooks.test_webhook(run.app_name, webhook, run))
 
 
 async def redeliver_of_run(context: RequestContext) -> AnyReply:
@@ -55,7 +55,7 @@ async def redeliver_of_run(context: RequestContext) -> AnyReply:
 
 async def list_app_webhooks(context: RequestContext) -> AnyReply:
     app = await _app(context)
-    listed = await context.engine.list_app_webhooks(context.path["app_name"], app.webhooks)
+    listed = await context.webhooks.list_app_webhooks(context.path["app_name"], app.webhooks)
     return Reply(value=ListAppWebhooksResponse(webhooks=listed))
 
 
@@ -73,12 +73,12 @@ async def put_app_webhook(context: RequestContext) -> AnyReply:
         raise InvalidRequest("The id in the body differs from that in the path", location=("body", "id"))
     webhook = Webhook(url=given.url, states=given.states, id=webhook_id)
     context.check_webhook(app_name, webhook)
-    return Reply(value=await context.engine.put_app_webhook(app_name, webhook, app.webhooks))
+    return Reply(value=await context.webhooks.put_app_webhook(app_name, webhook, app.webhooks))
 
 
 async def delete_app_webhook(context: RequestContext) -> AnyReply | None:
     app = await _app(context)
-    await context.engine.delete_app_webhook(context.path["app_name"], context.path["webhook_id"], app.webhooks)
+    await context.webhooks.delete_app_webhook(context.path["app_name"], context.path["webhook_id"], app.webhooks)
     return None
 
 
@@ -89,7 +89,7 @@ async def list_app_deliveries(context: RequestContext) -> AnyReply:
 
 async def test_app_webhook(context: RequestContext) -> AnyReply:
     app_name, webhook = await _of_app(context)
-    return Reply(value=await context.engine.test_webhook(app_name, webhook))
+    return Reply(value=await context.webhooks.test_webhook(app_name, webhook))
 
 
 async def redeliver_of_app(context: RequestContext) -> AnyReply:
@@ -110,7 +110,7 @@ async def _of_app(context: RequestContext) -> tuple[str, AppWebhook]:
     """Raises Forbidden, AppNotFound, AppLoadError, NotFound."""
     app = await _app(context)
     app_name = context.path["app_name"]
-    for webhook in await context.engine.list_app_webhooks(app_name, app.webhooks):
+    for webhook in await context.webhooks.list_app_webhooks(app_name, app.webhooks):
         if webhook.id == context.path["webhook_id"]:
             return app_name, webhook
     raise NotFound(f"App {app_name!r} has no webhook {context.path['webhook_id']!r}")
@@ -124,12 +124,14 @@ async def _app(context: RequestContext) -> App:
 
 async def _deliveries(context: RequestContext, app_name: str, webhook_id: str, run_id: str | None = None) -> Reply:
     limit = min(context.query["limit"] or 100, DELIVERY_LIMIT)
-    listed = await context.engine.list_deliveries(app_name=app_name, webhook_id=webhook_id, run_id=run_id, limit=limit)
+    listed = await context.webhooks.list_deliveries(
+        app_name=app_name, webhook_id=webhook_id, run_id=run_id, limit=limit
+    )
     return Reply(value=ListDeliveriesResponse(deliveries=listed))
 
 
 async def _redeliver(context: RequestContext, app_name: str, webhook_id: str, run_id: str | None = None) -> Reply:
-    delivery = await context.engine.get_delivery(app_name=app_name, delivery_id=context.path["delivery_id"])
+    delivery = await context.webhooks.get_delivery(app_name=app_name, delivery_id=context.path["delivery_id"])
     if delivery is None or delivery.webhook_id != webhook_id or run_id not in (None, delivery.run_id):
         raise NotFound(f"Webhook {webhook_id!r} has no delivery {context.path['delivery_id']!r}")
-    return Reply(value=await context.engine.redeliver(delivery))
+    return Reply(value=await context.webhooks.redeliver(delivery))
