@@ -253,10 +253,10 @@ from greenroom.plugins.guardrails.allow_lists import AllowedHosts as AllowedHost
 from greenroom.plugins.guardrails.allow_lists import AllowedTools as AllowedTools
 from greenroom.plugins.guardrails.check import Finding as Finding
 from greenroom.plugins.guardrails.check import GuardrailCheck as GuardrailCheck
+from greenroom.plugins.guardrails.decisions import GuardrailDecision as GuardrailDecision
 from greenroom.plugins.guardrails.judge import JudgeCheck as JudgeCheck
 from greenroom.plugins.guardrails.moderation import ModerationCheck as ModerationCheck
 from greenroom.plugins.guardrails.patterns import PatternCheck as PatternCheck
-from greenroom.plugins.guardrails.plugin import GuardrailDecision as GuardrailDecision
 from greenroom.plugins.guardrails.plugin import GuardrailPlugin as GuardrailPlugin
 from greenroom.plugins.logging_plugin import LoggingPlugin as LoggingPlugin
 from greenroom.plugins.multimodal_tool_results import MultimodalToolResultsPlugin as MultimodalToolResultsPlugin

@@ -12,8 +12,9 @@ from greenroom.errors import AgentConfigError, GuardrailBlocked, ToolError
 from greenroom.models.model import BaseLlm
 from greenroom.plugins.guardrails.allow_lists import AllowedHosts, AllowedTools
 from greenroom.plugins.guardrails.check import GuardrailCheck
+from greenroom.plugins.guardrails.decisions import GUARDRAILS, GuardrailDecision
 from greenroom.plugins.guardrails.patterns import PatternCheck
-from greenroom.plugins.guardrails.plugin import GuardrailDecision, GuardrailPlugin
+from greenroom.plugins.guardrails.plugin import GuardrailPlugin
 from greenroom.records import wire
 from greenroom.records.content import Content, Part
 from greenroom.records.human_requests import REQUEST_CONFIRMATION
@@ -84,13 +85,13 @@ async def test_text_is_redacted_for_model_log_and_client() -> None:
         "a: I have noted [redacted: card_number] and [redacted: email].",
     ]
     assert "1111" not in repr(model_of(one).requests)
-    assert log[-1].custom_metadata == {
-        "guardrails": [
-            {"check": "card_number", "where": "user_message", "action": "redact", "labels": ["card_number"]},
-            {"check": "card_number", "where": "model_output", "action": "redact", "labels": ["card_number"]},
-            {"check": "email", "where": "model_output", "action": "redact", "labels": ["email"]},
-        ]
-    }
+    noted: Any = (log[-1].custom_metadata or {})[GUARDRAILS]
+    assert len({decision.pop("id") for decision in noted}) == 3
+    assert noted == [
+        {"check": "card_number", "where": "user_message", "action": "redact", "labels": ["card_number"]},
+        {"check": "card_number", "where": "model_output", "action": "redact", "labels": ["card_number"]},
+        {"check": "email", "where": "model_output", "action": "redact", "labels": ["email"]},
+    ]
 
 
 async def test_a_blocked_message_ends_the_run_before_the_model_is_called() -> None:
@@ -102,7 +103,7 @@ async def test_a_blocked_message_ends_the_run_before_the_model_is_called() -> No
     *_, last = await talk.log()
     assert last.error_code == "GuardrailBlocked"
     assert last.custom_metadata is not None
-    assert [decision["action"] for decision in last.custom_metadata["guardrails"]] == ["block"]
+    assert [decision["action"] for decision in last.custom_metadata[GUARDRAILS]] == ["block"]
     assert not model_of(one).requests
     assert lines_of(await talk.log())[0] == "user: [blocked: card_number]"
     assert CARD not in repr(await talk.log())
@@ -166,7 +167,7 @@ async def test_arguments_and_results_of_tools_are_redacted() -> None:
     assert "1111" not in repr(log)
     assert MAIL not in repr(log)
     assert MAIL not in repr(model_of(one).requests)
-    assert [len((event.custom_metadata or {}).get("guardrails", ())) for event in log] == [0, 1, 1, 0]
+    assert [len((event.custom_metadata or {}).get(GUARDRAILS, ())) for event in log] == [0, 1, 1, 0]
 
 
 async def test_a_tool_whose_result_is_blocked_ends_the_run() -> None:
@@ -263,6 +264,47 @@ async def test_a_person_decides_about_a_call(confirmed: bool) -> None:
     assert (FETCHED == ["https://other.com"]) is confirmed
 
 
+@pytest.mark.parametrize("is_text", [False, True])
+@pytest.mark.parametrize("action", ["redact", "block"])
+async def test_arguments_that_a_person_edits_are_checked(action: Any, *, is_text: bool) -> None:
+    FETCHED.clear()
+    one = agent(call("fetch", "c-1", url="https://other.com"), "done", tools=[fetch])
+    checks = [PatternCheck("email", on_violation=action), AllowedHosts(["example.com"], on_violation="ask")]
+    talk = WatchedTalk(one, GuardrailPlugin(checks))
+    events = await talk.say("go")
+    [request] = [one for event in events for one in event.get_function_calls() if one.name == REQUEST_CONFIRMATION]
+    edited: Any = {"confirmed": True, "payload": {"url": f"https://other.com/{MAIL}"}}
+    if is_text:
+        edited = {"response": wire.encode(edited).decode()}
+
+    if action == "block":
+        with pytest.raises(GuardrailBlocked, match="email"):
+            await talk.say(answer(REQUEST_CONFIRMATION, request.id, edited))
+    else:
+        await talk.say(answer(REQUEST_CONFIRMATION, request.id, edited))
+
+    expected = [] if action == "block" else ["https://other.com/[redacted: email]"]
+    assert expected == FETCHED
+    assert MAIL not in repr(await talk.log())
+    assert MAIL not in repr(model_of(one).requests)
+
+
+async def test_edited_arguments_of_a_host_that_is_blocked_are_refused() -> None:
+    FETCHED.clear()
+    one = agent(call("fetch", "c-1", url="https://ask.com"), "done", tools=[fetch])
+    checks = [
+        AllowedHosts(["example.com"], on_violation="ask", name="ask"),
+        AllowedHosts(["example.com", "ask.com"], on_violation="block", name="never"),
+    ]
+    talk = WatchedTalk(one, GuardrailPlugin(checks))
+    events = await talk.say("go")
+    [request] = [one for event in events for one in event.get_function_calls() if one.name == REQUEST_CONFIRMATION]
+    with pytest.raises(GuardrailBlocked, match="never"):
+        edited = {"confirmed": True, "payload": {"url": "https://evil.com"}}
+        await talk.say(answer(REQUEST_CONFIRMATION, request.id, edited))
+    assert FETCHED == []
+
+
 async def test_a_blocked_branch_ends_a_parallel_run() -> None:
     other = LlmAgent(name="b", model=ScriptedModel(["fine"]))
     talk = WatchedTalk(ParallelAgent(name="both", sub_agents=[agent(CARD), other]), GuardrailPlugin(patterns()))
@@ -277,9 +319,10 @@ async def test_the_hook_gets_each_decision() -> None:
         patterns("email"), on_violation="redact", on_decision=lambda one, ctx: decisions.append(one)
     )
     await WatchedTalk(agent("hi"), plugin).say(MAIL)
-    assert decisions == [
-        GuardrailDecision(check="email", where="user_message", action="redact", labels=["email"]),
-    ]
+    [decision] = decisions
+    assert decision == GuardrailDecision(
+        id=decision.id, check="email", where="user_message", action="redact", labels=["email"]
+    )
     assert MAIL not in wire.encode(decisions[0]).decode()
 
 

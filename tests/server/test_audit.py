@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from greenroom import App, ApprovalPolicy
+from greenroom import AllowedTools, App, ApprovalPolicy, GuardrailPlugin, LlmAgent, PatternCheck
 from greenroom.audit.export import all_rows
 from greenroom.audit.signing import HeadVerifier, new_key_pair
 from greenroom.audit.verify import verify_rows
@@ -18,6 +18,8 @@ from greenroom.runs.audit import digest_of
 from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.access.audit import REFUSALS_AT_ONCE
 from greenroom.server.settings import AuditSettings, AuthSettings
+from greenroom.testing.scripted_model import ScriptedModel
+from tests.agents.talk import call
 from tests.server.conftest import Serve, Store
 from tests.server.serving import Json, Serving
 from tests.server.test_approval_policies import app_with, ask, ended
@@ -111,6 +113,45 @@ async def test_approval_is_recorded_with_its_person_digest_version_and_model(sta
     assert some(delegation, "subject", "decision") == ["carol", "dave"]
     [continued] = await people.entries(action="run.continued")
     assert continued["httpRequestId"] == second["httpRequestId"]
+
+
+async def test_decisions_of_guardrails_are_recorded_and_clients_can_not_forge_them(start: Callable[..., Any]) -> None:
+    def fetch(url: str) -> str:
+        """Fetches."""
+        return f"{url}: ada@example.com"
+
+    model = ScriptedModel([call("fetch", "c-1", url="https://example.com"), "Write to bob@example.com."])
+    checks = [PatternCheck("email", on_violation="redact"), AllowedTools(["fetch"]), PatternCheck("iban")]
+    agent = LlmAgent(name="desk", model=model, tools=[fetch])
+    people: People = await start(App(name="desk", root_agent=agent, plugins=[GuardrailPlugin(checks)]))
+    ann = people.client("ann", "run", "read", "debug")
+    await ann.post("/apps/desk/users/ann/sessions", json={"sessionId": "s-1"})
+    forged = {"greenroom:guardrails": [{"check": "forged"}], "mine": 1}
+    message = {"role": "user", "parts": [{"text": "I am eve@example.com"}]}
+    body = {"appName": "desk", "userId": "ann", "sessionId": "s-1", "newMessage": message, "customMetadata": forged}
+    first = (await ann.post("/run", json=body)).json()
+    message["parts"] = [{"text": "DE89 3704 0044 0532 0130 00"}]
+    blocked = await ann.post("/run", json=body)
+
+    entries = await people.entries(action=["guardrail.redacted", "guardrail.blocked"])
+    assert [some(entry, "action", "outcome", "check", "where", "callId", "tool") for entry in entries] == [
+        ["guardrail.redacted", "success", "email", "user_message", None, None],
+        ["guardrail.redacted", "success", "email", "tool_results", "c-1", "fetch"],
+        ["guardrail.redacted", "success", "email", "model_output", None, None],
+        ["guardrail.blocked", "refused", "iban", "user_message", None, None],
+    ]
+    run_ids = [first[0]["invocationId"]] * 3 + [blocked.headers["x-run-id"]]
+    assert [entry["runId"] for entry in entries] == run_ids
+    assert {(entry["subject"], entry["userId"], entry["sessionId"]) for entry in entries} == {("ann", "ann", "s-1")}
+    assert "@" not in repr(entries)
+
+    events = (await ann.get(SESSION)).json()["events"]
+    noted = [event["customMetadata"].get("greenroom:guardrails", ()) for event in events]
+    ids = [decision["id"] for decisions in noted for decision in decisions]
+    assert ids == [entry["decisionId"] for entry in entries]
+    assert {event["customMetadata"]["mine"] for event in events} == {1}
+    trace = (await ann.get("/dev/apps/desk/debug/trace/session/s-1")).text
+    assert all(entry["decisionId"] in trace for entry in entries)
 
 
 async def test_refusals_are_recorded(start: Callable[..., Any]) -> None:

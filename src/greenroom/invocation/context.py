@@ -22,6 +22,7 @@ from greenroom.log.state import events_of_run, log_state_of
 from greenroom.memory.service import BaseMemoryService
 from greenroom.models.model import BaseLlm
 from greenroom.records.approval_policy import ApprovalPolicy
+from greenroom.records.audit import AuditEntry
 from greenroom.records.auth import AuthCredential
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content
@@ -58,6 +59,8 @@ class Services:
     """The app's policy; None: the session's user approves."""
     steering: Steering | None = None
     """None outside of a server."""
+    audit: Callable[[Sequence[AuditEntry]], Awaitable[None]] | None = None
+    """Stores entries in the audit trail; None where there is none."""
 
 
 class LlmCallCounter:

@@ -23,6 +23,9 @@ AuditAction: TypeAlias = Literal[
     "credential.revoked",
     "data.read",
     "evaluation.changed",
+    "guardrail.asked",
+    "guardrail.blocked",
+    "guardrail.redacted",
     "head.signed",
     "key.created",
     "key.revoked",
@@ -111,7 +114,7 @@ class AuditEntry(Record, kw_only=True):
     """Of a refusal without valid credentials: how many such refusals before it were too many to be recorded."""
 
     tool: str | None = None
-    """The tool of an answered request."""
+    """The tool of an answered request, or of a call or result that a guardrail has checked."""
     arguments_digest: str | None = None
     """Of an answered request: SHA-256 of the arguments that the person was shown, as JSON with sorted keys."""
     payload_digest: str | None = None
@@ -125,6 +128,14 @@ class AuditEntry(Record, kw_only=True):
     """The version of the app's code that runs."""
     model: str | None = None
     """The model of the agent that asks, or of the app's root agent."""
+    check: str | None = None
+    """Of a guardrail's decision: the name of its check."""
+    where: str | None = None
+    """Of a guardrail's decision: `user_message`, `model_output`, `tool_arguments` or `tool_results`."""
+    decision_id: str | None = None
+    """Of a guardrail's decision: its id, which is in the metadata of the run's event, too."""
+    call_id: str | None = None
+    """Of a guardrail's decision: the id of the call whose arguments or result was checked."""
     settings_digest: str | None = None
     """Of a start of a server: SHA-256 of its settings, so that a change of settings shows."""
 

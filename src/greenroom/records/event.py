@@ -16,8 +16,18 @@ from greenroom.records.content import Content, UserContent
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.model_exchange import LlmResponse
 
+RESERVED = ("greenroom:", "greenroom_")
+"""Prefixes of keys in the custom metadata of events that clients can't set."""
+
 RETRY = "greenroom:retry"
 """Key in the custom metadata of the event with which the retry of a run begins."""
+
+
+def without_reserved(metadata: JsonObject | None) -> JsonObject | None:
+    """A client's metadata without reserved keys."""
+    if not metadata or not any(key.startswith(RESERVED) for key in metadata):
+        return metadata
+    return {key: value for key, value in metadata.items() if not key.startswith(RESERVED)} or None
 
 
 class EventCompaction(Record, kw_only=True):

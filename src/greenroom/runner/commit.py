@@ -15,7 +15,7 @@ from greenroom.log.progress import ABORTED
 from greenroom.log.state import log_state_of
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionResponse, Part
-from greenroom.records.event import RETRY, Event
+from greenroom.records.event import Event, without_reserved
 from greenroom.records.genai_types import own_content
 from greenroom.records.redaction import redact
 from greenroom.records.run import Caller
@@ -94,8 +94,7 @@ class RunLog:
         """Commits under way."""
         self._no_commits: asyncio.Event | None = None
         """Set when none is under way any more; made by who waits for it."""
-        if self.custom_metadata and RETRY in self.custom_metadata:  # a client's: it would begin a retry
-            self.custom_metadata = {key: value for key, value in self.custom_metadata.items() if key != RETRY}
+        self.custom_metadata = without_reserved(self.custom_metadata)
 
     def publish_unstored(self, event: Event) -> bool:
         """Publishes a partial event, or media that a model makes in a live run. False for an event to be stored."""

@@ -26,6 +26,7 @@ from greenroom.log.progress import RunProgress
 from greenroom.log.state import log_state_of
 from greenroom.memory.service import BaseMemoryService
 from greenroom.plugins.plugin import CLOSE_SECONDS, BasePlugin, PluginManager
+from greenroom.records.audit import AuditEntry
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, UserContent
 from greenroom.records.event import Event, EventActions
@@ -80,6 +81,7 @@ class Runner:
         auto_create_session: bool = False,
         signal_urls: SignalUrlMaker | None = None,
         steering: Steering | None = None,
+        audit: Callable[[Sequence[AuditEntry]], Awaitable[None]] | None = None,
     ) -> None:
         """Creates a runner.
 
@@ -118,6 +120,7 @@ class Runner:
             signal_urls=signal_urls,
             approvals=app.approvals if app is not None else None,
             steering=steering,
+            audit=audit,
         )
         self._stream = event_stream
         self._trace_listeners = trace_listeners

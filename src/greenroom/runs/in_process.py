@@ -670,6 +670,7 @@ class InProcessRunEngine(RunEngine):
             trace_listeners=self.trace_listeners,
             signal_urls=self.signal_urls,
             steering=self._queued_messages,
+            audit=self.run_store.audit.append if self.is_audited else None,
         )
 
 

@@ -27,7 +27,7 @@ from greenroom.errors import NotFound
 from greenroom.event_streams.stream import LiveItem, ReadLog, StreamItem
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import Content
-from greenroom.records.event import Event
+from greenroom.records.event import Event, without_reserved
 from greenroom.records.run import Run
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.steering import steering_event_id
@@ -115,7 +115,7 @@ class QueuedMessages:
             return None
         if event is not None:
             event.id = steering_event_id(task.run.id)
-            event.custom_metadata = request.custom_metadata
+            event.custom_metadata = without_reserved(request.custom_metadata)
         return event
 
 

@@ -69,6 +69,7 @@ AGENT_SECONDS = "gen_ai.invoke_agent.duration"
 TOOL_SECONDS = "gen_ai.execute_tool.duration"
 
 GUARDRAIL = "guardrail"
+GUARDRAIL_ID = "greenroom.guardrail.id"
 GUARDRAIL_CHECK = "greenroom.guardrail.check"
 GUARDRAIL_WHERE = "greenroom.guardrail.where"
 GUARDRAIL_ACTION = "greenroom.guardrail.action"

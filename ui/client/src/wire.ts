@@ -180,7 +180,7 @@ export type ArtifactVersion = {
 /** One line of the audit trail: who did what to what, when, and what came of it. */
 export type AuditEntry = {
   /** The kind of the entry. */
-  readonly action: "access.refused" | "app.changed" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "credential.revoked" | "data.read" | "evaluation.changed" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "request.answered" | "request.delegated" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "session.changed" | "session.created" | "session.deleted" | "session.forked" | "session.rewound" | "user.deleted" | "webhook.redelivered" | "webhook.tested";
+  readonly action: "access.refused" | "app.changed" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "credential.revoked" | "data.read" | "evaluation.changed" | "guardrail.asked" | "guardrail.blocked" | "guardrail.redacted" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "request.answered" | "request.delegated" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "session.changed" | "session.created" | "session.deleted" | "session.forked" | "session.rewound" | "user.deleted" | "webhook.redelivered" | "webhook.tested";
   /** Whether it was done, or refused. */
   readonly outcome: "refused" | "success";
   /** Unix time of the server in milliseconds. */
@@ -209,7 +209,7 @@ export type AuditEntry = {
   readonly error?: string;
   /** Of a refusal without valid credentials: how many such refusals before it were too many to be recorded. */
   readonly unrecorded?: number;
-  /** The tool of an answered request. */
+  /** The tool of an answered request, or of a call or result that a guardrail has checked. */
   readonly tool?: string;
   /** Of an answered request: SHA-256 of the arguments that the person was shown, as JSON with sorted keys. */
   readonly argumentsDigest?: string;
@@ -223,6 +223,14 @@ export type AuditEntry = {
   readonly appVersion?: string;
   /** The model of the agent that asks, or of the app's root agent. */
   readonly model?: string;
+  /** Of a guardrail's decision: the name of its check. */
+  readonly check?: string;
+  /** Of a guardrail's decision: `user_message`, `model_output`, `tool_arguments` or `tool_results`. */
+  readonly where?: string;
+  /** Of a guardrail's decision: its id, which is in the metadata of the run's event, too. */
+  readonly decisionId?: string;
+  /** Of a guardrail's decision: the id of the call whose arguments or result was checked. */
+  readonly callId?: string;
   /** Of a start of a server: SHA-256 of its settings, so that a change of settings shows. */
   readonly settingsDigest?: string;
   /** Of a signed head: the newest entries of the other chains. */

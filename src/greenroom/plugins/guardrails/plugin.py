@@ -2,59 +2,30 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any
 
 import msgspec
 
-from greenroom.errors import AgentConfigError, GuardrailBlocked, code_of, message_of
+from greenroom.errors import GuardrailBlocked, code_of, message_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
-from greenroom.plugins.guardrails.check import Action, Finding, GuardrailCheck, Where
-from greenroom.plugins.guardrails.redaction import (
-    Find,
-    merged,
-    redact_json,
-    redact_parts,
-    redacted,
-    replacement,
-)
+from greenroom.plugins.guardrails.check import Action, GuardrailCheck, Where
+from greenroom.plugins.guardrails.content_checks import ContentChecks, Violations
+from greenroom.plugins.guardrails.decisions import GUARDRAILS, DecisionHook, GuardrailDecision, record_decisions
 from greenroom.plugins.guardrails.stream import StreamedText
 from greenroom.plugins.plugin import PerRunPlugin, UnwrappedError, raised_error
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.content import Content, Part, Transcription
+from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
-from greenroom.records.human_requests import REQUESTS
+from greenroom.records.identifiers import uuid4
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
-from greenroom.telemetry import names
-from greenroom.telemetry.agent_spans import PlainSpan
-from greenroom.telemetry.span import AttributeValue, Span
 from greenroom.tools.confirmation import awaiting_confirmation
-from greenroom.tools.result import is_plain, to_plain, to_response
+from greenroom.tools.result import is_plain, to_plain
 from greenroom.tools.tool import BaseTool
-
-JsonT = TypeVar("JsonT", bound=JsonValue)
-
-GUARDRAILS = "guardrails"
-"""Key in the custom metadata of events: the decisions since the run's event before."""
-
-
-class GuardrailDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A violation and its consequence, without the text."""
-
-    check: str
-    where: Where
-    action: Action
-    labels: list[str]
-    function_call_id: str | None = None
-
-
-DecisionHook: TypeAlias = Callable[[GuardrailDecision, InvocationContext], Awaitable[None] | None]
-"""Called with each decision before it takes effect, as for an audit trail. An error in it fails the run."""
 
 
 @dataclass(eq=False)
@@ -69,19 +40,6 @@ class _GuardedRun:
     """Agents whose newest reply was checked before it became an event."""
     results: set[str | None] = field(default_factory=set[str | None])
     """Ids of calls whose result was checked before it became an event."""
-
-
-@dataclass
-class _Violations:
-    """The violations in one message, call or result."""
-
-    labels: dict[tuple[GuardrailCheck, Where], list[str]] = field(
-        default_factory=dict[tuple[GuardrailCheck, Where], list[str]]
-    )
-    blocked: GuardrailBlocked | None = None
-    """The first that blocks."""
-    blocks_all: bool = False
-    """Whether those to be redacted block too."""
 
 
 class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
@@ -107,49 +65,17 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         name: str = "guardrail",
     ) -> None:
         super().__init__(name)
-        self._checks = list(checks)
-        self._action: Action = on_violation
+        self._checks = ContentChecks(checks, on_violation=on_violation)
         self._reply = reply
         self._on_decision = on_decision
 
-        check_names = [check.name for check in self._checks]
-        if not check_names or len(set(check_names)) != len(check_names):
-            raise AgentConfigError(f"{type(self).__name__} needs checks, each with a name of its own")
-        for check in self._checks:
-            self._validate(check)
-
-        streamed = [check for check in self._checks if check.reads_text and "model_output" in check.where]
-        self._streamed: list[tuple[GuardrailCheck, Action]] = [(check, self._action_of(check)) for check in streamed]
-
-    def _validate(self, check: GuardrailCheck) -> None:
-        action = self._action_of(check)
-        if action not in ("block", "redact", "ask"):
-            raise AgentConfigError(f"on_violation must be block, redact or ask, not {action!r}")
-        if action == "ask" and check.where != frozenset[Where]({"tool_arguments"}):
-            raise AgentConfigError(
-                f"The check {check.name!r} can ask a person about tool calls only: "
-                "give it where=['tool_arguments'], or another on_violation"
-            )
-        if action == "redact" and not check.reads_text:
-            raise AgentConfigError(
-                f"The check {check.name!r} has no text to redact: give it on_violation='block' or 'ask'"
-            )
-
-    def _action_of(self, check: GuardrailCheck) -> Action:
-        return check.on_violation or self._action
-
     async def on_user_message_callback(self, *, invocation_context: InvocationContext, user_message: Content) -> None:
         ctx = invocation_context
-        found = _Violations()
-        parts = user_message.parts or []
-        clean = await redact_parts(parts, self._text_finder("user_message", ctx, found)) or list(parts)
-        for index, part in enumerate(clean):
-            clean[index] = await self._clean_data(part, ctx, found)
-
+        found = Violations()
+        clean = await self._checks.clean_message(user_message.parts or [], ctx, found)
         await self._decide(found, ctx)
         if found.blocked is not None:
             self._run_of(ctx).blocked = found.blocked
-            clean = [Part(text=f"[blocked: {found.blocked.label}]")]
 
         user_message.parts = clean  # in place: the run's record holds the same message
 
@@ -183,13 +109,13 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         return LlmResponse(error_code=blocked.code, error_message=blocked.detail)
 
     async def _blocked_results(self, request: LlmRequest, ctx: InvocationContext) -> GuardrailBlocked | None:
-        found = _Violations()
+        found = Violations()
         newest = request.contents[-1].parts if request.contents else None
         for part in newest or ():
             if part.function_response is not None and part.function_response.response is not None:
-                await self._clean_json(part.function_response.response, "tool_results", ctx, found)
+                await self._checks.clean_json(part.function_response.response, "tool_results", ctx, found)
 
-        _block_instead_of_redacting(found)
+        found.block_instead_of_redacting()
         await self._decide(found, ctx)
         return found.blocked
 
@@ -198,10 +124,10 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
             return
 
         ctx = callback_context.invocation_context
-        found = _Violations()
-        content = await self._clean_content(llm_response.content, ctx, found)
+        found = Violations()
+        content = await self._checks.clean_content(llm_response.content, ctx, found)
         if _is_hosted(ctx):
-            _block_instead_of_redacting(found)
+            found.block_instead_of_redacting()
 
         await self._count_usage(ctx)
         await self._decide(found, ctx)
@@ -218,7 +144,7 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         ctx = invocation_context
         run = self._runs.get(ctx.invocation_id)
         if event.partial:
-            if self._streamed and event.author != "user":
+            if self._checks.streamed and event.author != "user":
                 await self._keep_back(event, ctx)
             return
 
@@ -242,20 +168,18 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
     ) -> JsonObject | None:
         ctx = tool_context.invocation_context
         call_id = tool_context.function_call_id
-        found = _Violations()
-        for check in self._checks:
-            label = check.refuse_call(tool, tool_args) if "tool_arguments" in check.where else None
-            if label is not None:
-                self._note(check, "tool_arguments", [label], found)
+        found = Violations()
+        self._checks.refuse_call(tool, tool_args, found)
 
         is_of_model = call_id is not None  # its arguments were judged in the model's reply
-        clean = await self._clean_json(tool_args, "tool_arguments", ctx, found, judges=not is_of_model)
-        await self._clean_json(tool_args, "tool_arguments", ctx, found, asking=True)
+        clean = await self._checks.clean_json(tool_args, "tool_arguments", ctx, found, judges=not is_of_model)
+        await self._checks.clean_json(tool_args, "tool_arguments", ctx, found, asking=True)
         if tool_context.tool_confirmation is not None:  # a person has decided; a rejected call doesn't get here
-            found.labels = {at: labels for at, labels in found.labels.items() if self._action_of(at[0]) != "ask"}
+            for at in self._asking(found):
+                del found.labels[at]
 
         await self._count_usage(ctx)
-        await self._decide(found, ctx, call_id)
+        await self._decide(found, ctx, call_id, tool)
         if found.blocked is not None:
             return self._refusal(ctx, found.blocked)
 
@@ -263,7 +187,7 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
             tool_args.clear()
             tool_args.update(clean)
 
-        asked = [label for at, labels in found.labels.items() if self._action_of(at[0]) == "ask" for label in labels]
+        asked = [label for at in self._asking(found) for label in found.labels[at]]
         if not asked:
             return None
         tool_context.request_confirmation(hint=f"{tool.name} needs an approval: {', '.join(asked)}.")
@@ -278,11 +202,11 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
 
         ctx = tool_context.invocation_context
         call_id = tool_context.function_call_id
-        found = _Violations()
+        found = Violations()
         plain: JsonValue = result if is_plain(result) else to_plain(result)
-        clean = await self._clean_json(plain, "tool_results", ctx, found)
+        clean = await self._checks.clean_json(plain, "tool_results", ctx, found)
         await self._count_usage(ctx)
-        await self._decide(found, ctx, call_id)
+        await self._decide(found, ctx, call_id, tool)
         self._run_of(ctx).results.add(call_id)
 
         if found.blocked is not None:
@@ -293,10 +217,10 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, error: Exception
     ) -> JsonObject | None:
         ctx = tool_context.invocation_context
-        found = _Violations()
+        found = Violations()
         text = message_of(error)
-        clean = await self._clean_json(text, "tool_results", ctx, found)
-        await self._decide(found, ctx, tool_context.function_call_id)
+        clean = await self._checks.clean_json(text, "tool_results", ctx, found)
+        await self._decide(found, ctx, tool_context.function_call_id, tool)
 
         if found.blocked is not None:
             return self._refusal(ctx, found.blocked)
@@ -313,7 +237,7 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         await super().on_run_error_callback(invocation_context=invocation_context, error=error)
 
     async def close(self) -> None:
-        for check in self._checks:
+        for check in self._checks.checks:
             await check.close()
 
     def _run_of(self, ctx: InvocationContext) -> _GuardedRun:
@@ -321,7 +245,7 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
 
     async def _count_usage(self, ctx: InvocationContext) -> None:
         """Stores the usage of models that checks have called. Not called before the user's message is stored."""
-        for check in self._checks:
+        for check in self._checks.checks:
             for reply in check.take_replies(ctx):
                 event = ctx.new_event(author=self.name)
                 event.usage_metadata = reply.usage_metadata
@@ -337,117 +261,23 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         run.blocked = None
         return blocked
 
-    def _note(self, check: GuardrailCheck, where: Where, labels: Iterable[str], found: _Violations) -> None:
-        known = found.labels.setdefault((check, where), [])
-        known += [label for label in dict.fromkeys(labels) if label not in known]
-        if found.blocked is None and self._action_of(check) == "block":
-            found.blocked = GuardrailBlocked(check.name, where, known[0])
-
-    def _finder(
-        self, checks: Iterable[GuardrailCheck], where: Where, ctx: InvocationContext, found: _Violations
-    ) -> Find:
-        """Finds and notes violations; returns those to be redacted."""
-
-        async def find(text: str) -> Sequence[Finding]:
-            to_redact: list[Finding] = []
-            for check in sorted(checks, key=lambda check: check.judges_whole):  # judges see what the others leave
-                if check.judges_whole and found.blocked is not None:
-                    break
-                shown = redacted(text, merged(to_redact)) if check.judges_whole else text
-                findings = await check.find(shown, where=where, ctx=ctx)
-                if findings:
-                    self._note(check, where, [finding.label for finding in findings], found)
-                    if self._action_of(check) == "redact" and check.judges_whole:
-                        return [Finding(0, len(text), findings[0].label)]
-                    if self._action_of(check) == "redact":
-                        to_redact += findings
-            return merged(to_redact)
-
-        return find
-
-    def _text_finder(self, where: Where, ctx: InvocationContext, found: _Violations) -> Find:
-        return self._finder([check for check in self._checks if where in check.where], where, ctx, found)
-
-    async def _clean_json(
-        self,
-        value: JsonT,
-        where: Where,
-        ctx: InvocationContext,
-        found: _Violations,
-        *,
-        judges: bool = True,
-        asking: bool = False,
-    ) -> JsonT:
-        """The value with the violations replaced; the value itself if there are none.
-
-        judges: also by checks that read it as one text. asking: only by checks that ask a person, which change nothing.
-        """
-        checks = [
-            check
-            for check in self._checks
-            if where in check.where
-            and (self._action_of(check) == "ask") == asking
-            and (judges or not check.judges_whole)
-        ]
-        places = [check for check in checks if not check.judges_whole]
-        clean: Any = value
-        if places:
-            clean = await redact_json(value, self._finder(places, where, ctx, found))
-
-        whole = [check for check in checks if check.judges_whole]
-        if whole:
-            text: str = clean if isinstance(clean, str) else wire.encode(clean).decode()
-            findings = await self._finder(whole, where, ctx, found)(text)
-            if findings:
-                clean = _replacement_of(value, findings[0].label)
-
-        return cast("JsonT", clean)
-
-    async def _clean_content(self, content: Content, ctx: InvocationContext, found: _Violations) -> Content:
-        """A message of a model or an agent."""
-        parts = content.parts or []
-        clean = await redact_parts(parts, self._text_finder("model_output", ctx, found)) or list(parts)
-        for index, part in enumerate(clean):
-            clean[index] = await self._clean_data(part, ctx, found)
-        return msgspec.structs.replace(content, parts=clean)
-
-    async def _clean_data(self, part: Part, ctx: InvocationContext, found: _Violations) -> Part:
-        """The part with its call or its result checked, unless that is done elsewhere."""
-        call = part.function_call
-        if call is not None and call.args and call.name not in REQUESTS:
-            plain: JsonObject = call.args if is_plain(call.args) else to_response(call.args)
-            args = await self._clean_json(plain, "tool_arguments", ctx, found)
-            if args is not plain:
-                return msgspec.structs.replace(part, function_call=msgspec.structs.replace(call, args=args))
-
-        response = part.function_response
-        if response is not None and response.response and response.name not in REQUESTS:
-            results = self._runs[ctx.invocation_id].results if ctx.invocation_id in self._runs else set[str | None]()
-            if response.id in results:
-                results.discard(response.id)
-                return part
-            result = await self._clean_json(response.response, "tool_results", ctx, found)
-            if result is not response.response:
-                clean = msgspec.structs.replace(response, response=result)
-                return msgspec.structs.replace(part, function_response=clean)
-
-        return part
-
     async def _clean_event(self, event: Event, ctx: InvocationContext) -> None:
         """Checks an event that is no reply of a model: of an agent in code, a node, another framework, or live."""
-        found = _Violations()
+        found = Violations()
         content = None
         if event.content is not None and event.content.parts:
-            content = await self._clean_content(event.content, ctx, found)
+            results = self._run_of(ctx).results
+            content = await self._checks.clean_content(event.content, ctx, found, checked_results=results)
+            results.difference_update(response.id for response in event.get_function_responses())
 
         output = event.output
         if output is not None:
-            output = await self._clean_json(output, "model_output", ctx, found)
-        heard = await self._clean_transcription(event.input_transcription, "user_message", ctx, found)
-        said = await self._clean_transcription(event.output_transcription, "model_output", ctx, found)
+            output = await self._checks.clean_json(output, "model_output", ctx, found)
+        heard = await self._checks.clean_transcription(event.input_transcription, "user_message", ctx, found)
+        said = await self._checks.clean_transcription(event.output_transcription, "model_output", ctx, found)
 
-        if event.actions.agent_state:  # another framework's, which holds the same text
-            _block_instead_of_redacting(found)
+        if event.id in ctx.stored_later or event.actions.agent_state:  # stored with another framework's state
+            found.block_instead_of_redacting()
         await self._decide(found, ctx)
         if found.blocked is not None:
             raise self._block(ctx, found.blocked, event)
@@ -457,16 +287,6 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         event.output = output
         event.input_transcription = heard
         event.output_transcription = said
-
-    async def _clean_transcription(
-        self, transcription: Transcription | None, where: Where, ctx: InvocationContext, found: _Violations
-    ) -> Transcription | None:
-        if transcription is None or not transcription.text:
-            return transcription
-        findings = await self._text_finder(where, ctx, found)(transcription.text)
-        if not findings:
-            return transcription
-        return msgspec.structs.replace(transcription, text=redacted(transcription.text, findings), words=None)
 
     async def _keep_back(self, event: Event, ctx: InvocationContext) -> None:
         """Leaves in a chunk only what no violation can begin in any more."""
@@ -482,7 +302,7 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
                 key = event.id, "thought" if part.thought else "text"
                 stream = streams.get(key)
                 if stream is None:
-                    stream = streams[key] = StreamedText(self._streamed)
+                    stream = streams[key] = StreamedText(self._checks.streamed)
                 text = await stream.add(part.text, ctx)
                 if text:
                     sent.append(msgspec.structs.replace(part, text=text))
@@ -491,23 +311,30 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
 
         event.content = msgspec.structs.replace(event.content, parts=sent)
 
-    async def _decide(self, found: _Violations, ctx: InvocationContext, call_id: str | None = None) -> None:
-        """Records the decisions: in the trace, for the metadata of the next event, and with the hook."""
-        for (check, where), labels in found.labels.items():
-            decision = GuardrailDecision(
+    def _asking(self, found: Violations) -> list[tuple[GuardrailCheck, Where]]:
+        """The keys of the violations about which a person is asked."""
+        return [at for at in found.labels if self._checks.action_of(at[0]) == "ask"]
+
+    async def _decide(
+        self, found: Violations, ctx: InvocationContext, call_id: str | None = None, tool: BaseTool | None = None
+    ) -> None:
+        """Records the decisions, and keeps them for the metadata of the run's next event."""
+        if not found.labels:
+            return
+        decisions = [
+            GuardrailDecision(
+                id=uuid4(),
                 check=check.name,
                 where=where,
-                action="block" if found.blocks_all else self._action_of(check),
+                action="block" if found.blocks_all else self._checks.action_of(check),
                 labels=labels,
                 function_call_id=call_id,
             )
-            self._run_of(ctx).decisions.append(wire.to_plain(decision))
-            if ctx.span is not None:
-                _trace(ctx.span, decision)
-            if self._on_decision is not None:
-                outcome = self._on_decision(decision, ctx)
-                if inspect.isawaitable(outcome):
-                    await outcome
+            for (check, where), labels in found.labels.items()
+        ]
+        self._run_of(ctx).decisions += map(wire.to_plain, decisions)
+        name = tool.name if tool is not None else None
+        await record_decisions(decisions, ctx, on_decision=self._on_decision, tool=name)
 
     def _refusal(self, ctx: InvocationContext, blocked: GuardrailBlocked) -> JsonObject:
         """The response of a blocked call, or of one whose result is blocked. Without `reply`, raises the error."""
@@ -532,27 +359,6 @@ class GuardrailPlugin(PerRunPlugin[_GuardedRun]):
         return UnwrappedError(blocked)
 
 
-def _replacement_of(value: JsonValue, label: str) -> Any:
-    return {"result": replacement(label)} if isinstance(value, dict) else replacement(label)
-
-
 def _is_hosted(ctx: InvocationContext) -> bool:
     """Whether another framework calls the agent's model, so that its messages can't be changed."""
     return getattr(ctx.agent, "is_hosted", False)
-
-
-def _block_instead_of_redacting(found: _Violations) -> None:
-    found.blocks_all = True
-    if found.labels and found.blocked is None:
-        (check, where), labels = next(iter(found.labels.items()))
-        found.blocked = GuardrailBlocked(check.name, where, labels[0])
-
-
-def _trace(span: Span, decision: GuardrailDecision) -> None:
-    attributes: dict[str, AttributeValue] = {
-        names.GUARDRAIL_CHECK: decision.check,
-        names.GUARDRAIL_WHERE: decision.where,
-        names.GUARDRAIL_ACTION: decision.action,
-        names.GUARDRAIL_LABELS: decision.labels,
-    }
-    PlainSpan(span, f"{names.GUARDRAIL} {decision.check}", attributes).end()
