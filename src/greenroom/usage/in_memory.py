@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import operator
 import sqlite3
+import weakref
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from importlib import resources
@@ -30,6 +31,7 @@ class InMemoryUsageStore(SqliteUsageStore):
         super().__init__(None)
         self._max_rows = max_rows
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self._connection.close)  # Python 3.13 warns of connections that are left open
         self._connection.executescript((resources.files("greenroom") / _SCHEMA).read_text("utf-8"))
         self._cursor = self._connection.cursor()
         self._queued: list[Statement] = []
