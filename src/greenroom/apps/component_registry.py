@@ -44,6 +44,7 @@ _SHIPPED = frozenset(
         "LoadArtifactsTool", "load_artifacts", "LoadMemoryTool", "PreloadMemoryTool", "load_memory", "preload_memory",
         "CodeExecutionTool", "EnterpriseWebSearchTool", "GoogleMapsGroundingTool", "GoogleSearchTool",
         "UrlContextTool", "VertexAiSearchTool", "code_execution", "enterprise_web_search", "google_maps_grounding",
+        "PatternCheck", "AllowedTools", "AllowedHosts", "JudgeCheck", "ModerationCheck",
         "google_search", "url_context", "exit_loop", "get_user_choice", "request_input", "wait", "wait_for",
     }
 )  # fmt: skip

@@ -219,7 +219,7 @@ class DirectoryAppLoader(AppLoader):
             try:
                 with self._loading:
                     load_app_agent(root_file, self._package, allow_args=False, edited=edited)
-                    load_app_settings(root_file.parent, edited=edited)
+                    load_app_settings(root_file.parent, self._package, edited=edited)
             except GreenroomError:
                 raise
             except Exception as error:  # of the app's own modules
@@ -356,10 +356,11 @@ class DirectoryAppLoader(AppLoader):
             from greenroom.apps.load_yaml import load_app_agent, load_app_settings
 
             agent, files = load_app_agent(root_file, self._package)
-            settings, settings_files = load_app_settings(folder)
+            settings, settings_files = load_app_settings(folder, self._package)
             app = App(
                 name=app_name,
                 root_agent=agent,
+                plugins=settings.plugins,
                 schedules=settings.schedules,
                 on_version_change=settings.on_version_change,
                 priority=settings.priority,

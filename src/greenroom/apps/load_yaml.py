@@ -69,13 +69,17 @@ def load_app_agent(
     return agent, builder.files
 
 
-def load_app_settings(folder: Path, *, edited: Mapping[Path, bytes] | None = None) -> tuple[AppSettings, set[Path]]:
-    """The settings in an app's `app_settings.yaml`, and the files that were read. Raises ConfigFileError.
+def load_app_settings(
+    folder: Path, package: PrivatePackage, *, edited: Mapping[Path, bytes] | None = None
+) -> tuple[AppSettings, set[Path]]:
+    """The settings in an app's `app_settings.yaml`, and the files that were read. Raises ConfigFileError, and any
+    exception of the app's own modules.
 
-    edited: contents in place of those on disk.
+    package: of a folder above. edited: contents in place of those on disk, which are not trusted.
     """
     path = folder / SETTINGS_FILE
     data = (edited or {}).get(path)
     if data is None and not path.is_file():
         return AppSettings(), set()
-    return read_app_settings(ConfigFile(path, SETTINGS_FILE, data)), {path}
+    reader = AgentBuilder(folder, References(package, folder), allow_args=data is None)
+    return read_app_settings(ConfigFile(path, SETTINGS_FILE, data), reader), {path}

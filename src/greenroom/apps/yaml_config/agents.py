@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
@@ -25,6 +25,8 @@ from greenroom.apps.yaml_config.tools import ToolBuilder
 from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.models.model import BaseLlm
 from greenroom.records.content import Content, Part
+
+T = TypeVar("T")
 
 _CODE_TYPES: dict[str, type[Any]] = {
     "model": BaseLlm,
@@ -88,9 +90,9 @@ class AgentBuilder(ConfigReader):
             return self._tools.build(node)
         return self._tools.named(node)
 
-    def instance(self, node: ConfigNode, kind: type[Any]) -> Any:
+    def instance(self, node: ConfigNode, kind: type[T], *, trusts_args: bool = False) -> T:
         name, args = name_and_args(node)
-        if args is not None and not self._allow_args:
+        if args is not None and not self._allow_args and not trusts_args:
             raise args.error("arguments are refused in files that are not trusted")
 
         value: Any = self._references.find(name)

@@ -8,8 +8,10 @@ from typing import Any, cast, get_args
 from greenroom.apps.app import OnVersionChange
 from greenroom.apps.yaml_config.document import ConfigFile, ConfigNode, did_you_mean, read_document
 from greenroom.apps.yaml_config.keys import entries_of
+from greenroom.apps.yaml_config.reader import ConfigReader
 from greenroom.apps.yaml_config.schedules import read_schedule
 from greenroom.errors import AgentConfigError, InvalidRequest
+from greenroom.plugins.plugin import BasePlugin
 from greenroom.records import wire
 from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.run import MAX_PRIORITY, Webhook
@@ -26,11 +28,15 @@ class AppSettings:
     webhooks: list[Webhook] = field(default_factory=list[Webhook])
     approvals: ApprovalPolicy | None = None
     schedules: list[Schedule] = field(default_factory=list[Schedule])
+    plugins: list[BasePlugin] = field(default_factory=list[BasePlugin])
 
 
-def read_app_settings(file: ConfigFile) -> AppSettings:
-    """Raises ConfigFileError."""
-    keys = ["on_version_change", "priority", "webhooks", "approvals", "schedules"]
+def read_app_settings(file: ConfigFile, reader: ConfigReader) -> AppSettings:
+    """Raises ConfigFileError, and any exception of the app's own modules.
+
+    reader: finds the code that the file names.
+    """
+    keys = ["on_version_change", "priority", "webhooks", "approvals", "schedules", "guardrails"]
     root = entries_of(read_document(file), keys, what="of an app's settings")
     policy: OnVersionChange = "continue"
     if "on_version_change" in root:
@@ -47,6 +53,7 @@ def read_app_settings(file: ConfigFile) -> AppSettings:
         webhooks,
         _approvals(approvals) if approvals is not None else None,
         [] if scheduled is None or scheduled.value is None else [read_schedule(node) for node in scheduled.items],
+        [_guardrails(root["guardrails"], reader)] if "guardrails" in root else [],
     )
 
 
@@ -82,3 +89,10 @@ def _approvals(node: ConfigNode) -> ApprovalPolicy:
         return wire.from_plain({key: entry.plain() for key, entry in fields.items()}, ApprovalPolicy)
     except (AgentConfigError, InvalidRequest) as error:
         raise node.error(error.detail) from None
+
+
+def _guardrails(node: ConfigNode, reader: ConfigReader) -> BasePlugin:
+    # Imported only for apps with guardrails.
+    from greenroom.apps.yaml_config.guardrails import read_guardrails
+
+    return read_guardrails(node, reader)

@@ -13,7 +13,7 @@ from collections import abc
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -32,6 +32,8 @@ from greenroom.tools.value_types.plain_types import InvalidValue
 from greenroom.tools.value_types.type_schema import type_schema
 
 _log = logging.getLogger("greenroom.apps")
+
+T = TypeVar("T")
 
 _SCALARS = (str, int, float, bool)
 _LISTS = (
@@ -99,8 +101,11 @@ class ConfigReader(ABC):
     @abstractmethod
     def tool(self, node: ConfigNode) -> object: ...
     @abstractmethod
-    def instance(self, node: ConfigNode, kind: type[Any]) -> object:
-        """An object by name, or made by a class or function of that name."""
+    def instance(self, node: ConfigNode, kind: type[T], *, trusts_args: bool = False) -> T:
+        """An object by name, or made by a class or function of that name.
+
+        trusts_args: also takes arguments in files that are not trusted.
+        """
 
     def read(self, node: ConfigNode, tp: Any) -> Any:
         """Raises ConfigFileError, or UnsupportedType."""

@@ -11,6 +11,13 @@ import yaml
 import greenroom
 from greenroom.adk_names import adk_names
 from greenroom.apps.component_registry import ComponentRegistry
+from greenroom.apps.isolation import PrivatePackage
+from greenroom.apps.load_yaml import SETTINGS_FILE
+from greenroom.apps.yaml_config.agents import AgentBuilder
+from greenroom.apps.yaml_config.document import ConfigFile, ConfigFileError, ConfigNode, read_document
+from greenroom.apps.yaml_config.guardrails import check_nodes, read_guardrails
+from greenroom.apps.yaml_config.keys import name_and_args
+from greenroom.apps.yaml_config.references import References
 from greenroom.cli.app_check.finding import Finding
 from greenroom.cli.app_check.models import model_fault
 from greenroom.cli.app_check.names import known_name
@@ -23,7 +30,7 @@ _CALLBACKS = frozenset(
     for what in ("agent", "model", "tool")
     for plural in ("", "s")
 )
-_NAMED = _CALLBACKS | {"tools"}
+_NAMED = _CALLBACKS | {"tools", "checks"}
 """Keys of lists of `name: …`."""
 
 
@@ -36,7 +43,7 @@ def find_in_config(file: Path, *, registers: bool) -> tuple[list[Finding], int]:
         line = mark.line + 1 if mark is not None else 1
         return [Finding(file, line, f"this is not valid YAML: {getattr(error, 'problem', None) or error}")], 0
 
-    findings: list[Finding] = []
+    findings = _wrong_guardrails(file, registers=registers) if file.name == SETTINGS_FILE else []
     count = 0
     for kind, name, line in _names_in(root):
         if kind == "model":
@@ -48,6 +55,44 @@ def find_in_config(file: Path, *, registers: bool) -> tuple[list[Finding], int]:
         if problem is not None:
             findings.append(Finding(file, line, problem))
     return findings, count
+
+
+def _wrong_guardrails(file: Path, *, registers: bool) -> list[Finding]:
+    """The first mistake in the guardrails of an app's settings, and faults of the models of judges. Checks in the app's
+    own code aren't looked at.
+    """
+    findings: list[Finding] = []
+    config = ConfigFile(file, file.name)
+    try:
+        node = read_document(config).entries.get("guardrails")
+        if node is not None:
+            named = list(check_nodes(node))
+            checks = [check for check in named if not _names_own_code(check)]
+            listed = ConfigNode(checks, node.line, f"{node.key}.checks", config)
+            references = References(PrivatePackage(file.parent.parent), file.parent)
+            for check in checks:
+                findings += _faults_of_model(check, registers=registers)
+            if checks or not named:
+                read_guardrails(
+                    node.with_entries({**node.entries, "checks": listed}), AgentBuilder(file.parent, references)
+                )
+    except ConfigFileError as error:
+        findings.append(Finding(file, error.line or 1, f"{error.key}: {error.problem}"))
+    return findings
+
+
+def _faults_of_model(check: ConfigNode, *, registers: bool) -> Iterator[Finding]:
+    _, args = name_and_args(check)
+    model = args.entries.get("model") if args is not None else None
+    if model is not None and name_and_args(check)[0].text == "JudgeCheck":
+        fault = model_fault(model.text, registers=registers)
+        if fault is not None:
+            yield Finding(check.file.path, model.line, fault)
+
+
+def _names_own_code(check: ConfigNode) -> bool:
+    name, args = name_and_args(check)
+    return "." in name.text or (args is not None and "is_valid" in args.entries)
 
 
 def models_in_config(file: Path) -> set[str]:
