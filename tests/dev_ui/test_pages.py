@@ -70,6 +70,22 @@ async def test_runs_are_filtered_by_the_address(world: World) -> None:
     await expect(rows(page).nth(2)).to_be_visible()
 
 
+async def test_runs_that_ended_in_a_time_with_an_error_are_listed(world: World) -> None:
+    await make_session(world.server, "desk", "runs-ended", ["hello", "boom", "boom"])
+    runs = (await world.server.client.get("/runs", params={"session_id": "runs-ended"})).json()["runs"]
+    last, first = runs[0]["endedAt"], runs[1]["endedAt"]
+    path = "runs?app=desk&session=runs-ended"
+    page = await world.open(f"{path}&error=ModelError&from={first}&to={last}")
+    await expect(rows(page)).to_have_count(2)
+    await page.get_by_role("button", name="Ended").click()
+    await expect(rows(page)).to_have_count(3)
+    await page.get_by_role("button", name="ModelError").click()
+    await expect(rows(page)).to_have_count(4)
+    await expect(page).to_have_url(re.compile(r"runs\?app=desk&session=runs-ended$"))
+    await page.goto(f"{path}&from=1000&to=2000")
+    await expect(page.get_by_text("No run matches these filters")).to_be_visible()
+
+
 async def _waits(request: LlmRequest) -> Said:
     await asyncio.Event().wait()
     return ""

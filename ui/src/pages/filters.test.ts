@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import type { Run } from "greenroom-client";
 import { expect, test } from "vitest";
-import { AGES, type Age, NO_FILTERS, STATUSES, isFiltered, merge, parseFilters, toQuery, toSearch } from "./filters";
+import { AGES, type Age, NO_FILTERS, STATUSES, hasEnded, isFiltered, merge, parseFilters, toQuery, toSearch } from "./filters";
 
 test("filters are the same after a way through the address", () => {
   const filters = fc.record({
@@ -9,7 +9,9 @@ test("filters are the same after a way through the address", () => {
     user: fc.string(),
     session: fc.string(),
     statuses: fc.subarray([...STATUSES], { maxLength: STATUSES.length - 1 }),
+    error: fc.string(),
     age: fc.option(fc.constantFrom(...(Object.keys(AGES) as Age[]))),
+    ended: fc.option(fc.constant({ from: 1_000.5, to: 2_000 })),
   });
   fc.assert(
     fc.property(filters, (wanted) => {
@@ -25,7 +27,7 @@ test("what an address says wrongly is ignored", () => {
 });
 
 test("the query has each filter in the server's name", () => {
-  const query = toQuery({ app: "a", user: "u", session: "s", statuses: ["failed", "queued"], age: "1h" }, 50, "t", 5000.5);
+  const query = toQuery({ ...NO_FILTERS, app: "a", user: "u", session: "s", statuses: ["failed", "queued"], age: "1h" }, 50, "t", 5000.5);
   expect([...query]).toEqual([
     ["limit", "50"],
     ["app_name", "a"],
@@ -62,4 +64,21 @@ test("runs that no longer have a wanted status leave the list, and others do not
 
 test("runs outside the filtered time do not enter the list", () => {
   expect(merge([], [run("a", 1)], { ...NO_FILTERS, age: "15m" })).toEqual([]);
+});
+
+test("runs that ended in a time are found by when they were created at the latest, and at most a day before", () => {
+  const filters = parseFilters({ from: "100000", to: "100300", error: "ModelError" });
+  expect(filters.ended).toEqual({ from: 100_000, to: 100_300 });
+  expect(parseFilters(toSearch(filters))).toEqual(filters);
+  const query = toQuery(filters, 10, null, 200_000);
+  expect(Object.fromEntries(query)).toEqual({ limit: "10", error_code: "ModelError", created_from: "13600", created_before: "100300" });
+  const ended = (endedAt: number | undefined) => hasEnded({ ...run("a", 1), endedAt }, filters);
+  expect([undefined, 99_999.9, 100_000, 100_299.9, 100_300].map(ended)).toEqual([false, false, true, true, false]);
+  expect(parseFilters({ from: "3", to: "2" }).ended).toBeNull();
+});
+
+test("a run that fails with another error does not enter the list", () => {
+  const filters = { ...NO_FILTERS, error: "ModelError" };
+  const failed = (id: string, code: string) => ({ ...run(id, 1, "failed"), error: { code, message: "" } });
+  expect(ids(merge([], [failed("a", "ModelError"), failed("b", "TimeoutError")], filters))).toEqual(["a failed"]);
 });

@@ -7,17 +7,26 @@ export const STATUSES = ["queued", "running", "waiting", "succeeded", "failed", 
 export const AGES = { "15m": 900, "1h": 3_600, "24h": 86_400, "7d": 604_800 } as const;
 export type Age = keyof typeof AGES;
 
+/** A range of time, in Unix seconds; `to` is not in it. */
+export type Between = { readonly from: number; readonly to: number };
+
+/** ended: the time in which the runs ended. */
 export type RunFilters = {
   readonly app: string;
   readonly user: string;
   readonly session: string;
   readonly statuses: readonly RunStatus[];
+  readonly error: string;
   readonly age: Age | null;
+  readonly ended: Between | null;
 };
+
+/** The server finds runs by their creation only: those that took longer than this are not among the ones that ended in a time. */
+const LONGEST_RUN = 86_400;
 
 export type Search = Readonly<Record<string, string | undefined>>;
 
-export const NO_FILTERS: RunFilters = { app: "", user: "", session: "", statuses: [], age: null };
+export const NO_FILTERS: RunFilters = { app: "", user: "", session: "", statuses: [], error: "", age: null, ended: null };
 
 /** Unknown statuses and ages in an address are ignored. */
 export function parseFilters(search: Search): RunFilters {
@@ -28,19 +37,28 @@ export function parseFilters(search: Search): RunFilters {
     user: search.user ?? "",
     session: search.session ?? "",
     statuses: STATUSES.filter((status) => wanted.includes(status)),
+    error: search.error ?? "",
+    ended: parseBetween(search.from, search.to),
     age: age !== undefined && Object.hasOwn(AGES, age) ? (age as Age) : null,
   };
 }
 
+function parseBetween(from = "", to = ""): Between | null {
+  const between = { from: Number.parseFloat(from), to: Number.parseFloat(to) };
+  return between.from >= 0 && between.from < between.to ? between : null;
+}
+
 /** The address of filters; what filters nothing is left out. */
 export function toSearch(filters: RunFilters): Search {
-  const { app, user, session, statuses, age } = filters;
+  const { app, user, session, statuses, error, age, ended } = filters;
   return {
     ...(app === "" ? {} : { app }),
     ...(user === "" ? {} : { user }),
     ...(session === "" ? {} : { session }),
     ...(statuses.length === 0 || statuses.length === STATUSES.length ? {} : { status: statuses.join(",") }),
+    ...(error === "" ? {} : { error }),
     ...(age === null ? {} : { age }),
+    ...(ended === null ? {} : { from: String(ended.from), to: String(ended.to) }),
   };
 }
 
@@ -51,9 +69,23 @@ export function toQuery(filters: RunFilters, limit: number, token: string | null
   if (filters.user !== "") query.set("user_id", filters.user);
   if (filters.session !== "") query.set("session_id", filters.session);
   for (const status of filters.statuses) query.append("status", status);
-  if (filters.age !== null) query.set("created_from", String(Math.floor(now - AGES[filters.age])));
+  if (filters.error !== "") query.set("error_code", filters.error);
+  const since = createdFrom(filters, now);
+  if (since !== null) query.set("created_from", String(since));
+  if (filters.ended !== null) query.set("created_before", String(filters.ended.to));
   if (token !== null) query.set("page_token", token);
   return query;
+}
+
+function createdFrom({ age, ended }: RunFilters, now: number): number | null {
+  if (age === null && ended === null) return null;
+  const since = age === null ? 0 : Math.floor(now - AGES[age]);
+  return Math.max(since, ended === null ? 0 : ended.from - LONGEST_RUN);
+}
+
+/** Whether a run is among those that ended in the wanted time, if one is. */
+export function hasEnded({ endedAt }: Run, { ended }: RunFilters): boolean {
+  return ended === null || (endedAt != null && endedAt >= ended.from && endedAt < ended.to);
 }
 
 export function isFiltered(filters: RunFilters): boolean {
@@ -65,7 +97,9 @@ export function merge(runs: readonly Run[], changed: readonly Run[], filters: Ru
   const newest = new Map(changed.map((run) => [run.id, run]));
   const since = filters.age === null ? 0 : Date.now() / 1000 - AGES[filters.age];
   const matches = (run: Run) =>
-    (filters.statuses.length === 0 || filters.statuses.includes(run.status)) && run.createdAt >= since;
+    (filters.statuses.length === 0 || filters.statuses.includes(run.status)) &&
+    (filters.error === "" || run.error?.code === filters.error) &&
+    run.createdAt >= since;
   const kept: Run[] = [];
   for (const run of runs) {
     const now = newest.get(run.id) ?? run;

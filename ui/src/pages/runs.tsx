@@ -2,17 +2,18 @@ import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tansta
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import type { Run } from "greenroom-client";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { X } from "lucide-react";
+import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 import { DEFAULT_USER, SERVER, call, client } from "../api";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Status } from "../components/Status";
-import { Duration, Time } from "../components/Time";
+import { Duration, Time, between } from "../components/Time";
 import { Waiting } from "../components/Waiting";
 import { useMedia } from "../media";
 import { reload } from "../reload";
 import { AppFilter, ChoiceFilter, FilterForm, NothingMatches } from "./FilterForm";
-import { AGES, type Age, NO_FILTERS, type RunFilters, STATUSES, type Search, isFiltered, parseFilters, toQuery, toSearch } from "./filters";
+import { AGES, type Age, NO_FILTERS, type RunFilters, STATUSES, type Search, hasEnded, isFiltered, parseFilters, toQuery, toSearch } from "./filters";
 import { TextFilter } from "./TextFilter";
 import { ChangedRuns } from "./ChangedRuns";
 import { PAGE, useRuns } from "./useRuns";
@@ -61,8 +62,9 @@ export function RunsPage() {
   });
   const runs = useMemo(() => {
     const known = new Set(watched.runs.map((run) => run.id));
-    return [...watched.runs, ...(older.data?.pages.flatMap((page) => page.runs.filter((run) => !known.has(run.id))) ?? [])];
-  }, [watched.runs, older.data]);
+    const others = older.data?.pages.flatMap((page) => page.runs.filter((run) => !known.has(run.id))) ?? [];
+    return [...watched.runs, ...others].filter((run) => hasEnded(run, parseFilters(search)));
+  }, [watched.runs, older.data, search]);
   const hasMore = older.data === undefined ? isOlderWanted : older.hasNextPage;
   const error = watched.error ?? older.error;
 
@@ -80,7 +82,7 @@ export function RunsPage() {
       {error !== null && <ErrorLine error={error} />}
       {watched.next === undefined && error === null && <p className="soft">Loading…</p>}
       {watched.next !== undefined &&
-        (runs.length === 0 ? (
+        (runs.length === 0 && !hasMore ? (
           <NoRuns filters={filters} clear={() => set(NO_FILTERS)} />
         ) : (
           <Table
@@ -147,7 +149,21 @@ function Filters({ filters, set }: { filters: RunFilters; set: (change: Partial<
         nameOf={(age) => `Last ${age}`}
         set={(age) => set({ age: age === "" ? null : age })}
       />
+      {filters.ended !== null && (
+        <Chip clear={() => set({ ended: null })}>Ended {between(filters.ended.from, filters.ended.to)}</Chip>
+      )}
+      {filters.error !== "" && <Chip clear={() => set({ error: "" })}>{filters.error}</Chip>}
     </FilterForm>
+  );
+}
+
+/** A filter that other pages lead to. */
+function Chip({ clear, children }: { clear: () => void; children: ReactNode }) {
+  return (
+    <button type="button" className="button" title="Remove this filter" onClick={clear}>
+      {children}
+      <X size={14} aria-hidden="true" />
+    </button>
   );
 }
 
