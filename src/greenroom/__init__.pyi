@@ -251,7 +251,6 @@ from greenroom.plugins.force_escalation import ForceEscalationPlugin as ForceEsc
 from greenroom.plugins.global_instruction import GlobalInstructionPlugin as GlobalInstructionPlugin
 from greenroom.plugins.guardrails.allow_lists import AllowedHosts as AllowedHosts
 from greenroom.plugins.guardrails.allow_lists import AllowedTools as AllowedTools
-from greenroom.plugins.guardrails.check import Finding as Finding
 from greenroom.plugins.guardrails.check import GuardrailCheck as GuardrailCheck
 from greenroom.plugins.guardrails.decisions import GuardrailDecision as GuardrailDecision
 from greenroom.plugins.guardrails.judge import JudgeCheck as JudgeCheck
@@ -328,6 +327,9 @@ from greenroom.records.session import ListEventsResponse as ListEventsResponse
 from greenroom.records.session import ListSessionsResponse as ListSessionsResponse
 from greenroom.records.session import Session as Session
 from greenroom.records.state import State as State
+from greenroom.redaction.findings import Finding as Finding
+from greenroom.redaction.patterns import TextPattern as TextPattern
+from greenroom.redaction.rules import Redaction as Redaction
 from greenroom.runner.in_memory import InMemoryRunner as InMemoryRunner
 from greenroom.runner.rewind import InvocationNotFoundError as InvocationNotFoundError
 from greenroom.runner.runner import Runner as Runner

@@ -42,6 +42,30 @@ def test_an_app_without_the_file_has_the_defaults(agents_dir: AgentsDir) -> None
     assert (app.on_version_change, list(app.webhooks)) == ("continue", [])
 
 
+async def test_it_has_rules_of_redaction(agents_dir: AgentsDir) -> None:
+    rules = """
+        redaction:
+          fields: [ssn]
+          patterns: [email, {name: employee, expression: 'E-\\d{6}'}]
+          finders: [.finders.planets]
+        """
+    agents_dir.write(
+        "shop/finders.py",
+        """
+        from greenroom import Finding
+
+        def planets(text):
+            at = text.find("Mars")
+            return [] if at == -1 else [Finding(at, at + 4, "planet")]
+        """,
+    )
+    redaction = write(agents_dir, rules).load("shop").redaction
+    assert redaction is not None
+    value = {"ssn": "1", "text": "E-123456 is ada@example.com of Mars"}
+    expected = {"ssn": "[redacted: ssn]", "text": "[redacted: employee] is [redacted: email] of [redacted: planet]"}
+    assert await redaction.redact_json(value) == expected
+
+
 def test_a_change_of_the_file_reloads_the_app(agents_dir: AgentsDir) -> None:
     loader = write(agents_dir, "on_version_change: pin")
     before = loader.load("shop")
@@ -57,6 +81,9 @@ def test_a_change_of_the_file_reloads_the_app(agents_dir: AgentsDir) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ("redaction: {patterns: [passport]}", r"app_settings.yaml:1: redaction.*no ready-made pattern 'passport'"),
+        ("redaction: {keys: [a]}", r"app_settings.yaml:1: redaction.*no such key"),
+        ("redaction: {}", r"app_settings.yaml:1: redaction: Redaction needs fields"),
         ("on_version_change: refuze", r"app_settings.yaml:1: on_version_change: .*did you mean 'refuse'"),
         ("priority: 11", "priority: the priority must be a whole number from -10 to 10"),
         ("priority: true", "the priority must be a whole number"),

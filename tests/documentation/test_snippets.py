@@ -798,6 +798,14 @@ async def test_own_guardrail() -> None:
     assert names["decisions"] == ["debug_user_id: block by no_instructions in user_message"]
 
 
+async def test_redaction() -> None:
+    app: App = run_snippet("redaction")["app"]
+    assert app.redaction is not None
+    text = "E-123456 wrote about Bluebird to ada@example.com"
+    redacted = "[redacted: employee] wrote about [redacted: project] to [redacted: email]"
+    assert await app.redaction.redact_text(text) == redacted
+
+
 def test_compaction() -> None:
     app: App = run_snippet("compaction")["app"]
     assert app.events_compaction_config is not None

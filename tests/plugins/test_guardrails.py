@@ -332,7 +332,7 @@ async def test_the_hook_gets_each_decision() -> None:
         (lambda: GuardrailPlugin([]), "needs checks"),
         (lambda: GuardrailPlugin(patterns("email"), on_violation="ask"), "tool calls only"),
         (lambda: GuardrailPlugin([AllowedTools([])], on_violation="redact"), "no text to redact"),
-        (lambda: PatternCheck("phone"), "no ready-made pattern 'phone'"),
+        (lambda: PatternCheck("passport"), "no ready-made pattern 'passport'"),
         (lambda: PatternCheck("x", "("), "no regular expression"),
         (lambda: PatternCheck("x", "a*"), "matches an empty text"),
         (lambda: AllowedTools(["a"], on_violation="ask", name="t") and PatternCheck("email", where=[]), "nothing"),

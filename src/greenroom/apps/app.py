@@ -19,6 +19,7 @@ from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.run import MAX_PRIORITY, RunConfig, Webhook
 from greenroom.records.schedule import Schedule, with_id_by_definition
 from greenroom.records.webhook_delivery import check_webhook, with_default_id
+from greenroom.redaction.rules import Redaction
 from greenroom.schedules.validation import check_schedule
 
 OnVersionChange: TypeAlias = Literal["continue", "refuse", "pin"]
@@ -95,6 +96,9 @@ class App:
 
     approvals: ApprovalPolicy | None = None
     """The people who approve the calls of tools, where a tool doesn't say; None: the session's user."""
+
+    redaction: Redaction | None = None
+    """Rules for what is replaced before it is stored, and before models and tools see it."""
 
     schedules: Sequence[Schedule] = ()
     """Runs that the server starts by the clock. They can be paused over HTTP, but only be changed here."""

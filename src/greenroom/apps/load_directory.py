@@ -366,6 +366,7 @@ class DirectoryAppLoader(AppLoader):
                 priority=settings.priority,
                 webhooks=settings.webhooks,
                 approvals=settings.approvals,
+                redaction=settings.redaction,
             )
             return _Loaded(app, "yaml", frozenset(files | settings_files))
         shown = folder.relative_to(self.agents_dir)

@@ -24,7 +24,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part, UserContent
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
-from greenroom.records.redaction import without_internal
+from greenroom.records.login_secrets import without_internal
 from greenroom.records.session import Session
 
 _SPEC = "spec.yaml"

@@ -12,7 +12,7 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_invocation_id
-from greenroom.records.redaction import redact
+from greenroom.records.login_secrets import redact
 from greenroom.records.run import AgentRunRequest, Run
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.tool_declaration import FunctionDeclaration

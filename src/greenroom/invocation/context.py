@@ -31,6 +31,7 @@ from greenroom.records.identifiers import uuid4
 from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
+from greenroom.redaction.rules import Redaction
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import Span
 
@@ -61,6 +62,8 @@ class Services:
     """None outside of a server."""
     audit: Callable[[Sequence[AuditEntry]], Awaitable[None]] | None = None
     """Stores entries in the audit trail; None where there is none."""
+    redaction: Redaction | None = None
+    """The app's rules for what is stored."""
 
 
 class LlmCallCounter:

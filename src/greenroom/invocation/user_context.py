@@ -9,11 +9,13 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.invocation.context import DEFAULT_EXPIRES_SECONDS, InvocationContext
 from greenroom.invocation.sleep import Waiter, sleep, wait_for
 from greenroom.log.state import log_state_of
-from greenroom.memory.service import with_metadata
+from greenroom.memory.service import OfMemory, with_metadata
 from greenroom.records import wire
 from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.auth import AuthConfig, AuthCredential, CredentialRequest, public_config
@@ -304,8 +306,12 @@ class Context(ReadonlyContext):
 
     async def save_artifact(self, filename: str, artifact: Part, custom_metadata: JsonObject | None = None) -> int:
         """Returns the version. Raises AgentConfigError when the app has no artifact service."""
+        artifact = own(artifact)
+        redaction = self._invocation_context.services.redaction
+        if redaction is not None:
+            artifact = await redaction.redact_part(artifact)
         version = await self._artifacts().save_artifact(
-            **self._session_key(), filename=filename, artifact=own(artifact), custom_metadata=custom_metadata
+            **self._session_key(), filename=filename, artifact=artifact, custom_metadata=custom_metadata
         )
         self.actions.artifact_delta[filename] = version
         return version
@@ -337,7 +343,7 @@ class Context(ReadonlyContext):
         self, *, events: Sequence[Event], custom_metadata: Mapping[str, JsonValue] | None = None
     ) -> None:
         """Adds events of this session, except those stored already. custom_metadata: for all entries."""
-        events = [with_metadata(event, custom_metadata) for event in events]
+        events = [await self._redacted(with_metadata(event, custom_metadata)) for event in events]
         await self._memory().add_events_to_memory(**self._session_key(), events=events)
 
     async def add_memory(
@@ -345,8 +351,15 @@ class Context(ReadonlyContext):
     ) -> None:
         """Stores entries for this user that belong to no session. custom_metadata: for all of them."""
         ctx = self._invocation_context
-        entries = [with_metadata(entry, custom_metadata) for entry in memories]
+        entries = [await self._redacted(with_metadata(entry, custom_metadata)) for entry in memories]
         await self._memory().add_memories(app_name=ctx.app_name, user_id=ctx.user_id, memories=entries)
+
+    async def _redacted(self, entry: OfMemory) -> OfMemory:
+        """An event or entry as it may be stored."""
+        redaction = self._invocation_context.services.redaction
+        if redaction is None or entry.content is None:
+            return entry
+        return msgspec.structs.replace(entry, content=await redaction.redact_content(entry.content))
 
     async def delete_memory(self, memory_id: str) -> None:
         """Deletes the entry with this id from the user's memory, if it exists."""

@@ -21,7 +21,7 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUESTS
-from greenroom.records.redaction import CALL_SIGNATURES
+from greenroom.records.login_secrets import CALL_SIGNATURES
 from greenroom.records.session import Session
 from greenroom.tools.result import with_ints
 from greenroom.tools.tool import BaseTool

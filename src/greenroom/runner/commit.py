@@ -17,9 +17,10 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event, without_reserved
 from greenroom.records.genai_types import own_content
-from greenroom.records.redaction import redact
+from greenroom.records.login_secrets import redact
 from greenroom.records.run import Caller
 from greenroom.records.session import Session
+from greenroom.redaction.rules import Redaction
 from greenroom.sessions.service import BaseSessionService, StoredEvent
 from greenroom.telemetry.span import Trace
 from greenroom.tools.result import is_plain, make_storable, to_plain
@@ -81,6 +82,7 @@ class RunLog:
     is_live: bool = False
     trace: Trace | None = None
     caller: Caller | None = None
+    redaction: Redaction | None = None
     pending_end_hook: InvocationContext | None = None
     stopped_by: GreenroomError | None = None
     lost: GreenroomError | None = None
@@ -126,6 +128,9 @@ class RunLog:
             return
         for event in events:
             self._prepare(event)
+            if self.redaction is not None:
+                make_storable(event.actions)
+                await self.redaction.redact_event(event)
         self._commits += 1
         try:
             stored = await self.sessions.append(self.session, *events)
@@ -148,6 +153,8 @@ class RunLog:
         """Stores a compaction. Clients of the run are not sent it, as in ADK; readers of the session are."""
         if self.lost is not None:
             raise self.lost
+        if self.redaction is not None:
+            await self.redaction.redact_event(event)
         [stored] = await self.sessions.append(self.session, event)
         self.summaries.append(event)
         if self.stream is not None:

@@ -95,6 +95,7 @@ class Runner:
         self.app = app
         self._is_resumable = False
         self.run_config = app.run_config if app is not None else None
+        self.redaction = app.redaction if app is not None else None
         if app is not None:
             self.agent = app.root_agent
             self.app_name = app_name or app.name
@@ -121,6 +122,7 @@ class Runner:
             approvals=app.approvals if app is not None else None,
             steering=steering,
             audit=audit,
+            redaction=self.redaction,
         )
         self._stream = event_stream
         self._trace_listeners = trace_listeners
@@ -204,6 +206,8 @@ class Runner:
 
         The model is shown the responses beside their calls, then the other parts.
         """
+        if self.redaction is not None and new_message is not None:
+            new_message = await self.redaction.redact_content(new_message)
         config = (run_config or RunConfig()).over(self.run_config)
         session = await self._open_session(user_id, session_id, config)
         if needs_older_events(session.events, new_message, invocation_id):
@@ -312,9 +316,12 @@ class Runner:
             custom_metadata=run_config.custom_metadata,
             is_live=run_config.streaming_mode is StreamingMode.BIDI,
             caller=caller,
+            redaction=self.redaction,
         )
         if self._trace_listeners:
             log.trace = Trace(log.key, invocation_id, traceparent=traceparent)
+            if self.redaction is not None:
+                log.trace.run.redact = self.redaction.traced
         return log
 
     def execute(
@@ -337,9 +344,9 @@ class Runner:
             if answered is not None and is_to_task(new_message, answered):
                 scope = answered.isolation_scope
             event = await event_of_message(ctx, new_message, state_delta, scope=scope)
-            ctx.user_content = event.content if event is not None else None
             if event is not None:
                 await log.commit(event)
+            ctx.user_content = event.content if event is not None else None
             agent = next_agent(self.agent, log.session.events, answered)
             ctx.agent = agent
             if answered is not None or ctx.user_content is None:

@@ -25,6 +25,7 @@ from greenroom.records.run import (
 )
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.wake_up import SentSignal
+from greenroom.redaction.rules import Redaction
 from greenroom.runs.app_webhooks import AppWebhooks
 from greenroom.runs.feedback import SessionFeedback
 from greenroom.runs.ownership import Replicas
@@ -253,6 +254,14 @@ class RunEngine(ABC):
         Raises NotOffered if one of the stores can't, and OwnershipLost when only sessions are left that other servers
         run; then something has been deleted already.
         """
+
+    @abstractmethod
+    async def redaction_of(self, app_name: str) -> Redaction | None:
+        """The rules of an app for what is stored; None for an app without rules, or that isn't served.
+
+        Raises AppLoadError.
+        """
+        return None
 
     @abstractmethod
     async def delete_expired_sessions(self) -> int:

@@ -20,6 +20,7 @@ from greenroom.records.feedback import (
     feedback_id,
 )
 from greenroom.records.session import SessionKey
+from greenroom.redaction.rules import Redaction
 from greenroom.sessions.service import BaseSessionService
 
 
@@ -28,10 +29,13 @@ class SessionFeedback:
     """Feedback on the events of one engine's sessions.
 
     It is written under the session's lock, by the server that owns the session: no feedback is stored for a session
-    that is being deleted. wait_until_ready: returns when this process owns the session. Raises OwnershipLost.
+    that is being deleted.
+
+    redaction_of: see `RunEngine`. wait_until_ready: returns when this process owns the session. Raises OwnershipLost.
     """
 
     store: FeedbackStore
+    redaction_of: Callable[[str], Awaitable[Redaction | None]]
     session_service: BaseSessionService
     lock: Callable[[SessionKey], asyncio.Lock]
     wait_until_ready: Callable[[SessionKey], Awaitable[None]]
@@ -47,6 +51,9 @@ class SessionFeedback:
             raise InvalidRequest("Feedback needs a score, a label or a comment", location=("body",))
 
         await self.wait_until_ready(key)
+        redaction = await self.redaction_of(key.app_name)
+        if redaction is not None and request.comment:
+            request = msgspec.structs.replace(request, comment=await redaction.redact_text(request.comment))
         async with self.lock(key):
             run_id = await self._run_of_event(key, event_id)
             feedback = Feedback(

@@ -16,6 +16,7 @@ from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import (
+    AppNotFound,
     GreenroomError,
     OwnershipLost,
     RunCancelled,
@@ -56,6 +57,7 @@ from greenroom.records.session import Session, SessionKey
 from greenroom.records.shard import SHARDS, Shards
 from greenroom.records.wake_up import SentSignal
 from greenroom.records.webhook_delivery import add_webhooks
+from greenroom.redaction.rules import Redaction
 from greenroom.runner.rewind import rewind_event
 from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission, KnownRun
@@ -173,12 +175,14 @@ class InProcessRunEngine(RunEngine):
             start=self.start,
             get_run=self.get,
             cancel_run=self.cancel,
+            redaction_of=self.redaction_of,
             limits=self.schedule_limits,
             is_valid=self.is_valid_caller,
         )
         self._declared_schedules = DeclaredSchedules(apps=self.apps, run_store=self.run_store, schedules=self.schedules)
         self.feedback = SessionFeedback(
             store=self.run_store.feedback,
+            redaction_of=self.redaction_of,
             session_service=self.session_service,
             lock=self._admission.lock,
             wait_until_ready=self._wait_until_ready,
@@ -225,6 +229,7 @@ class InProcessRunEngine(RunEngine):
             inactive_runs=self._inactive_runs,
             get=self.get,
             start=self.start,
+            redaction_of=self.redaction_of,
             lock=self._admission.lock,
             wait_until_ready=self._wait_until_ready,
         )
@@ -233,6 +238,7 @@ class InProcessRunEngine(RunEngine):
             watches=self._watches,
             open_calls=self._open_calls,
             get_run=self.get,
+            redaction_of=self.redaction_of,
             lock=self._admission.lock,
             wait_until_ready=self._wait_until_ready,
             wait_until_stored=self._queues.wait_until_stored,
@@ -289,6 +295,8 @@ class InProcessRunEngine(RunEngine):
         await self._wait_until_ready(key)
         runner = await self._runner_of(request.app_name)
         try:
+            if runner.redaction is not None:
+                request = await runner.redaction.redact_request(request)
             async with self._admission.lock(key):
                 task = await self._admission.admit(
                     request,
@@ -365,6 +373,12 @@ class InProcessRunEngine(RunEngine):
 
         return task.run, await _when_stored(stored, reader)
 
+    async def redaction_of(self, app_name: str) -> Redaction | None:
+        try:
+            return (await self.apps.load_async(app_name)).redaction
+        except AppNotFound:
+            return None
+
     async def attach(self, run_id: str, *, after: int | None = None, with_user_events: bool = True) -> Attachment:
         task = self._queues.active(run_id)
         if task is None and self._takeovers is not None:
@@ -398,6 +412,9 @@ class InProcessRunEngine(RunEngine):
 
     async def append(self, session: Session, event: Event) -> None:
         await self._wait_until_ready(session.key)
+        redaction = await self.redaction_of(session.app_name)
+        if redaction is not None:
+            await redaction.redact_event(event)
         self.limits.check_session(session)
         [stored] = await self.session_service.append(session, event)
         item = StreamItem(event, run_id=event.invocation_id, seq=stored.seq, json=stored.json)

@@ -21,6 +21,7 @@ from greenroom.records.inbox import (
 )
 from greenroom.records.run import Run
 from greenroom.records.session import SessionKey
+from greenroom.redaction.rules import Redaction
 from greenroom.runs.audit import delegation_entry
 from greenroom.runs.engine import OpenCall
 from greenroom.runs.open_calls import OpenCalls
@@ -33,14 +34,16 @@ from greenroom.runs.watch import RunWatches
 class Inbox:
     """The requests to people of one engine's runs.
 
-    get_run: the newest record of a run. lock: of a session's admission. wait_until_ready: returns when this process
-    owns the session. Raises OwnershipLost. wait_until_stored: returns when the record of a continued run is stored.
+    get_run: the newest record of a run. redaction_of: see `RunEngine`. lock: of the admission. wait_until_ready:
+    returns when this process owns the session. Raises OwnershipLost. wait_until_stored: returns when the record of a
+    continued run is stored.
     """
 
     run_store: RunStore
     watches: RunWatches
     open_calls: OpenCalls
     get_run: Callable[[str], Awaitable[Run]]
+    redaction_of: Callable[[str], Awaitable[Redaction | None]]
     lock: Callable[[SessionKey], asyncio.Lock]
     wait_until_ready: Callable[[SessionKey], Awaitable[None]]
     wait_until_stored: Callable[[str], Awaitable[None]]
@@ -62,6 +65,7 @@ class Inbox:
         """See `RunEngine.answer_request`."""
         request = await self._get_open(request_id)
         message = answer_message(request, answer)
+        answerer = await self._redacted(answerer, request)
         try:
             run = await self.open_calls.answer(
                 await self.get_run(request.run_id), message, OpenCall(request.call_id, answerer=answerer)
@@ -77,12 +81,20 @@ class Inbox:
         """See `RunEngine.delegate_request`."""
         request = await self._get_open(request_id)
         await self.wait_until_ready(request.session_key)
+        answerer = await self._redacted(answerer, request)
         async with self.lock(request.session_key):
             request = delegated(await self._get_open(request_id), answerer, to_user_id, at=time.time())
             audit = [delegation_entry(request)] if self.is_audited else ()
             await self.run_store.save_request(request, audit=audit)
         self.watches.publish(await self.get_run(request.run_id))
         return request
+
+    async def _redacted(self, answerer: Answerer, request: HumanRequest) -> Answerer:
+        """The answerer with the comment as it may be stored."""
+        redaction = await self.redaction_of(request.app_name) if answerer.comment else None
+        if redaction is None or answerer.comment is None:
+            return answerer
+        return msgspec.structs.replace(answerer, comment=await redaction.redact_text(answerer.comment))
 
     async def _get_open(self, request_id: str) -> HumanRequest:
         """Raises RequestNotFound, RequestClosed."""

@@ -17,6 +17,7 @@ from greenroom.records.content import Content
 from greenroom.records.run import AgentRunRequest, Caller, Run, RunStatus
 from greenroom.records.session import SessionKey
 from greenroom.records.wake_up import SentSignal, WakeUp, answer_to
+from greenroom.redaction.rules import Redaction
 from greenroom.runs.engine import OpenCall
 from greenroom.runs.inactive_runs import InactiveRuns
 from greenroom.runs.memory_writer import MemoryWriter
@@ -47,8 +48,8 @@ class StartWithAnswer(Protocol):
 class OpenCalls:
     """Continues the waiting runs of one engine by responses to their long-running calls.
 
-    get: the newest record of a run. lock: of a session's admission. wait_until_ready: returns when this process owns
-    the session. Raises OwnershipLost.
+    get: the newest record of a run. redaction_of: see `RunEngine`. lock: of a session's admission. wait_until_ready:
+    returns when this process owns the session. Raises OwnershipLost.
     """
 
     run_store: RunStore
@@ -57,6 +58,7 @@ class OpenCalls:
     inactive_runs: InactiveRuns
     get: Callable[[str], Awaitable[Run]]
     start: StartWithAnswer
+    redaction_of: Callable[[str], Awaitable[Redaction | None]]
     lock: Callable[[SessionKey], asyncio.Lock]
     wait_until_ready: Callable[[SessionKey], Awaitable[None]]
 
@@ -84,6 +86,9 @@ class OpenCalls:
             call_id = check_receives(run, signal, while_waiting=while_waiting)
             if call_id is not None:
                 return run, call_id, run.wake_ups[call_id]
+            redaction = await self.redaction_of(run.app_name)
+            if redaction is not None:
+                signal = msgspec.structs.replace(signal, value=await redaction.redact_json(signal.value))
             store_signal(run, signal)
             await self.run_store.save(run, is_to_remember=self.memory_writer.is_pending(run.id))
             return run

@@ -55,6 +55,7 @@ from greenroom.records.schedule import (
 )
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import Shards, shard_of
+from greenroom.redaction.rules import Redaction
 from greenroom.runs.ownership import require
 from greenroom.runs.store import RunStore
 from greenroom.runs.store_timer import LONGEST_SLEEP, StoreTimer
@@ -141,6 +142,7 @@ class Schedules:
     start: StartRun
     get_run: Callable[[str], Awaitable[Run]]
     cancel_run: Callable[..., Awaitable[Run]]
+    redaction_of: Callable[[str], Awaitable[Redaction | None]]
     limits: ScheduleLimits
     is_valid: Callable[[Caller], Awaitable[bool]] | None = None
     """False for a caller whose API key was revoked or has expired. None without authentication."""
@@ -159,6 +161,7 @@ class Schedules:
     async def create(self, schedule: Schedule, *, app_name: str, caller: Caller | None) -> Schedule:
         """Stores a new schedule. Raises InvalidRequest, ScheduleConflict, TooManySchedules, OwnershipLost."""
         check_schedule(schedule)
+        schedule = await self._redacted(schedule, app_name)
         created = self._stored(schedule, app_name=app_name, caller=caller, created_at=self.clock())
         if not created.id:
             created.id = self._new_id(created)
@@ -201,6 +204,7 @@ class Schedules:
         """
         schedule = msgspec.structs.replace(schedule, id=schedule_id)
         check_schedule(schedule)
+        schedule = await self._redacted(schedule, app_name)
 
         def change(earlier: StoredSchedule) -> StoredSchedule:
             if earlier.is_of_app:
@@ -263,6 +267,13 @@ class Schedules:
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         """Deletes a user's schedules in an app, but those that the app declares."""
         await self._store.delete_user(app_name=app_name, user_id=user_id)
+
+    async def _redacted(self, schedule: Schedule, app_name: str) -> Schedule:
+        """The schedule with its request as it may be stored."""
+        redaction = await self.redaction_of(app_name)
+        if redaction is None:
+            return schedule
+        return msgspec.structs.replace(schedule, request=await redaction.redact_request(schedule.request))
 
     # for the engine
 

@@ -233,6 +233,8 @@ class RunTask:
 
         if error is not None:
             run.error = described(error)
+            if self.runner.redaction is not None:
+                run.error.message = self.runner.redaction.text(run.error.message)
         elif logged is not None and run.status is not RunStatus.WAITING:
             run.error = logged.progress.error
         else:

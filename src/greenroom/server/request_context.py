@@ -199,7 +199,7 @@ class RequestContext:
 
     @property
     def sessions(self) -> AuthorizedSessions:
-        return AuthorizedSessions(self._server.sessions, self._permissions)
+        return AuthorizedSessions(self._server.sessions, self._permissions, self._server.engine.redaction_of)
 
     @property
     def artifacts(self) -> AuthorizedArtifacts:

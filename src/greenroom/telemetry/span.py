@@ -10,7 +10,7 @@ import hashlib
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from random import getrandbits
@@ -54,12 +54,14 @@ def write_traceparent(trace_id: int, span_id: int, *, is_sampled: bool) -> str:
 class TracedRun:
     """A traced run. `remote_parent` is the caller's span, if the request named one."""
 
-    __slots__ = ("_trace_id", "key", "remote_parent", "run_id")
+    __slots__ = ("_trace_id", "key", "redact", "remote_parent", "run_id")
 
     def __init__(self, key: SessionKey, run_id: str, traceparent: str | None) -> None:
         self.key = key
         self.run_id = run_id
         self.remote_parent: RemoteParent | None = read_traceparent(traceparent) if traceparent else None
+        self.redact: Callable[[Any], Any] | None = None
+        """Replaces what the app's rules find in the content of a span; None without rules."""
         self._trace_id = 0
 
     @property

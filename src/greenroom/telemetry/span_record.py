@@ -76,8 +76,17 @@ def all_attributes(span: Span, *, with_content: bool) -> dict[str, AttributeValu
     if span.error is not None:
         attributes[names.ERROR_TYPE] = span.error
     for name, value in span.content().items():
-        attributes[name] = _json(value) if with_content else "{}"
+        attributes[name] = _json(_redacted(span, value)) if with_content else "{}"
     return attributes
+
+
+def _redacted(span: Span, value: object) -> object:
+    redact = span.run.redact
+    if redact is None:
+        return value
+    if isinstance(value, SentRequest):
+        return msgspec.structs.replace(value, contents=[redact(content) for content in value.contents])
+    return redact(value)
 
 
 def spans_for_display(spans: Iterable[SpanRecord]) -> list[SpanRecord]:
@@ -159,7 +168,8 @@ def _conversation(calls: Sequence[ModelCallSpan]) -> JsonObject:
         (names.OUTPUT_MESSAGES, calls[-1].reply_content if calls else None),
     ):
         if content is not None:
-            data = _encode(_without_blobs(content))
+            redact = calls[0].run.redact
+            data = _encode(_without_blobs(content if redact is None else redact(content)))
             if len(data) <= MAX_CONTENT_BYTES:
                 messages[name] = [_message(msgspec.json.decode(data))]
     return messages

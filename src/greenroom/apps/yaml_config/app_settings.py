@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
@@ -17,6 +18,8 @@ from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.run import MAX_PRIORITY, Webhook
 from greenroom.records.schedule import Schedule
 from greenroom.records.webhook_delivery import check_webhook
+from greenroom.redaction.patterns import TextPattern
+from greenroom.redaction.rules import Redaction
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class AppSettings:
     webhooks: list[Webhook] = field(default_factory=list[Webhook])
     approvals: ApprovalPolicy | None = None
     schedules: list[Schedule] = field(default_factory=list[Schedule])
+    redaction: Redaction | None = None
     plugins: list[BasePlugin] = field(default_factory=list[BasePlugin])
 
 
@@ -36,7 +40,7 @@ def read_app_settings(file: ConfigFile, reader: ConfigReader) -> AppSettings:
 
     reader: finds the code that the file names.
     """
-    keys = ["on_version_change", "priority", "webhooks", "approvals", "schedules", "guardrails"]
+    keys = ["on_version_change", "priority", "webhooks", "approvals", "schedules", "redaction", "guardrails"]
     root = entries_of(read_document(file), keys, what="of an app's settings")
     policy: OnVersionChange = "continue"
     if "on_version_change" in root:
@@ -47,12 +51,14 @@ def read_app_settings(file: ConfigFile, reader: ConfigReader) -> AppSettings:
     webhooks = [] if listed is None or listed.value is None else [_webhook(node) for node in listed.items]
     approvals = root.get("approvals")
     scheduled = root.get("schedules")
+    redaction = root.get("redaction")
     return AppSettings(
         policy,
         priority,
         webhooks,
         _approvals(approvals) if approvals is not None else None,
         [] if scheduled is None or scheduled.value is None else [read_schedule(node) for node in scheduled.items],
+        _redaction(redaction, reader) if redaction is not None else None,
         [_guardrails(root["guardrails"], reader)] if "guardrails" in root else [],
     )
 
@@ -88,6 +94,31 @@ def _approvals(node: ConfigNode) -> ApprovalPolicy:
     try:
         return wire.from_plain({key: entry.plain() for key, entry in fields.items()}, ApprovalPolicy)
     except (AgentConfigError, InvalidRequest) as error:
+        raise node.error(error.detail) from None
+
+
+def _redaction(node: ConfigNode, reader: ConfigReader) -> Redaction:
+    entries = entries_of(node, ["fields", "patterns", "finders"], what="of the redaction")
+    fields = [field.text for field in entries["fields"].items] if "fields" in entries else []
+    patterns = [_pattern(pattern) for pattern in entries["patterns"].items] if "patterns" in entries else []
+    finders = [reader.read(finder, Callable) for finder in entries["finders"].items] if "finders" in entries else []
+    try:
+        return Redaction(fields=fields, patterns=patterns, finders=finders)
+    except AgentConfigError as error:
+        raise node.error(error.detail) from None
+
+
+def _pattern(node: ConfigNode) -> TextPattern:
+    """The name of a ready-made pattern, or a name with an expression."""
+    try:
+        if isinstance(node.value, str):
+            return TextPattern(node.value)
+        entries = entries_of(node, ["name", "expression"], what="of a pattern")
+        if "name" not in entries:
+            raise node.error("a pattern needs a name")
+        expression = entries.get("expression")
+        return TextPattern(entries["name"].text, expression.text if expression is not None else None)
+    except AgentConfigError as error:
         raise node.error(error.detail) from None
 
 

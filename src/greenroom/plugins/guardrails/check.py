@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, Literal, NamedTuple, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmResponse
+from greenroom.redaction.findings import Finding
 from greenroom.tools.tool import BaseTool
 
 Where: TypeAlias = Literal["user_message", "model_output", "tool_arguments", "tool_results"]
 Action: TypeAlias = Literal["block", "redact", "ask"]
 
 EVERYWHERE: tuple[Where, ...] = get_args(Where)
-
-
-class Finding(NamedTuple):
-    """A violation in a text, from `start` up to `end`. label: names the violation without quoting the text."""
-
-    start: int
-    end: int
-    label: str
 
 
 class GuardrailCheck:

@@ -10,12 +10,13 @@ import msgspec
 
 from greenroom.errors import AgentConfigError, GuardrailBlocked
 from greenroom.invocation.context import InvocationContext
-from greenroom.plugins.guardrails.check import Action, Finding, GuardrailCheck, Where
-from greenroom.plugins.guardrails.redaction import Find, merged, redact_json, redact_parts, redacted, replacement
+from greenroom.plugins.guardrails.check import Action, GuardrailCheck, Where
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionResponse, Part, Transcription
 from greenroom.records.human_requests import REQUEST_CONFIRMATION, REQUESTS, read_confirmation
+from greenroom.redaction.contents import Find, redact_json, redact_parts
+from greenroom.redaction.findings import Finding, merged, redacted, replacement
 from greenroom.tools.result import is_plain, to_response
 from greenroom.tools.tool import BaseTool
 

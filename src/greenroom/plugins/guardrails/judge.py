@@ -15,13 +15,14 @@ from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.model import BaseLlm, ask
 from greenroom.plugins.budget import BudgetPlugin
-from greenroom.plugins.guardrails.check import Action, Finding, GuardrailCheck, Where, pieces
+from greenroom.plugins.guardrails.check import Action, GuardrailCheck, Where, pieces
 from greenroom.plugins.plugin import UnwrappedError
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.redaction.findings import Finding
 from greenroom.telemetry.agent_spans import model_call_span
 
 _INSTRUCTION = """You check texts for an application. A text violates this rubric, or it does not:

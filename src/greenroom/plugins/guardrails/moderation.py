@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from greenroom.errors import AgentConfigError, MissingExtra, ModelError
 from greenroom.invocation.context import InvocationContext
-from greenroom.plugins.guardrails.check import Action, Finding, GuardrailCheck, Where, pieces
+from greenroom.plugins.guardrails.check import Action, GuardrailCheck, Where, pieces
+from greenroom.redaction.findings import Finding
 
 if TYPE_CHECKING:
     import openai

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from greenroom.invocation.context import InvocationContext
-from greenroom.plugins.guardrails.check import Action, Finding, GuardrailCheck
-from greenroom.plugins.guardrails.redaction import merged, redacted
+from greenroom.plugins.guardrails.check import Action, GuardrailCheck
+from greenroom.redaction.findings import Finding, merged, redacted
 
 
 class StreamedText:

@@ -13,7 +13,7 @@ from greenroom.records.base import JsonObject, Record
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
 from greenroom.records.identifiers import new_invocation_id, new_state_patch_id
-from greenroom.records.redaction import redact
+from greenroom.records.login_secrets import redact
 from greenroom.records.session import GetSessionConfig, Session, SessionFilter, SessionKey, title_delta
 from greenroom.records.state import TEMP_PREFIX
 from greenroom.server.replies import AnyReply, Reply

@@ -1,4 +1,4 @@
-"""Replaces the violations in contents and in JSON."""
+"""Replaces what was found in contents and in JSON."""
 
 from __future__ import annotations
 
@@ -8,43 +8,15 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from greenroom.plugins.guardrails.check import Finding
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Part
+from greenroom.redaction.findings import Finding, redacted, replacement
 
 Find: TypeAlias = Callable[[str], Awaitable[Sequence[Finding]]]
 """Finds the violations in a text that are to be replaced."""
 
 _SHORTEST_NUMBER = 6
 """Digits of the shortest number in JSON that is read as text."""
-
-
-def replacement(label: str) -> str:
-    return f"[redacted: {label}]"
-
-
-def merged(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings of several checks in order; of those that overlap, one with the first label."""
-    result: list[Finding] = []
-    for finding in sorted(findings):
-        last = result[-1] if result else None
-        if last is not None and finding.start < last.end:
-            result[-1] = last._replace(end=max(last.end, finding.end))
-        else:
-            result.append(finding)
-    return result
-
-
-def redacted(text: str, findings: Sequence[Finding], start: int = 0, end: int | None = None) -> str:
-    """The text from `start` to `end`, with the findings that begin in it replaced."""
-    end = len(text) if end is None else end
-    pieces: list[str] = []
-    for finding in findings:
-        if start <= finding.start < end:
-            pieces += [text[start : finding.start], replacement(finding.label)]
-            start = finding.end
-    pieces.append(text[start:end])
-    return "".join(pieces)
 
 
 async def redact_parts(parts: Sequence[Part], find: Find) -> list[Part] | None:

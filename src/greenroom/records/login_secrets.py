@@ -1,4 +1,4 @@
-"""Redaction of events before they are stored, because every reader of the session would see the secrets.
+"""Removal of logins' secrets from events before they are stored, since every reader of the session would see them.
 
 Source of the names: ADK's servers, which take the same out of each answer. Secrets that redeem a
 login are kept elsewhere.
