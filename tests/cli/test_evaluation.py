@@ -38,7 +38,7 @@ def test_a_set_is_scored_and_its_result_stored(cli: Cli) -> None:
     done = cli("eval", "agents", "talk", "--metrics", "response_match_score=0.8")
     assert done.returncode == 1, done.stderr
     assert done.stdout == (
-        "✓ c0\n✗ c1\n    response_match_score: 0, at least 0.8\ntalk: 50% of 2 (9%–91%) passed, 1 failed\n"
+        "✓ c0\n✗ c1\n    response_match_score: 0, at least 0.8\ntalk@1: 50% of 2 (9%–91%) passed, 1 failed\n"
     )
     [result] = _history(cli)
     assert json.loads(result.read_text())["eval_case_results"][1]["final_eval_status"] == 2
@@ -115,7 +115,7 @@ def test_stored_conversations_become_cases(cli: Cli) -> None:
     done = cli("eval", "collect", "agents", "talks", *store)
     assert "Added 2 cases" in done.stderr
     done = cli("eval", "agents", "talks:talk_0,talk_2")
-    assert "talks: 100% of 2" in done.stdout, done.stderr
+    assert "talks@2: 100% of 2" in done.stdout, done.stderr
 
 
 @pytest.mark.kill

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from greenroom.records.feedback import FeedbackRequest
-from greenroom.runs.engine import run_store_beside
-from greenroom.runs.feedback import SessionFeedback
-from greenroom.sessions.sqlite import SqliteSessionService
 from tests.cli.conftest import PARROT, Cli
 
 CASE = "recordings/talk/shouting"
@@ -117,56 +112,6 @@ def test_a_stored_conversation_is_exported_up_to_a_run(cli: Cli) -> None:
     assert "shout" not in (cli.folder / CASE / "spec.yaml").read_text()
     done = cli("record", "agents", "--session", "holiday", "--run", "e-none", "--to", CASE, *store)
     assert "There is no run 'e-none'" in done.stderr
-
-
-async def _judge(folder: Path) -> None:
-    """Gives the answer to "shout" a thumb down with a comment, and the others thumbs up."""
-    sessions = SqliteSessionService(str(folder / "chats.db"))
-    runs = run_store_beside(sessions)
-    session = await sessions.get_session(app_name="parrot", user_id="user", session_id="holiday")
-    assert session is not None
-    feedback = SessionFeedback(
-        store=runs.feedback,
-        session_service=sessions,
-        lock=lambda key: asyncio.Lock(),
-        wait_until_ready=lambda key: asyncio.sleep(0),
-    )
-    for event in session.events:
-        if event.is_final_response() and event.author != "user":
-            is_bad = "HEY" in (event.content.text() if event.content else "")
-            request = FeedbackRequest(name="helpful", score=not is_bad, comment="Too loud." if is_bad else None)
-            await feedback.save(request, key=session.key, event_id=event.id, source="user", subject="user")
-    await runs.close()
-    await sessions.close()
-
-
-def test_a_thumb_down_becomes_a_recording_that_replays_offline(cli: Cli) -> None:
-    store = ("--session-service", "sqlite:///chats.db")
-    for text in ("hello", "shout", "bye"):
-        assert cli("run", "agents", text, "--session", "holiday", *store).returncode == 0
-    asyncio.run(_judge(cli.folder))
-    done = cli("record", "agents", "--feedback", "helpful", "--to", "complaints", *store)
-    assert done.returncode == 0, done.stderr
-    assert "Wrote 1 recording to complaints" in done.stderr
-    [spec] = (cli.folder / "complaints").rglob("spec.yaml")
-    assert "helpful: False by user: Too loud." in spec.read_text()
-    assert "bye" not in spec.read_text()
-    assert "HEY" in (spec.parent / "generated-recordings.yaml").read_text()
-    again = cli("record", "agents", "--feedback", "helpful", "--to", "complaints", *store)
-    assert "Wrote 0 recordings" in again.stderr
-
-    cli.write("agents/parrot/agent.py", PARROT.replace("last = llm", "raise RuntimeError('asked') #"))
-    assert cli("replay", "agents", "complaints").returncode == 0
-    cli.write("agents/parrot/agent.py", PARROT.replace("tools=[shout]", "tools=[shout], output_key='said'"))
-    assert cli("replay", "agents", "complaints").returncode == 1
-
-
-@pytest.mark.parametrize("given", [("hello", "--feedback", "helpful"), ("--feedback", "helpful", "--stream"), ()])
-def test_a_recording_has_one_source(cli: Cli, given: tuple[str, ...]) -> None:
-    done = cli("record", "agents", *given, "--to", CASE)
-    assert done.returncode != 0
-    assert "messages" in done.stderr
-    assert not (cli.folder / CASE).exists()
 
 
 def test_an_answer_to_an_open_call_finds_it_by_name(cli: Cli) -> None:

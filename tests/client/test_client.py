@@ -235,6 +235,14 @@ async def test_feedback(client: AsyncClient) -> None:
         await client.give_feedback("helpful", **event)
     with pytest.raises(errors.NotFound):
         await client.give_feedback("helpful", **PLACE, event_id="nope", score=True)
+
+    made = await client.make_case("complaints", **event, expected_response="hello")
+    assert [case.event_id for case in made.added] == [answer.id]
+    again = await client.add_feedback_cases("complaints", app_name="echo", max_score=0, limit=10)
+    assert ([case.event_id for case in again.skipped], again.added) == ([answer.id], [])
+    [version] = await client.list_eval_set_versions("complaints", app_name="echo")
+    assert (version.version, version.size, version.added) == (1, 1, [made.added[0].eval_id])
+
     await client.delete_feedback(**event, name="helpful")
     assert (await client.list_feedback(**PLACE)).feedback == [rated]
 

@@ -184,7 +184,6 @@ async def test_metrics_of_a_config() -> None:
         EvalMetric(metric_name="unknown", threshold=1),
         EvalMetric(metric_name="response_match_score"),
         EvalMetric(metric_name="tool_trajectory_avg_score", threshold=1, criterion={"match_type": "SOME"}),
-        EvalMetric(metric_name="rubric_based_tool_use_quality_v1", threshold=1),
         EvalMetric(metric_name="safety_v1", threshold=1, criterion={"judge_model_options": {"num_samples": 0}}),
         EvalMetric(metric_name="mine", threshold=1, custom_function_path="no.such.function"),
     ],

@@ -53,6 +53,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "runs"): {"newMessage": MESSAGE},
     ("PATCH", "{session_id}"): {"stateDelta": {"a": 1}},
     ("POST", "feedback"): {"name": "helpful", "score": True},
+    ("POST", "case"): {"evalSetId": "set_a"},
     ("POST", "schedules"): SCHEDULE,
     ("POST", "preview"): SCHEDULE,
     ("PUT", "{schedule_id}"): SCHEDULE,

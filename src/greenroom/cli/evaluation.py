@@ -56,10 +56,13 @@ def evaluate(
 
         greenroom eval examples:weather cities:oslo,rome --samples 5 --fail-under 0.9 --report report.html
 
+        greenroom eval examples:weather cities@3
+
     Parameters
     ----------
     sets
-        Files, or IDs of sets stored with the agent. `SET:CASE,CASE` runs only these cases.
+        Files, or IDs of sets stored with the agent. `SET:CASE,CASE` runs only these cases, `SET@VERSION` an earlier
+        version of the set.
     config_file_path
         A JSON file with metrics and their thresholds, like ADK's `test_config.json`.
     metrics
@@ -180,10 +183,13 @@ def find_set(loader: DirectoryAppLoader, app_name: str, path_and_cases: str) -> 
 
     ids = [name for name in cases.split(",") if name]
     if path.endswith(".json") or Path(path).is_file():
-        eval_set = load_eval_set(Path(path))
-    else:
-        eval_set = asyncio.run(EvalFiles(loader.folder).get_set(app_name, path))
-    return eval_set, ids
+        return load_eval_set(Path(path)), ids
+
+    set_id, separator, wanted = path.partition("@")
+    if separator and not wanted.isdecimal():
+        raise CallerError(f"A version of a set is a number, as in {set_id}@3, not {wanted!r}")
+    version = int(wanted) if separator else None
+    return asyncio.run(EvalFiles(loader.folder).get_set_to_run(app_name, set_id, version)), ids
 
 
 async def _evaluate_all(
@@ -229,7 +235,8 @@ def _show(result: EvalSetResult, *, detailed: bool) -> None:
                 print_line(f"    {metric.metric_name}: {json.dumps(metric.score)}")
 
     rate = counted(result.eval_case_results)
-    print_line(f"{result.eval_set_id}: {percent(rate)} passed, {rate.total - rate.passed} failed")
+    version = "" if result.eval_set_version is None else f"@{result.eval_set_version}"
+    print_line(f"{result.eval_set_id}{version}: {percent(rate)} passed, {rate.total - rate.passed} failed")
     note(f"Stored as {result.eval_set_result_id}")
 
 

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from greenroom.cli import data_folder, database, sessions
+from greenroom.cli import data_folder, sessions
 from greenroom.cli.find_agent import find_app
 from greenroom.cli.parameters import AgentPath, SessionStore
-from greenroom.cli.serving import session_service_of
 from greenroom.cli.terminal import note, print_line
 from greenroom.errors import CallerError, ReplayConfigError
-from greenroom.records.feedback import FeedbackFilter
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App
     from greenroom.evaluation.recorded_case import RecordedCase
     from greenroom.records.base import JsonObject
-    from greenroom.records.feedback import Feedback
     from greenroom.records.session import Session
     from greenroom.sessions.service import BaseSessionService
 
@@ -36,8 +32,6 @@ def record(
     stream: bool = False,
     session: str | None = None,
     run: str | None = None,
-    feedback: str | None = None,
-    max_score: float = 0.0,
     session_service: SessionStore = None,
     user: str | None = None,
 ) -> None:
@@ -51,12 +45,6 @@ def record(
 
         greenroom record examples:help_desk --session 0198c1b2 --to recordings/billing/ada
 
-    With `--feedback`, each stored answer that got bad feedback becomes a recording of its conversation up to that
-    answer, in a folder of its own. The comment and the app's version are in its `spec.yaml`. Answers whose folder
-    exists are skipped.
-
-        greenroom record examples:help_desk --feedback helpful --to recordings/complaints
-
     Parameters
     ----------
     messages
@@ -69,28 +57,17 @@ def record(
         The session ID of a stored conversation, or the beginning of it.
     run
         The invocation ID of the last run to export. Default: all runs.
-    feedback
-        The name of the feedback. The thumbs of the dev UI are `helpful`.
-    max_score
-        The highest score of bad feedback; false counts as 0.
     user
         The user of the stored conversation.
     """
     from greenroom.evaluation.recorded_case import RecordedCase
 
-    if [bool(messages), session is not None, feedback is not None].count(True) != 1:
-        raise CallerError("Give either messages to record, a stored conversation with --session, or --feedback")
+    if bool(messages) == (session is not None):
+        raise CallerError("Give either messages to record, or a stored conversation with --session")
     if stream and not messages:
         raise CallerError("--stream needs messages: a stored conversation has no chunks")
 
     app = find_app(agent)
-    if feedback is not None:
-        where = FeedbackFilter(app_name=app.name, user_id=user, name=feedback, max_score=max_score)
-        count = asyncio.run(_export_judged(to.resolve(), _agents_folder(agent), session_service, where))
-        noun = "recording" if count == 1 else "recordings"
-        note(f"Wrote {count} {noun} to {to}; replay them with: greenroom replay {agent} {to}")
-        return
-
     case = RecordedCase(to.resolve(), "sse" if stream else "none")
     case.clear()
     if session is not None:
@@ -149,63 +126,6 @@ async def _export(
         _drop_events_after(session, run)
     case.recordings_path.write_text(dump_recordings(recording_of(session)), encoding="utf-8")
     case.write(spec_of(session), session)
-
-
-async def _export_judged(folder: Path, agents_folder: Path, uri: str | None, where: FeedbackFilter) -> int:
-    """Writes a recording for each answer with such feedback, and returns their number.
-
-    Raises CallerError for a database that this release would upgrade.
-    """
-    from greenroom.runs.engine import run_store_beside
-
-    store = sessions.open_store(agents_folder, uri)
-    if store.is_remote:
-        store.server_database = str(data_folder.database_path(agents_folder))
-    else:
-        await database.check_schema(session_service_of(agents_folder, uri))
-
-    runs = run_store_beside(store)
-    written = 0
-    async with data_folder.closing(runs, store):
-        page_token: str | None = None
-        while True:
-            page = await runs.feedback.list(where, limit=100, page_token=page_token)
-            for feedback in page.feedback:
-                case_folder = folder / re.sub(r"[^A-Za-z0-9_-]", "_", f"{feedback.session_id}-{feedback.event_id}")
-                if not feedback.run_id or case_folder.exists():
-                    continue
-                run = await runs.get(feedback.run_id)
-                version = None if run is None else run.app_version
-                await _export_answer(case_folder, store, feedback, version)
-                written += 1
-
-            page_token = page.next_page_token
-            if page_token is None:
-                return written
-
-
-async def _export_answer(folder: Path, store: BaseSessionService, feedback: Feedback, app_version: str | None) -> None:
-    """Writes the conversation up to the run of the answer."""
-    from greenroom.evaluation.recorded_case import RecordedCase, spec_of
-    from greenroom.plugins.recording import recording_of
-    from greenroom.plugins.recordings_file import dump_recordings
-
-    session = await store.get_session(**feedback.session_key._asdict())
-    if session is None:
-        raise CallerError(f"Session {feedback.session_id!r} was deleted in the meantime")
-    _drop_events_after(session, feedback.run_id)
-
-    spec = spec_of(session)
-    spec.description = f"{feedback.name}: {feedback.score} by {feedback.subject}"
-    if feedback.comment is not None:
-        spec.description += f": {feedback.comment}"
-    if app_version is not None:
-        spec.description += f" (version {app_version} of the app)"
-
-    case = RecordedCase(folder, "none")
-    case.clear()
-    case.recordings_path.write_text(dump_recordings(recording_of(session)), encoding="utf-8")
-    case.write(spec, session)
 
 
 async def _read(store: BaseSessionService, listed: Session) -> Session:

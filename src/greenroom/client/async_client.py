@@ -15,6 +15,14 @@ from greenroom.records.audit import AuditAction, AuditOutcome, ListAuditResponse
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
+from greenroom.records.eval_cases import (
+    MAX_ANSWERS,
+    AddCasesResponse,
+    AddFeedbackRequest,
+    EvalSetVersion,
+    ListEvalSetVersionsResponse,
+    MakeCaseRequest,
+)
 from greenroom.records.event import Event
 from greenroom.records.feedback import Feedback, FeedbackRequest, FeedbackSource, ListFeedbackResponse
 from greenroom.records.inbox import (
@@ -557,6 +565,68 @@ class AsyncClient:
                 raise ValueError("list_feedback() needs the user_id of the session")
             at = _session(app_name, user_id, session_id, "feedback")
         return await self._connection.call("GET", at, ListFeedbackResponse, query=query)
+
+    # evaluation
+
+    async def make_case(
+        self,
+        eval_set_id: str,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        event_id: str,
+        expected_response: str | None = None,
+    ) -> AddCasesResponse:
+        """Adds an answer to an evaluation set, with the feedback on it. The set is created if it doesn't exist.
+
+        expected_response: the answer that is expected; by default, only comments count.
+        Raises AppNotFound, SessionNotFound, NotFound, NotOffered for an app that isn't in a folder.
+        """
+        body = MakeCaseRequest(eval_set_id=eval_set_id, expected_response=expected_response)
+        at = _session(app_name, user_id, session_id, "events", event_id, "case")
+        return await self._connection.call("POST", at, AddCasesResponse, body=body, is_repeatable=True)
+
+    async def add_feedback_cases(
+        self,
+        eval_set_id: str,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        name: str | None = None,
+        label: str | None = None,
+        source: FeedbackSource | None = None,
+        min_score: float | None = None,
+        max_score: float | None = None,
+        created_from: float | None = None,
+        created_before: float | None = None,
+        limit: int = MAX_ANSWERS,
+        page_token: str | None = None,
+    ) -> AddCasesResponse:
+        """Adds the answers with such feedback to an evaluation set, which is created if it doesn't exist.
+
+        The arguments are those of `list_feedback`; `limit` is at most 100. Answers that have a case already are
+        skipped. Raises AppNotFound, NotOffered for an app that isn't in a folder.
+        """
+        body = AddFeedbackRequest(
+            user_id=user_id,
+            name=name,
+            label=label,
+            source=source,
+            min_score=min_score,
+            max_score=max_score,
+            created_from=created_from,
+            created_before=created_before,
+            limit=limit,
+            page_token=page_token,
+        )
+        at = path("dev", "apps", app_name, "eval-sets", eval_set_id, "add-feedback")
+        return await self._connection.call("POST", at, AddCasesResponse, body=body, is_repeatable=True)
+
+    async def list_eval_set_versions(self, eval_set_id: str, *, app_name: str) -> list[EvalSetVersion]:
+        """The versions of an evaluation set, oldest first. Raises AppNotFound, NotFound."""
+        at = path("dev", "apps", app_name, "eval-sets", eval_set_id, "versions")
+        return (await self._connection.call("GET", at, ListEvalSetVersionsResponse)).versions
 
     # schedules
 

@@ -67,6 +67,7 @@ async def evaluate_set(
             simulator=user_simulator(config.user_simulator_config),
             journal=open_journal,
             app_details=await app_details(app),
+            app=app,
         )
         async with aclosing(evaluation.results()) as results:
             async for result in results:

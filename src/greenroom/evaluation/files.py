@@ -1,6 +1,7 @@
 """Evaluation sets and results as JSON files, in the places and with the names of ADK.
 
-Sets: `{apps}/{app}/{set}.evalset.json`. Results:
+Sets: `{apps}/{app}/{set}.evalset.json`; their versions, which ADK doesn't have:
+`{apps}/{app}/.adk/eval_sets/{set}.versions.jsonl`. Results:
 `{apps}/{app}/.adk/eval_history/{name}.evalset_result.json`. Sessions to replay as tests:
 `{apps}/{app}/tests/{name}.json`.
 """
@@ -32,10 +33,12 @@ from greenroom.evaluation.records import (
     SessionInput,
     check_id,
 )
+from greenroom.evaluation.set_history import SetHistory
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, PydanticMethods, Record, empty_map
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.eval_cases import EvalSetVersion
 from greenroom.records.event import Event
 from greenroom.records.session import Session
 from greenroom.records.state import apply_delta
@@ -44,9 +47,12 @@ T = TypeVar("T")
 
 _log = logging.getLogger("greenroom.evaluation")
 
+_results_lock = threading.Lock()
+
 SET_SUFFIX = ".evalset.json"
 RESULT_SUFFIX = ".evalset_result.json"
 HISTORY = Path(".adk") / "eval_history"
+_VERSIONS = Path(".adk") / "eval_sets"
 
 
 class KeptSession(Record, kw_only=True):
@@ -91,19 +97,51 @@ class KeptSession(Record, kw_only=True):
 
 
 class EvalFiles:
-    """The sets and results of the apps in a folder. Changes of a set are made one after the other, in a thread."""
+    """The sets and results of the apps in a folder. Changes of a set are made one after the other, in a thread; each
+    makes a version of the set.
+    """
 
     def __init__(self, folder_of: Callable[[str], Path]) -> None:
         """Finds the files of an app in `folder_of(app_name)`, which need not exist yet."""
         self._folder_of = folder_of
-        self._lock = threading.Lock()
 
     async def list_sets(self, app_name: str) -> list[str]:
         return await asyncio.to_thread(_names, self._folder_of(app_name), SET_SUFFIX)
 
-    async def get_set(self, app_name: str, set_id: str) -> EvalSet:
-        """Raises NotFound, InvalidRequest."""
-        return await asyncio.to_thread(self._read, app_name, set_id)
+    async def get_set(self, app_name: str, set_id: str, version: int | None = None) -> EvalSet:
+        """The set as it is now, or as it was in a version. Raises NotFound, InvalidRequest."""
+
+        def get() -> EvalSet:
+            eval_set = self._read(app_name, set_id)
+            history = self._history(app_name, set_id)
+            if version is None:
+                return msgspec.structs.replace(eval_set, version=history.version_of(eval_set.eval_cases))
+
+            cases = history.cases_of(version)
+            if cases is None:
+                raise NotFound(f"Evaluation set {set_id!r} has no version {version}")
+            return msgspec.structs.replace(eval_set, eval_cases=cases, version=version)
+
+        return await asyncio.to_thread(get)
+
+    async def get_set_to_run(self, app_name: str, set_id: str, version: int | None = None) -> EvalSet:
+        """Like `get_set`; a set that was edited by hand gets its version. Raises NotFound, InvalidRequest."""
+        eval_set = await self.get_set(app_name, set_id, version)
+        if eval_set.version is not None:
+            return eval_set
+
+        def record() -> EvalSet:
+            history = self._history(app_name, set_id)
+            with history.locked():
+                now = self._read(app_name, set_id)
+                return msgspec.structs.replace(now, version=history.record(now.eval_cases))
+
+        return await asyncio.to_thread(record)
+
+    async def list_versions(self, app_name: str, set_id: str) -> list[EvalSetVersion]:
+        """The versions of a set, oldest first. Raises NotFound, InvalidRequest."""
+        await self.get_set(app_name, set_id)
+        return await asyncio.to_thread(self._history(app_name, set_id).versions)
 
     async def get_or_create_set(self, app_name: str, set_id: str) -> EvalSet:
         """Raises CallerError when the id can't name a file, InvalidRequest."""
@@ -118,40 +156,47 @@ class EvalFiles:
         new = msgspec.structs.replace(
             eval_set,
             creation_timestamp=eval_set.creation_timestamp or time.time(),
+            version=None,
         )
 
         def create() -> EvalSet:
             path = self._set_path(app_name, new.eval_set_id)
-            with self._lock:
+            history = self._history(app_name, new.eval_set_id)
+            with history.locked():
                 if path.exists():
                     raise CallerError(f"There is an evaluation set {new.eval_set_id!r} already")
+                version = history.record(new.eval_cases)
                 write_record(path, new)
-            return new
+            return msgspec.structs.replace(new, version=version)
 
         return await asyncio.to_thread(create)
 
     async def delete_set(self, app_name: str, set_id: str) -> None:
         def delete() -> None:
-            with self._lock:
-                self._read(app_name, set_id)
-                self._set_path(app_name, set_id).unlink()
+            self._read(app_name, set_id)
+            history = self._history(app_name, set_id)
+            with history.locked():
+                self._set_path(app_name, set_id).unlink(missing_ok=True)
+                history.delete()
 
         await asyncio.to_thread(delete)
 
-    async def add_case(self, app_name: str, set_id: str, case: EvalCase) -> None:
-        """Raises CallerError when the id is taken, InvalidRequest for an invalid case."""
-        case.check()
-        new = msgspec.structs.replace(
-            case,
-            creation_timestamp=case.creation_timestamp or time.time(),
-        )
+    async def add_cases(self, app_name: str, set_id: str, *cases: EvalCase) -> int | None:
+        """Adds cases in one version of the set, and returns it. Raises CallerError when an id is taken, InvalidRequest
+        for an invalid case.
+        """
+        for case in cases:
+            case.check()
+        now = time.time()
+        new = [msgspec.structs.replace(case, creation_timestamp=case.creation_timestamp or now) for case in cases]
 
         def add(eval_set: EvalSet) -> None:
-            if eval_set.case(case.eval_id) is not None:
-                raise CallerError(f"There is a case {case.eval_id!r} in {set_id!r} already")
-            eval_set.eval_cases.append(new)
+            for case in new:
+                if eval_set.case(case.eval_id) is not None:
+                    raise CallerError(f"There is a case {case.eval_id!r} in {set_id!r} already")
+                eval_set.eval_cases.append(case)
 
-        await self._change(app_name, set_id, add)
+        return await self._change(app_name, set_id, add)
 
     async def replace_case(self, app_name: str, set_id: str, case: EvalCase) -> None:
         case.check()
@@ -225,7 +270,7 @@ class EvalFiles:
                 max_bytes,
             )
 
-        with self._lock:
+        with _results_lock:
             write_text(path, text)
             if max_results is not None:
                 _delete_oldest(path.parent, keep=max_results)
@@ -282,19 +327,30 @@ class EvalFiles:
     def _read(self, app_name: str, set_id: str) -> EvalSet:
         if not re.fullmatch(r"\w{1,200}", set_id, re.ASCII):
             raise NotFound(f"Evaluation set not found: {set_id[:100]!r}")
-        return read_eval_set(
+        eval_set = read_eval_set(
             _read_bytes(self._set_path(app_name, set_id), f"Evaluation set {set_id!r}"),
             set_id,
         )
+        eval_set.version = None  # the history has it
+        return eval_set
 
-    async def _change(self, app_name: str, set_id: str, change: Callable[[EvalSet], None]) -> None:
-        def read_and_write() -> None:
-            with self._lock:
+    def _history(self, app_name: str, set_id: str) -> SetHistory:
+        return SetHistory(self._folder_of(app_name) / _VERSIONS / f"{set_id}.versions.jsonl")
+
+    async def _change(self, app_name: str, set_id: str, change: Callable[[EvalSet], None]) -> int | None:
+        """Returns the new version of the set."""
+
+        def read_and_write() -> int | None:
+            self._read(app_name, set_id)  # raises NotFound, before the lock makes a file
+            history = self._history(app_name, set_id)
+            with history.locked():
                 eval_set = self._read(app_name, set_id)
+                history.record(eval_set.eval_cases)  # as it was edited by hand
                 change(eval_set)
                 write_record(self._set_path(app_name, set_id), eval_set)
+                return history.record(eval_set.eval_cases)
 
-        await asyncio.to_thread(read_and_write)
+        return await asyncio.to_thread(read_and_write)
 
 
 def _index(eval_set: EvalSet, eval_id: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from enum import IntEnum
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -16,11 +17,15 @@ from greenroom.errors import CallerError, InvalidRequest
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata, GroundingMetadata
 from greenroom.records.base import JsonObject, Record, empty_map
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.feedback import Feedback
 from greenroom.records.session import Session
 from greenroom.records.tool_declaration import Tool
 
 DEFAULT_USER = "test_user_id"
 """The user of evaluations and tests that name none. Source: ADK."""
+
+RESPONSE_RUBRICS = "FINAL_RESPONSE_QUALITY"
+"""The type of the rubrics of final responses."""
 
 _ID = re.compile(r"[A-Za-z0-9_]{1,200}")
 
@@ -184,6 +189,34 @@ class ConversationScenario(Record, kw_only=True):
     """The id of a persona, or its description and behaviors."""
 
 
+class RecordedResult(Record, kw_only=True):
+    """A call's arguments and its result."""
+
+    args: JsonObject = msgspec.field(default_factory=empty_map)
+    """The arguments of the call."""
+    response: JsonObject
+    """The result of the call."""
+
+
+class CaseSource(Record, kw_only=True):
+    """The stored answer that a case was made from."""
+
+    user_id: str
+    """The session's user."""
+    session_id: str
+    """The session of the answer."""
+    event_id: str
+    """The event of the answer."""
+    run_id: str
+    """The run of the answer."""
+    app_version: str | None = None
+    """The version of the app's code in that run, where it is known."""
+    feedback: list[Feedback] = msgspec.field(default_factory=list[Feedback])
+    """The feedback on the answer when the case was made."""
+    answer: Invocation
+    """The message with the calls and the answer, as they were."""
+
+
 class EvalCase(Record, kw_only=True):
     """A conversation with the expected responses, or a scenario for a simulated user: exactly one
     of both.
@@ -203,11 +236,28 @@ class EvalCase(Record, kw_only=True):
     """The expected state of the session at the end."""
     creation_timestamp: float = 0.0
     """Unix seconds."""
+    given_turns: int | None = None
+    """The number of messages at the beginning of `conversation` that aren't run: the session begins with them, as they
+    are here.
+    """
+    tool_results: dict[str, list[RecordedResult]] | None = None
+    """The results of calls by tool, in their order. Tools don't run then; a call without a result here gets an error.
+    """
+    source: CaseSource | None = None
+    """The stored answer that the case was made from."""
 
     def check(self) -> None:
         """Raises InvalidRequest."""
         if (self.conversation is None) == (self.conversation_scenario is None):
             raise InvalidRequest(f"Case {self.eval_id!r} needs either conversation or conversation_scenario")
+        if self.given_turns and not 0 < self.given_turns < len(self.conversation or ()):
+            raise InvalidRequest(f"Case {self.eval_id!r}: given_turns leaves no message of the conversation to run")
+
+    def digest(self) -> str:
+        """A hash of all that the results of the case depend on."""
+        case = msgspec.structs.replace(self, creation_timestamp=0.0, source=None)
+        whole = case.model_dump(mode="json", exclude_none=True)  # with defaults, which may be left out in a file
+        return sha256(msgspec.json.encode(whole, order="sorted")).hexdigest()[:16]
 
 
 class EvalSet(Record, kw_only=True, rename=None):
@@ -223,6 +273,8 @@ class EvalSet(Record, kw_only=True, rename=None):
     """The cases."""
     creation_timestamp: float = 0.0
     """Unix seconds."""
+    version: int | None = None
+    """The number of changes of the set since its history began; None for a set that isn't stored with an app."""
 
     def case(self, eval_id: str) -> EvalCase | None:
         return next((case for case in self.eval_cases if case.eval_id == eval_id), None)
@@ -327,6 +379,8 @@ class EvalCaseResult(Record, kw_only=True, omit_defaults=False):
     """The session at its end; in stored results only."""
     error: str | None = None
     """The reason why the case could not be run."""
+    eval_case_digest: str | None = None
+    """A hash of the case. Results of one id with different hashes are those of different cases."""
 
 
 class RunEvalResult(EvalCaseResult, kw_only=True, omit_defaults=False):
@@ -351,6 +405,8 @@ class EvalSetResult(Record, kw_only=True, omit_defaults=False):
     """One for each run of a case."""
     creation_timestamp: float = 0.0
     """Unix seconds."""
+    eval_set_version: int | None = None
+    """The version of the set; None for a set that isn't stored with an app."""
 
 
 class Interval(Record, kw_only=True, omit_defaults=False):

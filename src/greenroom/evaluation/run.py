@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections import Counter
@@ -16,8 +17,9 @@ import msgspec
 
 from greenroom.apps.app import App
 from greenroom.apps.describe import describe
+from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.errors import GreenroomError, InvalidRequest, SessionExists
-from greenroom.evaluation.invocations import invocation_of
+from greenroom.evaluation.invocations import events_of, invocation_of
 from greenroom.evaluation.journal import Journal
 from greenroom.evaluation.metrics.judge import replies_asked
 from greenroom.evaluation.metrics.metric import EvaluationMetric, EvaluationResult, ScoredConversation
@@ -37,11 +39,14 @@ from greenroom.evaluation.records import (
     InvocationEvent,
 )
 from greenroom.evaluation.simulation import RecordedUser, UserSimulator
+from greenroom.evaluation.tool_stubs import ToolResultsPlugin
+from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
+from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
 from greenroom.usage.prices import default_prices
 
@@ -115,14 +120,18 @@ class Evaluation:
         simulator: Callable[[EvalCase], UserSimulator] = RecordedUser,
         journal: Journal | None = None,
         app_details: AppDetails | None = None,
+        app: App | None = None,
+        offline_sessions: Callable[[], BaseSessionService] = InMemorySessionService,
     ) -> None:
         """Prepares an evaluation.
 
         eval_ids: the cases to run; all if empty.
         simulator: makes the user of a case. By default the user sends the messages in the case's conversation.
         journal: of a run that may be continued; its results are yielded first.
+        app: the agent's app, for cases with results of tools: each runs apart from the stores of `agent`, in a session
+        of `offline_sessions()`.
 
-        Raises InvalidRequest for unknown cases.
+        Raises InvalidRequest for unknown cases, and for cases that need the app where there is none.
         """
         self._agent = agent
         self._set = eval_set
@@ -131,6 +140,8 @@ class Evaluation:
         self._simulator = simulator
         self._journal = journal
         self._details = app_details
+        self._app = app
+        self._offline_sessions = offline_sessions
         self._prices = default_prices()
         self._tokens = 0
         self._cost = Decimal(0)
@@ -140,6 +151,9 @@ class Evaluation:
             self._cases = eval_set.select(eval_ids).eval_cases
         else:
             self._cases = eval_set.eval_cases
+
+        if app is None and any(case.tool_results is not None for case in self._cases):
+            raise InvalidRequest("Cases with results of tools need the app of the agent")
 
         self.total = len(self._cases) * self._options.samples
         self.finished: list[EvalCaseResult] = []
@@ -187,6 +201,7 @@ class Evaluation:
             eval_set_result_id=name,
             eval_set_result_name=name.replace("/", "_"),
             eval_set_id=self._set.eval_set_id,
+            eval_set_version=self._set.version,
             eval_case_results=sorted(self.finished, key=lambda case_result: order.get(case_result.eval_id, -1)),
             creation_timestamp=now,
         )
@@ -223,7 +238,8 @@ class Evaluation:
                 self._pay(reply)
 
     async def _result(self, case: EvalCase) -> EvalCaseResult:
-        session = await self._session(case)
+        agent = self._agent_for(case)
+        session = await self._session(agent, case)
         result = EvalCaseResult(
             eval_set_file=self._set.eval_set_id,
             eval_set_id=self._set.eval_set_id,
@@ -231,9 +247,10 @@ class Evaluation:
             final_eval_status=EvalStatus.FAILED,
             user_id=session.user_id,
             session_id=session.id,
+            eval_case_digest=case.digest(),
         )
         try:
-            actual = await self._converse(case, session)
+            actual = await self._converse(agent, case, session)
         except Exception as error:  # agents and tools may raise anything; the other cases run
             if isinstance(error, GreenroomError):
                 result.error = error.detail
@@ -242,16 +259,40 @@ class Evaluation:
         else:
             await self._score(case, actual, result)
 
-        result.session_details = await self._agent.sessions.get_session(**session.key._asdict())
+        result.session_details = await agent.sessions.get_session(**session.key._asdict())
 
         return result
 
-    async def _session(self, case: EvalCase) -> Session:
-        session_input = case.session_input
-        user_id = (session_input.user_id if session_input is not None else "") or self._agent.user_id
-        create = partial(
-            self._agent.sessions.create_session,
+    def _agent_for(self, case: EvalCase) -> AgentUnderTest:
+        """The agent, or the app without its tools for a case that has their results."""
+        if case.tool_results is None or self._app is None:
+            return self._agent
+
+        plugins = [ToolResultsPlugin(case.tool_results), *self._app.plugins]
+        runner = Runner(
+            app=dataclasses.replace(self._app, plugins=plugins),
             app_name=self._agent.app_name,
+            session_service=self._offline_sessions(),
+            artifact_service=InMemoryArtifactService(),
+            memory_service=InMemoryMemoryService(),
+        )
+        # The runner isn't closed: the app's agents and plugins belong to others.
+        return AgentUnderTest.of(runner)._replace(user_id=self._agent.user_id)
+
+    async def _session(self, agent: AgentUnderTest, case: EvalCase) -> Session:
+        session = await self._new_session(agent, case)
+        if case.given_turns:
+            given = (case.conversation or [])[: case.given_turns]
+            agent_name = agent.app_name if self._app is None else self._app.root_agent.name
+            await agent.sessions.append(session, *events_of(given, agent_name))
+        return session
+
+    async def _new_session(self, agent: AgentUnderTest, case: EvalCase) -> Session:
+        session_input = case.session_input
+        user_id = (session_input.user_id if session_input is not None else "") or agent.user_id
+        create = partial(
+            agent.sessions.create_session,
+            app_name=agent.app_name,
             user_id=user_id,
             state=session_input.state if session_input is not None else None,
         )
@@ -261,21 +302,19 @@ class Evaluation:
             except SessionExists:
                 pass  # of an earlier run; a session is never used twice
 
-        new_key = self._agent.sessions.new_key(
-            lambda new_id: SessionKey(self._agent.app_name, user_id, SESSION_PREFIX + new_id)
-        )
+        new_key = agent.sessions.new_key(lambda new_id: SessionKey(agent.app_name, user_id, SESSION_PREFIX + new_id))
         return await create(session_id=new_key.session_id)
 
-    async def _converse(self, case: EvalCase, session: Session) -> list[Invocation]:
+    async def _converse(self, agent: AgentUnderTest, case: EvalCase, session: Session) -> list[Invocation]:
         """Raises what fails the run."""
-        user = self._simulator(case)
+        user = self._simulator(_run_part(case))
         turns: list[Invocation] = []
         while (message := await user.next_message(turns)) is not None:
             begun = time.perf_counter()
             at = time.time()
 
             events: list[Event] = []
-            async with aclosing(self._agent.run(session.key, message)) as run:
+            async with aclosing(agent.run(session.key, message)) as run:
                 async for event in run:
                     if not event.partial:
                         events.append(event)
@@ -293,7 +332,7 @@ class Evaluation:
         actual: Sequence[Invocation],
         result: EvalCaseResult,
     ) -> None:
-        expected = case.conversation
+        expected = _expected(case)
 
         per_turn = [
             EvalMetricResultPerInvocation(
@@ -302,7 +341,7 @@ class Evaluation:
             for turn, invocation in enumerate(actual)
         ]
         for metric in self._metrics:
-            scored = await self._measure(metric, case, actual)
+            scored = await self._measure(metric, case, actual, expected)
             result.overall_eval_metric_results.append(
                 _metric_result(metric, scored.overall_score, scored.overall_eval_status, scored.details)
             )
@@ -321,6 +360,7 @@ class Evaluation:
         metric: EvaluationMetric,
         case: EvalCase,
         actual: Sequence[Invocation],
+        expected: Sequence[Invocation] | None,
     ) -> EvaluationResult:
         rubrics = case.rubrics or []
         if rubrics:
@@ -332,10 +372,27 @@ class Evaluation:
             judged = actual
 
         try:
-            return await metric.evaluate(ScoredConversation(judged, case.conversation, case.conversation_scenario))
+            return await metric.evaluate(ScoredConversation(judged, expected, case.conversation_scenario))
         except Exception:
             _log.exception("%s could not measure case %r", metric.info.metric_name, case.eval_id)
             return EvaluationResult()
+
+
+def _run_part(case: EvalCase) -> EvalCase:
+    """The case without the messages that aren't run."""
+    if not case.given_turns or case.conversation is None:
+        return case
+    return msgspec.structs.replace(case, conversation=case.conversation[case.given_turns :], given_turns=None)
+
+
+def _expected(case: EvalCase) -> list[Invocation] | None:
+    """The expected turns; None for a scenario, and for a case of an answer for which nobody has said what to expect."""
+    turns = _run_part(case).conversation
+    if turns is None:
+        return None
+    if case.source is not None and all(one.final_response is None and one.intermediate_data is None for one in turns):
+        return None
+    return turns
 
 
 def _metric_result(

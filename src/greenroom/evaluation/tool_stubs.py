@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from itertools import takewhile
 from typing import Any, TypeAlias, cast
@@ -18,11 +18,13 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from greenroom.errors import ModelError
+from greenroom.evaluation.invocations import tool_results_of
 from greenroom.evaluation.metrics.judge import DEFAULT_MODEL, ask, read_object
-from greenroom.evaluation.records import Invocation
+from greenroom.evaluation.records import Invocation, RecordedResult
 from greenroom.invocation.user_context import ToolContext
 from greenroom.models.model import BaseLlm
 from greenroom.plugins.plugin import BasePlugin
+from greenroom.plugins.replay import CONTROL_FLOW_TOOLS
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import FunctionCall, FunctionResponse
@@ -81,13 +83,6 @@ class MockStrategy(IntEnum):
     MOCK_STRATEGY_UNSPECIFIED = 0
     MOCK_STRATEGY_TOOL_SPEC = 1
     MOCK_STRATEGY_TRACING = 2
-
-
-class RecordedResult(Record, kw_only=True):
-    """A call's arguments and its result."""
-
-    args: JsonObject = msgspec.field(default_factory=dict[str, Any])
-    response: JsonObject
 
 
 ToolScript: TypeAlias = "list[JsonObject] | Callable[[JsonObject, ToolContext], JsonObject | Awaitable[JsonObject]]"
@@ -235,9 +230,9 @@ class EnvironmentSimulationPlugin(BasePlugin):
 async def _result(
     simulated: ToolSimulationConfig, args: JsonObject, ctx: ToolContext, earlier: list[FunctionCall]
 ) -> JsonObject | None:
-    matching = [recorded.response for recorded in simulated.recorded_results or () if recorded.args == args]
-    if matching:
-        return dict(matching[min(sum((call.args or {}) == args for call in earlier), len(matching) - 1)])
+    recorded = _recorded_result(simulated.recorded_results or (), args, earlier)
+    if recorded is not None:
+        return recorded
 
     if callable(simulated.script):
         value = cast("Any", simulated.script(args, ctx))
@@ -248,6 +243,16 @@ async def _result(
         return dict(scripted[len(earlier)])
 
     return None
+
+
+def _recorded_result(
+    results: Iterable[RecordedResult], args: JsonObject, earlier: list[FunctionCall]
+) -> JsonObject | None:
+    """The result of a call after earlier calls of the tool; None if none was recorded for its arguments."""
+    matching = [recorded.response for recorded in results if recorded.args == args]
+    if not matching:
+        return None
+    return dict(matching[min(sum((call.args or {}) == args for call in earlier), len(matching) - 1)])
 
 
 def _earlier_calls(ctx: ToolContext, name: str) -> list[FunctionCall]:
@@ -265,14 +270,31 @@ def _answered(ctx: ToolContext) -> list[tuple[FunctionCall, FunctionResponse]]:
 def recorded_tools(conversations: Iterable[Iterable[Invocation]]) -> list[ToolSimulationConfig]:
     """The tools of these conversations with their results there, for `EnvironmentSimulationConfig`."""
     results_by_tool: dict[str, list[RecordedResult]] = {}
-    for turn in (turn for conversation in conversations for turn in conversation):
-        responses = {answer.id: answer for answer in turn.steps.responses()}
-        for call in turn.calls():
-            if (response := responses.get(call.id)) is not None and call.name:
-                result = RecordedResult(args=call.args or {}, response=response.response or {})
-                results_by_tool.setdefault(call.name, []).append(result)
+    for conversation in conversations:
+        for name, results in tool_results_of(conversation).items():
+            results_by_tool.setdefault(name, []).extend(results)
 
     return [ToolSimulationConfig(tool_name=name, recorded_results=results) for name, results in results_by_tool.items()]
+
+
+class ToolResultsPlugin(BasePlugin):
+    """Answers every call of a tool from recorded results. No tool runs, except those that control the agents."""
+
+    def __init__(self, results: Mapping[str, Sequence[RecordedResult]], name: str = "tool_results") -> None:
+        super().__init__(name)
+        self._results = results
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext
+    ) -> JsonObject | None:
+        if tool.name in CONTROL_FLOW_TOOLS:
+            return None
+
+        earlier = _earlier_calls(tool_context, tool.name)
+        result = _recorded_result(self._results.get(tool.name, ()), tool_args, earlier)
+        if result is None:
+            return {"error": f"There is no result for this call of {tool.name} in the test."}
+        return result
 
 
 class EnvironmentSimulationFactory:

@@ -54,6 +54,12 @@ from greenroom.records.audit import AuditAction, AuditOutcome, ListAuditResponse
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
+from greenroom.records.eval_cases import (
+    AddCasesResponse,
+    AddFeedbackRequest,
+    ListEvalSetVersionsResponse,
+    MakeCaseRequest,
+)
 from greenroom.records.event import Event
 from greenroom.records.feedback import Feedback, FeedbackRequest, FeedbackSource, ListFeedbackResponse
 from greenroom.records.inbox import (
@@ -202,13 +208,23 @@ _EVALUATION = (
         body=evaluation.CreateEvalSetRequest, replies=EvalSet, errors=(InvalidRequest, CallerError)),
     _eval("POST", evaluation.create_empty_eval_set, "manage", "Create an empty evaluation set", _OLD_SET,
         errors=(CallerError,)),
-    _eval("GET", evaluation.get_eval_set, "read", "Get an evaluation set", _SET, replies=EvalSet, errors=_SET_ERRORS),
+    _eval("GET", evaluation.get_eval_set, "read", "Get an evaluation set", _SET, replies=EvalSet, errors=_SET_ERRORS,
+        query=(Query("version", Positive, "The set as it was in this version."),)),
+    _eval("GET", evaluation.list_eval_set_versions, "read", "List the versions of an evaluation set",
+        _SET + "/versions", replies=ListEvalSetVersionsResponse, errors=_SET_ERRORS),
     _eval("DELETE", evaluation.delete_eval_set, "manage", "Delete an evaluation set", _SET, errors=_SET_ERRORS),
     _eval("GET", evaluation.list_cases, "read", "List the cases of an evaluation set", _OLD_SET + "/evals",
         replies=list[str], errors=(CallerError, InvalidRequest)),
     _eval("POST", evaluation.add_session, "manage", "Add a session to an evaluation set", _OLD_SET + "/add_session",
         _OLD_SET + "/add-session", _SET + "/add-session", body=evaluation.AddSessionToEvalSetRequest,
         errors=(*_CASE_ERRORS, SessionNotFound)),
+    _eval("POST", evaluation.add_feedback, "manage", "Add answers with feedback to an evaluation set",
+        _SET + "/add-feedback", body=AddFeedbackRequest, replies=AddCasesResponse,
+        errors=(CallerError, InvalidRequest)),
+    Endpoint("POST", _SESSION + "/events/{event_id}/case", evaluation.make_case, "evaluation", "manage",
+        "Add an answer to an evaluation set, with the feedback on it", audit="evaluation.changed",
+        body=MakeCaseRequest, replies=AddCasesResponse,
+        errors=(AppNotFound, NotOffered, *_SET_ERRORS, SessionNotFound)),
     _eval("GET", evaluation.get_case, "read", "Get a case", _OLD_CASE, _CASE, replies=EvalCase, errors=_SET_ERRORS),
     _eval("PUT", evaluation.replace_case, "manage", "Replace a case", _OLD_CASE, _CASE, body=EvalCase,
         errors=_CASE_ERRORS),

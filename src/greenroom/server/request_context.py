@@ -34,6 +34,8 @@ from greenroom.server.exchange import Exchange
 from greenroom.server.server_state import ServerState
 from greenroom.server.settings import ServerSettings
 from greenroom.server.signal_urls import SignalTicket
+from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.sessions.service import BaseSessionService
 
 _STORE_LOAD_SECONDS = 1.0
 """Time limit of the query for the metrics of a database, which may be away."""
@@ -200,6 +202,12 @@ class RequestContext:
     @property
     def sessions(self) -> AuthorizedSessions:
         return AuthorizedSessions(self._server.sessions, self._permissions, self._server.engine.redaction_of)
+
+    def sessions_in_memory(self) -> BaseSessionService:
+        """Sessions that aren't stored. Budgets count the usage of their runs with that of the server's sessions."""
+        sessions = InMemorySessionService()
+        sessions.usage = self._server.sessions.usage
+        return sessions
 
     @property
     def artifacts(self) -> AuthorizedArtifacts:

@@ -2,6 +2,8 @@ import { type Frame, frames } from "./sse.ts";
 import { type Following, follow, RunStream, type StreamItem } from "./stream.ts";
 import { type Sent, Transport } from "./transport.ts";
 import type {
+  AddCasesResponse,
+  AddFeedbackRequest,
   AnswerRequestResponse,
   AppInfo,
   AppWebhook,
@@ -10,6 +12,7 @@ import type {
   Content,
   CreateSessionRequest,
   DelegateRequest,
+  EvalSetVersion,
   Event,
   EventPage,
   Feedback,
@@ -23,6 +26,7 @@ import type {
   ListAppWebhooksResponse,
   ListAuditResponse,
   ListDeliveriesResponse,
+  ListEvalSetVersionsResponse,
   ListFeedbackResponse,
   ListRequestsResponse,
   ListRunWebhooksResponse,
@@ -31,6 +35,7 @@ import type {
   ListSchedulesResponse,
   ListUsageResponse,
   ListWaitingRunsResponse,
+  MakeCaseRequest,
   Part,
   PatchSessionRequest,
   RequestAnswer,
@@ -359,6 +364,26 @@ export class Client {
   /** A page of the feedback on the sessions of an app that the caller may see, newest first. */
   listFeedback(app: string, query: FeedbackQuery & { readonly user_id?: string } = {}): Promise<ListFeedbackResponse> {
     return this.get(`/apps/${encode(app)}/feedback${search(query)}`);
+  }
+
+  // Evaluation
+
+  /** Adds an answer to an evaluation set, with the feedback on it. The set is created if it doesn't exist. */
+  makeCase(place: SessionPlace, eventId: string, request: MakeCaseRequest): Promise<AddCasesResponse> {
+    const path = `${session(place)}/events/${encode(eventId)}/case`;
+    return this.transport.json(path, { method: "POST", body: request });
+  }
+
+  /** Adds the answers with such feedback to an evaluation set, which is created if it doesn't exist. */
+  addFeedbackCases(app: string, evalSetId: string, request: AddFeedbackRequest): Promise<AddCasesResponse> {
+    const path = `/dev/apps/${encode(app)}/eval-sets/${encode(evalSetId)}/add-feedback`;
+    return this.transport.json(path, { method: "POST", body: request });
+  }
+
+  /** The versions of an evaluation set, oldest first. */
+  async listEvalSetVersions(app: string, evalSetId: string): Promise<readonly EvalSetVersion[]> {
+    const path = `/dev/apps/${encode(app)}/eval-sets/${encode(evalSetId)}/versions`;
+    return (await this.get<ListEvalSetVersionsResponse>(path)).versions;
   }
 
   // Schedules

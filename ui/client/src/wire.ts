@@ -3,6 +3,44 @@
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
 export type JsonObject = { readonly [key: string]: JsonValue };
 
+/** The cases that were made of answers. */
+export type AddCasesResponse = {
+  /** The set. */
+  readonly evalSetId: string;
+  /** The version of the set with these cases. */
+  readonly evalSetVersion: number | null;
+  /** The new cases. */
+  readonly added?: readonly CaseOfAnswer[];
+  /** Answers that have a case in the set already, or of which none can be made. */
+  readonly skipped?: readonly CaseOfAnswer[];
+  /** `page_token` of the next request; None on the last page. */
+  readonly nextPageToken?: string;
+};
+
+/** A filter for feedback whose answers become cases; missing fields filter nothing. */
+export type AddFeedbackRequest = {
+  /** Only feedback on sessions of this user. */
+  readonly userId?: string;
+  /** Only feedback of this name. */
+  readonly name?: string;
+  /** Only feedback with this label. */
+  readonly label?: string;
+  /** Only feedback of the session's `user`, or of a `service`. */
+  readonly source?: "service" | "user";
+  /** Only scores from this one on; true is 1, and false is 0. */
+  readonly minScore?: number;
+  /** Only scores up to this one. */
+  readonly maxScore?: number;
+  /** Only feedback given at or after these Unix seconds. */
+  readonly createdFrom?: number;
+  /** Only feedback given before these Unix seconds. */
+  readonly createdBefore?: number;
+  /** Maximum number of feedback that is looked at. The newest is taken. */
+  readonly limit?: number;
+  /** The `nextPageToken` of the previous page. */
+  readonly pageToken?: string;
+};
+
 /** A session that becomes a case. */
 export type AddSessionToEvalSetRequest = {
   /** The id of the new case. */
@@ -271,6 +309,38 @@ export type Caller = {
   readonly scopes?: readonly string[];
 };
 
+/** A case, and the answer that it was made from. */
+export type CaseOfAnswer = {
+  /** The id of the case. */
+  readonly evalId: string;
+  /** The session's user. */
+  readonly userId: string;
+  /** The session of the answer. */
+  readonly sessionId: string;
+  /** The event of the answer. */
+  readonly eventId: string;
+  /** The reason why no case was added; None for an added case. */
+  readonly reason?: string;
+};
+
+/** The stored answer that a case was made from. */
+export type CaseSource = {
+  /** The session's user. */
+  readonly userId: string;
+  /** The session of the answer. */
+  readonly sessionId: string;
+  /** The event of the answer. */
+  readonly eventId: string;
+  /** The run of the answer. */
+  readonly runId: string;
+  /** The version of the app's code in that run, where it is known. */
+  readonly appVersion?: string;
+  /** The feedback on the answer when the case was made. */
+  readonly feedback?: readonly Feedback[];
+  /** The message with the calls and the answer, as they were. */
+  readonly answer: Invocation;
+};
+
 /** The newest entry of a chain at the time when another chain's head was signed. */
 export type ChainHead = {
   /** The number of the chain. */
@@ -377,6 +447,12 @@ export type EvalCase = {
   readonly finalSessionState?: JsonObject;
   /** Unix seconds. */
   readonly creationTimestamp?: number;
+  /** The number of messages at the beginning of `conversation` that aren't run: the session begins with them, as they are here. */
+  readonly givenTurns?: number;
+  /** The results of calls by tool, in their order. Tools don't run then; a call without a result here gets an error. */
+  readonly toolResults?: { readonly [key: string]: readonly RecordedResult[] };
+  /** The stored answer that the case was made from. */
+  readonly source?: CaseSource;
 };
 
 /** The result of one run of a case. */
@@ -403,6 +479,8 @@ export type EvalCaseResult = {
   readonly sessionDetails?: Session;
   /** The reason why the case could not be run. */
   readonly error?: string;
+  /** A hash of the case. Results of one id with different hashes are those of different cases. */
+  readonly evalCaseDigest?: string;
 };
 
 /** Result of a metric. */
@@ -453,6 +531,8 @@ export type EvalSet = {
   readonly eval_cases?: readonly EvalCase[];
   /** Unix seconds. */
   readonly creation_timestamp?: number;
+  /** The number of changes of the set since its history began; None for a set that isn't stored with an app. */
+  readonly version?: number;
 };
 
 /** The results of one run of a set. */
@@ -467,6 +547,24 @@ export type EvalSetResult = {
   readonly evalCaseResults?: readonly EvalCaseResult[];
   /** Unix seconds. */
   readonly creationTimestamp?: number;
+  /** The version of the set; None for a set that isn't stored with an app. */
+  readonly evalSetVersion?: number;
+};
+
+/** A version of a set, with its differences from the one before. */
+export type EvalSetVersion = {
+  /** From 1 on. */
+  readonly version: number;
+  /** Unix seconds. */
+  readonly createdAt: number;
+  /** The ids of new cases. */
+  readonly added?: readonly string[];
+  /** The ids of changed cases. */
+  readonly changed?: readonly string[];
+  /** The ids of removed cases. */
+  readonly removed?: readonly string[];
+  /** The number of cases in this version. */
+  readonly size: number;
 };
 
 export type EvalStatus = 1 | 2 | 3 | 4;
@@ -955,6 +1053,12 @@ export type ListDeliveriesResponse = {
   readonly deliveries: readonly WebhookDelivery[];
 };
 
+/** The versions of a set. */
+export type ListEvalSetVersionsResponse = {
+  /** Oldest first. */
+  readonly versions: readonly EvalSetVersion[];
+};
+
 /** A page of a list of feedback. */
 export type ListFeedbackResponse = {
   /** Newest first. */
@@ -1063,6 +1167,14 @@ export type LogoConfig = {
   readonly logo_text?: string;
   /** The logo's URL. */
   readonly logo_image_url?: string;
+};
+
+/** An answer that becomes a case. */
+export type MakeCaseRequest = {
+  /** The set, which is created if it doesn't exist. */
+  readonly evalSetId: string;
+  /** The answer that is expected; None if only the rubrics count. */
+  readonly expectedResponse?: string;
 };
 
 /** An available metric. */
@@ -1205,6 +1317,14 @@ export type QueuedRequest = {
   readonly caller?: Caller;
   /** The session's last sequence number when it was admitted. */
   readonly messageAfterSeq?: number;
+};
+
+/** A call's arguments and its result. */
+export type RecordedResult = {
+  /** The arguments of the call. */
+  readonly args?: JsonObject;
+  /** The result of the call. */
+  readonly response: JsonObject;
 };
 
 /** A run that could not be retried. */
@@ -1437,6 +1557,8 @@ export type RunEvalRequest = {
   readonly evalCaseIds?: readonly string[];
   /** The older name of `eval_case_ids`. */
   readonly evalIds?: readonly string[];
+  /** The version of the set to run; by default the newest. */
+  readonly evalSetVersion?: number;
   /** The metrics to compute. */
   readonly evalMetrics?: readonly RequestedMetric[];
   /** Options of the simulated user in scenarios. */
@@ -1475,6 +1597,8 @@ export type RunEvalResult = {
   readonly sessionDetails?: Session;
   /** The reason why the case could not be run. */
   readonly error?: string;
+  /** A hash of the case. Results of one id with different hashes are those of different cases. */
+  readonly evalCaseDigest?: string;
   /** The evaluated app. */
   readonly appName: string;
 };

@@ -242,6 +242,11 @@ test("feedback", async () => {
   assert.deepEqual((await client.listSessionFeedback(place)).feedback, [given]);
   assert.deepEqual((await client.listFeedback("echo", { user_id: place.user, max_score: 0 })).feedback, [given]);
   assert.deepEqual((await client.listFeedback("echo", { user_id: place.user, min_score: 1 })).feedback, []);
+  const made = await client.makeCase(place, answer, { evalSetId: "complaints" });
+  assert.deepEqual(made.added?.map((one) => one.eventId), [answer]);
+  const { added, skipped } = await client.addFeedbackCases("echo", "complaints", { maxScore: 0, userId: place.user });
+  assert.deepEqual([added, skipped?.map((one) => one.eventId)], [[], [answer]]);
+  assert.deepEqual((await client.listEvalSetVersions("echo", "complaints")).map((one) => one.size), [1]);
   await client.deleteFeedback(place, answer, { name: "helpful" });
   assert.deepEqual((await client.listSessionFeedback(place)).feedback, []);
 });

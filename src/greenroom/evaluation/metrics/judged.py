@@ -19,6 +19,7 @@ from greenroom.evaluation.metrics.metric import (
     metric_info,
 )
 from greenroom.evaluation.records import (
+    RESPONSE_RUBRICS,
     EvalMetric,
     EvalMetricResultDetails,
     Interval,
@@ -233,8 +234,6 @@ class RubricBased(JudgedMetric):
 
     def __init__(self, metric: EvalMetric) -> None:
         super().__init__(metric)
-        if metric.criterion is None:
-            raise InvalidRequest(f"{metric.metric_name} needs a criterion with rubrics, not only a threshold")
         self._rubrics = wire.from_plain({"rubrics": self.options.get("rubrics", [])}, _Rubrics).rubrics
 
     async def evaluate(self, conversation: ScoredConversation) -> EvaluationResult:
@@ -296,7 +295,7 @@ class ResponseRubrics(RubricBased):
         "rubric_based_final_response_quality_v1", "The share of rubrics that the final responses fulfil."
     )
     subject = "an assistant's answer"
-    rubric_type = "FINAL_RESPONSE_QUALITY"
+    rubric_type = RESPONSE_RUBRICS
 
 
 class ToolUseRubrics(RubricBased):

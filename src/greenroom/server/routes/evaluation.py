@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from greenroom.errors import CallerError, InvalidRequest, NotFound, NotOffered, RunFailed
+from greenroom.errors import CallerError, InvalidRequest, NotFound, NotOffered, RunFailed, RunNotFound
+from greenroom.evaluation.answer_cases import AnswerSources, add_answers
 from greenroom.evaluation.files import EvalFiles, KeptSession
 from greenroom.evaluation.invocations import case_of_session
 from greenroom.evaluation.records import (
@@ -25,10 +26,13 @@ from greenroom.evaluation.records import (
     RunEvalResult,
 )
 from greenroom.event_streams.stream import RunEnded
+from greenroom.feedback.store import MAX_PER_EVENT
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content
+from greenroom.records.eval_cases import AddFeedbackRequest, ListEvalSetVersionsResponse, MakeCaseRequest
 from greenroom.records.event import Event
+from greenroom.records.feedback import Feedback, FeedbackFilter
 from greenroom.records.run import AgentRunRequest
 from greenroom.records.session import Session, SessionKey
 from greenroom.server.replies import AnyReply, Reply, StreamReply
@@ -81,6 +85,8 @@ class RunEvalRequest(Record, kw_only=True):
     """The cases to run; empty: all."""
     eval_ids: list[str] = msgspec.field(default_factory=list[str])
     """The older name of `eval_case_ids`."""
+    eval_set_version: int | None = None
+    """The version of the set to run; by default the newest."""
     eval_metrics: list[RequestedMetric] = msgspec.field(default_factory=list[RequestedMetric])
     """The metrics to compute."""
     user_simulator_config: JsonObject | None = None
@@ -162,7 +168,14 @@ async def create_empty_eval_set(context: RequestContext) -> None:
 
 
 async def get_eval_set(context: RequestContext) -> AnyReply:
-    return Reply(value=await _files(context).get_set(await _app(context), context.path["eval_set_id"]))
+    files = _files(context)
+    eval_set = await files.get_set(await _app(context), context.path["eval_set_id"], context.query["version"])
+    return Reply(value=eval_set)
+
+
+async def list_eval_set_versions(context: RequestContext) -> AnyReply:
+    versions = await _files(context).list_versions(await _app(context), context.path["eval_set_id"])
+    return Reply(value=ListEvalSetVersionsResponse(versions=versions))
 
 
 async def delete_eval_set(context: RequestContext) -> None:
@@ -186,7 +199,58 @@ async def add_session(context: RequestContext) -> None:
     await files.get_set(app, context.path["eval_set_id"])
     key = SessionKey(app, body.user_id, body.session_id)
     session = await context.find_session(key)
-    await files.add_case(app, context.path["eval_set_id"], case_of_session(session, body.eval_id))
+    await files.add_cases(app, context.path["eval_set_id"], case_of_session(session, body.eval_id))
+
+
+async def make_case(context: RequestContext) -> AnyReply:
+    """Makes a case of one answer, with all feedback on it."""
+    app = await _app(context)
+    body: MakeCaseRequest = context.body
+    event_id = context.path["event_id"]
+    await context.sessions.seq_of_event(**context.session_names, event_id=event_id)  # raises NotFound
+    response = await add_answers(
+        _files(context),
+        body.eval_set_id,
+        [(context.session_key, event_id)],
+        _answer_sources(context),
+        app_name=app,
+        expected_response=body.expected_response,
+    )
+    return Reply(value=response)
+
+
+async def add_feedback(context: RequestContext) -> AnyReply:
+    """Makes cases of the answers with such feedback, as far as the caller may see them."""
+    app = await _app(context)
+    body: AddFeedbackRequest = context.body
+    fields = msgspec.structs.asdict(body)
+    limit: int = fields.pop("limit")
+    page_token: str | None = fields.pop("page_token")
+    files = _files(context)
+    page = await context.feedback.list(FeedbackFilter(app_name=app, **fields), limit=limit, page_token=page_token)
+
+    set_id = context.path["eval_set_id"]
+    answers = [(one.session_key, one.event_id) for one in page.feedback]
+    response = await add_answers(files, set_id, answers, _answer_sources(context), app_name=app)
+    response.next_page_token = page.next_page_token
+    return Reply(value=response)
+
+
+def _answer_sources(context: RequestContext) -> AnswerSources:
+    async def session_of(key: SessionKey) -> Session | None:
+        return await context.sessions.get_session(**key._asdict())
+
+    async def app_version(run_id: str) -> str | None:
+        try:
+            return (await context.engine.get(run_id)).app_version
+        except RunNotFound:
+            return None
+
+    async def feedback_on(key: SessionKey, event_id: str) -> list[Feedback]:
+        where = FeedbackFilter(**key._asdict(), event_id=event_id)
+        return (await context.feedback.list(where, limit=MAX_PER_EVENT, page_token=None)).feedback
+
+    return AnswerSources(get_session=session_of, get_app_version=app_version, list_feedback=feedback_on)
 
 
 async def get_case(context: RequestContext) -> AnyReply:
@@ -248,7 +312,7 @@ async def _evaluation(context: RequestContext) -> Evaluation:
         raise NotOffered("Evaluation of live runs is not supported")
     if len(body.eval_metrics) > _MAX_METRICS:
         raise InvalidRequest(f"At most {_MAX_METRICS} metrics", location=("body", "evalMetrics"))
-    eval_set = await _files(context).get_set(app_name, context.path["eval_set_id"])
+    eval_set = await _files(context).get_set_to_run(app_name, context.path["eval_set_id"], body.eval_set_version)
     wanted = [EvalMetric(**msgspec.structs.asdict(metric)) for metric in body.eval_metrics]
     user_id = DEFAULT_USER if context.identity.caller is None else context.identity.subject
     agent = AgentUnderTest(app_name, context.sessions.as_service(), _runs(context), user_id)
@@ -259,6 +323,8 @@ async def _evaluation(context: RequestContext) -> Evaluation:
         eval_ids=body.eval_case_ids or body.eval_ids,
         simulator=user_simulator(body.user_simulator_config),
         app_details=await app_details(app),
+        app=app,
+        offline_sessions=context.sessions_in_memory,
     )
 
 
