@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from uuid import uuid4
 
 import msgspec
 
+from greenroom.errors import InvalidRequest
 from greenroom.memory.words import words_of_text
+from greenroom.records import wire
 from greenroom.records.event import Event
-from greenroom.records.listings import MemoryEntry
+from greenroom.records.listings import ListMemoriesResponse, MemoryEntry
 
 MANY_MATCHES = 2000
 MANY_ENTRIES = 10_000
@@ -51,6 +53,27 @@ def words_of_entry(entry: MemoryEntry) -> set[str]:
 def weight(entries: int, matches: int) -> float:
     """Weight of a word that `matches` of all `entries` contain: the rarer, the more."""
     return math.log(1 + min(entries, MANY_ENTRIES) / min(matches, MANY_MATCHES))
+
+
+def number_of(page_token: str | None) -> int:
+    """The number of the last entry of the previous page; 0 for the first page. Raises InvalidRequest."""
+    if not page_token:
+        return 0
+    _, (number,) = wire.read_page_token(page_token, keys=1)
+    if not (number.isascii() and number.isdigit() and len(number) <= 18):
+        raise InvalidRequest("The page token is not one of ours", location=("query", "page_token"))
+    return int(number)
+
+
+def page_of(numbered: Sequence[tuple[int, MemoryEntry]], limit: int) -> ListMemoriesResponse:
+    """A page of entries in the order of their numbers, of which more than `limit` may be given. Raises
+    InvalidRequest.
+    """
+    if limit < 1:
+        raise InvalidRequest("limit must be at least 1", location=("query", "limit"))
+    page = numbered[:limit]
+    token = wire.write_page_token(0.0, str(page[-1][0])) if len(page) < len(numbered) else None
+    return ListMemoriesResponse(memories=[entry for _, entry in page], next_page_token=token)
 
 
 def _iso_8601(timestamp: float) -> str | None:

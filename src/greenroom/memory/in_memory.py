@@ -9,11 +9,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from greenroom.log.state import kept_events
-from greenroom.memory.entries import entries_of_events, entries_of_memories, weight, words_of_entry
+from greenroom.memory.entries import (
+    entries_of_events,
+    entries_of_memories,
+    number_of,
+    page_of,
+    weight,
+    words_of_entry,
+)
 from greenroom.memory.service import BaseMemoryService
 from greenroom.memory.words import words_of_query
 from greenroom.records.event import Event
-from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
+from greenroom.records.listings import ListMemoriesResponse, MemoryEntry, SearchMemoryResponse
 from greenroom.records.session import Session
 
 
@@ -51,6 +58,13 @@ class InMemoryMemoryService(BaseMemoryService):
         index = self._indexes.get((app_name, user_id))
         return SearchMemoryResponse(memories=index.search(words_of_query(query), limit) if index else [])
 
+    async def list_memories(
+        self, *, app_name: str, user_id: str, limit: int = 100, page_token: str | None = None
+    ) -> ListMemoriesResponse:
+        index = self._indexes.get((app_name, user_id))
+        numbered = index.after(number_of(page_token)) if index is not None else []
+        return page_of(numbered, limit)
+
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         self._indexes.pop((app_name, user_id), None)
 
@@ -72,7 +86,7 @@ class _UserIndex:
     def __init__(self) -> None:
         self._by_source: dict[str | None, dict[str, _Stored]] = {}
         self._by_word: dict[str, set[_Stored]] = {}
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(1)
 
     def add_events(self, session_id: str, events: Iterable[Event]) -> None:
         for entry, seconds in entries_of_events(events):
@@ -105,6 +119,16 @@ class _UserIndex:
             self._by_word[word].discard(stored)
             if not self._by_word[word]:
                 del self._by_word[word]
+
+    def after(self, number: int) -> list[tuple[int, MemoryEntry]]:
+        """The entries that were added after the one with this number, with theirs."""
+        numbered = [
+            (stored.order[1], copy.copy(stored.entry))
+            for entries in self._by_source.values()
+            for stored in entries.values()
+            if stored.order[1] > number
+        ]
+        return sorted(numbered, key=lambda one: one[0])
 
     def search(self, words: list[str], limit: int) -> list[MemoryEntry]:
         entries = sum(map(len, self._by_source.values()))

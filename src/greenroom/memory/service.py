@@ -11,7 +11,7 @@ import msgspec
 from greenroom.errors import NotOffered
 from greenroom.records.base import JsonValue
 from greenroom.records.event import Event
-from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
+from greenroom.records.listings import ListMemoriesResponse, MemoryEntry, SearchMemoryResponse
 from greenroom.records.session import Session
 
 OfMemory = TypeVar("OfMemory", Event, MemoryEntry)
@@ -64,6 +64,12 @@ class BaseMemoryService(ABC):
 
         Stores with embeddings also find entries without a common word.
         """
+
+    async def list_memories(
+        self, *, app_name: str, user_id: str, limit: int = 100, page_token: str | None = None
+    ) -> ListMemoriesResponse:
+        """A page of a user's memories, in the order in which they were added. Raises InvalidRequest."""
+        raise NotOffered(f"{type(self).__name__} can't list memories")
 
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         """Deletes all memories of a user in an app."""

@@ -27,6 +27,8 @@ from greenroom.memory.entries import (
     entries_of_events,
     entries_of_memories,
     fused,
+    number_of,
+    page_of,
     text_of_entry,
     weight,
     words_of_entry,
@@ -36,7 +38,7 @@ from greenroom.memory.signatures import NONE, Owner, SignatureCache, Signatures
 from greenroom.memory.words import words_of_query
 from greenroom.records import wire
 from greenroom.records.event import Event
-from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
+from greenroom.records.listings import ListMemoriesResponse, MemoryEntry, SearchMemoryResponse
 from greenroom.records.session import Session
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ _KNOWN = f"""
 _OF_IDS = f"{_OF_SOURCE} AND id IN (SELECT value FROM json_each(CAST(? AS text)))"
 _DATA_OF_SOURCE = f"SELECT id, data FROM memories WHERE owner = {OWNER} AND source = ?"
 _OF_OWNER = f"SELECT number FROM memories WHERE owner = {OWNER}"
+_LIST = f"SELECT number, data FROM memories WHERE owner = {OWNER} AND number > ? ORDER BY number LIMIT ?"
 _COUNTS = f"""
     SELECT value, (
         SELECT count(*) FROM (
@@ -278,6 +281,12 @@ class SqlMemoryService(BaseMemoryService):
             query, arguments = statement
             rows = await self._database.fetch(query, *arguments)
         return results[0]
+
+    async def list_memories(
+        self, *, app_name: str, user_id: str, limit: int = 100, page_token: str | None = None
+    ) -> ListMemoriesResponse:
+        rows = await self._database.fetch(_LIST, app_name, user_id, number_of(page_token), limit + 1)
+        return page_of([(number, _read_entry(data.encode())) for number, data in rows], limit)
 
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         await self._database.execute_all(_delete(_OF_OWNER, app_name, user_id))

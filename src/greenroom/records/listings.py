@@ -105,6 +105,15 @@ class MemoryEntry(Record, kw_only=True):
     custom_metadata: JsonObject | None = None
 
 
+class ListMemoriesResponse(Record, kw_only=True, omit_defaults=False):
+    """A page of a user's memories."""
+
+    memories: list[MemoryEntry] = msgspec.field(default_factory=list[MemoryEntry])
+    """In the order in which they were added."""
+    next_page_token: str | None = None
+    """`page_token` of the next request; None on the last page."""
+
+
 class LoadMemoryResponse(Record, kw_only=True, omit_defaults=False):
     """The response of the tool `load_memory`: best match first."""
 

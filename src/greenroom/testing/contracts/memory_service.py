@@ -10,6 +10,7 @@ from datetime import datetime
 
 import pytest
 
+from greenroom.errors import InvalidRequest, NotOffered
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, Content, FunctionCall, Part
@@ -233,3 +234,33 @@ async def test_all_of_a_user_is_deleted(memory_service: BaseMemoryService) -> No
     await memory_service.delete_user(**_HERE)
     assert await _found(memory_service, "bicycle") == []
     assert len((await memory_service.search_memory(**bob, query="bicycle")).memories) == 2
+
+
+async def test_memories_are_listed_in_pages(memory_service: BaseMemoryService) -> None:
+    texts = [f"bicycle {number}" for number in range(5)]
+    for text in texts[:2]:
+        await memory_service.add_events_to_memory(**_HERE, session_id="s-1", events=[_event(text)])
+    memories = [MemoryEntry(content=Content(parts=[Part(text=text)])) for text in texts[2:]]
+    try:
+        first = await memory_service.list_memories(**_HERE)
+    except NotOffered:
+        return
+    assert [entry.content.text() for entry in first.memories] == texts[:2]
+
+    await memory_service.add_memories(**_HERE, memories=memories)
+    await memory_service.add_memories(**{**_HERE, "user_id": "bob"}, memories=memories)
+    listed: list[str] = []
+    page_token: str | None = None
+    while True:
+        page = await memory_service.list_memories(**_HERE, limit=2, page_token=page_token)
+        assert len(page.memories) <= 2
+        listed += [entry.content.text() for entry in page.memories]
+        page_token = page.next_page_token
+        if page_token is None:
+            break
+    assert listed == texts
+    assert (await memory_service.list_memories(app_name="concierge", user_id="nobody")).memories == []
+    with pytest.raises(InvalidRequest):
+        await memory_service.list_memories(**_HERE, limit=0)
+    with pytest.raises(InvalidRequest):
+        await memory_service.list_memories(**_HERE, page_token="nonsense")
