@@ -69,6 +69,33 @@ async def test_a_thumb_down_needs_no_comment(world: World) -> None:
     assert "comment" not in given
 
 
+async def test_a_thumb_down_becomes_a_case(world: World) -> None:
+    sets = "/dev/apps/desk/eval-sets"
+    await world.server.client.delete(f"{sets}/complaints")
+    session = await make_session(world.server, "desk", "thumbs-case", ["hello"])
+    page = await opened(world, session, width=390)
+    await expect(page.get_by_role("button", name="Make a case")).to_have_count(0)
+    await page.get_by_role("button", name="Thumbs down").click()
+    await page.get_by_role("textbox", name="Comment").fill("It repeats me.")
+    await page.get_by_role("button", name="Send comment").click()
+
+    await page.get_by_role("button", name="Make a case").click()
+    await expect(page.get_by_label("Evaluation set")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Make a case").click()
+    await expect(page.get_by_label("Evaluation set")).to_have_value("complaints")
+    assert await serious_violations(page) == []
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+    await page.get_by_role("button", name="Add the case").click()
+    await page.get_by_role("link", name="complaints, version 1").click()
+    await expect(page.get_by_role("heading", name="complaints: 1 case, version 1")).to_be_visible()
+    await expect(page.get_by_role("link", name="Feedback", exact=True)).to_be_visible()
+    [case] = (await world.server.client.get(f"{sets}/complaints")).json()["eval_cases"]
+    assert case["source"]["feedback"][0]["comment"] == "It repeats me."
+    assert await serious_violations(page) == []
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 async def test_feedback_fits_a_narrow_page_and_is_accessible(world: World) -> None:
     session = await make_session(world.server, "desk", "thumbs-narrow", ["hello", "markdown"])
     for width in (390, 1280):

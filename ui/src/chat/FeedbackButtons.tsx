@@ -1,10 +1,12 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import type { Feedback } from "greenroom-client";
 import { ThumbsDown, ThumbsUp } from "lucide-react";
-import { useState } from "react";
+import { Suspense, lazy, useState } from "react";
 import { type SessionPlace, client } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { useChat } from "./context";
+
+const MakeCase = lazy(() => import("./MakeCase"));
 
 const NAME = "helpful";
 const MAX_COMMENT = 10_000;
@@ -33,6 +35,7 @@ export function FeedbackButtons({ eventId }: { eventId: string }) {
   const { thumbs, put, remove } = useThumbs(place);
   const [givenId, setGivenId] = useState<string | null>(null);
   const [comment, setComment] = useState<string | null>(null);
+  const [isMakingCase, setMakingCase] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
 
@@ -104,6 +107,16 @@ export function FeedbackButtons({ eventId }: { eventId: string }) {
           </span>
         </p>
       ))}
+      {comment === null && ofEvent.some((one) => one.score === false) && !isMakingCase && (
+        <button type="button" className="button quiet small make-case" onClick={() => setMakingCase(true)}>
+          Make a case
+        </button>
+      )}
+      {isMakingCase && (
+        <Suspense>
+          <MakeCase eventId={eventId} close={() => setMakingCase(false)} />
+        </Suspense>
+      )}
       {comment !== null && (
         <form
           className="feedback-form"

@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { EvalCaseResult, EvalSet, EvalSetResult, Invocation } from "greenroom-client";
 import { CircleCheck, CircleDashed, Play, Plus, Square, Trash2, TriangleAlert } from "lucide-react";
 import { type FormEvent, useEffect, useRef, useState } from "react";
-import { client, listApps, titleOf } from "../api";
+import { DEFAULT_USER, client, listApps, titleOf } from "../api";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Time } from "../components/Time";
@@ -146,13 +146,14 @@ function SetView({ app, set, result, open, left }: SetProps) {
           <div className="row">
             <h2 className="spread">
               {set}: {cases(found.data)}
+              {found.data.version != null && <span className="soft">, version {found.data.version}</span>}
             </h2>
             <AddSession app={app} add={(user, session) => act(evaluations.addSession(app, set, user, session))} />
             <button className="button quiet" type="button" aria-label="Delete set" title="Delete set" onClick={() => void remove()}>
               <Trash2 size={14} aria-hidden="true" />
             </button>
           </div>
-          <CaseTable set={found.data} remove={(id) => void act(evaluations.deleteCase(app, set, id))} />
+          <CaseTable app={app} set={found.data} remove={(id) => void act(evaluations.deleteCase(app, set, id))} />
           {(found.data.eval_cases?.length ?? 0) > 0 && (
             <RunForm
               app={app}
@@ -173,7 +174,7 @@ function cases(set: EvalSet): string {
   return count === 1 ? "1 case" : `${count} cases`;
 }
 
-function CaseTable({ set, remove }: { set: EvalSet; remove: (id: string) => void }) {
+function CaseTable({ app, set, remove }: { app: string; set: EvalSet; remove: (id: string) => void }) {
   if ((set.eval_cases?.length ?? 0) === 0) return <p className="soft">No cases yet: add a session that went well.</p>;
   return (
     <ul className="plain eval-cases">
@@ -184,6 +185,16 @@ function CaseTable({ set, remove }: { set: EvalSet; remove: (id: string) => void
           <li key={one.evalId} className="row">
             <span className="mono cut">{one.evalId}</span>
             <span className="spread cut">{first}</span>
+            {one.source != null && (
+              <Link
+                to="/apps/$app/sessions/$session"
+                params={{ app, session: one.source.sessionId }}
+                search={one.source.userId === DEFAULT_USER ? {} : { user: one.source.userId }}
+                title={one.source.feedback?.map((given) => given.comment ?? `${given.name}: ${given.score}`).join("\n")}
+              >
+                Feedback
+              </Link>
+            )}
             <span className="soft">{turns.length === 0 ? "scenario" : turns.length === 1 ? "1 turn" : `${turns.length} turns`}</span>
             <button className="button quiet small" type="button" aria-label={`Delete ${one.evalId}`} onClick={() => remove(one.evalId)}>
               <Trash2 size={14} aria-hidden="true" />
@@ -329,6 +340,7 @@ function ResultView({ app, result }: { app: string; result: EvalSetResult }) {
       <h2>
         {passed} of {total} passed{" "}
         <span className="soft">
+          {result.evalSetVersion != null && `version ${result.evalSetVersion}, `}
           <Time at={result.creationTimestamp ?? 0} isRelative />
         </span>
       </h2>
