@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
 
-from greenroom.records.feedback import FeedbackRequest
+from greenroom.records.feedback import Feedback, feedback_id
 from greenroom.runs.engine import run_store_beside
-from greenroom.runs.feedback import SessionFeedback
 from greenroom.sessions.sqlite import SqliteSessionService
 from tests.cli.conftest import PARROT, Cli
 
@@ -38,17 +38,22 @@ async def _judge(folder: Path) -> None:
     runs = run_store_beside(sessions)
     session = await sessions.get_session(app_name="parrot", user_id="user", session_id="holiday")
     assert session is not None
-    feedback = SessionFeedback(
-        store=runs.feedback,
-        session_service=sessions,
-        lock=lambda key: asyncio.Lock(),
-        wait_until_ready=lambda key: asyncio.sleep(0),
-    )
     for event in session.events:
         if event.is_final_response() and event.author != "user":
             is_bad = "HEY" in (event.content.text() if event.content else "")
-            request = FeedbackRequest(name="helpful", score=not is_bad, comment="Too loud." if is_bad else None)
-            await feedback.save(request, key=session.key, event_id=event.id, source="user", subject="user")
+            feedback = Feedback(
+                **session.key._asdict(),
+                id=feedback_id(session.key, event.id, "helpful", "user"),
+                event_id=event.id,
+                run_id=event.invocation_id,
+                name="helpful",
+                score=not is_bad,
+                comment="Too loud." if is_bad else None,
+                source="user",
+                subject="user",
+                created_at=time.time(),
+            )
+            await runs.feedback.save(feedback)
     await runs.close()
     await sessions.close()
 

@@ -49,7 +49,7 @@ def test_results_are_compared(cli: Cli) -> None:
     assert "-agent: hello " in lines
     assert "+agent: no " in lines
     assert lines[counts + 1].startswith("pass rate: -50.0 points (")
-    assert lines[counts + 1].endswith("pairs of results would tell, these are 2")
+    assert lines[counts + 1].endswith(", 2 pairs, p = 1.000: may be chance; about 16 pairs of results would tell")
     assert "worse: c0" in (cli.folder / "change.md").read_text()
     assert cli.run_process("eval", "compare", before, "none.json").returncode == 1
 
@@ -61,7 +61,10 @@ def test_two_versions_of_an_agent_are_run_side_by_side(cli: Cli) -> None:
     cli.write("changed/parrot/talk.evalset.json", (cli.folder / "agents/parrot/talk.evalset.json").read_text())
     done = cli("eval", "compare", "agents", "changed", "--set", "talk", "--config-file-path", "config.json")
     assert done.returncode == 1, done.stderr
-    assert "\n8 worse\npass rate: -100.0 points (-100.0 points to -100.0 points): more than chance\n" in done.stdout
+    assert (
+        "\n8 worse\npass rate: -100.0 points (-100.0 points to -100.0 points), 8 pairs, p = 0.008: more than chance\n"
+        in done.stdout
+    )
     done = cli("eval", "compare", "changed", "agents", "--set", "talk:c0,c1", "--config-file-path", "config.json")
     assert done.returncode == 0, done.stderr
     assert "\n2 better\n" in done.stdout

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from greenroom.evaluation.comparison import compare_results, conversation_lines, counted, metric_summaries
-from greenroom.evaluation.records import IntermediateData, Invocation
+from greenroom.evaluation.records import EvalCaseResult, IntermediateData, Invocation
 from greenroom.records.content import Content, FunctionCall, Part
 from tests.evaluation.made import result, turn
 
@@ -54,6 +55,18 @@ def test_many_cases_that_got_better_are_more_than_chance() -> None:
     assert found.passed.difference == pytest.approx(0.5)
     assert found.passed.is_significant
     assert found == compare_results(first, second)
+
+
+def test_a_case_that_was_edited_in_between_is_not_compared() -> None:
+    def digested(eval_id: str, score: float, digest: str | None) -> EvalCaseResult:
+        return msgspec.structs.replace(result(eval_id, score), eval_case_digest=digest)
+
+    first = [digested("a", 0.9, "1"), digested("b", 0.9, "2"), digested("c", 0.9, None)]
+    second = [digested("a", 0.1, "1"), digested("b", 0.1, "3"), digested("c", 0.1, "4")]
+    found = compare_results(first, second)
+    assert {one.eval_id: one.verdict for one in found.cases} == {"a": "worse", "b": "edited", "c": "worse"}
+    assert found.passed is not None
+    assert found.passed.pairs == 2
 
 
 def test_results_with_nothing_in_common_have_no_difference() -> None:

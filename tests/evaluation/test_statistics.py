@@ -6,7 +6,8 @@ import math
 import random
 from collections import Counter
 from functools import cache
-from statistics import fmean
+from itertools import product
+from statistics import NormalDist, fmean
 
 import pytest
 
@@ -62,6 +63,25 @@ def test_two_equal_agents_are_seldom_called_different(n: int, p: float) -> None:
         # Better and worse are symmetric.
         wrong += sum(often for k, often in gained.items() if called_different(n, max(k, total - k), min(k, total - k)))
     assert wrong / DRAWS <= 0.057
+
+
+def test_the_probability_by_chance_is_that_of_all_permutations() -> None:
+    rng = random.Random(SEED)
+    for count in (1, 3, 7, 11):
+        differences = [rng.choice((-1, 1)) * rng.randint(1, 9) for _ in range(count)]
+        sums = [sum(signs) for signs in product(*((one, -one) for one in differences))]
+        exact = sum(abs(total) >= abs(sum(differences)) for total in sums) / len(sums)
+        assert compare([0.0] * count, [float(one) for one in differences]).p_value == pytest.approx(exact)
+
+    # Of those that passed once, seven improved and one got worse: McNemar's exact test gives 2 (1 + 8) / 2⁸.
+    assert compare([0.0] * 7 + [1.0] * 9, [1.0] * 7 + [0.0] + [1.0] * 8).p_value == pytest.approx(18 / 256)
+    assert compare([1.0, 0.5], [1.0, 0.5]).p_value == 1
+
+    # With more pairs, permutations are drawn: the normal approximation is close.
+    differences = [rng.gauss(0.2, 1) for _ in range(80)]
+    z = abs(sum(differences)) / math.sqrt(sum(one * one for one in differences))
+    drawn = compare([0.0] * 80, differences, resamples=5_000).p_value
+    assert drawn == pytest.approx(2 * (1 - NormalDist().cdf(z)), abs=0.02)
 
 
 def test_a_real_difference_is_found_with_the_pairs_that_it_needs() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from cyclopts import Parameter
 
@@ -65,6 +65,7 @@ def compare(
     else:
         before = [read_record(Path(first), EvalSetResult)]
         after = [read_record(Path(second), EvalSetResult)]
+        _note_versions(before[0], after[0])
 
     comparison = compare_results(_cases(before), _cases(after))
     _show(comparison)
@@ -73,6 +74,15 @@ def compare(
         note(f"Wrote {path}")
     if comparison.passed is not None and comparison.passed.is_significant and comparison.passed.difference < 0:
         sys.exit(1)
+
+
+def _note_versions(before: EvalSetResult, after: EvalSetResult) -> None:
+    names = [
+        result.eval_set_id if result.eval_set_version is None else f"{result.eval_set_id}@{result.eval_set_version}"
+        for result in (before, after)
+    ]
+    if names[0] != names[1]:
+        note(f"The results are of {names[0]} and {names[1]}: only cases that are the same in both are compared")
 
 
 def _cases(results: list[EvalSetResult]) -> list[EvalCaseResult]:
@@ -104,13 +114,13 @@ async def _run_both(
 
 
 def _show(comparison: Comparison) -> None:
-    from greenroom.evaluation.comparison import describe_difference
+    from greenroom.evaluation.comparison import Verdict, describe_difference
 
     for verdict in ("worse", "better"):
         for case in comparison.of(verdict):
             print_line(f"{verdict}: {case.eval_id}\n{case.diff}")
 
-    counts = {verdict: len(comparison.of(verdict)) for verdict in ("better", "worse", "unchanged", "added", "removed")}
+    counts = {verdict: len(comparison.of(verdict)) for verdict in get_args(Verdict)}
     print_line(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
     if comparison.passed is not None:
         print_line(f"pass rate: {describe_difference(comparison.passed, is_rate=True)}")

@@ -18,7 +18,8 @@ from greenroom.records.base import Record, empty_map
 COUNTED = (EvalStatus.PASSED, EvalStatus.FAILED)
 """Other results neither pass nor fail."""
 
-Verdict = Literal["better", "worse", "unchanged", "removed", "added"]
+Verdict = Literal["better", "worse", "unchanged", "edited", "removed", "added"]
+"""`edited`: the case itself isn't the same in both, so that its results say nothing about the agents."""
 
 
 class MetricSummary(Record, kw_only=True, omit_defaults=False):
@@ -116,16 +117,23 @@ def compare_results(
     *,
     seed: int = 0,
 ) -> Comparison:
-    """Compares case by case, sample by sample. seed: of the bootstrap."""
+    """Compares case by case, sample by sample. Cases that aren't the same in both are left out of the differences.
+
+    seed: of the bootstrap and the permutations.
+    """
     before = by_case(first)
     after = by_case(second)
     names = [one.metric_name for one in metric_summaries([*first, *second])]
+    cases = [_case(name, before.get(name, []), after.get(name, [])) for name in dict.fromkeys([*before, *after])]
+    for case in cases:
+        if case.verdict == "edited":
+            del before[case.eval_id]
     scores = {name: _difference(before, after, lambda result, name=name: _score(result, name), seed) for name in names}
 
     return Comparison(
         passed=_difference(before, after, _passed, seed),
         scores={name: difference for name, difference in scores.items() if difference is not None},
-        cases=[_case(name, before.get(name, []), after.get(name, [])) for name in dict.fromkeys([*before, *after])],
+        cases=cases,
     )
 
 
@@ -165,6 +173,8 @@ def _case(
     second = counted(after) if after else None
     if first is None or second is None:
         verdict: Verdict = "added" if first is None else "removed"
+    elif _are_different(before, after):
+        verdict = "edited"
     elif first.rate == second.rate or not (first.total and second.total):
         verdict = "unchanged"
     else:
@@ -184,6 +194,13 @@ def _case(
         second_scores=_means(after),
         diff=diff(_lines_of(before, shown[0]), _lines_of(after, shown[1])),
     )
+
+
+def _are_different(before: Sequence[EvalCaseResult], after: Sequence[EvalCaseResult]) -> bool:
+    """Whether the results are of two cases that have one id. Results of ADK don't tell."""
+    first = {result.eval_case_digest for result in before if result.eval_case_digest is not None}
+    second = {result.eval_case_digest for result in after if result.eval_case_digest is not None}
+    return bool(first and second) and first != second
 
 
 def _means(results: Sequence[EvalCaseResult]) -> dict[str, float]:
@@ -273,7 +290,9 @@ def describe_difference(difference: Difference, *, is_rate: bool) -> str:
     def signed(value: float) -> str:
         return f"{value * 100:+.1f} points" if is_rate else f"{value:+.3f}"
 
-    text = f"{signed(difference.difference)} ({signed(difference.low)} to {signed(difference.high)})"
+    interval = f"({signed(difference.low)} to {signed(difference.high)})"
+    noun = "pair" if difference.pairs == 1 else "pairs"
+    text = f"{signed(difference.difference)} {interval}, {difference.pairs} {noun}, p = {difference.p_value:.3f}"
 
     if difference.is_significant:
         return f"{text}: more than chance"
@@ -282,6 +301,6 @@ def describe_difference(difference: Difference, *, is_rate: bool) -> str:
     if needed is None:
         return f"{text}: no difference"
     if needed > difference.pairs:
-        return f"{text}: may be chance; about {needed} pairs of results would tell, these are {difference.pairs}"
+        return f"{text}: may be chance; about {needed} pairs of results would tell"
 
     return f"{text}: may be chance"

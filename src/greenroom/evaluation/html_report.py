@@ -162,7 +162,7 @@ def _comparison(comparison: Comparison) -> str:
         )
         for name, difference in differences.items()
     )
-    changed = "".join(_changed(case) for case in comparison.of("worse", "better", "added", "removed"))
+    changed = "".join(_changed(case) for case in comparison.of("worse", "better", "edited", "added", "removed"))
 
     return (
         f"<h2>Compared with the earlier results</h2><p>{escape(counts) or 'No cases.'}</p>"
@@ -170,7 +170,7 @@ def _comparison(comparison: Comparison) -> str:
     )
 
 
-_VERDICTS = ("better", "worse", "unchanged", "added", "removed")
+_VERDICTS = ("better", "worse", "unchanged", "edited", "added", "removed")
 
 
 def _changed(case: CaseComparison) -> str:

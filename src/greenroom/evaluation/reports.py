@@ -142,7 +142,7 @@ def markdown_report(results: Sequence[EvalSetResult], comparison: Comparison | N
             for case in comparison.of(verdict):
                 lines += _details(f"{verdict}: {_md(case.eval_id)}", case.diff)
 
-        for verdict in ("added", "removed"):
+        for verdict in ("edited", "added", "removed"):
             if cases := comparison.of(verdict):
                 lines += [f"{verdict}: {', '.join(_md(case.eval_id) for case in cases)}", ""]
 

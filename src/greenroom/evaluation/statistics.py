@@ -4,7 +4,8 @@ than chance.
 Sources: Wilson, Probable inference, the law of succession, and statistical inference (1927); Efron
 and Tibshirani, An introduction to the bootstrap (1993), percentile intervals of paired differences;
 Hesterberg, What teachers should know about the bootstrap (2015), their correction for small
-samples.
+samples; Fisher, The design of experiments (1935), the permutation test of pairs, which for results that pass or fail is
+McNemar's exact test.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ found.
 """
 
 MIN_CHANGED = 6
-"""Fewer changed pairs are never more than chance: if all five of five improve, the sign test gives 6 %."""
+"""Fewer changed pairs are never more than chance: if all five of five improve, the test of pairs gives p = 0.06."""
+
+_MAX_P = 0.05
+_MAX_FLIPPED = 12
+"""Up to this number of different pairs, all permutations are counted; else as many as there are resamples."""
 
 
 class PassRate(Record, kw_only=True, omit_defaults=False):
@@ -59,8 +64,10 @@ class Difference(Record, kw_only=True, omit_defaults=False):
     difference: float
     low: float
     high: float
+    p_value: float
+    """The probability of a difference at least as large, either way, if which of a pair is the second were chance."""
     is_significant: bool
-    """Whether it is more than chance."""
+    """Whether it is more than chance: the interval excludes 0, and `p_value` is at most 0.05."""
 
     pairs_needed: int | None
     """About how many pairs find a difference of this size with a probability of 80 %; None if there
@@ -100,8 +107,8 @@ def paired(
 def compare(
     first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Difference:
-    """Compares scores in pairs by a bootstrap of their differences, with intervals of 95 %. Passed
-    is 1, failed 0.
+    """Compares scores in pairs: a bootstrap of their differences gives intervals of 95 %, and a permutation test
+    their probability by chance. Passed is 1, failed 0.
 
     Pairs are samples of the same case, so that hard and easy cases add no noise. The result depends
     only on the arguments. Raises ValueError without pairs.
@@ -122,7 +129,7 @@ def compare(
         low = sums[int(tail * resamples)] / count
         high = sums[resamples - 1 - int(tail * resamples)] / count
 
-    changed = sum(difference != 0 for difference in differences)
+    p_value = _p_value([difference for difference in differences if difference], resamples, seed)
 
     return Difference(
         pairs=count,
@@ -131,9 +138,38 @@ def compare(
         difference=mean,
         low=low,
         high=high,
-        is_significant=changed >= MIN_CHANGED and (low > 0 or high < 0),
+        p_value=p_value,
+        is_significant=p_value <= _MAX_P and (low > 0 or high < 0),
         pairs_needed=_pairs_needed(differences, mean),
     )
+
+
+def _p_value(differences: Sequence[float], resamples: int, seed: int) -> float:
+    """The share of the permutations of pairs whose sum is at least as large as the one of these differences."""
+    sizes = [abs(difference) for difference in differences]
+    count = len(sizes)
+    if not count:
+        return 1.0
+
+    if min(sizes) == max(sizes):  # the number of positive differences is binomial
+        gained = sum(difference > 0 for difference in differences)
+        extreme = max(gained, count - gained)
+        return min(1.0, 2 * sum(math.comb(count, k) for k in range(extreme, count + 1)) / 2**count)
+
+    observed = abs(math.fsum(differences)) * (1 - 1e-12)  # sums in another order differ by rounding
+    if count <= _MAX_FLIPPED:
+        sums = [0.0]
+        for size in sizes:
+            sums = [total + sign for total in sums for sign in (size, -size)]
+        return sum(abs(total) >= observed for total in sums) / len(sums)
+
+    rng = random.Random(seed)
+    hits = 0
+    for _ in range(resamples):
+        signs = rng.getrandbits(count)
+        total = sum(size if signs >> index & 1 else -size for index, size in enumerate(sizes))
+        hits += abs(total) >= observed
+    return (hits + 1) / (resamples + 1)
 
 
 def _pairs_needed(differences: Sequence[float], mean: float) -> int | None:
