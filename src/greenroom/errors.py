@@ -43,6 +43,7 @@ GreenroomError
 │   ├── TooManySchedules                 of a user or of an app
 │   ├── TooMuchFeedback                  on one event
 │   ├── WebhookConflict                  the code of its app has it, so it can't be changed
+│   ├── AccessConflict                   a key, service account or role is in use, built in or the last of its kind
 │   ├── ApprovalRefused                  a forged, used or outdated approval
 │   ├── AppVersionChanged                a run would continue with other code, and its app refuses that
 │   └── IdempotencyConflict        422   one key, two different requests
@@ -410,6 +411,10 @@ class WebhookConflict(Conflict):
     def __init__(self, webhook_id: str) -> None:
         super().__init__(f"Webhook {webhook_id!r} is in the code of its app, and is changed there")
         self.webhook_id = webhook_id
+
+
+class AccessConflict(Conflict):
+    """The detail says which key, service account or role prevents the change."""
 
 
 class ApprovalRefused(Conflict):

@@ -14,12 +14,13 @@ import pytest
 from greenroom import errors, types
 from greenroom.client.async_client import AsyncClient
 from greenroom.client.client import Client
+from greenroom.records.access import CreateApiKeyRequest, RoleRequest, ServiceAccountRequest
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.records.run import RunStatus, Webhook
 from greenroom.records.schedule import Schedule
 from greenroom.records.state import REMOVED
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.server_process import ServerProcess, server_in
@@ -334,6 +335,35 @@ async def test_a_key_lets_in_until_it_is_revoked(serve: Serve, tmp_path: Path) -
             return False
 
         await until(is_refused)
+
+
+async def test_keys_accounts_and_roles(serve: Serve, tmp_path: Path) -> None:
+    keys = ApiKeyFile(tmp_path / "keys.db")
+    made, key = keys.create(name="test", subject="root", scopes=("admin",))
+    server = await serve(echo(), auth=AuthSettings(keys=str(keys.path)))
+    async with AsyncClient(server.url, api_key=key) as root:
+        assert (await root.get_me()).user_id == "root"
+        role = await root.put_role("support", RoleRequest(scopes=["read"]))
+        assert role in await root.list_roles()
+        account = await root.put_service_account("ci", ServiceAccountRequest(roles=["support"]))
+        assert await root.list_service_accounts() == [account] == [await root.get_service_account("ci")]
+        created = await root.create_key(CreateApiKeyRequest(service_account="ci"))
+        async with AsyncClient(server.url, api_key=created.key) as bot:
+            assert (await bot.get_me()).scopes == ["read"]
+            with pytest.raises(errors.Forbidden):
+                await bot.list_keys()
+        [listed] = (await root.list_keys(service_account="ci")).keys
+        assert (await root.get_key(created.id)).id == listed.id == created.id
+        assert (await root.revoke_key(created.id)).revoked_at is not None
+        with pytest.raises(errors.AccessConflict):
+            await root.delete_role("support")
+        await root.delete_service_account("ci")
+        await root.delete_role("support")
+        with pytest.raises(errors.AccessConflict):
+            await root.revoke_key(made.id)
+        await root.revoke_key(made.id, force=True)
+        with pytest.raises(errors.Unauthenticated):
+            await root.get_me()
 
 
 @pytest.mark.kill

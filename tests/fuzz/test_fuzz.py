@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from tests.durability.server_process import REPOSITORY, ServerProcess, server_in
 from tests.fuzz.counts import answered
 from tests.fuzz.extent import ENOUGH_FOR_EACH_STATUS, IS_LONG, REQUESTS

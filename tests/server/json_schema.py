@@ -12,7 +12,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 _KNOWN = {
     "$ref", "title", "description", "default", "type", "properties", "required", "items", "anyOf", "enum",
     "additionalProperties", "contentEncoding", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxLength",
-    "pattern",
+    "maxItems", "minLength", "pattern",
 }  # fmt: skip
 
 
@@ -44,6 +44,10 @@ def check(value: Any, schema: dict[str, Any], document: dict[str, Any], where: s
         assert value in schema["enum"], f"{where}: {value!r} is none of {schema['enum']}"
     if isinstance(value, str) and "pattern" in schema:
         assert re.search(schema["pattern"], value), f"{where}: {value!r} doesn't look like {schema['pattern']}"
+    if isinstance(value, str):
+        assert len(value) >= schema.get("minLength", 0), f"{where}: {value!r} is too short"
+    if isinstance(value, list):
+        assert len(value) <= schema.get("maxItems", len(value)), f"{where}: too many items"
     if isinstance(value, list) and "items" in schema:
         for index, item in enumerate(value):
             check(item, schema["items"], document, f"{where}[{index}]")

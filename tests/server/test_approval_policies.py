@@ -16,7 +16,7 @@ from greenroom.agents.workflow.nodes import node
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.errors import AgentConfigError
 from greenroom.records.content import FunctionCall
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from tests.server.agents import scripted
 from tests.server.conftest import Serve, Store

@@ -15,7 +15,7 @@ from greenroom.audit.signing import HeadVerifier, new_key_pair
 from greenroom.audit.verify import verify_rows
 from greenroom.errors import AgentConfigError
 from greenroom.runs.audit import digest_of
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.access.audit import REFUSALS_AT_ONCE
 from greenroom.server.settings import AuditSettings, AuthSettings
 from greenroom.testing.scripted_model import ScriptedModel

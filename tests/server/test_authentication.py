@@ -14,7 +14,7 @@ import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import CallerError, StorageError
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from tests.server.agents import HeldModel
 from tests.server.conftest import Serve
@@ -165,7 +165,7 @@ async def test_the_last_use_is_written_down(serve: Serve, keys: ApiKeyFile) -> N
     await ask(server, x_api_key=key)
 
     def used() -> bool:
-        return any(one.id == made.id and (one.last_used_at or 0) >= before for one in keys.list())
+        return any(one.id == made.id and (one.last_used_at or 0) >= before for one in keys.read().keys.values())
 
     await until(used)
 
@@ -210,19 +210,21 @@ def test_keys_are_stored_and_revoked(keys: ApiKeyFile, tmp_path: Path) -> None:
         "name": "for ci", "subject": "a b\tc", "scopes": ["run", "app:my app"], "apps": ["my app", "x"], "expires_at": 5e9,
     }  # fmt: skip
     made, key = keys.create(**given)
-    (found,) = [one for one in keys.list() if one.id == made.id]
+    (found,) = [one for one in keys.read().keys.values() if one.id == made.id]
     assert found == made
     assert (found.name, found.subject, found.expires_at) == ("for ci", "a b\tc", 5e9)
     assert (found.scopes, found.apps) == ({"run", "app:my app"}, {"my app", "x"})
     assert found.fits(key)
     assert found.is_good(time.time())
-    once = keys.revoke(made.id)
+    keys.revoke(made.id)
+    once = keys.read().key(made.id)
     assert not once.is_good(time.time())
-    assert keys.revoke(made.id) == once
+    keys.revoke(made.id)
+    assert keys.read().key(made.id) == once
     with pytest.raises(CallerError):
         keys.revoke("nothing")
     with pytest.raises(StorageError):
-        ApiKeyFile(tmp_path / "absent.db").list()
+        ApiKeyFile(tmp_path / "absent.db").read()
 
 
 async def test_a_browser_signs_in_and_out(server: Serving, keys: ApiKeyFile) -> None:

@@ -10,7 +10,7 @@ from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.plugins.budget import BudgetLimit, BudgetPlugin
 from greenroom.records.generation import GenerateContentConfig
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel

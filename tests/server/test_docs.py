@@ -19,7 +19,7 @@ from greenroom.audit.signing import new_key_pair
 from greenroom.errors import error_classes
 from greenroom.records.base import Record
 from greenroom.records.content import FunctionCall
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.application import GATES
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.openapi import build_openapi
@@ -299,7 +299,32 @@ async def _delegated(server: Serving) -> httpx.Response:
     return await server.client.post(f"/requests/{request_id}/delegate", json=body)
 
 
-async def test_replies_are_as_described(serve: Serve) -> None:
+async def _access_calls(serve: Serve, file: Path) -> list[tuple[str, str, httpx.Response]]:
+    made, key = ApiKeyFile(file).create(name="test", subject="root", scopes=("admin",), expires_at=5e9)
+    server = await serve(auth=AuthSettings(keys=str(file)))
+    account = {"scopes": ["run"], "roles": ["viewer"], "apps": ["echo"], "description": "builds"}
+    calls = [
+        ("/me", "get", "/me", None),
+        ("/service-accounts/{account_name}", "put", "/service-accounts/ci", account),
+        ("/service-accounts/{account_name}", "get", "/service-accounts/ci", None),
+        ("/service-accounts", "get", "/service-accounts", None),
+        ("/roles/{role_name}", "put", "/roles/support", {"scopes": ["read"]}),
+        ("/roles", "get", "/roles", None),
+        ("/keys", "post", "/keys", {"serviceAccount": "ci"}),
+        ("/keys", "get", "/keys", None),
+        ("/keys/{key_id}", "get", f"/keys/{made.id}", None),
+        ("/roles/{role_name}", "delete", "/roles/support", None),
+        ("/service-accounts/{account_name}", "delete", "/service-accounts/ci", None),
+        ("/keys/{key_id}", "delete", f"/keys/{made.id}?force=true", None),
+    ]
+    headers = {"x-api-key": key}
+    return [
+        (path, method, await server.client.request(method, address, json=body, headers=headers))
+        for path, method, address, body in calls
+    ]
+
+
+async def test_replies_are_as_described(serve: Serve, tmp_path: Path) -> None:
     def add(a: int, b: int) -> int:
         """Add."""
         return a + b
@@ -412,6 +437,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
          await post("/config/telemetry", json={"telemetry": True}, headers={"x-adk-telemetry-request": "true"})),
         ("/dev-ui/config", "get", await get("/dev-ui/config")),
         (runtime := "/dev-ui/assets/config/runtime-config.json", "get", await get(runtime)),
+        *(await _access_calls(serve, tmp_path / "keys.db")),
         *(await _webhook_calls(server, run_id)),
         *(await _schedule_calls(server)),
         *(await _evaluation_calls(server)),

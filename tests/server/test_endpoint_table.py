@@ -41,6 +41,9 @@ VALUES = {
     "request_id": "q",
     "event_id": "e",
     "webhook_id": "w",
+    "key_id": "0123456789",
+    "account_name": "ci",
+    "role_name": "support",
     "delivery_id": "msg_1",
 }
 
@@ -58,6 +61,9 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "preview"): SCHEDULE,
     ("PUT", "{schedule_id}"): SCHEDULE,
     ("POST", "webhooks"): {"url": "https://127.0.0.1:9/", "states": ["waiting"]},
+    ("POST", "/keys"): {"userId": "ann", "apps": ["echo"]},
+    ("PUT", "{account_name}"): {"scopes": ["run"], "apps": ["echo"]},
+    ("PUT", "{role_name}"): {"scopes": ["read"]},
     ("PUT", "{webhook_id}"): {"url": "https://receiver.invalid/"},
     ("POST", "rewind"): {"rewindBeforeInvocationId": "missing"},
     ("POST", "delegate"): {"userId": "carl"},

@@ -15,7 +15,7 @@ from greenroom.records.answer_metadata import GenerateContentResponseUsageMetada
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.session import SessionKey
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from greenroom.telemetry.agent_spans import ToolCallSpan
 from greenroom.telemetry.run_metrics import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.postgres import PostgresSessionService

@@ -14,7 +14,7 @@ import pytest
 
 from greenroom import FunctionTool, LlmAgent, get_user_choice, request_input
 from greenroom.records.content import FunctionCall
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from tests.server.agents import scripted
 from tests.server.conftest import Serve, Store

@@ -19,7 +19,7 @@ from openai import AsyncOpenAI
 from greenroom import LlmAgent
 from greenroom.client.async_client import AsyncClient
 from greenroom.records.content import Content
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.settings import AuthSettings, TokenSettings
 from greenroom.testing import Says, ScriptedLiveModel
 from tests.reverse_proxy import PREFIX, PROXIES, ProxyName, reverse_proxy

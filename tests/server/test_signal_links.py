@@ -16,7 +16,7 @@ from greenroom.agents.workflow.nodes import node
 from greenroom.errors import ConfigurationError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import FunctionCall, Part
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.settings import AuthSettings, ServerSettings
 from greenroom.server.signal_urls import SignalUrls
 from greenroom.server.webhook_sender import WebhookSecrets

@@ -75,8 +75,17 @@ def needed(record: types.StructType, *, snake: bool) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, field, kind in fields_of(record, snake=snake):
         if field.required:
-            right: dict[Any, Any] = {types.StrType: "x", types.FloatType: 1.5, types.BoolType: True, types.DictType: {}}
-            out[name] = needed(kind, snake=snake) if isinstance(kind, types.StructType) else right[type(kind)]
+            right: dict[Any, Any] = {
+                types.StrType: "x",
+                types.FloatType: 1.5,
+                types.BoolType: True,
+                types.DictType: {},
+                types.ListType: [],
+            }
+            if isinstance(kind, types.LiteralType):
+                out[name] = kind.values[0]
+            else:
+                out[name] = needed(kind, snake=snake) if isinstance(kind, types.StructType) else right[type(kind)]
     return out
 
 

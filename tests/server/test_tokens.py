@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -21,10 +22,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from greenroom.errors import AgentConfigError, Unauthenticated, Unavailable
+from greenroom.records.access import Role
 from greenroom.server.access import tokens
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.access.tokens import TokenVerifier
 from greenroom.server.settings import AuthSettings, TokenSettings
 from tests.server.conftest import Serve
+from tests.server.serving import until
 
 ISSUER = "https://login.example/"
 AUDIENCE = "greenroom"
@@ -123,7 +127,7 @@ def by_hand(header: dict[str, Any], claims: dict[str, Any] | None = None, *, sec
 )
 async def test_a_good_token_says_who_calls(provider: Provider, key: Any, algorithm: str, kid: str) -> None:
     made = token(key, algorithm, kid, scope="openid run app:echo unknown", apps=["echo", "x"])
-    found = await provider.verifier().identify(made)
+    found, _ = await provider.verifier().identify(made)
     assert (found.subject, found.scopes, found.apps) == ("ann", {"run", "app:echo"}, {"echo", "x"})
     assert found.expires_at is not None
     assert found.expires_at > time.time() + 600
@@ -132,12 +136,12 @@ async def test_a_good_token_says_who_calls(provider: Provider, key: Any, algorit
 async def test_claims_may_have_other_names_and_forms(provider: Provider) -> None:
     names: dict[str, Any] = {"subject_claim": "email", "scopes_claim": "scp", "apps_claim": "groups"}
     verifier = provider.verifier(**names, audiences=("other", AUDIENCE), default_scopes=("read",))
-    found = await verifier.identify(token(email="a@b.example", scp=["debug"], groups="one two", aud=["x", AUDIENCE]))
+    found, _ = await verifier.identify(token(email="a@b.example", scp=["debug"], groups="one two", aud=["x", AUDIENCE]))
     assert (found.subject, found.scopes, found.apps) == ("a@b.example", {"debug"}, {"one", "two"})
-    found = await verifier.identify(token(email="a@b.example", scp="openid"))
+    found, _ = await verifier.identify(token(email="a@b.example", scp="openid"))
     assert (found.scopes, found.apps) == ({"read"}, None)
-    assert not (await provider.verifier().identify(token(scope="openid"))).scopes
-    assert (await verifier.identify(token(email="a@b.example", groups=[]))).apps == frozenset()
+    assert not (await provider.verifier().identify(token(scope="openid")))[0].scopes
+    assert (await verifier.identify(token(email="a@b.example", groups=[])))[0].apps == frozenset()
 
 
 PUBLIC_PEM = RSA_KEY.public_key().public_bytes(
@@ -262,7 +266,7 @@ async def test_the_tokens_that_are_known_are_not_too_many(provider: Provider) ->
     verifier = provider.verifier(max_verified=3)
     made = [token(sub=f"u{number}") for number in range(10)]
     first = [await verifier.identify(one) for one in made]
-    assert [identity.subject for identity in first] == [f"u{number}" for number in range(10)]
+    assert [verified.identity.subject for verified in first] == [f"u{number}" for number in range(10)]
     again = [await verifier.identify(one) for one in reversed(made)]
     remembered = [one is other for one, other in zip(reversed(first), again, strict=True)]
     assert remembered[0]
@@ -304,7 +308,7 @@ async def test_while_the_provider_is_down_its_known_keys_hold(provider: Provider
 
 async def test_one_published_key_needs_no_name(provider: Provider) -> None:
     provider.keys = {"rsa": provider.keys["rsa"]}
-    assert (await provider.verifier().identify(token(kid=None))).subject == "ann"
+    assert (await provider.verifier().identify(token(kid=None))).identity.subject == "ann"
 
 
 @pytest.mark.parametrize(
@@ -322,6 +326,34 @@ async def test_one_published_key_needs_no_name(provider: Provider) -> None:
 def test_settings_that_would_let_anybody_in_are_refused(provider: Provider, wrong: dict[str, Any]) -> None:
     with pytest.raises(AgentConfigError):
         provider.verifier(**wrong)
+
+
+async def test_roles_of_a_token_are_those_of_a_claim_that_a_setting_names(
+    serve: Serve, provider: Provider, tmp_path: Path
+) -> None:
+    file = ApiKeyFile(tmp_path / "keys.db")
+    file.change(lambda records: records.with_role(Role(name="support", scopes=["read"])))
+    auth = AuthSettings(keys=str(file.path), tokens=provider.settings(roles_claim="groups", default_scopes=("run",)))
+    server = await serve(auth=auth)
+
+    async def scopes(**claims: Any) -> list[str]:
+        headers = {"authorization": f"Bearer {token(**claims)}"}
+        answer = await server.client.get("/me", headers=headers)
+        return answer.json()["scopes"] if answer.is_success else [answer.json()["code"]]
+
+    assert await scopes(scope=None, groups=["support", "unknown"]) == ["read"]
+    assert await scopes(scope=None, groups="developer") == ["debug", "manage", "read", "run"]
+    assert await scopes(scope=None, roles=["admin"]) == ["Forbidden"]  # a claim that no setting names
+    assert await scopes(sub="service:ci") == ["Unauthenticated"]
+
+    support = {"scope": None, "groups": ["support"], "exp": time.time() + 900, "iat": 1.0}
+    assert await scopes(**support) == ["read"]
+    file.change(lambda records: records.with_role(Role(name="support", scopes=["read", "debug"])))
+
+    async def has_changed() -> bool:
+        return await scopes(**support) == ["debug", "read"]
+
+    await until(has_changed, seconds=2)
 
 
 async def test_tokens_over_http(serve: Serve, provider: Provider) -> None:

@@ -15,7 +15,7 @@ from greenroom.errors import ConfigurationError
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmResponse
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.server.conftest import Serve, Store

@@ -25,7 +25,7 @@ from greenroom.records.answer_metadata import GenerateContentResponseUsageMetada
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.run import Run, RunStatus
-from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from greenroom.temporal import AgentActivity, AgentRequest, AgentRunInput, AgentRunResult, AgentTokens
 from greenroom.tools.builtin.sleep import wait

@@ -19,7 +19,7 @@ from greenroom.errors import CallerError
 from greenroom.records.service_uri import is_postgres
 
 if TYPE_CHECKING:
-    from greenroom.server.access.api_keys import ApiKey, ApiKeyStore
+    from greenroom.server.access.api_keys import AccessRecords, ApiKey, ApiKeyStore, Change
 
 app = App(name="keys", help="Manage the API keys of a server.")
 
@@ -34,7 +34,8 @@ def create_key(
     *,
     user: str,
     name: str = "",
-    scopes: _Names = ("run", "read"),
+    scopes: _Names | None = None,
+    roles: _Names = (),
     apps: _Names = (),
     days: float | None = None,
     keys: KeyStore = None,
@@ -55,20 +56,21 @@ def create_key(
     name
         A description of the key.
     scopes
-        What the key may do: `run`, `read`, `manage`, `debug`, `app:NAME` (all users of an app) or `admin` (everything).
-        Default: `run read`.
+        What the key may do: `run`, `read`, `manage`, `debug`, `audit`, `app:NAME` (all users of an app), `approve:NAME`
+        or `admin` (everything). Default: `run read`, or none with `--roles`.
+    roles
+        Names of roles, whose scopes the key has, too: `viewer`, `operator`, `developer`, `admin`, or one of your own.
     apps
         The apps that the key may access. Default: all.
     days
         Days until the key expires, at most 36500. Default: never.
     """
-    from greenroom.server.access.api_keys import new_key
-    from greenroom.server.access.identity import SCOPES, is_scope
+    from greenroom.server.access.api_keys import check_scopes, new_key
 
-    for scope in scopes:
-        if not is_scope(scope):
-            raise CallerError(f"There is no scope {scope!r}. Known: {', '.join(SCOPES)}, app:NAME, approve:NAME, admin")
-    if not user or any("\n" in text for text in (user, *scopes, *apps)):
+    if scopes is None:
+        scopes = () if roles else ("run", "read")
+    check_scopes(scopes)
+    if not user or any("\n" in text for text in (user, *scopes, *roles, *apps)):
         raise CallerError("Names of users, scopes and apps must not be empty or contain line breaks")
     if days is not None and not 0 < days <= _MAX_DAYS:  # NaN too is refused
         raise CallerError(f"--days must be more than 0 and at most {_MAX_DAYS}; without it, the key never expires")
@@ -80,11 +82,12 @@ def create_key(
         name=name,
         subject=user,
         scopes=scopes,
+        roles=roles,
         apps=apps or None,
         expires_at=None if days is None else time.time() + days * 86400,
     )
     audit.check_key(agents_dir)
-    asyncio.run(_add(place, api_key))
+    asyncio.run(_change(place, lambda records: records.with_key(api_key)))
     asyncio.run(audit.record(agents_dir, "key.created", user_id=user, target=api_key.id))
     note(f"Key {api_key.id} for {user}. Store it safely: it cannot be shown again.")
     print_line(key)
@@ -95,12 +98,12 @@ def list_keys(agents_dir: AgentsDir = Path(), /, *, keys: KeyStore = None) -> No
     """List the keys with their users, scopes, apps and last use."""
     place = _place(agents_dir, keys)
     exists = is_postgres(place) or Path(place).is_file()
-    api_keys = asyncio.run(_all_keys(place)) if exists else []
+    api_keys = list(asyncio.run(_read(place)).keys.values()) if exists else []
     if not api_keys:
         note("There are no keys.")
         return
 
-    columns = ("id", "user", "name", "scopes", "apps", "created", "last used", "state")
+    columns = ("id", "user", "name", "scopes", "roles", "apps", "created", "last used", "state")
     print_table(columns, [_row(key) for key in api_keys])
 
 
@@ -109,7 +112,7 @@ def _row(key: ApiKey) -> tuple[str, ...]:
     apps = "all" if key.apps is None else " ".join(sorted(key.apps))
     created = _time(key.created_at)
     last_used = "never" if key.last_used_at is None else _time(key.last_used_at)
-    return key.id, key.subject, key.name, scopes, apps, created, last_used, _state(key)
+    return key.id, key.subject, key.name, scopes, " ".join(sorted(key.roles)), apps, created, last_used, _state(key)
 
 
 @app.command(name="revoke")
@@ -126,7 +129,9 @@ def revoke_key(
     from greenroom.server.access.api_keys import id_of
 
     audit.check_key(agents_dir)
-    revoked = asyncio.run(_revoke(_place(agents_dir, keys), id_of(key_id)))
+    id_in_store = id_of(key_id)
+    records = asyncio.run(_change(_place(agents_dir, keys), lambda records: records.without_key(id_in_store)))
+    revoked = records.keys[id_in_store]
     asyncio.run(audit.record(agents_dir, "key.revoked", user_id=revoked.subject, target=revoked.id))
     note(f"Revoked key {revoked.id} of {revoked.subject}.")
 
@@ -151,19 +156,14 @@ async def _opened(place: str) -> AsyncGenerator[ApiKeyStore]:
         yield store
 
 
-async def _add(place: str, api_key: ApiKey) -> None:
+async def _read(place: str) -> AccessRecords:
     async with _opened(place) as store:
-        await store.add(api_key)
+        return await store.read()
 
 
-async def _all_keys(place: str) -> list[ApiKey]:
+async def _change(place: str, change: Change) -> AccessRecords:
     async with _opened(place) as store:
-        return await store.list()
-
-
-async def _revoke(place: str, key_id: str) -> ApiKey:
-    async with _opened(place) as store:
-        return await store.revoke(key_id)
+        return await store.change(change)
 
 
 def _time(timestamp: float) -> str:

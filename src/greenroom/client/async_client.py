@@ -11,6 +11,19 @@ from greenroom.client.connection import Connection, path
 from greenroom.client.run_stream import RunStream
 from greenroom.errors import ArtifactNotFound, InvalidRequest
 from greenroom.records import wire
+from greenroom.records.access import (
+    ApiKeyInfo,
+    CreateApiKeyRequest,
+    CreatedApiKey,
+    ListApiKeysResponse,
+    ListRolesResponse,
+    ListServiceAccountsResponse,
+    Me,
+    Role,
+    RoleRequest,
+    ServiceAccount,
+    ServiceAccountRequest,
+)
 from greenroom.records.audit import AuditAction, AuditOutcome, ListAuditResponse
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject, JsonValue
@@ -627,6 +640,71 @@ class AsyncClient:
         """The versions of an evaluation set, oldest first. Raises AppNotFound, NotFound."""
         at = path("dev", "apps", app_name, "eval-sets", eval_set_id, "versions")
         return (await self._connection.call("GET", at, ListEvalSetVersionsResponse)).versions
+
+    # keys, service accounts and roles
+
+    async def get_me(self) -> Me:
+        """The caller's user and permissions."""
+        return await self._connection.call("GET", "/me", Me)
+
+    async def list_keys(
+        self,
+        *,
+        user_id: str | None = None,
+        service_account: str | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ListApiKeysResponse:
+        """API keys that the caller may administrate, newest first, 100 at a time."""
+        query = {"user_id": user_id, "service_account": service_account, "limit": limit, "page_token": page_token}
+        return await self._connection.call("GET", "/keys", ListApiKeysResponse, query=query)
+
+    async def create_key(self, request: CreateApiKeyRequest) -> CreatedApiKey:
+        """Creates an API key, which can't be shown again. Raises Forbidden, InvalidRequest, NotFound."""
+        return await self._connection.call("POST", "/keys", CreatedApiKey, body=request)
+
+    async def get_key(self, key_id: str) -> ApiKeyInfo:
+        """Raises NotFound."""
+        return await self._connection.call("GET", path("keys", key_id), ApiKeyInfo)
+
+    async def revoke_key(self, key_id: str, *, force: bool = False) -> ApiKeyInfo:
+        """force: also if then no key could administrate all apps any more. Raises NotFound, AccessConflict."""
+        query = {"force": "true"} if force else {}
+        return await self._connection.call("DELETE", path("keys", key_id), ApiKeyInfo, query=query, is_repeatable=True)
+
+    async def list_service_accounts(self) -> list[ServiceAccount]:
+        """The service accounts that the caller may administrate."""
+        return (await self._connection.call("GET", "/service-accounts", ListServiceAccountsResponse)).service_accounts
+
+    async def get_service_account(self, name: str) -> ServiceAccount:
+        """Raises NotFound."""
+        return await self._connection.call("GET", path("service-accounts", name), ServiceAccount)
+
+    async def put_service_account(
+        self, name: str, account: ServiceAccountRequest, *, force: bool = False
+    ) -> ServiceAccount:
+        """Creates or replaces a service account. force: as for `revoke_key`. Raises Forbidden, AccessConflict."""
+        at = path("service-accounts", name)
+        query = {"force": "true"} if force else {}
+        return await self._connection.call("PUT", at, ServiceAccount, body=account, query=query, is_repeatable=True)
+
+    async def delete_service_account(self, name: str, *, force: bool = False) -> None:
+        """Deletes an account and revokes its keys. force: as for `revoke_key`. Raises NotFound, AccessConflict."""
+        query = {"force": "true"} if force else {}
+        await self._connection.send("DELETE", path("service-accounts", name), query=query)
+
+    async def list_roles(self) -> list[Role]:
+        """The built-in roles and the others."""
+        return (await self._connection.call("GET", "/roles", ListRolesResponse)).roles
+
+    async def put_role(self, name: str, role: RoleRequest, *, force: bool = False) -> Role:
+        """Creates or replaces a role. force: as for `revoke_key`. Raises Forbidden, AccessConflict."""
+        query = {"force": "true"} if force else {}
+        return await self._connection.call("PUT", path("roles", name), Role, body=role, query=query, is_repeatable=True)
+
+    async def delete_role(self, name: str) -> None:
+        """Raises NotFound, AccessConflict for a role that is in use."""
+        await self._connection.send("DELETE", path("roles", name))
 
     # schedules
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from greenroom.errors import (
+    AccessConflict,
     AgentConfigError,
     AgentNotFound,
     AppLoadError,
@@ -50,6 +51,19 @@ from greenroom.errors import (
     WebhookConflict,
 )
 from greenroom.evaluation.records import EvalCase, EvalSet, EvalSetResult, RunEvalResult
+from greenroom.records.access import (
+    ApiKeyInfo,
+    CreateApiKeyRequest,
+    CreatedApiKey,
+    ListApiKeysResponse,
+    ListRolesResponse,
+    ListServiceAccountsResponse,
+    Me,
+    Role,
+    RoleRequest,
+    ServiceAccount,
+    ServiceAccountRequest,
+)
 from greenroom.records.audit import AuditAction, AuditOutcome, ListAuditResponse
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject
@@ -98,6 +112,7 @@ from greenroom.server.access.identity import Access
 from greenroom.server.app_logs import ListLogsResponse, LogLine
 from greenroom.server.endpoint import Endpoint, Handler, Header, Query
 from greenroom.server.routes import (
+    access,
     apps,
     artifacts,
     audit,
@@ -257,6 +272,49 @@ _EVALUATION = (
         errors=_TEST_ERRORS),
     Endpoint("DELETE", _TEST, evaluation.delete_test, "evaluation", "manage", "Delete a test conversation",
         audit="evaluation.changed", replies=evaluation.SessionTestReply, errors=_TEST_ERRORS),
+)  # fmt: skip
+
+_ACCOUNT = "/service-accounts/{account_name}"
+_ROLE = "/roles/{role_name}"
+_FORCE = (Query("force", bool, "Also if then no key could administrate all apps any more.", default=False),)
+_ACCESS = (
+    Endpoint("GET", "/me", access.get_me, "access", "read", "Get the caller's user and permissions", replies=Me),
+    Endpoint("GET", "/keys", access.list_keys, "access", "admin",
+        "List API keys that the caller may administrate, newest first, revoked and expired ones included",
+        replies=ListApiKeysResponse, errors=(InvalidRequest, NotOffered, Unavailable),
+        query=(
+            Query("user_id", str, "Only keys of this user."),
+            Query("service_account", str, "Only keys of this service account."),
+            Query("limit", Positive, "Maximum number of keys; 100 by default, at most 1000."),
+            Query("page_token", str, "The `nextPageToken` of the previous page."),
+        )),
+    Endpoint("POST", "/keys", access.create_key, "access", "admin",
+        "Create an API key with at most the caller's permissions; the response is the only one with the key itself",
+        body=CreateApiKeyRequest, replies=CreatedApiKey,
+        errors=(InvalidRequest, NotFound, AccessConflict, NotOffered, Unavailable)),
+    Endpoint("GET", "/keys/{key_id}", access.get_key, "access", "admin", "Get what is stored about an API key",
+        replies=ApiKeyInfo, errors=(NotFound, NotOffered, Unavailable)),
+    Endpoint("DELETE", "/keys/{key_id}", access.revoke_key, "access", "admin", "Revoke an API key", query=_FORCE,
+        replies=ApiKeyInfo, errors=(NotFound, AccessConflict, NotOffered, Unavailable)),
+    Endpoint("GET", "/service-accounts", access.list_accounts, "access", "admin",
+        "List the service accounts that the caller may administrate", replies=ListServiceAccountsResponse,
+        errors=(NotOffered, Unavailable)),
+    Endpoint("GET", _ACCOUNT, access.get_account, "access", "admin", "Get a service account", replies=ServiceAccount,
+        errors=(NotFound, NotOffered, Unavailable)),
+    Endpoint("PUT", _ACCOUNT, access.put_account, "access", "admin",
+        "Create or replace a service account with at most the caller's permissions", query=_FORCE,
+        body=ServiceAccountRequest, replies=ServiceAccount,
+        errors=(InvalidRequest, NotFound, AccessConflict, NotOffered, Unavailable)),
+    Endpoint("DELETE", _ACCOUNT, access.delete_account, "access", "admin",
+        "Delete a service account and revoke its keys", query=_FORCE,
+        errors=(NotFound, AccessConflict, NotOffered, Unavailable)),
+    Endpoint("GET", "/roles", access.list_roles, "access", "admin", "List the built-in roles and the others",
+        replies=ListRolesResponse, errors=(NotOffered, Unavailable)),
+    Endpoint("PUT", _ROLE, access.put_role, "access", "admin",
+        "Create or replace a role with at most the caller's scopes", query=_FORCE, body=RoleRequest, replies=Role,
+        errors=(InvalidRequest, AccessConflict, NotOffered, Unavailable)),
+    Endpoint("DELETE", _ROLE, access.delete_role, "access", "admin", "Delete a role that is not in use",
+        errors=(NotFound, AccessConflict, NotOffered, Unavailable)),
 )  # fmt: skip
 
 _DARK_MODE = (Query("dark_mode", bool, "Use the dark palette.", default=False),)
@@ -564,6 +622,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             Query("limit", Positive, "Maximum number of entries; 100 by default, at most 1000."),
             Query("page_token", str, "The `nextPageToken` of the previous page."),
         )),
+    *_ACCESS,
     Endpoint("GET", "/metrics", server.metrics, "server", "debug",
         "Get metrics of runs, models and tools since the start of the server, in Prometheus's text format",
         media_type="text/plain", errors=(MissingExtra,)),

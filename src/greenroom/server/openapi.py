@@ -62,6 +62,7 @@ TAGS = {
     "evaluation": "Evaluation sets, their cases, runs, results and metrics.",
     "editing": "The YAML files of agents, where the setting `edit` allows it.",
     "debug": "Traces of runs and graphs of agents.",
+    "access": "API keys, service accounts, roles, and the permissions of the caller.",
     "audit": "The audit trail, where the setting `audit_key` switches it on.",
     "server": "The server itself.",
     "web page": "Endpoints of ADK's web page.",

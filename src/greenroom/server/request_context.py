@@ -13,6 +13,7 @@ from greenroom.errors import MissingExtra, NotOffered, SessionNotFound, StorageE
 from greenroom.records.run import Webhook
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.server.access.audit import RequestAudit
+from greenroom.server.access.authorization.access import AuthorizedAccess
 from greenroom.server.access.authorization.apps import AuthorizedApps
 from greenroom.server.access.authorization.artifacts import AuthorizedArtifacts
 from greenroom.server.access.authorization.audit import AuthorizedAudit
@@ -231,6 +232,17 @@ class RequestContext:
         if self._server.audit is None:
             raise NotOffered("This server keeps no audit trail; `audit_key` switches it on")
         return AuthorizedAudit(self._server.audit.store, self._permissions)
+
+    @property
+    def access(self) -> AuthorizedAccess:
+        """Keys, service accounts and roles. Raises NotOffered where the server has no store of them."""
+        authenticator = self._server.authenticator
+        if authenticator is None or authenticator.keys is None:
+            raise NotOffered(
+                "This server has no API keys. `greenroom keys create --scopes admin` creates the first one, and the "
+                "setting auth.keys names their store"
+            )
+        return AuthorizedAccess(authenticator.keys, self._permissions)
 
     @property
     def is_draining(self) -> bool:

@@ -159,11 +159,14 @@ class TokenSettings(_Checked):
     )
     subject_claim: str = setting("sub", "The claim with the user's ID.")
     scopes_claim: str = setting("scope", "The claim with the scopes: a list, or text separated by spaces.")
+    roles_claim: str | None = setting(
+        None, "The claim with names of roles: a list, or text separated by spaces. Without it, tokens have no roles."
+    )
     apps_claim: str = setting(
         "apps", "The claim with the apps that the token may access. A token without it may access all apps."
     )
     default_scopes: tuple[Literal["run", "read", "manage", "debug", "audit"], ...] = setting(
-        (), "The scopes of a token that has none of greenroom's scopes."
+        (), "The scopes of a token that has none of greenroom's scopes, and no roles."
     )
 
 

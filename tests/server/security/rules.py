@@ -47,7 +47,7 @@ SCOPE_OF: dict[str, str] = {
             GET {SESSION}/artifacts; GET {ARTIFACT}; GET {ARTIFACT}/versions; GET {ARTIFACT}/versions/metadata
             GET {ARTIFACT}/versions/{{version}}; GET {ARTIFACT}/versions/{{version}}/metadata
             GET {ARTIFACT}/versions/{{version}}/content
-            GET /list-apps; GET /apps/{{app_name}}/app-info; GET /apps/{{app_name}}/usage; GET {DEV}/builder; GET {DEV}/metrics-info
+            GET /me; GET /list-apps; GET /apps/{{app_name}}/app-info; GET /apps/{{app_name}}/usage; GET {DEV}/builder; GET {DEV}/metrics-info
             GET {DEV}/tests; GET {DEV}/tests/{{test_name}}
             GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
             GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval-sets/{{eval_set_id}}/versions; GET {DEV}/eval_sets/{{eval_set_id}}/evals
@@ -72,6 +72,10 @@ SCOPE_OF: dict[str, str] = {
             GET /dev{SESSION}/events/{{event_id}}/graph; GET /metrics; GET /replicas
         """,
         "audit": "GET /audit",
+        "admin": """
+            GET POST /keys; GET DELETE /keys/{key_id}; GET /service-accounts
+            GET PUT DELETE /service-accounts/{account_name}; GET /roles; PUT DELETE /roles/{role_name}
+        """,
     }.items()
     for line in re.split(r"[;\n]", lines)
     if line.strip()
@@ -79,8 +83,8 @@ SCOPE_OF: dict[str, str] = {
     for method in methods
 }
 
-Reach: TypeAlias = Literal["user", "run", "request", "trace", "schedule", "all users", "app", "server"]
-"""Object of a request: a user of an app, a run, a request to people or a trace by its id alone, a schedule by its app and id, all users of an app, an app, or none."""
+Reach: TypeAlias = Literal["user", "run", "request", "trace", "schedule", "all users", "app", "access", "server"]
+"""Object of a request: a user of an app, a run, a request to people or a trace by its id alone, a schedule by its app and id, all users of an app, an app, a key, service account or role, or none."""
 
 _OF_A_USER = {"user_id", "session_id", "artifact_name", "version", "event_id", "credential_key"}
 _OF_AN_APP = {"app_name", "eval_set_id", "eval_id", "eval_result_id", "test_name"}
@@ -97,6 +101,8 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
         return "user"
     if "run_id" in names and names <= {"run_id", "signal_name", "webhook_id", "delivery_id"}:
         return "run"
+    if (endpoint.access == "admin" and endpoint.method != "GET") or names & {"key_id", "account_name", "role_name"}:
+        return "access"
     if names == {"request_id"}:
         return "request"
     if path.startswith(APP_WEBHOOKS) or path.endswith("/waiting-runs"):
@@ -112,8 +118,13 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
     raise KeyError(f"{path} has no rule")
 
 
-def status_of(endpoint: Endpoint) -> int:
-    """Status of a permitted request to the server of these tests, whose agents are in code and can't be edited."""
+def status_of(endpoint: Endpoint, *, with_keys: bool = False) -> int:
+    """Status of a permitted request to the server of these tests, whose agents are in code and can't be edited.
+
+    with_keys: the server asks for keys.
+    """
+    if endpoint.tag == "access" and endpoint.access == "admin" and not with_keys:
+        return 501
     if endpoint.tag == "editing" and endpoint.access == "manage" and "cancel" not in endpoint.path:
         return 501
     if endpoint.path == "/audit":

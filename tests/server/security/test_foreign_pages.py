@@ -33,9 +33,12 @@ async def sent(server: Serving, endpoint: Endpoint, path: str, values: Any, head
 async def test_no_endpoint_answers_a_foreign_page(serve: Serve, keys: Keys, endpoint: Endpoint, path: str) -> None:
     """Not even with the cookie of somebody who is signed in, nor a method that no browser asks leave for."""
     server = await serve(asking_echo(), auth=keys.auth, allowed_hosts=("localhost",), allow_private_webhooks=True)
-    cookie = {"cookie": f"greenroom_key={keys('ann', 'run', 'read', 'manage', 'debug', 'audit', 'app:echo')}"}
+    scopes = ["admin"] if endpoint.access == "admin" else ["run", "read", "manage", "debug", "audit", "app:echo"]
+    cookie = {"cookie": f"greenroom_key={keys('ann', *scopes)}"}
     server.client.headers.update(bearer(keys("root", "admin")))
     values = await prepared(server, endpoint)
+    if endpoint.access == "admin":
+        values["key_id"] = keys.fill("test")
     state = (await server.client.get("/apps/echo/users/ann/sessions/s-1")).json()
     del server.client.headers["authorization"]
     for origin in FOREIGN:
@@ -47,7 +50,9 @@ async def test_no_endpoint_answers_a_foreign_page(serve: Serve, keys: Keys, endp
         reply = await sent(server, endpoint, path, values, headers)
         assert (reply.status_code, reply.text) == (403, "Forbidden: host not allowed"), host
     reply = await sent(server, endpoint, path, values, {**cookie, "origin": server.url})
-    assert reply.status_code == (401 if (endpoint.method, path) == ("POST", "/sign-in") else status_of(endpoint))
+    assert reply.status_code == (
+        401 if (endpoint.method, path) == ("POST", "/sign-in") else status_of(endpoint, with_keys=True)
+    )
     if endpoint.method == "GET":
         server.client.headers.update(bearer(keys("root", "admin")))
         assert (await server.client.get("/apps/echo/users/ann/sessions/s-1")).json() == state

@@ -4,13 +4,16 @@ import { type Sent, Transport } from "./transport.ts";
 import type {
   AddCasesResponse,
   AddFeedbackRequest,
+  ApiKeyInfo,
   AnswerRequestResponse,
   AppInfo,
   AppWebhook,
   ArtifactVersion,
   AuditEntry,
   Content,
+  CreateApiKeyRequest,
   CreateSessionRequest,
+  CreatedApiKey,
   DelegateRequest,
   EvalSetVersion,
   Event,
@@ -23,6 +26,7 @@ import type {
   HumanRequest,
   JsonObject,
   JsonValue,
+  ListApiKeysResponse,
   ListAppWebhooksResponse,
   ListAuditResponse,
   ListDeliveriesResponse,
@@ -31,23 +35,30 @@ import type {
   ListRequestsResponse,
   ListRunWebhooksResponse,
   ListRunsResponse,
+  ListRolesResponse,
   ListScheduleRunsResponse,
   ListSchedulesResponse,
+  ListServiceAccountsResponse,
   ListUsageResponse,
   ListWaitingRunsResponse,
   MakeCaseRequest,
+  Me,
   Part,
   PatchSessionRequest,
   RequestAnswer,
   RequestKind,
   RetryRunsRequest,
   RetryRunsResponse,
+  Role,
+  RoleRequest,
   Run,
   RunStatus,
   RunWebhook,
   Schedule,
   ScheduleRun,
   ScheduleTimes,
+  ServiceAccount,
+  ServiceAccountRequest,
   Session,
   SessionRunRequest,
   SpanRecord,
@@ -126,6 +137,14 @@ export type FeedbackQuery = {
   readonly limit?: number;
   readonly page_token?: string;
 };
+export type KeyQuery = {
+  readonly user_id?: string;
+  readonly service_account?: string;
+  readonly limit?: number;
+  readonly page_token?: string;
+};
+/** force: also if then no key could administrate all apps any more. */
+export type Forced = { readonly force?: boolean };
 export type ScheduleQuery = { readonly user_id?: string; readonly limit?: number; readonly page_token?: string };
 export type EventQuery = { readonly after?: number; readonly limit?: number; readonly signal?: AbortSignal };
 
@@ -384,6 +403,65 @@ export class Client {
   async listEvalSetVersions(app: string, evalSetId: string): Promise<readonly EvalSetVersion[]> {
     const path = `/dev/apps/${encode(app)}/eval-sets/${encode(evalSetId)}/versions`;
     return (await this.get<ListEvalSetVersionsResponse>(path)).versions;
+  }
+
+  // Keys, service accounts and roles
+
+  /** The caller's user and permissions. */
+  getMe(): Promise<Me> {
+    return this.get("/me");
+  }
+
+  /** A page of the API keys that the caller may administrate, newest first. */
+  listKeys(query: KeyQuery = {}): Promise<ListApiKeysResponse> {
+    return this.get(`/keys${search(query)}`);
+  }
+
+  /** The response is the only one with the key itself. */
+  createKey(request: CreateApiKeyRequest): Promise<CreatedApiKey> {
+    return this.post("/keys", request);
+  }
+
+  getKey(keyId: string): Promise<ApiKeyInfo> {
+    return this.get(`/keys/${encode(keyId)}`);
+  }
+
+  /** With `force`, also if then no key could administrate all apps any more. */
+  revokeKey(keyId: string, options: Forced = {}): Promise<ApiKeyInfo> {
+    return this.transport.json(`/keys/${encode(keyId)}${search(options)}`, { method: "DELETE" });
+  }
+
+  listServiceAccounts(): Promise<ListServiceAccountsResponse> {
+    return this.get("/service-accounts");
+  }
+
+  getServiceAccount(name: string): Promise<ServiceAccount> {
+    return this.get(`/service-accounts/${encode(name)}`);
+  }
+
+  /** Creates or replaces a service account. `force`: as for `revokeKey`. */
+  putServiceAccount(name: string, account: ServiceAccountRequest, options: Forced = {}): Promise<ServiceAccount> {
+    const path = `/service-accounts/${encode(name)}${search(options)}`;
+    return this.transport.json(path, { method: "PUT", body: account });
+  }
+
+  /** Deletes a service account and revokes its keys. `force`: as for `revokeKey`. */
+  async deleteServiceAccount(name: string, options: Forced = {}): Promise<void> {
+    await this.transport.send(`/service-accounts/${encode(name)}${search(options)}`, { method: "DELETE" }, true);
+  }
+
+  listRoles(): Promise<ListRolesResponse> {
+    return this.get("/roles");
+  }
+
+  /** Creates or replaces a role. `force`: as for `revokeKey`. */
+  putRole(name: string, role: RoleRequest, options: Forced = {}): Promise<Role> {
+    return this.transport.json(`/roles/${encode(name)}${search(options)}`, { method: "PUT", body: role });
+  }
+
+  /** Deletes a role that is not in use. */
+  async deleteRole(name: string): Promise<void> {
+    await this.transport.send(`/roles/${encode(name)}`, { method: "DELETE" }, true);
   }
 
   // Schedules

@@ -137,6 +137,32 @@ export type AnswerRequestResponse = {
   readonly run?: Run;
 };
 
+/** The record of a key. The key itself is not stored. */
+export type ApiKeyInfo = {
+  /** The public part of the key. */
+  readonly id: string;
+  /** A description. */
+  readonly name?: string;
+  /** The user that the key acts for. */
+  readonly userId: string;
+  /** The service account that the key belongs to, which has its permissions. */
+  readonly serviceAccount?: string;
+  /** Its scopes, without those of its roles. */
+  readonly scopes?: readonly string[];
+  /** Names of its roles. */
+  readonly roles?: readonly string[];
+  /** The only apps that the key may access; None: all. */
+  readonly apps?: readonly string[];
+  /** Unix seconds, as the other times. */
+  readonly createdAt: number;
+  /** None: never. */
+  readonly expiresAt?: number;
+  /** None for a key that isn't revoked. */
+  readonly revokedAt?: number;
+  /** Up to a minute old; None for a key that was never used. */
+  readonly lastUsedAt?: number;
+};
+
 /** Instructions and tools of an app's agents. */
 export type AppDetails = {
   /** The details of each agent, by its name. */
@@ -218,7 +244,7 @@ export type ArtifactVersion = {
 /** One line of the audit trail: who did what to what, when, and what came of it. */
 export type AuditEntry = {
   /** The kind of the entry. */
-  readonly action: "access.refused" | "app.changed" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "credential.revoked" | "data.read" | "evaluation.changed" | "guardrail.asked" | "guardrail.blocked" | "guardrail.redacted" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "request.answered" | "request.delegated" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "session.changed" | "session.created" | "session.deleted" | "session.forked" | "session.rewound" | "user.deleted" | "webhook.redelivered" | "webhook.tested";
+  readonly action: "access.refused" | "app.changed" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "budget.changed" | "budget.deleted" | "credential.revoked" | "data.read" | "evaluation.changed" | "guardrail.asked" | "guardrail.blocked" | "guardrail.redacted" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "memory.deleted" | "request.answered" | "request.delegated" | "role.changed" | "role.deleted" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "service_account.changed" | "service_account.deleted" | "session.changed" | "session.created" | "session.deleted" | "session.forked" | "session.rewound" | "user.deleted" | "webhook.redelivered" | "webhook.tested";
   /** Whether it was done, or refused. */
   readonly outcome: "refused" | "success";
   /** Unix time of the server in milliseconds. */
@@ -379,6 +405,24 @@ export type ConversationScenario = {
   readonly userPersona?: JsonValue;
 };
 
+/** A key for a user, with its own permissions, or for a service account, with that account's. */
+export type CreateApiKeyRequest = {
+  /** A description, such as the place where the key is kept. */
+  readonly name?: string;
+  /** The user that the key acts for. It or `serviceAccount` is required. */
+  readonly userId?: string;
+  /** The service account that the key belongs to; then without `scopes`, `roles` and `apps`. */
+  readonly serviceAccount?: string;
+  /** Its scopes; without scopes and roles `run` and `read`. */
+  readonly scopes?: readonly string[];
+  /** Names of roles, whose scopes the key has, too. */
+  readonly roles?: readonly string[];
+  /** The only apps that the key may access; without it, all. */
+  readonly apps?: readonly string[];
+  /** Unix seconds; without it, the key never expires. */
+  readonly expiresAt?: number;
+};
+
 /** A set to create. */
 export type CreateEvalSetRequest = {
   /** The new set, with or without cases. */
@@ -395,6 +439,34 @@ export type CreateSessionRequest = {
   readonly events?: readonly Event[];
   /** Must be empty. */
   readonly options?: JsonObject;
+};
+
+/** A new key. */
+export type CreatedApiKey = {
+  /** The public part of the key. */
+  readonly id: string;
+  /** A description. */
+  readonly name?: string;
+  /** The user that the key acts for. */
+  readonly userId: string;
+  /** The service account that the key belongs to, which has its permissions. */
+  readonly serviceAccount?: string;
+  /** Its scopes, without those of its roles. */
+  readonly scopes?: readonly string[];
+  /** Names of its roles. */
+  readonly roles?: readonly string[];
+  /** The only apps that the key may access; None: all. */
+  readonly apps?: readonly string[];
+  /** Unix seconds, as the other times. */
+  readonly createdAt: number;
+  /** None: never. */
+  readonly expiresAt?: number;
+  /** None for a key that isn't revoked. */
+  readonly revokedAt?: number;
+  /** Up to a minute old; None for a key that was never used. */
+  readonly lastUsedAt?: number;
+  /** The key, which can't be shown again. */
+  readonly key: string;
 };
 
 /** Body of `/requests/{request_id}/delegate`. */
@@ -1027,6 +1099,14 @@ export type KeptSession = {
   readonly lastUpdateTime?: number;
 };
 
+/** A page of the keys that the caller may administrate. */
+export type ListApiKeysResponse = {
+  /** Newest first. */
+  readonly keys?: readonly ApiKeyInfo[];
+  /** `page_token` of the next request; None on the last page. */
+  readonly nextPageToken?: string;
+};
+
 /** The webhooks of an app. */
 export type ListAppWebhooksResponse = {
   /** Those of the app's code, then those that clients have stored. */
@@ -1093,6 +1173,12 @@ export type ListRequestsResponse = {
   readonly nextPageToken?: string;
 };
 
+/** All roles: the built-in ones, then the others by name. */
+export type ListRolesResponse = {
+  /** At most 1000. */
+  readonly roles?: readonly Role[];
+};
+
 /** The webhooks of a run. */
 export type ListRunWebhooksResponse = {
   /** Those of the app, which the run had when it began, and those of the run. */
@@ -1119,6 +1205,12 @@ export type ListSchedulesResponse = {
   readonly schedules: readonly Schedule[];
   /** `page_token` of the next request; None on the last page. */
   readonly nextPageToken?: string;
+};
+
+/** The service accounts that the caller may administrate, by name. */
+export type ListServiceAccountsResponse = {
+  /** At most 1000. */
+  readonly serviceAccounts?: readonly ServiceAccount[];
 };
 
 /** A page of sums of usage. */
@@ -1175,6 +1267,18 @@ export type MakeCaseRequest = {
   readonly evalSetId: string;
   /** The answer that is expected; None if only the rubrics count. */
   readonly expectedResponse?: string;
+};
+
+/** The caller and its permissions. */
+export type Me = {
+  /** The user that the caller acts for; None without authentication. */
+  readonly userId?: string;
+  /** With those of its roles; `admin` without authentication. */
+  readonly scopes?: readonly string[];
+  /** The only apps that the caller may access; None: all. */
+  readonly apps?: readonly string[];
+  /** The id of the API key that was sent. */
+  readonly keyId?: string;
 };
 
 /** An available metric. */
@@ -1433,6 +1537,26 @@ export type RetryRunsResponse = {
 export type RewindSessionRequest = {
   /** The id of the first run that doesn't count any more. */
   readonly rewindBeforeInvocationId: string;
+};
+
+/** A stored or built-in role. */
+export type Role = {
+  /** For people. */
+  readonly description?: string;
+  /** The scopes of those who have the role. */
+  readonly scopes: readonly string[];
+  /** By which keys, service accounts and tokens name it. */
+  readonly name: string;
+  /** Built-in roles can't be changed. */
+  readonly isBuiltIn?: boolean;
+};
+
+/** A named set of scopes. */
+export type RoleRequest = {
+  /** For people. */
+  readonly description?: string;
+  /** The scopes of those who have the role. */
+  readonly scopes: readonly string[];
 };
 
 /** A property that a judge finds fulfilled or not. */
@@ -1783,6 +1907,38 @@ export type SentSignal = {
   readonly sentAt: number;
   /** Unix seconds, until which the run refuses it a second time. */
   readonly knownUntil: number;
+};
+
+/** An identity that is no user. It acts as the user `service:NAME`. */
+export type ServiceAccount = {
+  /** For people. */
+  readonly description?: string;
+  /** Scopes of its keys, besides those of its roles. */
+  readonly scopes?: readonly string[];
+  /** Names of roles, whose scopes its keys have. */
+  readonly roles?: readonly string[];
+  /** The only apps that its keys may access; without it, all. */
+  readonly apps?: readonly string[];
+  /** True: its keys are refused. */
+  readonly isDisabled?: boolean;
+  /** Unique among the service accounts. */
+  readonly name: string;
+  /** Unix seconds. */
+  readonly createdAt: number;
+};
+
+/** A service account's description and permissions, which all its keys have. */
+export type ServiceAccountRequest = {
+  /** For people. */
+  readonly description?: string;
+  /** Scopes of its keys, besides those of its roles. */
+  readonly scopes?: readonly string[];
+  /** Names of roles, whose scopes its keys have. */
+  readonly roles?: readonly string[];
+  /** The only apps that its keys may access; without it, all. */
+  readonly apps?: readonly string[];
+  /** True: its keys are refused. */
+  readonly isDisabled?: boolean;
 };
 
 /** A copy of a session: the maps and lists belong to the holder, the events are shared and immutable. */

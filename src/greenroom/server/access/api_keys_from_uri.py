@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from greenroom.records.service_uri import is_postgres
-from greenroom.server.access.api_keys import ApiKeyFile, ApiKeyStore, SqliteApiKeys
+from greenroom.server.access.api_key_file import ApiKeyFile, SqliteApiKeys
+from greenroom.server.access.api_keys import ApiKeyStore
 
 
 def api_keys_from_uri(place: str) -> ApiKeyStore:

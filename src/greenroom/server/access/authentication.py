@@ -7,15 +7,17 @@ Credentials in the URL would end up in logs and histories, so such a request is 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from urllib.parse import parse_qsl
 
 from starlette.types import Scope
 
 from greenroom.errors import StorageError, Unauthenticated
 from greenroom.records.run import Caller
-from greenroom.server.access.api_keys import PREFIX, ApiKeyCache, is_key
+from greenroom.server.access.api_key_cache import ApiKeyCache
+from greenroom.server.access.api_keys import BUILT_IN_ROLES, PREFIX, is_key
 from greenroom.server.access.api_keys_from_uri import api_keys_from_uri
-from greenroom.server.access.identity import COOKIE, Identity
+from greenroom.server.access.identity import ADMIN, COOKIE, Identity
 from greenroom.server.access.tokens import TokenVerifier
 from greenroom.server.settings import AuthSettings
 
@@ -26,7 +28,7 @@ _FORBIDDEN_IN_QUERY = frozenset(
 
 class Authenticator:
     def __init__(self, settings: AuthSettings) -> None:
-        self._keys = ApiKeyCache(api_keys_from_uri(settings.keys)) if settings.keys is not None else None
+        self.keys = ApiKeyCache(api_keys_from_uri(settings.keys)) if settings.keys is not None else None
         self._tokens = TokenVerifier(settings.tokens) if settings.tokens.jwks_url is not None else None
 
     async def identify(self, scope: Scope) -> Identity:
@@ -37,34 +39,50 @@ class Authenticator:
 
     async def identify_by(self, credentials: str) -> Identity:
         """Identifies the caller by a key or a token. Raises as `identify`."""
-        if self._keys is not None and credentials.startswith(PREFIX):
-            return await self._keys.identify(credentials)
+        if self.keys is not None and credentials.startswith(PREFIX):
+            return await self.keys.identify(credentials)
         if self._tokens is not None:
-            return await self._tokens.identify(credentials)
+            identity, roles = await self._tokens.identify(credentials)
+            return await self._with_roles(identity, roles) if roles else identity
         raise Unauthenticated("This is not an API key of this server")
 
     async def is_still_good(self, identity: Identity) -> bool:
-        """True while the caller's credentials are still valid; False if the keys can't be read."""
+        """True while the caller's credentials are valid, with the same permissions; False if the keys can't be read."""
         if identity.expires_at is not None and time.time() >= identity.expires_at:
             return False
+        if identity.key_id is None or self.keys is None:
+            return True
         try:
-            return await self._is_good(identity.key_id)
+            present = await self.keys.identity_of(identity.key_id)
         except StorageError:
             return False
+        return present is identity or (present is not None and present.covers(identity.scopes, identity.apps))
 
     async def is_valid(self, caller: Caller) -> bool:
-        """False if the caller's API key was revoked or has expired. A token is valid: it need not last.
+        """False if the caller's API key was revoked, has expired, or has lost a scope. A token is valid: it need not
+        last.
 
         Raises StorageError if the keys can't be read.
         """
-        return await self._is_good(caller.key_id)
+        if caller.key_id is None or self.keys is None:
+            return True
+        present = await self.keys.identity_of(caller.key_id)
+        if present is None:
+            return False
+        return ADMIN in present.scopes or present.scopes.issuperset(caller.scopes)
 
-    async def _is_good(self, key_id: str | None) -> bool:
-        return key_id is None or self._keys is None or await self._keys.is_good(key_id)
+    async def _with_roles(self, identity: Identity, names: frozenset[str]) -> Identity:
+        """The identity with the scopes of roles that exist. Raises StorageError."""
+        roles = BUILT_IN_ROLES if self.keys is None else await self.keys.roles()
+        scopes = set(identity.scopes)
+        for name in names:
+            if name in roles:
+                scopes.update(roles[name].scopes)
+        return replace(identity, scopes=frozenset(scopes))
 
     async def close(self) -> None:
-        if self._keys is not None:
-            await self._keys.close()
+        if self.keys is not None:
+            await self.keys.close()
 
 
 def _credentials(scope: Scope) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,7 +12,7 @@ from greenroom.records.run import Caller
 
 Scope = Literal["run", "read", "manage", "debug", "audit"]
 
-Access = Literal["open", "run", "read", "manage", "debug", "audit"]
+Access = Literal["open", "run", "read", "manage", "debug", "audit", "admin"]
 """The scope that an endpoint requires; "open" requires none."""
 
 SCOPES: tuple[Scope, ...] = ("run", "read", "manage", "debug", "audit")
@@ -73,6 +74,13 @@ class Identity:
             return self.apps or frozenset()
         named = frozenset(scope.removeprefix(APP_PREFIX) for scope in self.scopes if scope.startswith(APP_PREFIX))
         return named if self.apps is None else named & self.apps
+
+    def covers(self, scopes: Collection[str], apps: Collection[str] | None) -> bool:
+        """True if the caller has all these permissions itself."""
+        if self.apps is not None and (apps is None or not self.apps.issuperset(apps)):
+            return False
+        missing = [scope for scope in scopes if scope not in self.scopes]
+        return not missing or (ADMIN in self.scopes and not any(scope.startswith(APPROVE_PREFIX) for scope in missing))
 
     def check(self, access: Access) -> None:
         """Raises Forbidden."""

@@ -8,12 +8,13 @@ import ipaddress
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from greenroom.errors import AgentConfigError, MissingExtra, Unauthenticated, Unavailable
+from greenroom.records.access import SERVICE_PREFIX
 from greenroom.server.access.identity import Identity, is_scope
 from greenroom.server.settings import TokenSettings
 
@@ -31,6 +32,13 @@ MAX_TOKEN_BYTES = 16 * 1024
 
 MAX_VERIFIED = 10_000
 """Size of the cache of verified tokens. Verifying a signature costs as much as a whole turn of an agent."""
+
+
+class VerifiedToken(NamedTuple):
+    identity: Identity
+    """Without the scopes of its roles."""
+    roles: frozenset[str]
+    """Their names; some may not exist."""
 
 
 class TokenVerifier:
@@ -61,26 +69,30 @@ class TokenVerifier:
         self._max_verified = max_verified
         self._keys: dict[str | None, PyJWK] = {}
         self._fetched_at = -math.inf
-        self._verified: dict[bytes, tuple[Identity, float, float]] = {}
+        self._verified: dict[bytes, tuple[VerifiedToken, float, float]] = {}
         self._fetching = asyncio.Lock()
 
-    async def identify(self, token: str) -> Identity:
+    async def identify(self, token: str) -> VerifiedToken:
         """Raises Unauthenticated, or Unavailable if the provider's keys can't be fetched."""
         if len(token) > MAX_TOKEN_BYTES:
             raise Unauthenticated("The token is too long")
         digest = hashlib.sha256(token.encode()).digest()
         verified = self._verified.get(digest)
         if verified is not None:
-            identity, good_until, verify_again_at = verified
+            known, good_until, verify_again_at = verified
             if time.time() < good_until and self._clock() < verify_again_at:
-                return identity
+                return known
             del self._verified[digest]
         claims = await self._claims(token)
-        identity = self._identity(claims)
+        roles_claim = self._settings.roles_claim
+        roles = frozenset(_words(claims, roles_claim)) if roles_claim is not None else frozenset[str]()
+        identity = self._identity(claims, has_roles=bool(roles))
         if len(self._verified) >= self._max_verified:
             self._verified.clear()
-        self._verified[digest] = identity, identity.expires_at or 0.0, self._fetched_at + FETCH_AGAIN_SECONDS
-        return identity
+        good_until = identity.expires_at or 0.0
+        found = VerifiedToken(identity, roles)
+        self._verified[digest] = found, good_until, self._fetched_at + FETCH_AGAIN_SECONDS
+        return found
 
     async def _claims(self, token: str) -> dict[str, Any]:
         """The verified claims of a token. Raises as `identify`."""
@@ -111,16 +123,18 @@ class TokenVerifier:
         except jwt.PyJWTError:
             raise Unauthenticated("The token is not valid") from None
 
-    def _identity(self, claims: dict[str, Any]) -> Identity:
+    def _identity(self, claims: dict[str, Any], *, has_roles: bool) -> Identity:
         settings = self._settings
         subject = claims.get(settings.subject_claim)
         if not isinstance(subject, str) or not subject:
             raise Unauthenticated(f"The token has no claim {settings.subject_claim!r}")
+        if subject.startswith(SERVICE_PREFIX):
+            raise Unauthenticated(f"Users whose ids begin with {SERVICE_PREFIX!r} are service accounts of this server")
         scopes = frozenset(scope for scope in _words(claims, settings.scopes_claim) if is_scope(scope))
         has_apps = claims.get(settings.apps_claim) is not None
         return Identity(
             subject=subject,
-            scopes=scopes or frozenset(settings.default_scopes),
+            scopes=scopes if scopes or has_roles else frozenset(settings.default_scopes),
             apps=frozenset(_words(claims, settings.apps_claim)) if has_apps else None,
             expires_at=float(claims["exp"]) + settings.leeway_seconds,
         )
