@@ -68,6 +68,7 @@ GreenroomError
 ├── Unavailable                    503   try again later
 │   ├── StorageError                     the store refused or could not be reached; also a SessionError
 │   ├── StoreInUse                       another server has locked the store
+│   ├── TrailCut                         the audit trail was cut while it was read
 │   ├── OwnershipLost                    another server runs the session now; also a SessionError
 │   └── ToolsetError
 │       └── ToolLoadingError             a toolset can't list its tools
@@ -660,6 +661,13 @@ class StorageError(Unavailable, SessionError):
         super().__init__(f"{operation} failed in the store: {reason}")
         self.operation = operation
         self.reason = reason
+
+
+class TrailCut(Unavailable):
+    """The audit trail was cut while it was read."""
+
+    def __init__(self) -> None:
+        super().__init__("The audit trail was cut meanwhile; try again")
 
 
 class StoreInUse(Unavailable):

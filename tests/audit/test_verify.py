@@ -15,7 +15,7 @@ import pytest
 
 from greenroom.audit.export import line_of
 from greenroom.audit.signing import HeadSigner, HeadVerifier, new_key_pair
-from greenroom.audit.store import AuditRow, empty_chain, head_entry, row_of
+from greenroom.audit.store import AuditRow, empty_chain, first_entries, head_entry, row_of
 from greenroom.audit.verify import AuditReport, AuditVerifier, verify_lines
 from greenroom.records.audit import AuditEntry, canonical, canonical_body, hash_of, new_entry
 from tests.seed import SEED
@@ -30,8 +30,11 @@ OTHER_SIGNER = HeadSigner.load(new_key_pair()[0].decode())
 ACTIONS = ("run.started", "request.answered", "access.refused", "session.deleted", "key.created")
 
 
-def make_trail(chance: random.Random) -> list[AuditRow]:
-    """Three chains, whose signed heads name each other's entries."""
+def make_trail(chance: random.Random, *, is_cut: bool = False) -> list[AuditRow]:
+    """Three chains, whose signed heads name each other's entries.
+
+    is_cut: the trail was cut twice, and some entries from before the second cut are still there.
+    """
     chains: list[list[AuditRow]] = [[], [], [], []]
 
     def append(number: int, entry: AuditEntry, signer: HeadSigner | None = None) -> None:
@@ -46,7 +49,9 @@ def make_trail(chance: random.Random) -> list[AuditRow]:
     for number in range(1, 4):
         append(number, new_entry("server.started", settings_digest="0" * 64))
         sign(number)
-    for _ in range(60):
+    for count in range(60):
+        if is_cut and count in (20, 40):
+            cut(chains, chance)
         number = chance.randrange(1, 4)
         if chance.random() < 0.1:
             sign(number)
@@ -62,6 +67,23 @@ def make_trail(chance: random.Random) -> list[AuditRow]:
     for number in range(1, 4):
         sign(number)
     return [row for rows in chains for row in rows]
+
+
+def cut(chains: list[list[AuditRow]], chance: random.Random) -> None:
+    heads = [row for rows in chains for row in rows if row.action == "head.signed"]
+    at = chance.choice(heads[len(heads) // 2 :])
+    kept = [at.head, *(at.entry.heads or ())]
+    starts = [rows[0].head for rows in chains if rows]
+    entry = new_entry("trail.cut", cuts=first_entries(starts, kept))
+    rows = chains[chance.randrange(1, 4)]
+    rows.append(row_of(entry, rows[-1].head))
+    rows.append(row_of(head_entry(SIGNER, [other[-1].head for other in chains if other and other is not rows]),
+                       rows[-1].head, SIGNER))  # fmt: skip
+    is_whole = chance.random() < 0.5
+    for place in entry.cuts or ():
+        own = chains[place.chain]
+        first = place.sequence if is_whole else chance.randint(own[0].sequence, place.sequence)
+        own[:] = [row for row in own if row.sequence >= first]
 
 
 def check(lines: list[bytes], kept: bytes) -> AuditReport:
@@ -177,23 +199,45 @@ def rehash_chain(lines: list[bytes], chance: random.Random, signer: HeadSigner |
     return first_head
 
 
+def cut_beginning(lines: list[bytes], chance: random.Random) -> int:
+    """Deletes the oldest entries of one chain, more than a cut has removed."""
+    chain = chance.randrange(1, 4)
+    own = [n for n, line in enumerate(lines) if json.loads(line)["chain"] == chain]
+    kept = [place for line in lines for place in json.loads(line).get("cuts", ()) if place["chain"] == chain]
+    begins = max((place["sequence"] for place in kept), default=1)
+    after = [n for n in own if json.loads(lines[n])["sequence"] >= begins]
+    number = chance.choice(after)
+    del lines[own[0] : number + 1]
+    return own[0]
+
+
+def delete_cuts(lines: list[bytes], chance: random.Random) -> int:
+    """Deletes the entries about cuts, with all that follows them in their chains."""
+    number = next((n for n, line in enumerate(lines) if b'"action":"trail.cut"' in line), len(lines) - 1)
+    chain = json.loads(lines[number])["chain"]
+    while number < len(lines) and json.loads(lines[number])["chain"] == chain:
+        del lines[number]
+    return number
+
+
 def rehash_with_another_key(lines: list[bytes], chance: random.Random) -> int:
     return rehash_chain(lines, chance, OTHER_SIGNER)
 
 
 TAMPERS: tuple[Callable[[list[bytes], random.Random], int], ...] = (
     change_byte, change_value, remove_field, delete_line, swap_lines, duplicate_line, insert_line, cut_tail,
-    cut_chain_tail, rehash_chain, rehash_with_another_key,
+    cut_chain_tail, rehash_chain, rehash_with_another_key, cut_beginning, delete_cuts,
 )  # fmt: skip
 
 
-def test_random_tampering_is_found_and_its_place_named() -> None:
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_random_tampering_is_found_and_its_place_named(*, is_cut: bool) -> None:
     chance = random.Random(SEED)
     honest: list[bytes] = []
     newest_head = b""
     for number in range(TAMPERINGS):
         if number % 50 == 0:
-            honest = [line_of(row) for row in make_trail(chance)]
+            honest = [line_of(row) for row in make_trail(chance, is_cut=is_cut)]
             newest_head = honest[-1]
             assert not check(honest, newest_head).faults
         tamper = TAMPERS[number % len(TAMPERS)]
@@ -201,17 +245,43 @@ def test_random_tampering_is_found_and_its_place_named() -> None:
         place = tamper(lines, chance)
         if lines == honest:
             continue  # a line was repeated beside itself, or two equal ones were swapped
+        if is_cut and is_further_cut(honest, lines):
+            continue  # only what a signed cut has removed anyway was removed
         report = check(lines, newest_head)
         assert report.faults, f"{tamper.__name__} was not found; the seed is {SEED}"
-        assert names(report, lines, place), f"{tamper.__name__} at {place + 1}: {report.faults}; the seed is {SEED}"
+        named = names(report, lines, honest, place)
+        assert named, f"{tamper.__name__} at {place + 1}: {report.faults}; the seed is {SEED}"
 
 
-def names(report: AuditReport, lines: list[bytes], place: int) -> bool:
+def names(report: AuditReport, lines: list[bytes], honest: list[bytes], place: int) -> bool:
     """True if the first fault is at a place or the line after it, which may be the one that fits no longer, or if deleted
-    entries at the end of a chain are named."""
+    entries at the end of a chain are named, or beginnings that only a deleted entry about a cut explains."""
     of_lines = [fault.place for fault in report.faults if fault.place.startswith("line ")]
     is_named = bool(of_lines) and of_lines[0] in (f"line {place + 1}", f"line {place + 2}")
-    return is_named or any("is missing" in fault.problem for fault in report.faults)
+    is_unexplained = all("no signed cut" in fault.problem for fault in report.faults)
+    lost_cut = any(b'"action":"trail.cut"' in line for line in honest if line not in lines)
+    is_missing = any("is missing" in fault.problem for fault in report.faults)
+    return is_named or is_missing or (is_unexplained and lost_cut)
+
+
+def is_further_cut(honest: list[bytes], lines: list[bytes]) -> bool:
+    """True if only entries are missing that are older than the newest cut, and those from the first on."""
+    removed = [json.loads(line) for line in honest if line not in lines]
+    if [line for line in honest if line in lines] != lines:
+        return False
+    for entry in removed:
+        own = [one for one in map(json.loads, honest) if one["chain"] == entry["chain"]]
+        kept = [
+            place["sequence"]
+            for line in honest
+            for place in json.loads(line).get("cuts", ())
+            if place["chain"] == entry["chain"]
+        ]
+        is_older = entry["sequence"] < max(kept, default=0)
+        earlier = [one for one in own if one["sequence"] < entry["sequence"]]
+        if not is_older or any(one not in removed for one in earlier):
+            return False
+    return bool(removed)
 
 
 def test_shortened_trail_is_found_by_a_head_that_was_kept() -> None:

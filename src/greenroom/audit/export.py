@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from greenroom.audit.store import AuditRow, AuditStore
-from greenroom.records.audit import canonical
+from greenroom.errors import TrailCut
+from greenroom.records.audit import ChainHead, canonical
 
 
 async def all_rows(store: AuditStore) -> AsyncGenerator[AuditRow]:
-    """All rows of this moment, by chain and sequence number.
+    """All rows of this moment, by chain and sequence number. Raises TrailCut if a cut begins meanwhile.
 
     Rows that are added meanwhile are left out: a head among them could name an entry of a chain that was read before.
     """
-    ends = {head.chain: head.sequence for head in await store.heads()}
-    after = (0, 0)
-    while page := await store.rows(after=after):
-        for row in page:
-            if row.sequence <= ends.get(row.chain, 0):
-                yield row
-        after = (page[-1].chain, page[-1].sequence)
+    starts = await store.starts()
+    async for row in rows_up_to(store, await store.heads()):
+        yield row
+    if await store.starts() != starts:
+        raise TrailCut
+
+
+async def rows_up_to(store: AuditStore, ends: Sequence[ChainHead]) -> AsyncGenerator[AuditRow]:
+    """The rows up to one entry of each chain, by chain and sequence number."""
+    for end in sorted(ends, key=lambda end: end.chain):
+        after = (end.chain, 0)
+        while after[1] < end.sequence and (page := await store.rows(after=after)):
+            for row in page:
+                if row.chain == end.chain and row.sequence <= end.sequence:
+                    yield row
+            after = (end.chain, page[-1].sequence if page[-1].chain == end.chain else end.sequence)
 
 
 def line_of(row: AuditRow) -> bytes:

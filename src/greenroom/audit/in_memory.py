@@ -6,7 +6,17 @@ from asyncio import Future, get_running_loop
 from collections.abc import Sequence
 
 from greenroom.audit.signing import HeadSigner
-from greenroom.audit.store import AuditRow, AuditStore, empty_chain, head_entry, page_of, position_of, row_of
+from greenroom.audit.store import (
+    AuditRow,
+    AuditStore,
+    empty_chain,
+    first_entries,
+    head_entry,
+    page_of,
+    position_of,
+    row_of,
+)
+from greenroom.errors import TrailCut
 from greenroom.records.audit import AuditEntry, AuditFilter, ChainHead, ListAuditResponse
 
 
@@ -42,6 +52,22 @@ class InMemoryAuditStore(AuditStore):
 
     async def heads(self) -> Sequence[ChainHead]:
         return [self._rows[-1].head] if self._rows else []
+
+    async def starts(self) -> Sequence[ChainHead]:
+        return [self._rows[0].head] if self._rows else []
+
+    async def head_before(self, time: int) -> AuditEntry | None:
+        heads = [row for row in self._rows if row.action == "head.signed" and row.time < time]
+        return heads[-1].entry if heads else None
+
+    async def cut(self, first: Sequence[ChainHead], entry: AuditEntry, *, signer: HeadSigner) -> None:
+        present = {(row.chain, row.sequence, row.hash) for row in self._rows}
+        if any((place.chain, place.sequence, place.hash) not in present for place in first):
+            raise TrailCut
+        entry.cuts = first_entries(await self.starts(), first)
+        await self.append([entry], signer=signer)
+        for place in entry.cuts:
+            self._rows = [row for row in self._rows if row.sequence >= place.sequence]
 
     async def rows(self, *, after: tuple[int, int] = (0, 0), limit: int = 1000) -> Sequence[AuditRow]:
         return [row for row in self._rows if (row.chain, row.sequence) > after][:limit]

@@ -44,6 +44,10 @@ class HeadSigner:
     def sign(self, head_hash: str) -> str:
         return self._key.sign(_PURPOSE + head_hash.encode()).hex()
 
+    def verifier(self) -> HeadVerifier:
+        """Checks what this key has signed."""
+        return HeadVerifier([self._key.public_key()])
+
 
 class HeadVerifier:
     """Checks the signatures of heads with public keys."""

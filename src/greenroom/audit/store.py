@@ -79,7 +79,10 @@ class AuditStore(ABC):
 
     @abstractmethod
     async def sign(self, signer: HeadSigner) -> AuditEntry | None:
-        """Appends a signed head to this server's chain; returns it, or None if nothing was appended since the last."""
+        """Appends a signed head to this server's chain; returns it, or None if nothing was appended since the last.
+
+        If the chain doesn't continue what is known of it, an entry `trail.broken` before the head says so.
+        """
 
     @abstractmethod
     async def list_entries(
@@ -90,6 +93,24 @@ class AuditStore(ABC):
     @abstractmethod
     async def heads(self) -> Sequence[ChainHead]:
         """Returns the last entries of all chains at one moment."""
+
+    @abstractmethod
+    async def starts(self) -> Sequence[ChainHead]:
+        """Returns the first entries of all chains at one moment."""
+
+    @abstractmethod
+    async def head_before(self, time: int) -> AuditEntry | None:
+        """Returns the newest signed head before a time in Unix milliseconds. It and the entries that it names were the
+        newest of their chains at one moment.
+        """
+
+    @abstractmethod
+    async def cut(self, first: Sequence[ChainHead], entry: AuditEntry, *, signer: HeadSigner) -> None:
+        """Removes the entries before the given ones, after `entry`, which gets the places of the cut, is signed.
+
+        first: the first entry of each chain that is kept. Raises TrailCut if one of them isn't there any more. A cut
+        that ends early leaves some of the removed entries; a further one removes them.
+        """
 
     @abstractmethod
     async def rows(self, *, after: tuple[int, int] = (0, 0), limit: int = 1000) -> Sequence[AuditRow]:
@@ -120,6 +141,15 @@ def row_of(entry: AuditEntry, last: ChainHead, signer: HeadSigner | None = None)
         hash=entry.hash,
         signature=entry.signature,
     )
+
+
+def first_entries(starts: Sequence[ChainHead], kept: Sequence[ChainHead]) -> list[ChainHead]:
+    """The first entries of all chains that have lost others, once those before `kept` are removed."""
+    places = {start.chain: start for start in starts if start.sequence > 1}
+    for head in kept:
+        if head.sequence > 1 and (head.chain not in places or places[head.chain].sequence < head.sequence):
+            places[head.chain] = head
+    return [places[chain] for chain in sorted(places)]
 
 
 def empty_chain(number: int) -> ChainHead:

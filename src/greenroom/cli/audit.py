@@ -7,9 +7,10 @@ import contextlib
 import getpass
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from cyclopts import App, Parameter
 
@@ -17,15 +18,14 @@ from greenroom.cli import data_folder
 from greenroom.cli.parameters import AgentsDir, SessionStore
 from greenroom.cli.serving import session_service_of
 from greenroom.cli.terminal import note, print_line
-from greenroom.errors import CallerError
+from greenroom.errors import CallerError, TrailCut
 
 if TYPE_CHECKING:
-    from greenroom.audit.signing import HeadVerifier
     from greenroom.audit.store import AuditStore
-    from greenroom.audit.verify import AuditReport
+    from greenroom.audit.verify import AuditReport, AuditVerifier
     from greenroom.records.audit import AuditAction
 
-app = App(name="audit", help="Export and verify the audit trail of a server, and make its key.")
+app = App(name="audit", help="Export, verify and cut the audit trail of a server, and make its key.")
 
 _SQLITE = b"SQLite format 3\x00"
 
@@ -67,15 +67,73 @@ def export_trail(
     note(f"Exported {count} entries to {file}.")
 
 
+@app.command(name="cut")
+def cut(
+    file: Annotated[Path, Parameter(name="FILE")],
+    agents_dir: AgentsDir = Path(),
+    /,
+    *,
+    before: datetime,
+    public_key: Annotated[tuple[str, ...], Parameter(consume_multiple=True, show_default=False)] = (),
+    session_service: SessionStore = None,
+) -> None:
+    """Move the oldest entries of an audit trail to a file, beside a running server, too.
+
+    The trail begins with a signed head after that, and a signed entry says so: it still verifies, by itself and after
+    FILE. A trail that isn't as it was written is refused.
+
+        greenroom audit cut audit-2026.jsonl agents --before 2027-01-01
+
+    Parameters
+    ----------
+    before
+        A date, or a date and time, of UTC unless it has an offset. The trail is cut at the newest signed head before
+        it.
+    public_key
+        Files with public keys that signed the trail before the server's present key did.
+    """
+    from greenroom.audit.cut import cut_trail
+    from greenroom.audit.signing import HeadSigner, HeadVerifier
+
+    key = _settings(agents_dir).audit.key
+    if key is None:
+        raise CallerError("The server of this folder keeps no audit trail: the setting audit_key is missing")
+    time = before if before.tzinfo is not None else before.replace(tzinfo=UTC)
+
+    async def move(out: BinaryIO) -> int:
+        async with _opened(session_service_of(agents_dir, session_service)) as store:
+            return await cut_trail(
+                store,
+                before=int(time.timestamp() * 1000),
+                out=out,
+                subject=_user(),
+                target=f"exported to {file.name}",
+                signer=HeadSigner.load(key),
+                keys=HeadVerifier.load([key, *public_key]),
+            )
+
+    try:
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            try:
+                count = asyncio.run(move(out))
+            except (CallerError, TrailCut, OSError):  # nothing was removed from the trail
+                file.unlink()
+                raise
+    except OSError as error:
+        raise CallerError(f"{file} can't be written: {error.strerror}") from error
+    note(f"Moved {count} entries to {file}.")
+
+
 @app.command(name="verify")
 def verify_trail(
-    source: Annotated[str, Parameter(name="SOURCE")],
+    sources: Annotated[tuple[str, ...], Parameter(name="SOURCE", negative=())],
     /,
     *,
     public_key: Annotated[tuple[str, ...], Parameter(consume_multiple=True, show_default=False)] = (),
     head: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, show_default=False)] = (),
 ) -> None:
-    """Verify an audit trail: an exported file, or the database of a server.
+    """Verify an audit trail: an exported file, or the database of a server; or files of a trail that was cut, oldest
+    first, with the trail itself.
 
     Names the place of each entry that was changed, removed, inserted or moved. Needs no server. The exit code is 0 for
     a trail that is as it was written, and 1 for any other.
@@ -84,8 +142,8 @@ def verify_trail(
 
     Parameters
     ----------
-    source
-        A file of `greenroom audit export`, a SQLite file, or a session store such as `postgresql://host/database`.
+    sources
+        A file of `greenroom audit export` or `cut`, a SQLite file, or a session store such as `postgresql://host/database`.
     public_key
         Files with the public keys that signed the trail. Without them, signatures aren't checked: a
         forger who computes all hashes again isn't found.
@@ -94,13 +152,14 @@ def verify_trail(
         line. They show that newer entries were removed together with their heads.
     """
     from greenroom.audit.signing import HeadVerifier
+    from greenroom.audit.verify import AuditVerifier
 
     keys = HeadVerifier.load(list(public_key)) if public_key else None
     try:
         anchors = [line for path in head for line in path.read_bytes().splitlines() if line.strip()]
-        report = _verify(source, keys, anchors)
+        report = _verify(sources, AuditVerifier(keys=keys, anchors=anchors))
     except OSError as error:
-        raise CallerError(f"{error.filename or source} can't be read: {error.strerror}") from error
+        raise CallerError(f"{error.filename or sources[0]} can't be read: {error.strerror}") from error
 
     for fault in report.faults:
         print_line(f"{fault.place}: {fault.problem}")
@@ -111,6 +170,9 @@ def verify_trail(
         note("The trail is not as it was written.", style="red")
         sys.exit(1)
     print_line(f"{report.entries} entries in {report.chains} chains are as they were written.")
+    if report.cut_before is not None:
+        since = datetime.fromtimestamp(report.cut_before / 1000, tz=UTC)
+        print_line(f"The trail is complete from {since:%Y-%m-%d %H:%M:%S} UTC on: earlier entries were cut.")
     if keys is None:
         note("Signatures were not checked; --public-key names the key.")
     elif report.uncovered:
@@ -179,23 +241,27 @@ async def _export(file: Path, uri: str) -> int:
     return count
 
 
-def _verify(source: str, keys: HeadVerifier | None, anchors: list[bytes]) -> AuditReport:
+def _verify(sources: Sequence[str], verifier: AuditVerifier) -> AuditReport:
     """Raises OSError for a file that can't be read."""
-    from greenroom.audit.verify import verify_lines
-
-    uri = source if "://" in source else None
-    if uri is None:
+    for source in sources:
+        if len(sources) > 1:
+            verifier.begin_source(source)
+        if "://" in source:
+            asyncio.run(_add_store(source, verifier))
+            continue
         with open(source, "rb") as file:
-            if file.read(len(_SQLITE)) != _SQLITE:
-                file.seek(0)
-                return verify_lines(file, keys=keys, anchors=anchors)
-        uri = f"sqlite:///{Path(source).resolve()}"
-    return asyncio.run(_verify_store(uri, keys, anchors))
+            if file.read(len(_SQLITE)) == _SQLITE:
+                asyncio.run(_add_store(f"sqlite:///{Path(source).resolve()}", verifier))
+                continue
+            file.seek(0)
+            for number, line in enumerate(file, start=1):
+                verifier.add_line(line, number)
+    return verifier.finish()
 
 
-async def _verify_store(uri: str, keys: HeadVerifier | None, anchors: list[bytes]) -> AuditReport:
+async def _add_store(uri: str, verifier: AuditVerifier) -> None:
     from greenroom.audit.export import all_rows
-    from greenroom.audit.verify import verify_rows
 
     async with _opened(uri) as store:
-        return await verify_rows(all_rows(store), keys=keys, anchors=anchors)
+        async for row in all_rows(store):
+            verifier.add_row(row)

@@ -59,6 +59,8 @@ AuditAction: TypeAlias = Literal[
     "session.deleted",
     "session.forked",
     "session.rewound",
+    "trail.broken",
+    "trail.cut",
     "user.deleted",
     "webhook.redelivered",
     "webhook.tested",
@@ -72,7 +74,9 @@ FIRST_PREVIOUS = "0" * 64
 
 
 class ChainHead(Record, kw_only=True):
-    """The newest entry of a chain at the time when another chain's head was signed."""
+    """An entry of a chain, by its place and its hash: the newest one when another chain's head was signed, or the first
+    one after a cut.
+    """
 
     chain: int
     """The number of the chain."""
@@ -111,7 +115,7 @@ class AuditEntry(Record, kw_only=True):
     """The request to a person that was answered or delegated."""
     target: str | None = None
     """Another thing that it concerns: the id of a webhook, schedule, credential or key, the name of an artifact; of a
-    refused or reading request its method and path."""
+    refused or reading request its method and path; of a broken trail what is wrong."""
 
     status: int | None = None
     """The HTTP status of a refusal."""
@@ -146,6 +150,8 @@ class AuditEntry(Record, kw_only=True):
     settings_digest: str | None = None
     """Of a start of a server: SHA-256 of its settings, so that a change of settings shows."""
 
+    cuts: list[ChainHead] | None = None
+    """Of a cut: by chain, the first entry that is kept. Earlier ones were removed."""
     heads: list[ChainHead] | None = None
     """Of a signed head: the newest entries of the other chains."""
     signed_by: str | None = None

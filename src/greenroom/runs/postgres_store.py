@@ -226,7 +226,7 @@ class PostgresRunStore(SqlRunStore):
             if audit:
                 await self._audit.write(Transaction(connection), audit)
 
-        return self._note_deliveries(deliveries, self._postgres.submit(apply))
+        return self._note_deliveries(deliveries, self._postgres.submit(apply, then=self._audit.confirming(audit)))
 
     async def update_delivery(self, delivery: WebhookDelivery) -> None:
         key = delivery.session_key
@@ -273,7 +273,7 @@ class PostgresRunStore(SqlRunStore):
             if audit:
                 await self._audit.write(Transaction(connection), audit)
 
-        saving = self._postgres.submit(apply)
+        saving = self._postgres.submit(apply, then=self._audit.confirming(audit))
         if self._changes is not None and self._changes.is_watched:
             self._changes.note(request.run_id, saving)
         await saving

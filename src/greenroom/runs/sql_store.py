@@ -302,7 +302,7 @@ class SqlRunStore(RunStore):
             if audit:
                 await self._audit.write(transaction, audit)
 
-        await self._database.transact(write)
+        await self._database.transact(write, then=self._audit.confirming(audit))
 
     async def get_request(self, request_id: str) -> HumanRequest | None:
         await self._wait_for_writes()

@@ -111,7 +111,8 @@ class SqliteRunStore(SqlRunStore):
             if audit:
                 completed(self._audit.write(Transaction(cursor), audit))
 
-        return self._note_deliveries(deliveries, self._file.submit(apply, after_rows=True))
+        saving = self._file.submit(apply, then=self._audit.confirming(audit), after_rows=True)
+        return self._note_deliveries(deliveries, saving)
 
     async def lock(self, *, wait_seconds: float) -> None:
         lock = self._file.companion(_ServerLock, lambda: _ServerLock(self._file.path))

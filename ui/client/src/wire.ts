@@ -244,7 +244,7 @@ export type ArtifactVersion = {
 /** One line of the audit trail: who did what to what, when, and what came of it. */
 export type AuditEntry = {
   /** The kind of the entry. */
-  readonly action: "access.refused" | "app.changed" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "budget.changed" | "budget.deleted" | "credential.revoked" | "data.read" | "evaluation.changed" | "guardrail.asked" | "guardrail.blocked" | "guardrail.redacted" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "memory.deleted" | "request.answered" | "request.delegated" | "role.changed" | "role.deleted" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "service_account.changed" | "service_account.deleted" | "session.changed" | "session.created" | "session.deleted" | "session.forked" | "session.rewound" | "user.deleted" | "webhook.redelivered" | "webhook.tested";
+  readonly action: "access.refused" | "app.changed" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "budget.changed" | "budget.deleted" | "credential.revoked" | "data.read" | "evaluation.changed" | "guardrail.asked" | "guardrail.blocked" | "guardrail.redacted" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "memory.deleted" | "request.answered" | "request.delegated" | "role.changed" | "role.deleted" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "service_account.changed" | "service_account.deleted" | "session.changed" | "session.created" | "session.deleted" | "session.forked" | "session.rewound" | "trail.broken" | "trail.cut" | "user.deleted" | "webhook.redelivered" | "webhook.tested";
   /** Whether it was done, or refused. */
   readonly outcome: "refused" | "success";
   /** Unix time of the server in milliseconds. */
@@ -265,7 +265,7 @@ export type AuditEntry = {
   readonly runId?: string;
   /** The request to a person that was answered or delegated. */
   readonly requestId?: string;
-  /** Another thing that it concerns: the id of a webhook, schedule, credential or key, the name of an artifact; of a refused or reading request its method and path. */
+  /** Another thing that it concerns: the id of a webhook, schedule, credential or key, the name of an artifact; of a refused or reading request its method and path; of a broken trail what is wrong. */
   readonly target?: string;
   /** The HTTP status of a refusal. */
   readonly status?: number;
@@ -297,6 +297,8 @@ export type AuditEntry = {
   readonly callId?: string;
   /** Of a start of a server: SHA-256 of its settings, so that a change of settings shows. */
   readonly settingsDigest?: string;
+  /** Of a cut: by chain, the first entry that is kept. Earlier ones were removed. */
+  readonly cuts?: readonly ChainHead[];
   /** Of a signed head: the newest entries of the other chains. */
   readonly heads?: readonly ChainHead[];
   /** Of a signed head: the first 16 hexadecimal digits of the SHA-256 of the public key's 32 bytes. */
@@ -367,7 +369,7 @@ export type CaseSource = {
   readonly answer: Invocation;
 };
 
-/** The newest entry of a chain at the time when another chain's head was signed. */
+/** An entry of a chain, by its place and its hash: the newest one when another chain's head was signed, or the first one after a cut. */
 export type ChainHead = {
   /** The number of the chain. */
   readonly chain: number;
