@@ -166,6 +166,7 @@ _HOMES = {
     "greenroom.records.model_exchange": "ContextCacheConfig LiveRequest LlmRequest LlmResponse",
     "greenroom.records.recording": "LlmRecording Recording Recordings ToolRecording",
     "greenroom.records.approval_policy": "ApprovalPolicy",
+    "greenroom.records.run_judge": "RunJudge",
     "greenroom.records.run": "RunConfig StreamingMode ToolThreadPoolConfig Webhook",
     "greenroom.records.schedule": "Schedule",
     "greenroom.records.session": "GetSessionConfig ListEventsResponse ListSessionsResponse Session",

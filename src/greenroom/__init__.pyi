@@ -321,6 +321,7 @@ from greenroom.records.run import RunConfig as RunConfig
 from greenroom.records.run import StreamingMode as StreamingMode
 from greenroom.records.run import ToolThreadPoolConfig as ToolThreadPoolConfig
 from greenroom.records.run import Webhook as Webhook
+from greenroom.records.run_judge import RunJudge as RunJudge
 from greenroom.records.schedule import Schedule as Schedule
 from greenroom.records.session import GetSessionConfig as GetSessionConfig
 from greenroom.records.session import ListEventsResponse as ListEventsResponse

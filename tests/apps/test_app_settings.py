@@ -27,6 +27,11 @@ def test_a_file_beside_the_root_agent_has_the_settings(agents_dir: AgentsDir) ->
         webhooks:
           - url: https://example.com/runs
           - {id: failures, url: https://example.com/failures, states: [failed]}
+        judges:
+          - metric: safety_v1
+            share: 0.2
+            max_cost_per_day: 2.5
+            criterion: {judge_model_options: {judge_model: gpt-5-mini}}
         """,
     )
     app = loader.load("shop")
@@ -34,6 +39,9 @@ def test_a_file_beside_the_root_agent_has_the_settings(agents_dir: AgentsDir) ->
     by_url, failures = app.webhooks
     assert (by_url.url, bool(by_url.id)) == ("https://example.com/runs", True)
     assert (failures.id, failures.states) == ("failures", [RunStatus.FAILED])
+    [judge] = app.judges
+    assert (judge.name, judge.share, judge.max_cost_per_day) == ("safety_v1", 0.2, 2.5)
+    assert judge.criterion == {"judge_model_options": {"judge_model": "gpt-5-mini"}}
 
 
 def test_an_app_without_the_file_has_the_defaults(agents_dir: AgentsDir) -> None:
@@ -93,6 +101,8 @@ def test_a_change_of_the_file_reloads_the_app(agents_dir: AgentsDir) -> None:
         ("webhooks:\n  - {states: [failed]}", "url"),
         ("webhooks:\n  - {url: https://example.com, secret: x}", "no such key of a webhook"),
         ("webhooks: 5", "must be a list"),
+        ("judges:\n  - {metric: safety_v1}", r"app_settings.yaml:2: judges.* needs max_tokens_per_day"),
+        ("judges:\n  - {metric: safety_v1, portion: 1}", "no such key of a judge"),
     ],
 )
 def test_a_mistake_is_reported_with_its_line(agents_dir: AgentsDir, settings: str, message: str) -> None:

@@ -40,6 +40,8 @@ from greenroom.apps.app import App
 from greenroom.code_executors.sandboxed import SandboxCodeExecutor
 from greenroom.environments.container import ContainerSandbox
 from greenroom.environments.e2b import E2BEnvironment
+from greenroom.evaluation.metrics.by_name import metrics_of
+from greenroom.evaluation.records import EvalMetric
 from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall
 from greenroom.server import ServerSettings, create_app
@@ -769,6 +771,13 @@ async def test_the_client_rates_an_answer(capsys: pytest.CaptureFixture[str]) ->
         await asyncio.to_thread(snippet["ask_and_rate"], server.url, "Will it rain?", False, "It doesn't say when.")
         await asyncio.to_thread(snippet["print_complaints"], server.url)
     assert capsys.readouterr().out == "ada: It doesn't say when.\n"
+
+
+def test_run_judges() -> None:
+    app: App = run_snippet("run_judges")["app"]
+    assert [(judge.name, judge.share) for judge in app.judges] == [("polite", 0.05), ("safety_v1", 0.1)]
+    for judge in app.judges:
+        metrics_of([EvalMetric(metric_name=judge.metric, threshold=judge.threshold, criterion=judge.criterion)])
 
 
 def test_budgets() -> None:

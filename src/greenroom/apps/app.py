@@ -17,6 +17,7 @@ from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.run import MAX_PRIORITY, RunConfig, Webhook
+from greenroom.records.run_judge import RunJudge
 from greenroom.records.schedule import Schedule, with_id_by_definition
 from greenroom.records.webhook_delivery import check_webhook, with_default_id
 from greenroom.redaction.rules import Redaction
@@ -91,6 +92,9 @@ class App:
     memory_policy: MemoryPolicy | None = None
     """None: nothing is added to memory automatically."""
 
+    judges: Sequence[RunJudge] = ()
+    """Score a sample of the app's runs in the background."""
+
     webhooks: Sequence[Webhook] = ()
     """Receivers of the states of all runs of the app. A run keeps those that the app has when it begins."""
 
@@ -129,6 +133,9 @@ class App:
             raise AgentConfigError(f"App {self.name!r}: two webhooks have the same id or URL")
 
         self._check_schedules()
+
+        if len({judge.name for judge in self.judges}) < len(self.judges):
+            raise AgentConfigError(f"App {self.name!r}: two judges have the same name")
 
         compaction = self.events_compaction_config
         if compaction is not None and compaction.summarizer is None and not isinstance(self.root_agent, BaseLlmAgent):

@@ -367,6 +367,7 @@ class DirectoryAppLoader(AppLoader):
                 webhooks=settings.webhooks,
                 approvals=settings.approvals,
                 redaction=settings.redaction,
+                judges=settings.judges,
             )
             return _Loaded(app, "yaml", frozenset(files | settings_files))
         shown = folder.relative_to(self.agents_dir)

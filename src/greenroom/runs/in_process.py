@@ -70,6 +70,7 @@ from greenroom.runs.engine import Attachment, ForwardedRequest, OpenCall, RunEng
 from greenroom.runs.feedback import SessionFeedback
 from greenroom.runs.inactive_runs import InactiveRuns
 from greenroom.runs.inbox import Inbox
+from greenroom.runs.judging import JudgeRun, RunJudging
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.open_calls import OpenCalls
@@ -132,6 +133,8 @@ class InProcessRunEngine(RunEngine):
     """Makes the URLs of `signal_url`; None: there are none."""
     is_audited: bool = False
     """Whether entries of the audit trail are stored with the records of runs."""
+    judge_run: JudgeRun | None = None
+    """Scores a run for a judge of its app; None: no run is judged."""
 
     def __post_init__(self) -> None:
         self._id = uuid4()
@@ -187,6 +190,7 @@ class InProcessRunEngine(RunEngine):
             lock=self._admission.lock,
             wait_until_ready=self._wait_until_ready,
         )
+        self._judging = RunJudging(self.judge_run, self.feedback) if self.judge_run is not None else None
         self._takeovers: Takeovers | None = None
         """None where this process owns all sessions."""
 
@@ -205,6 +209,7 @@ class InProcessRunEngine(RunEngine):
             versions=self._versions,
             trace_listeners=self.trace_listeners,
             memory_writer=self._memory_writer,
+            judging=self._judging,
             wake_ups=self._wake_ups,
             turns=None if self.limits.running is None else Turns(self.limits.running, self.limits.weights),
         )
@@ -643,6 +648,8 @@ class InProcessRunEngine(RunEngine):
         until = time.monotonic() + grace_seconds
         await self._queues.close(grace_seconds=grace_seconds)
         await self._memory_writer.close(grace_seconds=max(until - time.monotonic(), 0.0))
+        if self._judging is not None:
+            await self._judging.close()
         try:
             async with asyncio.timeout(RUNNER_CLOSE_SECONDS):
                 await self._runners.close()

@@ -23,6 +23,7 @@ from greenroom.records.run import RETRYABLE, QueuedRequest, Run, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
 from greenroom.runs.app_versions import AppVersions
+from greenroom.runs.judging import RunJudging
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.ownership import IsOf
 from greenroom.runs.run_config import RunDefaults
@@ -63,6 +64,8 @@ class SessionQueues:
     versions: AppVersions
     trace_listeners: Sequence[TraceListener]
     memory_writer: MemoryWriter
+    judging: RunJudging | None
+    """Judges ended runs; None: no run is judged."""
     wake_ups: WakeUps
     turns: Turns | None = None
     """Limits the runs that are executed at a time; None: no limit."""
@@ -430,6 +433,7 @@ class SessionQueues:
                 app = task.runner.app
                 is_selected = app is not None and app.memory_policy is not None and run.read_at_seq is None
                 task.is_to_remember = is_selected and run.status is not RunStatus.WAITING
+                task.is_to_judge = app is not None and bool(app.judges) and run.status is RunStatus.SUCCEEDED
                 task.end_stored = self._save_end(task)
                 if run.is_live or task.requests is not None:
                     # A live run's log has no end: until the record is stored, a crash would cancel the run. Requests to
@@ -501,6 +505,7 @@ class SessionQueues:
         if not isinstance(error, StorageError):
             if error is not None:  # another server has the run
                 task.is_to_remember = False
+                task.is_to_judge = False
             self._forget(task)
         elif self._tasks.get(task.run.id) is task:
             self._unsaved[task.run.id] = task
@@ -529,6 +534,7 @@ class SessionQueues:
             await self._store_end(task)
         except (OwnershipLost, StoreInUse):  # another server has the run
             task.is_to_remember = False
+            task.is_to_judge = False
 
     def _release(self, task: RunTask) -> None:
         self.release(task.key, task.runner)
@@ -543,6 +549,9 @@ class SessionQueues:
         run = task.run
         if task.is_to_remember:
             self.memory_writer.add(run, task.runner)
+        if task.is_to_judge and self.judging is not None and task.runner.app is not None:
+            task.is_to_judge = False
+            self.judging.add(run, task.runner.app)
         if self._tasks.get(run.id) is task:
             del self._tasks[run.id]
         if run.idempotency_key is not None:

@@ -136,6 +136,8 @@ class RunTask:
     """Done when the record of its end is stored or refused; None if there is none to store."""
     is_to_remember: bool = False
     """It has ended, and its app's memory policy applies to it."""
+    is_to_judge: bool = False
+    """It has succeeded, and its app has judges."""
 
     key: SessionKey = field(init=False)
     _end: asyncio.Event | None = field(init=False, default=None)

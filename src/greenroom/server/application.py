@@ -30,9 +30,12 @@ from greenroom.errors import AgentConfigError
 from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire
+from greenroom.records.run import Run
+from greenroom.records.run_judge import RunJudge
 from greenroom.runs.engine import credential_service_beside, run_store_beside
 from greenroom.runs.fair_queue import Weights
 from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.runs.judging import Judgement
 from greenroom.runs.limits import RunLimits
 from greenroom.schedules.store import ScheduleLimits
 from greenroom.server.access.audit import AuditTrail
@@ -163,6 +166,7 @@ def create_app(
         send_webhook=webhook_sender.send,
         signal_urls=signal_urls,
         is_audited=audit is not None,
+        judge_run=partial(_judge_run, sessions),
     )
     server = ServerState(
         apps=app_loader,
@@ -318,6 +322,14 @@ class GreenroomApp:
             await server.authenticator.close()
         for service in (server.traces, server.sessions, server.artifacts, server.memory, server.credentials):
             await service.close()
+
+
+async def _judge_run(sessions: BaseSessionService, judge: RunJudge, run: Run, app: App) -> Judgement | None:
+    # Imported only for apps with judges.
+    from greenroom.evaluation.run_judging import judge_run
+
+    judged = await judge_run(judge, run, app, sessions=sessions)
+    return None if judged is None else Judgement(*judged)
 
 
 def _weights_of(run_weights: Iterable[str]) -> Weights:

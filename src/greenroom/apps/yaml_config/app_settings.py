@@ -16,6 +16,7 @@ from greenroom.plugins.plugin import BasePlugin
 from greenroom.records import wire
 from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.run import MAX_PRIORITY, Webhook
+from greenroom.records.run_judge import RunJudge
 from greenroom.records.schedule import Schedule
 from greenroom.records.webhook_delivery import check_webhook
 from greenroom.redaction.patterns import TextPattern
@@ -33,6 +34,7 @@ class AppSettings:
     schedules: list[Schedule] = field(default_factory=list[Schedule])
     redaction: Redaction | None = None
     plugins: list[BasePlugin] = field(default_factory=list[BasePlugin])
+    judges: list[RunJudge] = field(default_factory=list[RunJudge])
 
 
 def read_app_settings(file: ConfigFile, reader: ConfigReader) -> AppSettings:
@@ -40,7 +42,7 @@ def read_app_settings(file: ConfigFile, reader: ConfigReader) -> AppSettings:
 
     reader: finds the code that the file names.
     """
-    keys = ["on_version_change", "priority", "webhooks", "approvals", "schedules", "redaction", "guardrails"]
+    keys = ["on_version_change", "priority", "webhooks", "approvals", "schedules", "redaction", "guardrails", "judges"]
     root = entries_of(read_document(file), keys, what="of an app's settings")
     policy: OnVersionChange = "continue"
     if "on_version_change" in root:
@@ -60,6 +62,7 @@ def read_app_settings(file: ConfigFile, reader: ConfigReader) -> AppSettings:
         [] if scheduled is None or scheduled.value is None else [read_schedule(node) for node in scheduled.items],
         _redaction(redaction, reader) if redaction is not None else None,
         [_guardrails(root["guardrails"], reader)] if "guardrails" in root else [],
+        [_judge(node) for node in root["judges"].items] if "judges" in root else [],
     )
 
 
@@ -119,6 +122,14 @@ def _pattern(node: ConfigNode) -> TextPattern:
         expression = entries.get("expression")
         return TextPattern(entries["name"].text, expression.text if expression is not None else None)
     except AgentConfigError as error:
+        raise node.error(error.detail) from None
+
+
+def _judge(node: ConfigNode) -> RunJudge:
+    fields = entries_of(node, RunJudge.__struct_fields__, what="of a judge")
+    try:
+        return wire.from_plain({key: entry.plain() for key, entry in fields.items()}, RunJudge)
+    except (AgentConfigError, InvalidRequest) as error:
         raise node.error(error.detail) from None
 
 
