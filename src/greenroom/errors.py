@@ -44,6 +44,8 @@ GreenroomError
 │   ├── TooMuchFeedback                  on one event
 │   ├── WebhookConflict                  the code of its app has it, so it can't be changed
 │   ├── AccessConflict                   a key, service account or role is in use, built in or the last of its kind
+│   ├── TooManyVersions                  published ones of an app
+│   ├── VersionInUse                     a published version that serves sessions can't be deleted
 │   ├── ApprovalRefused                  a forged, used or outdated approval
 │   ├── AppVersionChanged                a run would continue with other code, and its app refuses that
 │   └── IdempotencyConflict        422   one key, two different requests
@@ -416,6 +418,20 @@ class WebhookConflict(Conflict):
 
 class AccessConflict(Conflict):
     """The detail says which key, service account or role prevents the change."""
+
+
+class TooManyVersions(Conflict):
+    def __init__(self, app_name: str, limit: int) -> None:
+        super().__init__(f"App {app_name!r} has the {limit} published versions that it may have; delete one")
+        self.app_name = app_name
+        self.limit = limit
+
+
+class VersionInUse(Conflict):
+    def __init__(self, app_name: str, version: str) -> None:
+        super().__init__(f"Version {version!r} of app {app_name!r} has a share of the traffic; take it out first")
+        self.app_name = app_name
+        self.version = version
 
 
 class ApprovalRefused(Conflict):

@@ -780,6 +780,25 @@ def test_run_judges() -> None:
         metrics_of([EvalMetric(metric_name=judge.metric, threshold=judge.threshold, criterion=judge.criterion)])
 
 
+async def test_a_version_is_published_and_judged(tmp_path: Path) -> None:
+    snippet = run_snippet("agent_versions")
+    agent = tmp_path / "weather" / "agent.py"
+    agent.parent.mkdir()
+    code = (
+        "from greenroom import LlmAgent\nfrom greenroom.testing import ScriptedModel\n"
+        "root_agent = LlmAgent(name='weather', model=ScriptedModel(lambda request: {}))\n"
+    )
+    agent.write_text(code.format("'It rains.'"))
+    async with serving(create_app(agents_dir=tmp_path, settings=ServerSettings(auto_create_session=True))) as server:
+        agent.write_text(code.format("1 / 0"))
+        name: str = await asyncio.to_thread(snippet["publish_and_try"], server.url, "Fails", 50)
+        assert (await server.client.get("/apps/weather/versions")).json()["shares"] == {"source": 50, "v1": 50}
+        assert not await asyncio.to_thread(snippet["is_worse"], server.url, name)
+        for number in range(30):
+            await server.run("weather", sessionId=f"s-{number}")
+        assert await asyncio.to_thread(snippet["is_worse"], server.url, name)
+
+
 def test_budgets() -> None:
     app: App = run_snippet("budgets")["app"]
     assert [plugin.name for plugin in app.plugins] == ["budget"]

@@ -11,7 +11,7 @@ from statistics import NormalDist, fmean
 
 import pytest
 
-from greenroom.evaluation.statistics import Difference, compare, paired, pass_rate
+from greenroom.evaluation.statistics import Difference, compare, compare_samples, paired, pass_rate
 
 SEED = 17
 DRAWS = 10_000
@@ -131,3 +131,42 @@ def test_a_comparison_is_the_same_each_time() -> None:
 
 def test_samples_are_paired_by_case() -> None:
     assert paired({"a": [1, 0], "b": [1]}, {"a": [0, 0, 1], "c": [1]}) == ([1, 0], [0, 0])
+
+
+@cache
+def samples_differ(n: int, k: int, other_n: int, other_k: int) -> bool:
+    first = [1.0] * k + [0.0] * (n - k)
+    second = [1.0] * other_k + [0.0] * (other_n - other_k)
+    return compare_samples(first, second).is_significant
+
+
+@pytest.mark.parametrize(("n", "other_n"), [(30, 270), (60, 60), (20, 180)])
+def test_samples_of_equal_rates_differ_as_seldom_as_promised(n: int, other_n: int) -> None:
+    for p in (0.02, 0.1, 0.5):
+        called = sum(
+            chance * other_chance
+            for k, chance in enumerate(binomial(n, p))
+            for other_k, other_chance in enumerate(binomial(other_n, p))
+            if chance * other_chance > 1e-7 and samples_differ(n, k, other_n, other_k)
+        )
+        assert called <= 0.056, (n, other_n, p, called)
+
+
+def test_samples_are_compared_by_their_means() -> None:
+    rng = random.Random(SEED)
+    first = [rng.gauss(3.0, 1.0) for _ in range(200)]
+    second = [rng.gauss(3.6, 2.0) for _ in range(60)]
+    difference = compare_samples(first, second)
+    assert difference.low < 0.6 < difference.high
+    assert difference.is_significant
+    assert (difference.scores, difference.scores_needed is not None) == (60, True)
+    error = math.sqrt(1.0 / 200 + 4.0 / 60)
+    assert difference.high - difference.low == pytest.approx(2 * 2.0 * error, rel=0.25)
+    same = compare_samples(first, first)
+    assert (same.difference, same.is_significant, same.scores_needed) == (0.0, False, None)
+    few = compare_samples([1.0] * 5, [0.0] * 500)
+    assert (few.difference, few.is_significant) == (-1.0, False)
+    rare = compare_samples([0.0] * 1000, [1.0] * 5 + [0.0] * 995)
+    assert not rare.is_significant
+    with pytest.raises(ValueError, match="no scores"):
+        compare_samples([], [1.0])

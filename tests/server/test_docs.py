@@ -15,6 +15,7 @@ import pytest
 
 import greenroom
 from greenroom import App, ApprovalPolicy, FunctionTool
+from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.audit.signing import new_key_pair
 from greenroom.errors import error_classes
 from greenroom.records.base import Record
@@ -211,6 +212,47 @@ async def _webhook_calls(server: Serving, run_id: str) -> list[tuple[str, str, h
     calls.append(await call("put", of_app, {"url": "https://127.0.0.1:9/"}))
     calls.append(await call("delete", of_app))
     return calls
+
+
+_AGENT = """
+from greenroom import LlmAgent
+from greenroom.testing import ScriptedModel
+root_agent = LlmAgent(name="desk", instruction="{}\\n.", tools=[{}], model=ScriptedModel(lambda request: "hi"))
+"""
+
+
+def _loader_of(folder: Path) -> DirectoryAppLoader:
+    (folder / "desk").mkdir()
+    (folder / "desk" / "agent.py").write_text(_AGENT.format("Help", ""))
+    return DirectoryAppLoader(folder)
+
+
+async def _version_calls(server: Serving) -> list[tuple[str, str, httpx.Response]]:
+    """Publishes two versions of an app, the files of which are in the folder of its loader."""
+    versions = "/apps/{app_name}/versions"
+
+    async def call(method: str, path: str, body: Any = None, **names: str) -> tuple[str, str, httpx.Response]:
+        url = path.format(app_name="desk", **names)
+        return path, method, await server.client.request(method, url, json=body)
+
+    calls = [await call("post", versions, {"message": "first"})]
+    agent = server.app._server.apps.folder("desk")
+    assert agent is not None
+    (agent / "agent.py").write_text("def add(a: int) -> int:\n    return a\n" + _AGENT.format("Help a lot", "add"))
+    calls.append(await call("post", versions))
+    calls.append(await call("put", "/apps/{app_name}/traffic", {"shares": {"v2": 100, "source": 0}}))
+    run = (await server.run("desk")).json()
+    rated = f"/apps/desk/users/ann/sessions/s-1/events/{run[-1]['id']}/feedback"
+    assert (await server.client.post(rated, json={"name": "helpful", "score": True})).is_success
+    one = versions + "/{version_name}"
+    return [
+        *calls,
+        await call("get", versions),
+        await call("get", versions + "/scores"),
+        await call("get", one, version_name="v2"),
+        await call("get", one + "/compare/{other_version_name}", version_name="v1", other_version_name="v2"),
+        await call("delete", one, version_name="v1"),
+    ]
 
 
 async def _schedule_calls(server: Serving) -> list[tuple[str, str, httpx.Response]]:
@@ -440,6 +482,7 @@ async def test_replies_are_as_described(serve: Serve, tmp_path: Path) -> None:
         *(await _access_calls(serve, tmp_path / "keys.db")),
         *(await _webhook_calls(server, run_id)),
         *(await _schedule_calls(server)),
+        *(await _version_calls(await serve(services={"app_loader": _loader_of(tmp_path)}, auto_create_session=True))),
         *(await _evaluation_calls(server)),
         ("/sign-in", "post", await post("/sign-in", json={"key": "x"})),
     ]  # fmt: skip

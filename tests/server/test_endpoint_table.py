@@ -30,6 +30,8 @@ VALUES = {
     "credential_key:path": "login",
     "file:path": "runs",
     "version": "0",
+    "version_name": "v1",
+    "other_version_name": "v2",
     "eval_set_id": "set_a",
     "eval_id": "c1",
     "test_name": "t1.json",
@@ -75,6 +77,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "eval-sets"): {"evalSet": {"eval_set_id": "set_b"}},
     ("POST", "add_session"): {"evalId": "c2", "sessionId": "s-1", "userId": "ann"},
     ("PUT", "{test_name}"): {"sessionData": {"id": "s-1", "appName": "echo", "userId": "ann"}},
+    ("PUT", "traffic"): {"shares": {}},
     ("PUT", "{eval_id}"): {"evalId": "c1", "conversation": []},
 }
 

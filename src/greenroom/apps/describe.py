@@ -51,7 +51,7 @@ async def _agent_info(agent: LlmAgent) -> AgentInfo:
         name=agent.name,
         description=agent.description,
         instruction=shown_instruction(agent.instruction),
-        tools=[tool for tool in map(_declared, await tools_of(agent)) if tool is not None],
+        tools=[Tool(function_declarations=[declaration]) for declaration in await declarations_of(agent)],
         sub_agents=[child.name for child in agent.sub_agents],
     )
 
@@ -80,6 +80,12 @@ async def tools_of(agent: LlmAgent) -> list[BaseTool]:
             tools.append(as_tool(tool))
 
     return tools
+
+
+async def declarations_of(agent: LlmAgent) -> list[FunctionDeclaration]:
+    """The declarations of the agent's tools, with their parameters as JSON Schema."""
+    declared = map(_declared, await tools_of(agent))
+    return [declaration for declaration in declared if declaration is not None]
 
 
 def log_model_faults(app: App) -> None:
@@ -155,7 +161,7 @@ def _llm_agents(app: App) -> list[LlmAgent]:
     return [agent for agent in agents_of_app(app.root_agent) if isinstance(agent, LlmAgent)]
 
 
-def _declared(tool: BaseTool) -> Tool | None:
+def _declared(tool: BaseTool) -> FunctionDeclaration | None:
     try:
         declaration = tool._get_declaration()
     except ToolDeclarationError as error:
@@ -165,9 +171,8 @@ def _declared(tool: BaseTool) -> Tool | None:
     if declaration is None:
         return None
 
-    plain = msgspec.structs.replace(
+    return msgspec.structs.replace(
         declaration,
         parameters=None,
         parameters_json_schema=declaration.json_schema(),
     )
-    return Tool(function_declarations=[plain])

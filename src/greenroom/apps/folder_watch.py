@@ -67,6 +67,11 @@ def _files(folder: str | Path, suffixes: tuple[str, ...]) -> Iterator[str]:
             yield entry.path
 
 
+def visible_files(folder: Path) -> list[Path]:
+    """The files of a folder and of those below it, without hidden ones and Python's caches."""
+    return [Path(path) for path in _files(folder, ()) if os.path.basename(path) != _ENV_FILE]
+
+
 def version_of(folder: Path, also: Iterable[Path] = ()) -> str:
     """A hash of the sources of an app, which stays the same wherever and whenever they are copied.
 

@@ -29,7 +29,7 @@ from greenroom.apps.find_apps import (
     is_name,
     is_python_app,
 )
-from greenroom.apps.folder_watch import Changes, Fingerprint, FolderWatch, fingerprint, version_of
+from greenroom.apps.folder_watch import Changes, Fingerprint, FolderWatch, fingerprint, version_of, visible_files
 from greenroom.apps.isolation import PrivatePackage
 from greenroom.apps.langgraph_json import LANGGRAPH_FILE, called, find_graph
 from greenroom.apps.loader import AppLoader
@@ -205,6 +205,16 @@ class DirectoryAppLoader(AppLoader):
                 return text.read(MAX_README_CHARS)
         except OSError:
             return None
+
+    def source_files(self, app_name: str) -> dict[str, Path]:
+        folder = self.folder(app_name)
+        own = visible_files(folder)
+        packages = [parent / "__init__.py" for parent in folder.parents if parent.is_relative_to(self.agents_dir)]
+        loaded = self._apps.get(app_name)
+        also = {*self._shared_files(app_name), *(loaded.files if loaded is not None else ())}
+        above = (path for path in packages if path.parent != self.agents_dir and path.is_file())
+        found = {path for path in (*own, *above, *also) if path.is_relative_to(self.agents_dir)}
+        return {path.relative_to(self.agents_dir).as_posix(): path for path in sorted(found)}
 
     def check_edit(self, app_name: str, edited: Mapping[Path, bytes]) -> None:
         """Builds the agents of an app from its YAML files, some of them edited.

@@ -13,7 +13,7 @@ from typing import Any
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
 from greenroom.apps.describe import log_model_faults
-from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound
+from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound, NotOffered
 
 
 class AppLoader(ABC):
@@ -76,6 +76,14 @@ class AppLoader(ABC):
     def readme(self, app_name: str) -> str | None:
         """The app's README, in Markdown."""
         return None
+
+    def source_files(self, app_name: str) -> Mapping[str, Path]:
+        """The files from which a loaded app runs, by their paths in the folder of all apps: those in the app's own
+        folder, and the modules beside it that it has imported. Hidden files, such as `.env`, are left out.
+
+        Raises NotOffered for apps that aren't in a folder, and AppNotFound.
+        """
+        raise NotOffered(f"App {app_name!r} can't be published: only apps in a served folder can")
 
     def close(self) -> None:
         """Stops watching files."""

@@ -37,6 +37,7 @@ from greenroom.cli import (
     sessions,
     sessions_migrate,
     sessions_transfer,
+    versions,
 )
 from greenroom.version import __version__
 
@@ -102,6 +103,7 @@ app.command(sandbox.app)
 app.command(schedules.app)
 app.command(schema.schema)
 app.command(sessions.app)
+app.command(versions.app)
 sessions.app.command(sessions_transfer.export_sessions, name="export")
 sessions.app.command(sessions_transfer.import_sessions, name="import")
 sessions.app.command(sessions_migrate.migrate_sessions, name="migrate")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from greenroom.records.run import Run
     from greenroom.records.waiting_run import WaitingRun
     from greenroom.sessions.service import BaseSessionService
+    from greenroom.versions.store import VersionStore
 
 
 def check_waiting(agents_dir: Path, session_service: str | None, limit: int) -> None:
@@ -66,7 +67,7 @@ async def _compared(agents_dir: Path, uri: str | None, limit: int) -> list[Waiti
         async with data_folder.closing(runs, store, LLMRegistry):
             names = apps.list_apps()
             listed = await runs.list_runs(RunFilter(app_names=names, statuses=[RunStatus.WAITING]), limit=limit)
-            return [await _compare(run, apps, store) for run in listed.runs]
+            return [await _compare(run, apps, store, runs.versions) for run in listed.runs]
 
 
 async def _compared_by_server(url: str, api_key: str | None, limit: int) -> list[WaitingRun]:
@@ -113,7 +114,7 @@ def _apps_of(agents_dir: Path) -> AppLoader:
     return BuiltOutputLoader(build_output_dirs=[agents_dir.resolve()], source_dir=agents_dir)
 
 
-async def _compare(run: Run, apps: AppLoader, store: BaseSessionService) -> WaitingRun:
+async def _compare(run: Run, apps: AppLoader, store: BaseSessionService, versions: VersionStore) -> WaitingRun:
     from greenroom.records.waiting_run import VersionDifference, WaitingRun
     from greenroom.runs.waiting_runs import compare
 
@@ -126,7 +127,8 @@ async def _compare(run: Run, apps: AppLoader, store: BaseSessionService) -> Wait
     if session is None:
         failed = VersionDifference(seq=0, text="the session was deleted")
         return WaitingRun(run=run, version=app.version, difference=failed)
-    return await compare(run, app, session)
+    published = await versions.find(run.app_name, run.app_version) if run.app_version is not None else None
+    return await compare(run, app, session, is_published=published is not None)
 
 
 def _row(waiting: WaitingRun) -> tuple[str, ...]:

@@ -24,6 +24,14 @@ from greenroom.records.access import (
     ServiceAccount,
     ServiceAccountRequest,
 )
+from greenroom.records.app_version import (
+    ListVersionScoresResponse,
+    ListVersionsResponse,
+    PublishedVersion,
+    PublishVersionRequest,
+    Traffic,
+    VersionComparison,
+)
 from greenroom.records.audit import AuditAction, AuditOutcome, ListAuditResponse
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject, JsonValue
@@ -357,18 +365,23 @@ class AsyncClient:
         session_id: str | None = None,
         status: Iterable[RunStatus] = (),
         error_code: str | None = None,
+        app_version: str | None = None,
         created_from: float | None = None,
         created_before: float | None = None,
         limit: int | None = None,
         page_token: str | None = None,
     ) -> ListRunsResponse:
-        """Runs that the caller may see, newest first, 100 at a time. Times are Unix seconds."""
+        """Runs that the caller may see, newest first, 100 at a time. Times are Unix seconds.
+
+        app_version: a version of the code, as `Run.app_version` has it, or with `app_name` the name of a published one.
+        """
         query = {
             "app_name": app_name,
             "user_id": user_id,
             "session_id": session_id,
             "status": list(status),
             "error_code": error_code,
+            "app_version": app_version,
             "created_from": created_from,
             "created_before": created_before,
             "limit": limit,
@@ -769,6 +782,55 @@ class AsyncClient:
         at = path("apps", app_name, "schedules", schedule_id, "runs")
         listed = await self._connection.call("GET", at, ListScheduleRunsResponse, query={"limit": limit})
         return listed.runs
+
+    # published versions
+
+    async def publish_version(self, *, app_name: str, message: str = "") -> PublishedVersion:
+        """Publishes the present code of an app; code that was published before is that version.
+
+        Raises AppNotFound, AppLoadError, NotOffered, TooLarge, TooManyVersions.
+        """
+        at = path("apps", app_name, "versions")
+        body = PublishVersionRequest(message=message)
+        return await self._connection.call("POST", at, PublishedVersion, body=body, is_repeatable=True)
+
+    async def list_app_versions(self, *, app_name: str) -> ListVersionsResponse:
+        """The published versions of an app, newest first, with their shares of its sessions."""
+        return await self._connection.call("GET", path("apps", app_name, "versions"), ListVersionsResponse)
+
+    async def get_app_version(self, *, app_name: str, name: str) -> PublishedVersion:
+        """A published version with its agents and the names of its files. Raises NotFound."""
+        return await self._connection.call("GET", path("apps", app_name, "versions", name), PublishedVersion)
+
+    async def compare_app_versions(self, first: str, second: str, *, app_name: str) -> VersionComparison:
+        """The differences from one version to another, such as `v3` and `v4`; `source` is the present code.
+
+        Raises NotFound.
+        """
+        at = path("apps", app_name, "versions", first, "compare", second)
+        return await self._connection.call("GET", at, VersionComparison)
+
+    async def get_version_scores(self, *, app_name: str, baseline: str | None = None) -> ListVersionScoresResponse:
+        """Failures, feedback, times and tokens of the newest runs of each version.
+
+        baseline: the version with which the others are compared; by default the one with the greatest share.
+        """
+        at = path("apps", app_name, "versions", "scores")
+        return await self._connection.call("GET", at, ListVersionScoresResponse, query={"baseline": baseline})
+
+    async def set_traffic(self, shares: Mapping[str, int], *, app_name: str) -> Traffic:
+        """Sets the percentages of an app's sessions that versions serve, such as `{"v3": 90, "v4": 10}`. Empty: the
+        present code serves all.
+
+        Raises InvalidRequest, NotFound.
+        """
+        at = path("apps", app_name, "traffic")
+        body = Traffic(shares=dict(shares))
+        return await self._connection.call("PUT", at, Traffic, body=body, is_repeatable=True)
+
+    async def delete_app_version(self, *, app_name: str, name: str) -> None:
+        """Deletes a version that serves no sessions. Raises NotFound, VersionInUse."""
+        await self._connection.send("DELETE", path("apps", app_name, "versions", name))
 
     # requests to people
 

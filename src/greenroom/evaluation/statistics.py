@@ -5,15 +5,17 @@ Sources: Wilson, Probable inference, the law of succession, and statistical infe
 and Tibshirani, An introduction to the bootstrap (1993), percentile intervals of paired differences;
 Hesterberg, What teachers should know about the bootstrap (2015), their correction for small
 samples; Fisher, The design of experiments (1935), the permutation test of pairs, which for results that pass or fail is
-McNemar's exact test.
+McNemar's exact test; Welch, The generalization of Student's problem when several different population variances are
+involved (1947), for scores that are no pairs.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist, fmean, stdev, variance
 
 from greenroom.records.base import Record
 
@@ -72,6 +74,24 @@ class Difference(Record, kw_only=True, omit_defaults=False):
     pairs_needed: int | None
     """About how many pairs find a difference of this size with a probability of 80 %; None if there
     is no difference.
+    """
+
+
+class SampleDifference(Record, kw_only=True, omit_defaults=False):
+    """The difference of the means of two samples: positive when the second is greater."""
+
+    scores: int
+    """Number of scores in the smaller sample."""
+    difference: float
+    low: float
+    """The lower end of the difference's 95 % interval."""
+    high: float
+    """The upper end of the interval."""
+    is_significant: bool
+    """Whether it is more than chance."""
+    scores_needed: int | None
+    """About how many scores in each sample find a difference of this size with a probability of 80 %; None if there is
+    no difference.
     """
 
 
@@ -172,6 +192,55 @@ def _p_value(differences: Sequence[float], resamples: int, seed: int) -> float:
     return (hits + 1) / (resamples + 1)
 
 
+def compare_samples(first: Sequence[float], second: Sequence[float]) -> SampleDifference:
+    """Compares the means of scores that are no pairs, such as those of two groups of users, with an
+    interval of 95 %: Welch's, or Student's if that is wider, since a few equal scores in one sample
+    say little about how much it varies.
+
+    It is more than chance only with `MIN_CHANGED` scores in each, and as many in both together that
+    differ from the most frequent one. Raises ValueError without scores in one of them.
+    """
+    if not first or not second:
+        raise ValueError("There are no scores to compare")
+
+    difference = fmean(second) - fmean(first)
+    spreads = [variance(scores) if len(scores) > 1 else 0.0 for scores in (first, second)]
+    half = max(_half_of_welch(spreads, first, second), _half_of_student(spreads, first, second))
+    low = difference - half
+    high = difference + half
+
+    needed: int | None = None
+    if difference:
+        needed = max(MIN_CHANGED, math.ceil((_Z + _Z_POWER) ** 2 * sum(spreads) / difference**2))
+
+    [(_, most_frequent)] = Counter([*first, *second]).most_common(1)
+    changed = len(first) + len(second) - most_frequent
+    is_enough = min(len(first), len(second), changed) >= MIN_CHANGED
+    return SampleDifference(
+        scores=min(len(first), len(second)),
+        difference=difference,
+        low=low,
+        high=high,
+        is_significant=is_enough and (low > 0 or high < 0),
+        scores_needed=needed,
+    )
+
+
+def _half_of_welch(spreads: Sequence[float], *samples: Sequence[float]) -> float:
+    errors = [spread / len(scores) for spread, scores in zip(spreads, samples, strict=True)]
+    error = sum(errors)
+    if not error:
+        return 0.0
+    weights = sum(one**2 / max(len(scores) - 1, 1) for one, scores in zip(errors, samples, strict=True))
+    return _student(error**2 / weights) * math.sqrt(error)
+
+
+def _half_of_student(spreads: Sequence[float], *samples: Sequence[float]) -> float:
+    degrees = max(sum(len(scores) - 1 for scores in samples), 1)
+    pooled = sum(spread * (len(scores) - 1) for spread, scores in zip(spreads, samples, strict=True)) / degrees
+    return _student(degrees) * math.sqrt(pooled * sum(1 / len(scores) for scores in samples))
+
+
 def _pairs_needed(differences: Sequence[float], mean: float) -> int | None:
     if mean == 0:
         return None
@@ -183,8 +252,11 @@ def _tail(count: int) -> float:
     """The share of resamples beyond each limit: less than usual for few pairs, as resamples vary
     too little then.
     """
-    z = _Z
     degrees = count - 1
-    # Student's quantile by the expansion of Cornish and Fisher.
-    t = z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
-    return _NORMAL.cdf(-math.sqrt(count / degrees) * t)
+    return _NORMAL.cdf(-math.sqrt(count / degrees) * _student(degrees))
+
+
+def _student(degrees: float) -> float:
+    """Student's quantile of the limits of 95 % intervals, by the expansion of Cornish and Fisher."""
+    z = _Z
+    return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)

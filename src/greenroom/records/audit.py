@@ -15,6 +15,9 @@ from greenroom.records.base import Record
 AuditAction: TypeAlias = Literal[
     "access.refused",
     "app.changed",
+    "app.traffic.changed",
+    "app.version.deleted",
+    "app.version.published",
     "app.webhook.changed",
     "app.webhook.deleted",
     "artifact.changed",
@@ -115,7 +118,8 @@ class AuditEntry(Record, kw_only=True):
     """The request to a person that was answered or delegated."""
     target: str | None = None
     """Another thing that it concerns: the id of a webhook, schedule, credential or key, the name of an artifact; of a
-    refused or reading request its method and path; of a broken trail what is wrong."""
+    refused or reading request its method and path; of a broken trail what is wrong; of a change of traffic the shares
+    of the versions."""
 
     status: int | None = None
     """The HTTP status of a refusal."""
@@ -136,7 +140,7 @@ class AuditEntry(Record, kw_only=True):
     """Of an answer: `approved`, `rejected`, `answered` (no approval), or `counted as an approval` and `counted as a
     rejection` if the request needs more answers. Of a delegation: the other person."""
     app_version: str | None = None
-    """The version of the app's code that runs."""
+    """The version of the app's code that runs, or was published."""
     model: str | None = None
     """The model of the agent that asks, or of the app's root agent."""
     check: str | None = None

@@ -417,6 +417,8 @@ class RunFilter(Record, kw_only=True):
     statuses: list[RunStatus] | None = None
     error_code: str | None = None
     """Of a failed or cancelled run."""
+    app_version: str | None = None
+    """The version of the app's code, see `Run.app_version`."""
     created_from: float | None = None
     created_before: float | None = None
 

@@ -29,7 +29,7 @@ class WaitingRun(Record, kw_only=True):
     on_version_change: str | None = None
     """The app's policy for a run that differs; None when the app can't be loaded."""
     difference: VersionDifference | None = None
-    """None if the replay is equal, or the run began with this version."""
+    """None if the replay is equal, or the run began with this version, or with a published one, which it keeps."""
 
 
 class ListWaitingRunsResponse(Record, kw_only=True, omit_defaults=False):

@@ -5,28 +5,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from greenroom.errors import AppVersionChanged
+from greenroom.errors import AppLoadError, AppVersionChanged
 from greenroom.records.run import Run
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
 from greenroom.runs.run_config import run_config_of
 from greenroom.runs.runner_cache import RunnerCache, version_of
+from greenroom.runs.traffic import TrafficSplitter
 
 _log = logging.getLogger("greenroom.runs")
 
 
 class AppVersions:
-    """Applies `App.on_version_change`.
+    """Continues runs of published versions with them, and applies `App.on_version_change` to others.
 
     open_session: opens a session with all its events.
     """
 
-    def __init__(self, runners: RunnerCache, open_session: Callable[[SessionKey], Awaitable[Session]]) -> None:
+    def __init__(
+        self, runners: RunnerCache, traffic: TrafficSplitter, open_session: Callable[[SessionKey], Awaitable[Session]]
+    ) -> None:
         self._runners = runners
+        self._traffic = traffic
         self._open_session = open_session
 
     async def runner_for(self, run: Run, runner: Runner, session: Session, *, is_unfinished: bool = False) -> Runner:
-        """The runner with which the run continues: the given one, of the newest version, or that of the run's version.
+        """The runner with which the run continues: the given one, of the version that serves the session now, or that
+        of the run's version.
 
         is_unfinished: the run was cut off; else it waits. Raises AppVersionChanged.
         """
@@ -34,6 +39,10 @@ class AppVersions:
         was = run.app_version
         if runner.app is None or was is None or now is None or was == now:
             return runner
+
+        published = await self._published_runner(run, was)
+        if published is not None:
+            return published
 
         policy = runner.app.on_version_change
         if policy == "continue":
@@ -61,6 +70,16 @@ class AppVersions:
             raise AppVersionChanged(run.id, was, now, policy=policy, seq=difference.seq, difference=difference.text)
         _log.info("run %s continues with version %s of app %s, not %s", run.id, was, run.app_name, now)
         return pinned
+
+    async def _published_runner(self, run: Run, version: str) -> Runner | None:
+        """None for a version that isn't published, or can't be loaded here."""
+        if not await self._traffic.is_published(run.app_name, version):
+            return None
+        try:
+            return await self._runners.of_published(run.app_name, version)
+        except AppLoadError as error:
+            _log.warning("run %s can't continue with its version: %s", run.id, error)
+            return None
 
     async def exchange(self, run: Run, runner: Runner, session: Session) -> Runner:
         """`runner_for` a run that was cut off and that holds the given runner. It holds the returned one instead."""

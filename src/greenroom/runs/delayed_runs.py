@@ -28,7 +28,7 @@ _log = logging.getLogger("greenroom.runs")
 class DelayedRuns:
     """The delayed runs of one engine.
 
-    get: the newest record of a run. acquire_runner: the runner of an app, which is released in `runners`. enqueue:
+    get: the newest record of a run. acquire_runner: the runner for a session, which is released in `runners`. enqueue:
     starts an admitted run, now or after those before it. wait_until_ready: returns when this process owns the session.
     Raises OwnershipLost.
     """
@@ -41,7 +41,7 @@ class DelayedRuns:
     wake_ups: WakeUps
     watches: RunWatches
     get: Callable[[str], Awaitable[Run]]
-    acquire_runner: Callable[[str], Awaitable[Runner]]
+    acquire_runner: Callable[[SessionKey], Awaitable[Runner]]
     enqueue: Callable[[RunTask, AgentRunRequest], asyncio.Future[None]]
     wait_until_ready: Callable[[SessionKey], Awaitable[None]]
 
@@ -71,7 +71,7 @@ class DelayedRuns:
 
     async def _enqueue_due(self, run: Run, request: AgentRunRequest) -> None:
         try:
-            runner = await self.acquire_runner(run.app_name)
+            runner = await self.acquire_runner(run.session_key)
             try:
                 stored = self.enqueue(await self.admission.admit_due(run, request, runner, self.queues), request)
             finally:

@@ -32,6 +32,7 @@ from greenroom.runs.ownership import Replicas
 from greenroom.runs.push_notifications import PushNotifications
 from greenroom.runs.schedules import Schedules
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
+from greenroom.runs.versions import Versions
 from greenroom.runs.watch import RunWatch
 from greenroom.runs.webhooks import Webhooks
 from greenroom.sessions.service import BaseSessionService
@@ -78,6 +79,9 @@ class RunEngine(ABC):
 
     app_webhooks: AppWebhooks
     """The webhooks of apps."""
+
+    versions: Versions
+    """Published versions of apps."""
 
     schedules: Schedules
     """Starts runs at their times."""

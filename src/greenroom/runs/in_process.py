@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
+from greenroom.apps.published import PublishedApps
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
@@ -87,7 +88,9 @@ from greenroom.runs.steering import QueuedMessages, find_reading
 from greenroom.runs.store import RunLoad, RunStore, StoreLoad
 from greenroom.runs.takeover import Takeovers
 from greenroom.runs.task import LiveInput, RunTask
+from greenroom.runs.traffic import TrafficSplitter
 from greenroom.runs.turns import Turns
+from greenroom.runs.versions import Versions
 from greenroom.runs.wake_ups import WakeUps
 from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.runs.webhooks import SendWebhook, Webhooks
@@ -144,8 +147,13 @@ class InProcessRunEngine(RunEngine):
         self._watches = RunWatches()
         self.webhooks = Webhooks(self.run_store, self.send_webhook)
         self.push_notifications = PushNotifications(self.run_store, self._watches, self.get)
-        self._runners = RunnerCache(self.apps, self._make_runner)
-        self._versions = AppVersions(self._runners, self._open_whole)
+        published = PublishedApps(self.apps, self.run_store.versions)
+        self._runners = RunnerCache(self.apps, published, self._make_runner)
+        self._traffic = TrafficSplitter(self.run_store)
+        self._versions = AppVersions(self._runners, self._traffic, self._open_whole)
+        self.versions = Versions(
+            apps=self.apps, store=self.run_store.versions, published=published, traffic=self._traffic
+        )
         self._limiter = ConcurrencyLimiter(self.limits)
         self.app_webhooks = AppWebhooks(self.run_store)
         self._admission = Admission(
@@ -223,7 +231,7 @@ class InProcessRunEngine(RunEngine):
             wake_ups=self._wake_ups,
             watches=self._watches,
             get=self.get,
-            acquire_runner=self._runner_of,
+            acquire_runner=self._runner_for,
             enqueue=self._enqueue,
             wait_until_ready=self._wait_until_ready,
         )
@@ -253,6 +261,7 @@ class InProcessRunEngine(RunEngine):
             run_store=self.run_store,
             session_service=self.session_service,
             runners=self._runners,
+            traffic=self._traffic,
             limiter=self._limiter,
             queues=self._queues,
             inactive_runs=self._inactive_runs,
@@ -266,7 +275,7 @@ class InProcessRunEngine(RunEngine):
             queues=self._queues,
             runners=self._runners,
             get=self.get,
-            acquire_runner=self._runner_of,
+            acquire_runner=self._runner_for,
             wait_until_ready=self._wait_until_ready,
         )
         self._deletion = Deletion(
@@ -298,7 +307,7 @@ class InProcessRunEngine(RunEngine):
     ) -> tuple[Run, Attachment | None]:
         key = SessionKey(request.app_name, request.user_id, request.session_id)
         await self._wait_until_ready(key)
-        runner = await self._runner_of(request.app_name)
+        runner = await self._runner_for(key)
         try:
             if runner.redaction is not None:
                 request = await runner.redaction.redact_request(request)
@@ -355,7 +364,7 @@ class InProcessRunEngine(RunEngine):
         caller: Caller | None = None,
     ) -> tuple[Run, Attachment]:
         await self._wait_until_ready(key)
-        runner = await self._runner_of(key.app_name)
+        runner = await self._runner_for(key)
         try:
             async with self._admission.lock(key):
                 live = LiveInput(requests, live_config(run_config.over(runner.run_config)))
@@ -601,6 +610,7 @@ class InProcessRunEngine(RunEngine):
     async def recover(self) -> int:
         await self.run_store.lock(wait_seconds=self.lock_wait_seconds)
         await self.app_webhooks.start()
+        await self._traffic.start()
         self._declared_schedules.follow_reloads()
         if self.run_store.counts is not None:
             self._limiter.share(self.run_store.counts)
@@ -640,6 +650,7 @@ class InProcessRunEngine(RunEngine):
     async def close(self, *, grace_seconds: float = 5.0) -> None:
         self._queues.is_closing = True  # a run that is accepted now would not start, and its client would wait
         self.app_webhooks.close()
+        self._traffic.close()
         self._declared_schedules.close()
         await self._wake_ups.close()
         await self.schedules.close()
@@ -666,11 +677,17 @@ class InProcessRunEngine(RunEngine):
         if self._takeovers is not None:
             await self._takeovers.wait_until_ready(key)
 
-    async def _runner_of(self, app_name: str) -> Runner:
-        """The app's runner, acquired. Raises Unavailable while the engine closes."""
+    async def _runner_for(self, key: SessionKey) -> Runner:
+        """The runner of the version of its app that serves a session, acquired. Raises Unavailable while the engine
+        closes.
+        """
         if self._queues.is_closing:
             raise Unavailable("The server is shutting down")
-        return await self._runners.acquire(app_name)
+        if self._traffic.is_split(key.app_name):
+            version = await self._traffic.version_for(key)
+            if version is not None:
+                return await self._runners.acquire_published(key.app_name, version)
+        return await self._runners.acquire(key.app_name)
 
     async def _open_whole(self, key: SessionKey) -> Session:
         session = await self.session_service.get_session(**key._asdict())

@@ -30,6 +30,7 @@ from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 from greenroom.runs.watch import matches
 from greenroom.schedules.in_memory import InMemoryScheduleStore
+from greenroom.versions.in_memory import InMemoryVersionStore
 
 
 class InMemoryRunStore(RunStore):
@@ -39,6 +40,7 @@ class InMemoryRunStore(RunStore):
         self.audit = InMemoryAuditStore()
         self._feedback = InMemoryFeedbackStore()
         self.feedback = self._feedback
+        self.versions = InMemoryVersionStore()
         self._max_finished = max_finished
         self._runs: dict[str, Run] = {}
         self._finished: OrderedDict[str, None] = OrderedDict()

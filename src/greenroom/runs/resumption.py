@@ -14,6 +14,7 @@ from greenroom.errors import GreenroomError
 from greenroom.log.state import log_state_of
 from greenroom.records.run import Run, RunStatus
 from greenroom.records.shard import Shards
+from greenroom.runner.runner import Runner
 from greenroom.runs.inactive_runs import InactiveRuns
 from greenroom.runs.limits import ConcurrencyLimiter
 from greenroom.runs.memory_writer import MemoryWriter
@@ -23,6 +24,7 @@ from greenroom.runs.steering import find_reading
 from greenroom.runs.store import RunStore
 from greenroom.runs.suspects import SuspectRuns, is_suspect
 from greenroom.runs.task import RunTask
+from greenroom.runs.traffic import TrafficSplitter
 from greenroom.runs.wake_ups import WakeUps
 from greenroom.sessions.service import BaseSessionService
 
@@ -36,6 +38,7 @@ class Resumption:
     run_store: RunStore
     session_service: BaseSessionService
     runners: RunnerCache
+    traffic: TrafficSplitter
     limiter: ConcurrencyLimiter
     queues: SessionQueues
     inactive_runs: InactiveRuns
@@ -63,7 +66,7 @@ class Resumption:
         # A session's running run continues before the queued ones, one of which may be older: an answer to its call.
         for run in sorted(left_behind, key=lambda run: run.status is RunStatus.QUEUED):
             try:
-                runner = await self.runners.acquire(run.app_name)
+                runner = await self._acquire_runner(run)
             except GreenroomError as error:
                 ended.append(self.inactive_runs.end(run, error))
                 continue
@@ -84,6 +87,13 @@ class Resumption:
         if ended:
             await asyncio.wait(ended)  # so that a reader of one sees its end
         return len(left_behind)
+
+    async def _acquire_runner(self, run: Run) -> Runner:
+        """Of the run's version if it is published, else of the present code, which `AppVersions` may exchange."""
+        if run.app_version is not None and self.traffic.knows(run.app_name, run.app_version):
+            with contextlib.suppress(GreenroomError):  # it can't be loaded here
+                return await self.runners.acquire_published(run.app_name, run.app_version)
+        return await self.runners.acquire(run.app_name)
 
     async def _queued_before(self, run: Run) -> list[Run]:
         """The run with each of the requests that continue it before the one in its record, and aren't in the log."""

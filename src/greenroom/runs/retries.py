@@ -37,7 +37,7 @@ from greenroom.sessions.service import BaseSessionService
 class Retries:
     """Retries the runs of one engine.
 
-    get: the newest record of a run. acquire_runner: the runner of an app, which is released in `runners`.
+    get: the newest record of a run. acquire_runner: the runner for a session, which is released in `runners`.
     wait_until_ready: returns when this process owns the session. Raises OwnershipLost.
     """
 
@@ -47,7 +47,7 @@ class Retries:
     queues: SessionQueues
     runners: RunnerCache
     get: Callable[[str], Awaitable[Run]]
-    acquire_runner: Callable[[str], Awaitable[Runner]]
+    acquire_runner: Callable[[SessionKey], Awaitable[Runner]]
     wait_until_ready: Callable[[SessionKey], Awaitable[None]]
 
     async def retry(
@@ -71,7 +71,7 @@ class Retries:
 
         key = run.session_key
         await self.wait_until_ready(key)
-        runner = await self.acquire_runner(key.app_name)
+        runner = await self.acquire_runner(key)
         try:
             async with self.admission.lock(key):
                 task = await self._admit(run_id, key, runner, idempotency_key=idempotency_key)
@@ -94,7 +94,7 @@ class Retries:
                 return started
         check_is_retryable(run)
 
-        runner = await self.acquire_runner(run.app_name)
+        runner = await self.acquire_runner(run.session_key)
         try:
             session = await self.session_service.get_session(**run.session_key._asdict())
             if session is None:

@@ -8,7 +8,10 @@ from collections.abc import Callable
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
+from greenroom.apps.published import PublishedApps
+from greenroom.errors import AppNotFound
 from greenroom.runner.runner import Runner
+from greenroom.versions.store import version_not_found
 
 _log = logging.getLogger("greenroom.runs")
 
@@ -20,16 +23,20 @@ MAX_PINNED = 8
 class RunnerCache:
     """Caches one runner per app. A reloaded app gets a new runner; the old one is closed when its last run ends.
 
-    Earlier versions of an app that pins its runs are kept, the newest of them.
+    Earlier versions of an app that pins its runs are kept, the newest of them, and all published versions that were
+    used.
     """
 
-    def __init__(self, apps: AppLoader, make: Callable[[str, App], Runner]) -> None:
+    def __init__(self, apps: AppLoader, published: PublishedApps, make: Callable[[str, App], Runner]) -> None:
         self._apps = apps
+        self._published_apps = published
         self._make = make
         self._newest: dict[str, tuple[App, Runner]] = {}
         self._replaced: dict[Runner, str] = {}
         self._pinned: dict[str, dict[str, Runner]] = {}
         """Earlier versions by app and version, the oldest first."""
+        self._published: dict[tuple[str, str], Runner] = {}
+        """By app and version."""
         self._in_use: dict[Runner, int] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -47,6 +54,28 @@ class RunnerCache:
             elif cached is not None:
                 self._replace(app_name, cached[1])
         self.retain(runner)
+        return runner
+
+    async def acquire_published(self, app_name: str, version: str) -> Runner:
+        """The runner of a published version, kept open until it is released. Raises AppNotFound for an app that isn't
+        served any more, NotFound, AppLoadError.
+        """
+        if not await self._apps.has_app(app_name):
+            raise AppNotFound(app_name)
+        runner = await self.of_published(app_name, version)
+        if runner is None:
+            raise version_not_found(app_name, version)
+        self.retain(runner)
+        return runner
+
+    async def of_published(self, app_name: str, version: str) -> Runner | None:
+        """The runner of a published version, kept until `close`; None if there is none. Raises AppLoadError."""
+        runner = self._published.get((app_name, version))
+        if runner is None:
+            app = await self._published_apps.load(app_name, version)
+            runner = self._published.get((app_name, version))
+            if runner is None and app is not None:
+                runner = self._published[app_name, version] = self._make(app_name, app)
         return runner
 
     async def of_version(self, app_name: str, version: str) -> Runner | None:
@@ -83,12 +112,15 @@ class RunnerCache:
         runners = [(name, runner) for name, (_, runner) in self._newest.items()]
         runners += [(name, runner) for runner, name in self._replaced.items()]
         runners += [(name, runner) for name, pinned in self._pinned.items() for runner in pinned.values()]
+        runners += [(name, runner) for (name, _), runner in self._published.items()]
         self._newest.clear()
         self._pinned.clear()
         self._replaced.clear()
+        self._published.clear()
         for app_name, runner in runners:
             await _close(app_name, runner)
         await asyncio.gather(*self._closing)
+        self._published_apps.close()
 
     def _pin(self, app_name: str, runner: Runner) -> None:
         pinned = self._pinned.setdefault(app_name, {})

@@ -32,6 +32,7 @@ from greenroom.runs.sql_requests import (
 )
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 from greenroom.schedules.sql import SqlScheduleStore
+from greenroom.versions.sql import SqlVersionStore
 
 if TYPE_CHECKING:
     from greenroom.postgres.database import Database as PostgresDatabase
@@ -158,6 +159,7 @@ class SqlRunStore(RunStore):
         self.schedules = SqlScheduleStore(database)
         self.audit = self._audit = SqlAuditStore(database, chains=audit_chains)
         self.feedback = SqlFeedbackStore(database)
+        self.versions = SqlVersionStore(database)
         self._unsaved_deliveries: dict[str, list[WebhookDelivery]] = {}
         """By run: messages to webhooks that the next record of the run takes along, since the last one was refused."""
         self._newest: Future[Any] | None = None
@@ -404,6 +406,9 @@ def _list_query(
         with_errors = [RunStatus.FAILED, RunStatus.CANCELLED]
         statuses = [one for one in with_errors if where.statuses is None or one in where.statuses]
         where = msgspec.structs.replace(where, statuses=statuses)
+    if where.app_version is not None:
+        terms.append(data_contains)
+        arguments.append(f'"appVersion":{wire.encode(where.app_version).decode()}')  # as `Run` is encoded
     order = "ORDER BY created_at DESC, id DESC"
     if limit is not None:
         order += f" LIMIT {limit + 1}"

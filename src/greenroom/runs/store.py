@@ -20,6 +20,7 @@ from greenroom.records.webhook_delivery import WebhookDelivery
 from greenroom.runs.limits import RunCounts
 from greenroom.runs.ownership import Ownership, Replicas
 from greenroom.schedules.store import ScheduleStore
+from greenroom.versions.store import VersionStore
 
 Changed: TypeAlias = Callable[[Sequence[Run] | None], None]
 """Takes the records of runs that other servers have changed; None when some may have been missed."""
@@ -77,6 +78,8 @@ class RunStore(ABC):
     """The audit trail, which is stored beside the runs."""
     feedback: FeedbackStore
     """Feedback on events of runs, which is deleted with their session."""
+    versions: VersionStore
+    """Published versions of apps, which are stored beside the runs."""
 
     added: Callable[[Sequence[WebhookDelivery]], None] | None = None
     """Called in the event loop when messages to webhooks are stored, which `save` and `save_progress` do."""

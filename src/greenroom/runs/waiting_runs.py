@@ -17,10 +17,10 @@ from greenroom.runner.version_replay import find_difference
 from greenroom.runs.run_config import run_config_of
 
 
-async def compare(run: Run, app: App, session: Session) -> WaitingRun:
-    """Replays a waiting run if it began with another version.
+async def compare(run: Run, app: App, session: Session, *, is_published: bool) -> WaitingRun:
+    """Replays a waiting run if it began with another version and would continue with this one.
 
-    session: with all its events.
+    session: with all its events. is_published: whether its version is published, so that it continues with that.
     """
     compared = WaitingRun(
         run=public_record(run),
@@ -28,7 +28,7 @@ async def compare(run: Run, app: App, session: Session) -> WaitingRun:
         version=app.version or None,
         on_version_change=app.on_version_change,
     )
-    if run.app_version != compared.version:
+    if run.app_version != compared.version and not is_published:
         config = run_config_of(run.request, app.run_config, 0) if run.request is not None else app.run_config
         compared.difference = await find_difference(app, session, run.id, run_config=config)
     return compared

@@ -118,6 +118,7 @@ def matches(run: Run, where: RunFilter) -> bool:
         and where.session_id in (None, run.session_id)
         and (where.statuses is None or run.status in where.statuses)
         and (where.error_code is None or (run.error is not None and run.error.code == where.error_code))
+        and where.app_version in (None, run.app_version)
         and (where.created_from is None or run.created_at >= where.created_from)
         and (where.created_before is None or run.created_at < where.created_before)
     )

@@ -44,10 +44,12 @@ from greenroom.errors import (
     TooLarge,
     TooManyRuns,
     TooManySchedules,
+    TooManyVersions,
     TooMuchFeedback,
     TraceNotFound,
     Unauthenticated,
     Unavailable,
+    VersionInUse,
     WebhookConflict,
 )
 from greenroom.evaluation.records import EvalCase, EvalSet, EvalSetResult, RunEvalResult
@@ -63,6 +65,14 @@ from greenroom.records.access import (
     RoleRequest,
     ServiceAccount,
     ServiceAccountRequest,
+)
+from greenroom.records.app_version import (
+    ListVersionScoresResponse,
+    ListVersionsResponse,
+    PublishedVersion,
+    PublishVersionRequest,
+    Traffic,
+    VersionComparison,
 )
 from greenroom.records.audit import AuditAction, AuditOutcome, ListAuditResponse
 from greenroom.records.auth import GrantedLogin
@@ -128,6 +138,7 @@ from greenroom.server.routes import (
     server,
     sessions,
     signal_links,
+    versions,
     web_page,
     webhooks,
 )
@@ -147,6 +158,8 @@ _APP_WEBHOOKS = _APP + "/webhooks"
 _APP_WEBHOOK = _APP_WEBHOOKS + "/{webhook_id}"
 _SCHEDULES = _APP + "/schedules"
 _SCHEDULE = _SCHEDULES + "/{schedule_id}"
+_VERSIONS = _APP + "/versions"
+_VERSION = _VERSIONS + "/{version_name}"
 _FEEDBACK = _SESSION + "/events/{event_id}/feedback"
 _DELIVERIES = "/{webhook_id}/deliveries"
 
@@ -343,6 +356,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             Query("session_id", str, "Only runs of this session."),
             Query("status", list[RunStatus], "Only runs with one of these statuses."),
             Query("error_code", str, "Only runs that failed with this error."),
+            Query("app_version", str, "Only runs of this version of their app's code; with `app_name`, also the name "
+                "of a published version."),
             Query("created_from", float, "Only runs created at or after these Unix seconds."),
             Query("created_before", float, "Only runs created before these Unix seconds."),
             Query("limit", Positive, "Maximum number of runs; 100 by default, at most 1000."),
@@ -432,6 +447,29 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "List the feedback on sessions of an app that the caller may see, newest first",
         query=(Query("user_id", str, "Only feedback on sessions of this user."), *_FEEDBACK_FILTERS),
         replies=ListFeedbackResponse, errors=(AppNotFound, InvalidRequest)),
+    Endpoint("GET", _VERSIONS, versions.list_versions, "versions", "manage",
+        "List the published versions of an app, newest first, with their shares of its sessions",
+        replies=ListVersionsResponse, errors=(AppNotFound,)),
+    Endpoint("POST", _VERSIONS, versions.publish_version, "versions", "manage",
+        "Publish the present code of an app as an immutable version; code that was published before is that version",
+        body=PublishVersionRequest | None, replies=PublishedVersion, status=201,
+        errors=(AppNotFound, AppLoadError, NotOffered, TooLarge, TooManyVersions)),
+    Endpoint("GET", _VERSIONS + "/scores", versions.get_version_scores, "versions", "manage",
+        "Compare the failures, feedback, times and tokens of the newest runs of each version",
+        replies=ListVersionScoresResponse, errors=(AppNotFound,),
+        query=(Query("baseline", str, "The version with which the others are compared; by default the one with the "
+            "greatest share of the sessions."),)),
+    Endpoint("GET", _VERSION, versions.get_version, "versions", "manage",
+        "Get a published version with its agents and the names of its files", replies=PublishedVersion,
+        errors=(AppNotFound, NotFound)),
+    Endpoint("DELETE", _VERSION, versions.delete_version, "versions", "manage",
+        "Delete a published version that serves no sessions", errors=(AppNotFound, NotFound, VersionInUse)),
+    Endpoint("GET", _VERSION + "/compare/{other_version_name}", versions.compare_versions, "versions", "manage",
+        "Compare two versions, or one with the present code, `source`: instructions, models, settings, tools and files",
+        replies=VersionComparison, errors=(AppNotFound, AppLoadError, NotFound, NotOffered, TooLarge)),
+    Endpoint("PUT", _APP + "/traffic", versions.set_traffic, "versions", "manage",
+        "Set the share of an app's sessions that each version serves", body=Traffic, replies=Traffic,
+        errors=(AppNotFound, InvalidRequest, NotFound)),
     Endpoint("GET", _SCHEDULES, schedules.list_schedules, "schedules", "read",
         "List the schedules of an app that the caller may see, newest first", replies=ListSchedulesResponse,
         errors=(InvalidRequest,), query=(

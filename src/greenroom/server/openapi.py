@@ -52,6 +52,7 @@ TAGS = {
     "runs": "Start, read and cancel runs of agents. A run continues when its connection drops.",
     "webhooks": "Signed HTTP requests about the states of runs, and the log of their deliveries.",
     "feedback": "Scores, labels and comments of users and services on events.",
+    "versions": "Published versions of apps, their comparison, and their shares of the sessions.",
     "schedules": "Runs that the server starts by the clock, and the history of each schedule.",
     "requests": "Approvals, logins and input that waiting runs ask people for: the inbox.",
     "sessions": "Conversations, with their state and their logs.",

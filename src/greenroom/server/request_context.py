@@ -27,6 +27,7 @@ from greenroom.server.access.authorization.schedules import AuthorizedSchedules
 from greenroom.server.access.authorization.sessions import AuthorizedSessions
 from greenroom.server.access.authorization.traces import AuthorizedTraces
 from greenroom.server.access.authorization.usage import AuthorizedUsage
+from greenroom.server.access.authorization.versions import AuthorizedVersions
 from greenroom.server.access.authorization.webhooks import AuthorizedWebhooks
 from greenroom.server.access.identity import EVERYBODY, Access, Identity
 from greenroom.server.addresses import Address
@@ -191,6 +192,10 @@ class RequestContext:
     @property
     def feedback(self) -> AuthorizedFeedback:
         return AuthorizedFeedback(self._server.engine.feedback, self._permissions)
+
+    @property
+    def versions(self) -> AuthorizedVersions:
+        return AuthorizedVersions(self._server.engine.versions, self._permissions)
 
     def read_ticket(self, token: str) -> SignalTicket:
         """The signal of a signed URL. Raises NotFound, LinkExpired."""

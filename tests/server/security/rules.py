@@ -19,6 +19,7 @@ DEV = "/dev/apps/{app_name}"
 
 RUN_WEBHOOKS = "/runs/{run_id}/webhooks"
 APP_WEBHOOKS = "/apps/{app_name}/webhooks"
+VERSIONS = "/apps/{app_name}/versions"
 SCHEDULES = "/apps/{app_name}/schedules"
 SCHEDULE = SCHEDULES + "/{schedule_id}"
 
@@ -64,6 +65,8 @@ SCOPE_OF: dict[str, str] = {
             GET /apps/{{app_name}}/waiting-runs; GET {APP_WEBHOOKS}; GET PUT DELETE {APP_WEBHOOKS}/{{webhook_id}}
             GET {APP_WEBHOOKS}/{{webhook_id}}/deliveries; POST {APP_WEBHOOKS}/{{webhook_id}}/test
             POST {APP_WEBHOOKS}/{{webhook_id}}/deliveries/{{delivery_id}}/redeliver
+            GET POST {VERSIONS}; GET {VERSIONS}/scores; GET DELETE {VERSIONS}/{{version_name}}; PUT /apps/{{app_name}}/traffic
+            GET {VERSIONS}/{{version_name}}/compare/{{other_version_name}}
             POST {DEV}/builder/save; POST {DEV}/builder/cancel; GET {DEV}/builder/files; GET /dev/builder/schema
         """,
         "debug": f"""
@@ -105,7 +108,7 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
         return "access"
     if names == {"request_id"}:
         return "request"
-    if path.startswith(APP_WEBHOOKS) or path.endswith("/waiting-runs"):
+    if path.startswith((APP_WEBHOOKS, VERSIONS)) or path.endswith(("/waiting-runs", "/traffic")):
         return "all users"
     if "/debug/trace/" in path and names <= {"app_name", "session_id", "event_id"}:
         return "trace"
@@ -133,6 +136,10 @@ def status_of(endpoint: Endpoint, *, with_keys: bool = False) -> int:
         return 404  # it has no signature
     if endpoint.path.endswith("/delegate"):
         return 403  # the session's user may not
+    if endpoint.path == VERSIONS and endpoint.method == "POST":
+        return 501  # the agents are in code
+    if "{version_name}" in endpoint.path:
+        return 404
     if "/signals/" in endpoint.path:
         return 409  # no run waits for one
     if endpoint.path == "/runs/{run_id}/retry":

@@ -40,11 +40,14 @@ import type {
   ListSchedulesResponse,
   ListServiceAccountsResponse,
   ListUsageResponse,
+  ListVersionScoresResponse,
+  ListVersionsResponse,
   ListWaitingRunsResponse,
   MakeCaseRequest,
   Me,
   Part,
   PatchSessionRequest,
+  PublishedVersion,
   RequestAnswer,
   RequestKind,
   RetryRunsRequest,
@@ -62,6 +65,8 @@ import type {
   Session,
   SessionRunRequest,
   SpanRecord,
+  Traffic,
+  VersionComparison,
   Webhook,
   WebhookDelivery,
 } from "./wire.ts";
@@ -84,6 +89,8 @@ export type RunQuery = {
   readonly session_id?: string;
   readonly status?: readonly RunStatus[];
   readonly error_code?: string;
+  /** As `Run.appVersion`, or with `app_name` the name of a published version. */
+  readonly app_version?: string;
   readonly created_from?: number;
   readonly created_before?: number;
   readonly signal?: AbortSignal;
@@ -363,6 +370,43 @@ export class Client {
     return this.transport.json(`/runs/${encode(runId)}/signals/${encode(name)}`, { method: "POST", body: value, headers });
   }
 
+  // Published versions
+
+  /** Publishes the present code of an app; code that was published before is that version. */
+  publishVersion(app: string, message = ""): Promise<PublishedVersion> {
+    return this.transport.json(versionsPath(app), { method: "POST", body: { message } });
+  }
+
+  /** The published versions of an app, newest first, with their shares of its sessions. */
+  listVersions(app: string): Promise<ListVersionsResponse> {
+    return this.get(versionsPath(app));
+  }
+
+  /** A published version with its agents and the names of its files. */
+  getVersion(app: string, name: string): Promise<PublishedVersion> {
+    return this.get(`${versionsPath(app)}/${encode(name)}`);
+  }
+
+  /** Deletes a version that serves no sessions. */
+  async deleteVersion(app: string, name: string): Promise<void> {
+    await this.transport.send(`${versionsPath(app)}/${encode(name)}`, { method: "DELETE" }, true);
+  }
+
+  /** The differences from one version to another, such as `v3` and `v4`; `source` is the present code. */
+  compareVersions(app: string, first: string, second: string): Promise<VersionComparison> {
+    return this.get(`${versionsPath(app)}/${encode(first)}/compare/${encode(second)}`);
+  }
+
+  /** Failures, feedback, times and tokens of the newest runs of each version. */
+  getVersionScores(app: string, { baseline }: { readonly baseline?: string } = {}): Promise<ListVersionScoresResponse> {
+    return this.get(`${versionsPath(app)}/scores${search({ baseline })}`);
+  }
+
+  /** Sets the percentages of an app's sessions that versions serve. Empty: the present code serves all. */
+  setTraffic(app: string, shares: Traffic["shares"]): Promise<Traffic> {
+    return this.transport.json(`/apps/${encode(app)}/traffic`, { method: "PUT", body: { shares } });
+  }
+
   // Feedback
 
   /** Gives feedback on an event, in place of the caller's earlier one of this name. */
@@ -625,6 +669,10 @@ function session(place: SessionPlace): string {
 
 function artifact(place: SessionPlace, name: string): string {
   return `${session(place)}/artifacts/${encode(name)}`;
+}
+
+function versionsPath(app: string): string {
+  return `/apps/${encode(app)}/versions`;
 }
 
 function feedbackPath(place: SessionPlace, eventId: string): string {

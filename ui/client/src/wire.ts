@@ -57,6 +57,40 @@ export type AddToMemoryRequest = {
   readonly sessionId: string;
 };
 
+/** An agent that is in one version only, or differs. */
+export type AgentChange = {
+  /** The agent's name. */
+  readonly name: string;
+  /** The kind of the difference. */
+  readonly change: "added" | "changed" | "removed";
+  /** Fields with other values, but tools: instruction, model, settings, sub-agents. */
+  readonly fields: readonly FieldChange[];
+  /** Tools that differ. */
+  readonly tools: readonly ToolChange[];
+};
+
+/** An agent of an app, as it was when a version was published. */
+export type AgentDescription = {
+  /** The agent's name. */
+  readonly name: string;
+  /** The name of its class. */
+  readonly kind: string;
+  /** A description of the agent. */
+  readonly description?: string;
+  /** The instruction for its model; of a computed one, the name of the function. */
+  readonly instruction?: string;
+  /** The instruction for all agents of the tree. */
+  readonly globalInstruction?: string;
+  /** The name of its model; none for agents without one. */
+  readonly model?: string;
+  /** Other settings that differ from their defaults: those of the model calls, schemas, names of callbacks. */
+  readonly settings?: JsonObject;
+  /** The declarations of its tools. */
+  readonly tools?: readonly FunctionDeclaration[];
+  /** Names of the agents below it, in their order. */
+  readonly subAgents?: readonly string[];
+};
+
 /** Instructions and tools of an agent. */
 export type AgentDetails = {
   /** The agent's name. */
@@ -244,7 +278,7 @@ export type ArtifactVersion = {
 /** One line of the audit trail: who did what to what, when, and what came of it. */
 export type AuditEntry = {
   /** The kind of the entry. */
-  readonly action: "access.refused" | "app.changed" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "budget.changed" | "budget.deleted" | "credential.revoked" | "data.read" | "evaluation.changed" | "guardrail.asked" | "guardrail.blocked" | "guardrail.redacted" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "memory.deleted" | "request.answered" | "request.delegated" | "role.changed" | "role.deleted" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "service_account.changed" | "service_account.deleted" | "session.changed" | "session.created" | "session.deleted" | "session.forked" | "session.rewound" | "trail.broken" | "trail.cut" | "user.deleted" | "webhook.redelivered" | "webhook.tested";
+  readonly action: "access.refused" | "app.changed" | "app.traffic.changed" | "app.version.deleted" | "app.version.published" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "budget.changed" | "budget.deleted" | "credential.revoked" | "data.read" | "evaluation.changed" | "guardrail.asked" | "guardrail.blocked" | "guardrail.redacted" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "memory.deleted" | "request.answered" | "request.delegated" | "role.changed" | "role.deleted" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "service_account.changed" | "service_account.deleted" | "session.changed" | "session.created" | "session.deleted" | "session.forked" | "session.rewound" | "trail.broken" | "trail.cut" | "user.deleted" | "webhook.redelivered" | "webhook.tested";
   /** Whether it was done, or refused. */
   readonly outcome: "refused" | "success";
   /** Unix time of the server in milliseconds. */
@@ -265,7 +299,7 @@ export type AuditEntry = {
   readonly runId?: string;
   /** The request to a person that was answered or delegated. */
   readonly requestId?: string;
-  /** Another thing that it concerns: the id of a webhook, schedule, credential or key, the name of an artifact; of a refused or reading request its method and path; of a broken trail what is wrong. */
+  /** Another thing that it concerns: the id of a webhook, schedule, credential or key, the name of an artifact; of a refused or reading request its method and path; of a broken trail what is wrong; of a change of traffic the shares of the versions. */
   readonly target?: string;
   /** The HTTP status of a refusal. */
   readonly status?: number;
@@ -283,7 +317,7 @@ export type AuditEntry = {
   readonly answeredBy?: string;
   /** Of an answer: `approved`, `rejected`, `answered` (no approval), or `counted as an approval` and `counted as a rejection` if the request needs more answers. Of a delegation: the other person. */
   readonly decision?: string;
-  /** The version of the app's code that runs. */
+  /** The version of the app's code that runs, or was published. */
   readonly appVersion?: string;
   /** The model of the agent that asks, or of the app's root agent. */
   readonly model?: string;
@@ -825,6 +859,38 @@ export type FeedbackRequest = {
   readonly comment?: string;
 };
 
+/** Feedback of one name on runs of a version. */
+export type FeedbackScores = {
+  /** Number of feedback with a score. */
+  readonly count: number;
+  /** The mean score; true counts as 1, and false as 0. */
+  readonly mean: number;
+  /** With the baseline; none for the baseline itself, and if one of them has no score. */
+  readonly comparison: MeanComparison | null;
+};
+
+/** A field of an agent with two values. */
+export type FieldChange = {
+  /** The name of the field; of a setting `settings.` and its name. */
+  readonly field: string;
+  /** The value in the first version. */
+  readonly before: JsonValue;
+  /** The value in the second version. */
+  readonly after: JsonValue;
+  /** A unified diff of texts with several lines. */
+  readonly diff?: string;
+};
+
+/** A file that is in one version only, or has another content. */
+export type FileChange = {
+  /** Relative to the served folder. */
+  readonly path: string;
+  /** The kind of the difference. */
+  readonly change: "added" | "changed" | "removed";
+  /** A unified diff; none for files that are no text or too long. */
+  readonly diff: string | null;
+};
+
 /** A reference to a file by URI. */
 export type FileData = {
   /** The file's URI. */
@@ -1225,6 +1291,28 @@ export type ListUsageResponse = {
   readonly nextPageToken?: string;
 };
 
+/** The figures of an app's versions beside each other. */
+export type ListVersionScoresResponse = {
+  /** The version with which the others are compared; none without runs. */
+  readonly baseline: string | null;
+  /** Versions that have runs: newest first, then `source`. */
+  readonly versions: readonly VersionScores[];
+  /** Unix seconds of the oldest run that was counted. */
+  readonly runsFrom: number | null;
+  /** Whether there are older runs, which were not counted. */
+  readonly isLimited: boolean;
+};
+
+/** The published versions of an app. */
+export type ListVersionsResponse = {
+  /** Newest first. */
+  readonly versions: readonly PublishedVersion[];
+  /** See `Traffic`. */
+  readonly shares: { readonly [key: string]: number };
+  /** The version of the present code, which is `appVersion` of its runs; none if it can't be loaded. */
+  readonly sourceVersion: string | null;
+};
+
 /** A page of the waiting runs of an app. */
 export type ListWaitingRunsResponse = {
   /** Newest first. */
@@ -1281,6 +1369,20 @@ export type Me = {
   readonly apps?: readonly string[];
   /** The id of the API key that was sent. */
   readonly keyId?: string;
+};
+
+/** The difference of a mean between the sessions of two versions. */
+export type MeanComparison = {
+  /** The mean of the version minus that of the baseline. */
+  readonly difference: number;
+  /** The lower end of the difference's 95 % interval. */
+  readonly low: number;
+  /** The upper end of the interval. */
+  readonly high: number;
+  /** Whether the difference is more than chance. */
+  readonly isSignificant: boolean;
+  /** The comparison in words. */
+  readonly text: string;
 };
 
 /** An available metric. */
@@ -1413,6 +1515,32 @@ export type ProblemCause = {
   readonly loc: readonly (string | number)[];
   /** A description of the fault. */
   readonly msg: string;
+};
+
+/** A request to publish the present code of an app. */
+export type PublishVersionRequest = {
+  /** A description of the change. */
+  readonly message?: string;
+};
+
+/** An immutable copy of an app's files. */
+export type PublishedVersion = {
+  /** The app. */
+  readonly appName: string;
+  /** `v1` for the first one of the app, `v2` for the next one. Names are not used again. */
+  readonly name: string;
+  /** A hash of the files, which is `appVersion` of its runs. */
+  readonly version: string;
+  /** A description of the change, by the one who published it. */
+  readonly message?: string;
+  /** Unix seconds. */
+  readonly publishedAt: number;
+  /** The caller who published it; none without authentication. */
+  readonly publishedBy?: string;
+  /** Its agents; left out in lists. */
+  readonly agents?: readonly AgentDescription[];
+  /** Its files; left out in lists. */
+  readonly files?: readonly VersionFile[];
 };
 
 /** A request that continues a run, and waits in the queue before the request in the run's record. */
@@ -2097,6 +2225,18 @@ export type ToolCall = {
   readonly args?: JsonObject;
 };
 
+/** A tool that an agent has in one version only, or with another declaration. */
+export type ToolChange = {
+  /** The tool's name. */
+  readonly name: string;
+  /** The kind of the difference. */
+  readonly change: "added" | "changed" | "removed";
+  /** The declaration in the first version. */
+  readonly before: FunctionDeclaration | null;
+  /** The declaration in the second version. */
+  readonly after: FunctionDeclaration | null;
+};
+
 /** An approval of a tool call: the request or its answer. */
 export type ToolConfirmation = {
   /** The question for the user. */
@@ -2115,6 +2255,12 @@ export type ToolResponse = {
   readonly toolType?: string;
   /** The tool's result. */
   readonly response?: JsonObject;
+};
+
+/** The shares of an app's sessions that each version serves. */
+export type Traffic = {
+  /** Percentages of new sessions by the name of a version, `source` for the present code; their sum is 100. A version with 0 gets no new sessions and keeps those it has; one that is missing serves no session. Empty: the present code serves all sessions. */
+  readonly shares: { readonly [key: string]: number };
 };
 
 /** The transcript of a piece of audio. */
@@ -2169,12 +2315,56 @@ export type UsageSum = {
   readonly cost?: number;
 };
 
+/** The differences between two versions of an app. */
+export type VersionComparison = {
+  /** The name of the first version. */
+  readonly first: string;
+  /** The name of the second version. */
+  readonly second: string;
+  /** Agents that differ, by name. Empty if a model would see the same. */
+  readonly agents: readonly AgentChange[];
+  /** Files that differ, by path. */
+  readonly files: readonly FileChange[];
+};
+
 /** The first step of a run that differs when its log is replayed with other code of its app. */
 export type VersionDifference = {
   /** The sequence number of the event, in the session's log. */
   readonly seq: number;
   /** The step in the log, and the step with the other code. */
   readonly text: string;
+};
+
+/** A file of a published version. */
+export type VersionFile = {
+  /** Relative to the served folder. */
+  readonly path: string;
+  /** The size of the file. */
+  readonly sizeBytes: number;
+};
+
+/** Figures of a version's runs. */
+export type VersionScores = {
+  /** The version; `source` for all code that isn't published. */
+  readonly name: string;
+  /** Number of runs. */
+  readonly runs: number;
+  /** Number of their sessions. */
+  readonly sessions: number;
+  /** Number of runs that have succeeded or failed. */
+  readonly ended: number;
+  /** Number of failed runs. */
+  readonly failed: number;
+  /** The share of failed runs, compared with the baseline's; none for the baseline itself, and without ended runs. */
+  readonly failures: MeanComparison | null;
+  /** The median time from the start to the end of its succeeded runs. */
+  readonly medianSeconds: number | null;
+  /** The time that 95 % of its succeeded runs keep. */
+  readonly p95Seconds: number | null;
+  /** The mean number of tokens of its runs with token counts. */
+  readonly meanTokens: number | null;
+  /** By the name of the feedback. */
+  readonly feedback: { readonly [key: string]: FeedbackScores };
 };
 
 /** A section of a video. */
@@ -2197,7 +2387,7 @@ export type WaitingRun = {
   readonly version?: string;
   /** The app's policy for a run that differs; None when the app can't be loaded. */
   readonly onVersionChange?: string;
-  /** None if the replay is equal, or the run began with this version. */
+  /** None if the replay is equal, or the run began with this version, or with a published one, which it keeps. */
   readonly difference?: VersionDifference;
 };
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from greenroom.errors import GreenroomError, InvalidRequest, Unavailable
 from greenroom.event_streams.stream import RunEnded
 from greenroom.records import wire
+from greenroom.records.app_version import VERSION_NAME
 from greenroom.records.base import Record
 from greenroom.records.event import Event
 from greenroom.records.run import (
@@ -162,6 +163,7 @@ async def list_runs(context: RequestContext) -> AnyReply:
         session_id=query["session_id"],
         statuses=query["status"],
         error_code=query["error_code"],
+        app_version=_app_version(context),
         created_from=query["created_from"],
         created_before=query["created_before"],
     )
@@ -185,6 +187,15 @@ async def list_runs(context: RequestContext) -> AnyReply:
     )
 
 
+def _app_version(context: RequestContext) -> str | None:
+    """The version of code that a filter names: as records have it, or by the name of a published version."""
+    version: str | None = context.query["app_version"]
+    app_name: str | None = context.query["app_name"]
+    if version is None or app_name is None or not re.fullmatch(VERSION_NAME, version):
+        return version
+    return context.versions.find_hash(app_name, version) or version
+
+
 async def list_waiting_runs(context: RequestContext) -> AnyReply:
     app_name = context.path["app_name"]
     context.identity.check_reach(app_name, None)
@@ -197,11 +208,12 @@ async def list_waiting_runs(context: RequestContext) -> AnyReply:
         limit=min(context.query["limit"] or 20, WAITING_LIMIT),
         page_token=context.query["page_token"],
     )
+    published = {one.version for one in (await context.versions.list(app_name)).versions}
     waiting: list[WaitingRun] = []
     for one in page.runs:
         session = await context.sessions.get_session(**one.session_key._asdict())
         if session is not None:
-            waiting.append(await compare(one, app, session))
+            waiting.append(await compare(one, app, session, is_published=one.app_version in published))
     return Reply(value=ListWaitingRunsResponse(waiting_runs=waiting, next_page_token=page.next_page_token))
 
 
