@@ -237,6 +237,11 @@ async def test_feedback(client: AsyncClient) -> None:
     with pytest.raises(errors.NotFound):
         await client.give_feedback("helpful", **PLACE, event_id="nope", score=True)
 
+    of_runs: dict[str, Any] = {"app_name": "echo", "feedback": "helpful"}
+    assert [run.id for run in (await client.list_runs(**of_runs, max_score=0)).runs] == [given.run_id]
+    assert (await client.list_runs(**of_runs, feedback_label="x")).runs == []
+    assert (await client.list_runs(**of_runs, min_score=0.5)).runs == []
+
     made = await client.make_case("complaints", **event, expected_response="hello")
     assert [case.event_id for case in made.added] == [answer.id]
     again = await client.add_feedback_cases("complaints", app_name="echo", max_score=0, limit=10)

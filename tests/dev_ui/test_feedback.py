@@ -110,3 +110,30 @@ async def test_feedback_fits_a_narrow_page_and_is_accessible(world: World) -> No
         assert await serious_violations(page) == []
         await page.get_by_role("button", name="Thumbs down").first.click()
         await expect(page.get_by_role("button", name="Thumbs down").first).to_have_attribute("aria-pressed", "false")
+
+
+async def test_runs_are_filtered_by_feedback(world: World) -> None:
+    session = await make_session(world.server, "desk", "thumbs-runs", ["hello", "markdown"])
+    events = (await world.server.client.get(f"/apps/desk/users/user/sessions/{session}/events")).json()["events"]
+    answers = [event for event in events if event["author"] != "user"]
+    for score, answer in enumerate((answers[0], answers[-1])):
+        path = f"/apps/desk/users/user/sessions/{session}/events/{answer['id']}/feedback"
+        await world.server.client.post(path, json={"name": "stars", "score": score})
+
+    page = await world.open("runs", width=390)
+    await expect(page.get_by_role("textbox", name="Feedback")).to_have_count(0)
+    await page.get_by_role("form", name="Filters").get_by_label("App").select_option("desk")
+    await page.get_by_role("textbox", name="Feedback").fill("stars")
+    await page.keyboard.press("Enter")
+    rows = page.get_by_role("table", name="Runs").get_by_role("row")
+    await expect(rows).to_have_count(3)
+    await page.get_by_role("textbox", name="Greatest score").fill("0.5")
+    await page.keyboard.press("Enter")
+    await expect(rows).to_have_count(2)
+    await page.reload()
+    await expect(page.get_by_role("textbox", name="Greatest score")).to_have_value("0.5")
+    await expect(rows).to_have_count(2)
+    assert await serious_violations(page) == []
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+    await page.get_by_role("button", name="Clear").click()
+    await expect(page.get_by_role("textbox", name="Feedback")).to_have_count(0)

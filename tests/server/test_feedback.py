@@ -63,6 +63,39 @@ async def test_feedback_is_kept_with_the_event_and_its_run(serve: Serve) -> None
     assert [one["name"] for one in await listed(server, f"{SESSION}/feedback")] == ["tone"]
 
 
+async def test_runs_are_found_by_their_feedback(serve: Serve) -> None:
+    server = await serve(echo())
+    runs: list[str] = []
+    for score in range(5):
+        event = (
+            await answered(server) if not runs else f"{SESSION}/events/{(await server.run('echo')).json()[-1]['id']}"
+        )
+        for label in ("a", "b"):  # two feedback of one name need two names here: one subject has one of each
+            runs.append((await give(server, event, name=f"stars-{label}", score=score, label=label)).json()["runId"])
+    ids = list(dict.fromkeys(runs))
+
+    async def found(query: str) -> list[str]:
+        reply = await server.client.get(f"/runs?app_name=echo&{query}")
+        assert reply.status_code == 200, reply.text
+        return [run["id"] for run in reply.json()["runs"]]
+
+    assert await found("feedback=stars-a") == ids[::-1]
+    assert await found("feedback=stars-a&max_score=1") == [ids[1], ids[0]]
+    assert await found("feedback=stars-a&min_score=1&max_score=3&limit=2") == [ids[3], ids[2]]
+    assert await found("feedback=stars-a&feedback_label=b") == []
+    assert await found("feedback=stars-b&feedback_label=b&status=succeeded&status=failed") == ids[::-1]
+    assert await found("feedback=stars-b&status=failed") == []
+    assert await found("feedback=stars-b&user_id=bob") == []
+    assert await found("feedback=other") == []
+
+    first = (await server.client.get("/runs?app_name=echo&feedback=stars-a&limit=3")).json()
+    rest = await found(f"feedback=stars-a&limit=3&page_token={first['nextPageToken']}")
+    assert [run["id"] for run in first["runs"]] + rest == ids[::-1]
+    for wrong in ("feedback=stars-a", "app_name=echo&max_score=1", "app_name=echo&feedback_label=a"):
+        refused = await server.client.get(f"/runs?{wrong}")
+        assert (refused.status_code, refused.json()["code"]) == (422, "InvalidRequest"), wrong
+
+
 async def test_feedback_ends_with_its_session(serve: Serve) -> None:
     server = await serve(echo())
     event = await answered(server)

@@ -368,12 +368,18 @@ class AsyncClient:
         app_version: str | None = None,
         created_from: float | None = None,
         created_before: float | None = None,
+        feedback: str | None = None,
+        feedback_label: str | None = None,
+        min_score: float | None = None,
+        max_score: float | None = None,
         limit: int | None = None,
         page_token: str | None = None,
     ) -> ListRunsResponse:
         """Runs that the caller may see, newest first, 100 at a time. Times are Unix seconds.
 
         app_version: a version of the code, as `Run.app_version` has it, or with `app_name` the name of a published one.
+        feedback: the name of feedback that a run has; it needs `app_name`. min_score, max_score: of that feedback, both
+        included.
         """
         query = {
             "app_name": app_name,
@@ -384,6 +390,10 @@ class AsyncClient:
             "app_version": app_version,
             "created_from": created_from,
             "created_before": created_before,
+            "feedback": feedback,
+            "feedback_label": feedback_label,
+            "min_score": min_score,
+            "max_score": max_score,
             "limit": limit,
             "page_token": page_token,
         }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from greenroom.errors import TooMuchFeedback
-from greenroom.feedback.store import MAX_PER_EVENT, FeedbackStore, page_of, position_after
+from greenroom.feedback.store import MAX_PER_EVENT, MAX_SEARCHED, FeedbackStore, page_of, position_after
 from greenroom.records.feedback import Feedback, FeedbackFilter, ListFeedbackResponse
+from greenroom.records.run import RunFilter
 from greenroom.records.session import SessionKey
 
 
@@ -41,6 +42,21 @@ class InMemoryFeedbackStore(FeedbackStore):
         ]
         found.sort(key=lambda one: (one.created_at, one.id), reverse=True)
         return page_of([msgspec.structs.replace(one) for one in found[: limit + 1]], limit)
+
+    def judged_runs(self, app_name: str, where: RunFilter) -> set[str]:
+        """The runs with the feedback of a filter for runs."""
+        found = [
+            one
+            for of_session in self._by_session.values()
+            for one in of_session.values()
+            if one.app_name == app_name and one.name == where.feedback
+        ]
+        found.sort(key=lambda one: (one.created_at, one.id), reverse=True)
+
+        scored = FeedbackFilter(
+            app_name=app_name, label=where.feedback_label, min_score=where.min_score, max_score=where.max_score
+        )
+        return {one.run_id for one in found[:MAX_SEARCHED] if _matches(one, scored)}
 
     def delete_session(self, key: SessionKey) -> None:
         self._by_session.pop(key, None)

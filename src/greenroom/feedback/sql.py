@@ -6,9 +6,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from greenroom.errors import TooMuchFeedback
-from greenroom.feedback.store import MAX_PER_EVENT, FeedbackStore, page_of, position_after
+from greenroom.feedback.store import MAX_PER_EVENT, MAX_SEARCHED, FeedbackStore, page_of, position_after
 from greenroom.records import wire
 from greenroom.records.feedback import Feedback, FeedbackFilter, ListFeedbackResponse
+from greenroom.records.run import RunFilter
 from greenroom.records.session import SessionKey
 
 if TYPE_CHECKING:
@@ -44,7 +45,31 @@ _TERMS = {
 }
 """By field of the filter."""
 
+_NEWEST_OF_NAME = f"""
+    SELECT run_id, label, score FROM feedback WHERE app_name = ? AND name = ? ORDER BY created_at DESC, id DESC
+    LIMIT {MAX_SEARCHED}
+"""
+
 _decode = wire.decoder(Feedback)
+
+
+def judged_runs(app_name: str, where: RunFilter) -> tuple[str, list[str | float]]:
+    """A query for the ids of the runs with the feedback of a filter, once each, and its arguments.
+
+    It reads the newest feedback of the name by an index, whatever its scores.
+    """
+    assert where.feedback is not None
+    arguments: list[str | float] = [app_name, where.feedback]
+    terms = ["run_id <> ''"]
+    for term, value in (
+        ("label = ?", where.feedback_label),
+        ("score >= ?", where.min_score),
+        ("score <= ?", where.max_score),
+    ):
+        if value is not None:
+            terms.append(term)
+            arguments.append(value)
+    return f"SELECT DISTINCT run_id FROM ({_NEWEST_OF_NAME}) AS newest WHERE {' AND '.join(terms)}", arguments
 
 
 class Transaction(Protocol):

@@ -12,6 +12,9 @@ from greenroom.records.session import SessionKey
 MAX_PER_EVENT = 100
 """Maximum number of feedback on one event."""
 
+MAX_SEARCHED = 10_000
+"""The number of feedback of a name, the newest, by which runs are found."""
+
 
 class FeedbackStore(ABC):
     """Belongs to a run store, which deletes the feedback of a session with the session's runs.

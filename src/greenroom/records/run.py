@@ -421,6 +421,12 @@ class RunFilter(Record, kw_only=True):
     """The version of the app's code, see `Run.app_version`."""
     created_from: float | None = None
     created_before: float | None = None
+    feedback: str | None = None
+    """Only runs with feedback of this name, of one app. Lists filter by it, watches of runs don't."""
+    feedback_label: str | None = None
+    min_score: float | None = None
+    max_score: float | None = None
+    """Of that feedback."""
 
 
 class ListRunsResponse(Record, kw_only=True, omit_defaults=False):

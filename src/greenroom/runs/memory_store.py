@@ -27,7 +27,7 @@ from greenroom.records.run import ListRunsResponse, PushConfig, Run, RunFilter, 
 from greenroom.records.session import SessionKey
 from greenroom.records.shard import Shards
 from greenroom.records.webhook_delivery import WebhookDelivery, new_deliveries
-from greenroom.runs.store import RunStore, check_limit, next_page, page_position
+from greenroom.runs.store import RunStore, app_of_feedback, check_limit, next_page, page_position
 from greenroom.runs.watch import matches
 from greenroom.schedules.in_memory import InMemoryScheduleStore
 from greenroom.versions.in_memory import InMemoryVersionStore
@@ -144,6 +144,10 @@ class InMemoryRunStore(RunStore):
         else:
             candidates = list(self._runs.values())
         matching = [run for run in candidates if matches(run, where)]
+        judged_app = app_of_feedback(where)
+        if judged_app is not None:
+            judged = self._feedback.judged_runs(judged_app, where)
+            matching = [run for run in matching if run.id in judged]
         if before is not None:
             matching = [run for run in matching if (run.created_at, run.id) < before]
         matching.sort(key=lambda run: (run.created_at, run.id), reverse=True)

@@ -12,7 +12,7 @@ import msgspec
 
 from greenroom.audit.sql import SqlAuditStore
 from greenroom.errors import StorageError
-from greenroom.feedback.sql import DELETE_FEEDBACK_OF_SESSION, SqlFeedbackStore
+from greenroom.feedback.sql import DELETE_FEEDBACK_OF_SESSION, SqlFeedbackStore, judged_runs
 from greenroom.records import wire
 from greenroom.records.audit import AuditEntry
 from greenroom.records.human_requests import EXPIRES_AFTER_SECONDS
@@ -30,7 +30,7 @@ from greenroom.runs.sql_requests import (
     read_request,
     write_request,
 )
-from greenroom.runs.store import RunStore, check_limit, next_page, page_position
+from greenroom.runs.store import RunStore, app_of_feedback, check_limit, next_page, page_position
 from greenroom.schedules.sql import SqlScheduleStore
 from greenroom.versions.sql import SqlVersionStore
 
@@ -413,6 +413,15 @@ def _list_query(
     if limit is not None:
         order += f" LIMIT {limit + 1}"
 
+    judged_app = app_of_feedback(where)
+    if judged_app is not None:
+        # The feedback is read first, by which the runs are found: SQLite keeps the order of a cross join.
+        judged, of_feedback = judged_runs(judged_app, where)
+        [(first, own)] = _parts(where)
+        chosen = " AND ".join(["runs.id = judged.run_id", *first, *terms])
+        query = f"SELECT data, request FROM ({judged}) AS judged CROSS JOIN runs WHERE {chosen} {order}"
+        return query, *of_feedback, *own, *arguments
+
     parts: list[str] = []
     values: list[str | float] = []
     for first, own in _parts(where):
@@ -435,13 +444,13 @@ def _parts(where: RunFilter) -> list[tuple[list[str], list[str]]]:
     of_apps = [] if apps is None else [f"app_name IN ({', '.join('?' * len(apps)) or 'NULL'})"]
     of_statuses = [] if statuses is None else [f"status IN ({', '.join('?' * len(statuses)) or 'NULL'})"]
 
-    is_of_one_owner = where.user_id is not None or where.session_id is not None
-    if statuses and not is_of_one_owner and RunStatus.SUCCEEDED not in (where.statuses or ()):
+    has_own_index = where.user_id is not None or where.session_id is not None or where.feedback is not None
+    if statuses and not has_own_index and RunStatus.SUCCEEDED not in (where.statuses or ()):
         return [
             ([_IS_DELAYED if status == _DELAYED else _IS_INDEXED, "status = ?", *of_apps], [status, *(apps or ())])
             for status in statuses
         ]
-    if apps and len(apps) <= _MAX_PARTS and not is_of_one_owner:
+    if apps and len(apps) <= _MAX_PARTS and not has_own_index:
         return [(["app_name = ?", *of_statuses], [app, *(statuses or ())]) for app in apps]
     return [([*of_apps, *of_statuses], [*(apps or ()), *(statuses or ())])]
 

@@ -120,7 +120,8 @@ class RunStore(ABC):
     ) -> ListRunsResponse:
         """Runs, newest first; ties by id, the greatest first.
 
-        limit: size of a page; `next_page_token` names the next one. None means all. Raises InvalidRequest.
+        limit: size of a page; `next_page_token` names the next one. None means all. Raises InvalidRequest, also for a
+        filter by feedback that names no app.
         """
 
     @abstractmethod
@@ -301,6 +302,17 @@ def page_position(page_token: str | None) -> tuple[float, str] | None:
         return None
     time, (record_id,) = wire.read_page_token(page_token, keys=1)
     return time, record_id
+
+
+def app_of_feedback(where: RunFilter) -> str | None:
+    """The app in whose feedback a filter looks; None for a filter without feedback. Raises InvalidRequest."""
+    if where.feedback is None:
+        if where.feedback_label is None and where.min_score is None and where.max_score is None:
+            return None
+        raise InvalidRequest("A score or label needs the name of the feedback", location=("query", "feedback"))
+    if where.app_names is None or len(where.app_names) != 1:
+        raise InvalidRequest("Runs are filtered by feedback in one app", location=("query", "app_name"))
+    return where.app_names[0]
 
 
 def check_limit(limit: int | None) -> None:

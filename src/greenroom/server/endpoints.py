@@ -348,7 +348,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             TooManyRuns, Unavailable)),
     Endpoint("GET", "/runs", run.list_runs, "runs", "read",
         "List runs that the caller may see, newest first; with text/event-stream, the page as event `snapshot` "
-        "and then each run that changes, whatever its status",
+        "and then each run that changes, whatever its status and feedback",
         replies=ListRunsResponse, streams=Run, errors=(InvalidRequest,),
         query=(
             Query("app_name", str, "Only runs of this app."),
@@ -360,6 +360,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
                 "of a published version."),
             Query("created_from", float, "Only runs created at or after these Unix seconds."),
             Query("created_before", float, "Only runs created before these Unix seconds."),
+            Query("feedback", str, "Only runs with feedback of this name; it needs `app_name`, and searches the newest "
+                "10,000 feedback of the name."),
+            Query("feedback_label", str, "Only runs whose feedback of that name has this label."),
+            Query("min_score", float, "Only runs whose feedback has a score from this one on; true is 1, false is 0."),
+            Query("max_score", float, "Only runs whose feedback has a score up to this one."),
             Query("limit", Positive, "Maximum number of runs; 100 by default, at most 1000."),
             Query("page_token", str, "The `nextPageToken` of the previous page."),
         )),

@@ -93,6 +93,11 @@ export type RunQuery = {
   readonly app_version?: string;
   readonly created_from?: number;
   readonly created_before?: number;
+  /** The name of feedback that a run has; it needs `app_name`. */
+  readonly feedback?: string;
+  readonly feedback_label?: string;
+  readonly min_score?: number;
+  readonly max_score?: number;
   readonly signal?: AbortSignal;
   readonly limit?: number;
   readonly page_token?: string;

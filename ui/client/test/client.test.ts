@@ -242,6 +242,9 @@ test("feedback", async () => {
   assert.deepEqual((await client.listSessionFeedback(place)).feedback, [given]);
   assert.deepEqual((await client.listFeedback("echo", { user_id: place.user, max_score: 0 })).feedback, [given]);
   assert.deepEqual((await client.listFeedback("echo", { user_id: place.user, min_score: 1 })).feedback, []);
+  const ofRuns = { app_name: "echo", user_id: place.user, feedback: "helpful" };
+  assert.deepEqual((await client.listRuns({ ...ofRuns, max_score: 0 })).runs?.map((one) => one.id), [run.id]);
+  assert.deepEqual((await client.listRuns({ ...ofRuns, min_score: 1 })).runs, []);
   const made = await client.makeCase(place, answer, { evalSetId: "complaints" });
   assert.deepEqual(made.added?.map((one) => one.eventId), [answer]);
   const { added, skipped } = await client.addFeedbackCases("echo", "complaints", { maxScore: 0, userId: place.user });

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import type { Run } from "greenroom-client";
 import { expect, test } from "vitest";
-import { AGES, type Age, NO_FILTERS, STATUSES, hasEnded, isFiltered, merge, parseFilters, toQuery, toSearch } from "./filters";
+import { AGES, type Age, NO_FILTERS, STATUSES, hasEnded, isFiltered, merge, parseFilters, parseScore, toQuery, toSearch } from "./filters";
 
 test("filters are the same after a way through the address", () => {
   const filters = fc.record({
@@ -12,6 +12,9 @@ test("filters are the same after a way through the address", () => {
     error: fc.string(),
     age: fc.option(fc.constantFrom(...(Object.keys(AGES) as Age[]))),
     ended: fc.option(fc.constant({ from: 1_000.5, to: 2_000 })),
+    feedback: fc.constant(""),
+    least: fc.constant(null),
+    greatest: fc.constant(null),
   });
   fc.assert(
     fc.property(filters, (wanted) => {
@@ -81,4 +84,17 @@ test("a run that fails with another error does not enter the list", () => {
   const filters = { ...NO_FILTERS, error: "ModelError" };
   const failed = (id: string, code: string) => ({ ...run(id, 1, "failed"), error: { code, message: "" } });
   expect(ids(merge([], [failed("a", "ModelError"), failed("b", "TimeoutError")], filters))).toEqual(["a failed"]);
+});
+
+test("feedback is of one app, and has a range of scores", () => {
+  const filters = parseFilters({ app: "a", feedback: "helpful", least: "0.5", greatest: "x" });
+  expect([filters.feedback, filters.least, filters.greatest]).toEqual(["helpful", 0.5, null]);
+  expect(parseFilters(toSearch(filters))).toEqual(filters);
+  const query = toQuery(filters, 10, null, 0);
+  expect(Object.fromEntries(query)).toEqual({ limit: "10", app_name: "a", feedback: "helpful", min_score: "0.5" });
+  expect(parseFilters({ feedback: "helpful", least: "1" })).toEqual(NO_FILTERS);
+  expect([parseScore(0 as number), parseScore(""), parseScore(undefined), parseScore("-1e3")]).toEqual([0, null, null, -1000]);
+  expect(toSearch({ ...filters, app: "" })).toEqual({});
+  expect(ids(merge([], [run("a", 1)], filters))).toEqual([]);
+  expect(ids(merge([run("a", 1)], [run("a", 1, "failed")], filters))).toEqual(["a failed"]);
 });

@@ -10,7 +10,7 @@ export type Age = keyof typeof AGES;
 /** A range of time, in Unix seconds; `to` is not in it. */
 export type Between = { readonly from: number; readonly to: number };
 
-/** ended: the time in which the runs ended. */
+/** ended: the time in which the runs ended. feedback: a name, for one app; least, greatest: of its scores. */
 export type RunFilters = {
   readonly app: string;
   readonly user: string;
@@ -19,6 +19,9 @@ export type RunFilters = {
   readonly error: string;
   readonly age: Age | null;
   readonly ended: Between | null;
+  readonly feedback: string;
+  readonly least: number | null;
+  readonly greatest: number | null;
 };
 
 /** The server finds runs by their creation only: those that took longer than this are not among the ones that ended in a time. */
@@ -26,7 +29,18 @@ const LONGEST_RUN = 86_400;
 
 export type Search = Readonly<Record<string, string | undefined>>;
 
-export const NO_FILTERS: RunFilters = { app: "", user: "", session: "", statuses: [], error: "", age: null, ended: null };
+export const NO_FILTERS: RunFilters = {
+  app: "",
+  user: "",
+  session: "",
+  statuses: [],
+  error: "",
+  age: null,
+  ended: null,
+  feedback: "",
+  least: null,
+  greatest: null,
+};
 
 /** Unknown statuses and ages in an address are ignored. */
 export function parseFilters(search: Search): RunFilters {
@@ -39,8 +53,20 @@ export function parseFilters(search: Search): RunFilters {
     statuses: STATUSES.filter((status) => wanted.includes(status)),
     error: search.error ?? "",
     ended: parseBetween(search.from, search.to),
+    ...parseFeedback(search),
     age: age !== undefined && Object.hasOwn(AGES, age) ? (age as Age) : null,
   };
+}
+
+function parseFeedback({ app = "", feedback = "", least, greatest }: Search): Pick<RunFilters, "feedback" | "least" | "greatest"> {
+  if (app === "" || feedback === "") return { feedback: "", least: null, greatest: null };
+  return { feedback, least: parseScore(least), greatest: parseScore(greatest) };
+}
+
+/** The number in a text; null if there is none. The router hands over the numbers of an address as such. */
+export function parseScore(text: string | number = ""): number | null {
+  const score = String(text).trim() === "" ? Number.NaN : Number(text);
+  return Number.isFinite(score) ? score : null;
 }
 
 function parseBetween(from = "", to = ""): Between | null {
@@ -50,7 +76,8 @@ function parseBetween(from = "", to = ""): Between | null {
 
 /** The address of filters; what filters nothing is left out. */
 export function toSearch(filters: RunFilters): Search {
-  const { app, user, session, statuses, error, age, ended } = filters;
+  const { app, user, session, statuses, error, age, ended, feedback, least, greatest } = filters;
+  const isJudged = app !== "" && feedback !== "";
   return {
     ...(app === "" ? {} : { app }),
     ...(user === "" ? {} : { user }),
@@ -59,6 +86,9 @@ export function toSearch(filters: RunFilters): Search {
     ...(error === "" ? {} : { error }),
     ...(age === null ? {} : { age }),
     ...(ended === null ? {} : { from: String(ended.from), to: String(ended.to) }),
+    ...(isJudged ? { feedback } : {}),
+    ...(isJudged && least !== null ? { least: String(least) } : {}),
+    ...(isJudged && greatest !== null ? { greatest: String(greatest) } : {}),
   };
 }
 
@@ -73,6 +103,11 @@ export function toQuery(filters: RunFilters, limit: number, token: string | null
   const since = createdFrom(filters, now);
   if (since !== null) query.set("created_from", String(since));
   if (filters.ended !== null) query.set("created_before", String(filters.ended.to));
+  if (filters.app !== "" && filters.feedback !== "") {
+    query.set("feedback", filters.feedback);
+    if (filters.least !== null) query.set("min_score", String(filters.least));
+    if (filters.greatest !== null) query.set("max_score", String(filters.greatest));
+  }
   if (token !== null) query.set("page_token", token);
   return query;
 }
@@ -106,7 +141,8 @@ export function merge(runs: readonly Run[], changed: readonly Run[], filters: Ru
     newest.delete(run.id);
     if (now === run || matches(now)) kept.push(now);
   }
-  const added = [...newest.values()].filter(matches);
+  // Runs don't have their feedback: a run that enters such a list does so when the list is read again.
+  const added = filters.feedback === "" ? [...newest.values()].filter(matches) : [];
   if (added.length === 0) return kept;
   return [...added, ...kept].sort((left, right) => right.createdAt - left.createdAt || (left.id < right.id ? 1 : -1));
 }

@@ -13,7 +13,7 @@ import { Waiting } from "../components/Waiting";
 import { useMedia } from "../media";
 import { reload } from "../reload";
 import { AppFilter, ChoiceFilter, FilterForm, NothingMatches } from "./FilterForm";
-import { AGES, type Age, NO_FILTERS, type RunFilters, STATUSES, type Search, hasEnded, isFiltered, parseFilters, toQuery, toSearch } from "./filters";
+import { AGES, type Age, NO_FILTERS, type RunFilters, STATUSES, type Search, hasEnded, isFiltered, parseFilters, parseScore, toQuery, toSearch } from "./filters";
 import { TextFilter } from "./TextFilter";
 import { ChangedRuns } from "./ChangedRuns";
 import { PAGE, useRuns } from "./useRuns";
@@ -149,12 +149,31 @@ function Filters({ filters, set }: { filters: RunFilters; set: (change: Partial<
         nameOf={(age) => `Last ${age}`}
         set={(age) => set({ age: age === "" ? null : age })}
       />
+      {filters.app !== "" && (
+        <TextFilter key={`f${filters.feedback}`} label="Feedback" value={filters.feedback} set={(feedback) => set({ feedback })} />
+      )}
+      {filters.feedback !== "" && (
+        <>
+          <ScoreFilter key={`l${filters.least}`} label="Least score" value={filters.least} set={(least) => set({ least })} />
+          <ScoreFilter
+            key={`g${filters.greatest}`}
+            label="Greatest score"
+            value={filters.greatest}
+            set={(greatest) => set({ greatest })}
+          />
+        </>
+      )}
       {filters.ended !== null && (
         <Chip clear={() => set({ ended: null })}>Ended {between(filters.ended.from, filters.ended.to)}</Chip>
       )}
       {filters.error !== "" && <Chip clear={() => set({ error: "" })}>{filters.error}</Chip>}
     </FilterForm>
   );
+}
+
+function ScoreFilter(props: { label: string; value: number | null; set: (value: number | null) => void }) {
+  const { label, value, set } = props;
+  return <TextFilter label={label} value={value === null ? "" : String(value)} set={(text) => set(parseScore(text))} />;
 }
 
 /** A filter that other pages lead to. */

@@ -166,6 +166,10 @@ async def list_runs(context: RequestContext) -> AnyReply:
         app_version=_app_version(context),
         created_from=query["created_from"],
         created_before=query["created_before"],
+        feedback=query["feedback"],
+        feedback_label=query["feedback_label"],
+        min_score=query["min_score"],
+        max_score=query["max_score"],
     )
     limit = min(query["limit"] or 100, PAGE_LIMIT)
     list_page = partial(_list_page, context, run_filter, limit=limit, page_token=query["page_token"])
