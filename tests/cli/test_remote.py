@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import zipfile
 from collections.abc import Iterator
 
 import pytest
@@ -32,6 +34,27 @@ def test_an_agent_on_a_server_answers(served_cli: Cli) -> None:
     shown = served_cli("sessions", "show", "tal")
     assert shown.stdout == "hello there\nhello there \nshout\nThe tool said HEY \n"
     assert shown.stderr == f"app parrot, user user, session talk\nuser:\nparrot:\nuser:\n{output}"
+
+
+def test_the_data_of_a_user_is_exported_and_erased(served_cli: Cli) -> None:
+    assert served_cli("run", "parrot", "hello there", "--session", "mine", "--user", "ada").returncode == 0
+    done = served_cli("users", "export", "parrot", "ada")
+    assert (done.returncode, done.stderr) == (0, "exported to parrot-ada.zip\n"), done.stderr
+    with zipfile.ZipFile(served_cli.folder / "parrot-ada.zip") as export:
+        [session] = [json.loads(line) for line in export.read("sessions.jsonl").splitlines()]
+        assert json.loads(export.read("manifest.json"))["counts"]["sessions"] == 1
+    assert session["id"] == "mine"
+
+    refused = served_cli("users", "erase", "parrot", "ada")
+    assert refused.returncode == 1
+    assert "Nothing was erased" in refused.stderr
+    erased = served_cli("users", "erase", "parrot", "ada", "--yes")
+    assert erased.returncode == 0, erased.stderr
+    assert erased.stdout.splitlines()[1].split()[:5] == ["sessions", "1", "1", "0", "0"]
+    again = served_cli("users", "erase", "parrot", "ada", "--yes", "--json")
+    report = json.loads(again.stdout)
+    assert report["isComplete"]
+    assert {one["found"] for one in report["data"]} == {0}
 
 
 def test_a_root_agent_of_any_kind_answers(cli: Cli) -> None:

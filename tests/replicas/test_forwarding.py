@@ -160,6 +160,9 @@ async def test_all_data_of_a_user_is_deleted_on_all_servers(pair: Pair) -> None:
     started = await pair.owner.http.post(path_of(keys[0]) + "/runs", json={"newMessage": message("slow 2000")})
     deleted = await pair.other.http.delete(f"/apps/desk/users/{user}")
     assert deleted.status_code == 200, deleted.text
+    assert deleted.json()["isComplete"], deleted.text
+    found = {one["kind"]: (one["found"], one["deleted"]) for one in deleted.json()["data"]}
+    assert (found["sessions"], found["runs"]) == ((4, 4), (1, 1))
     for server in (pair.owner, pair.other):
         assert (await server.http.get(f"/apps/desk/users/{user}/sessions")).json() == []
         assert (await server.http.get(f"/runs/{started.json()['id']}")).status_code == 404

@@ -196,6 +196,7 @@ async def test_reading_another_users_session_is_recorded_and_reading_ones_own_is
 async def test_changes_are_recorded(start: Callable[..., Any]) -> None:
     people: People = await start(app_with())
     ann = people.client("ann", "run", "read")
+    manager = people.client("ann", "manage")
     request = await ask(ann)
     for reply in (
         await ann.patch(SESSION, json={"stateDelta": {"x": 1}}),
@@ -205,7 +206,8 @@ async def test_changes_are_recorded(start: Callable[..., Any]) -> None:
         await ann.delete("/apps/desk/schedules/daily"),
         await ann.post(f"/runs/{request['runId']}/cancel"),
         await ann.delete(SESSION),
-        await ann.delete("/apps/desk/users/ann"),
+        await ann.get("/apps/desk/users/ann/export"),
+        await manager.delete("/apps/desk/users/ann"),
     ):
         assert reply.status_code in (200, 201, 204), reply.text
 
@@ -220,6 +222,7 @@ async def test_changes_are_recorded(start: Callable[..., Any]) -> None:
         "schedule.deleted",
         "run.cancelled",
         "session.deleted",
+        "user.exported",
         "user.deleted",
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -111,6 +111,7 @@ READING: dict[str, Operation] = {
     "list_versions": lambda call, _: call.artifacts.list_versions(**HERE, filename="f"),
     "get_artifact_version": lambda call, _: call.artifacts.get_artifact_version(**HERE, filename="f"),
     "seq_of_event": lambda call, _: call.sessions.seq_of_event(**HERE, event_id="e"),
+    "export_user": lambda call, _: call.user_data.export(app_name="echo", user_id="bob"),
     "search_memory": lambda call, _: call.memory.search_memory(**BOB, query="x"),
     "attach_to_session": lambda call, _: call.engine.attach_to_session(SessionKey("echo", "bob", "s"), after=0).close(),
 }
@@ -124,14 +125,9 @@ WRITING: dict[str, Operation] = {
     "add_session_to_memory": lambda call, session: call.memory.add_session_to_memory(session),
     "delete_session": lambda call, _: call.sessions.delete_session(**HERE),
     "fork_session": lambda call, _: call.sessions.fork_session(**HERE),
-    "delete_user": lambda call, _: drained(call.engine.delete_user(**BOB)),
+    "erase_user": lambda call, _: call.user_data.erase(app_name="echo", user_id="bob"),
     "forget_traces": lambda call, _: call.traces.forget(SessionKey("echo", "bob", "s")),
 }
-
-
-async def drained(items: AsyncGenerator[object]) -> None:
-    async for _ in items:
-        pass
 
 
 async def done(state: ServerState, identity: Identity, access: Access, operation: Operation) -> None:

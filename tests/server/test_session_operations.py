@@ -147,7 +147,7 @@ async def test_all_of_a_user_is_deleted(server: Serving) -> None:
             credential=AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key="x"),
         )
 
-    assert (await client.delete(USER)).json() is None
+    assert (await client.delete(USER)).json()["isComplete"]
     for user, count in (("ann", 0), ("bob", 1)):
         path = f"/apps/echo/users/{user}"
         assert len((await client.get(f"{path}/sessions")).json()) == count

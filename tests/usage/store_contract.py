@@ -243,9 +243,9 @@ async def test_names_may_hold_any_characters(usage_store: UsageStore) -> None:
         assert (one.run_id, one.model) == (name, name)
 
 
-async def test_the_usage_of_a_user_is_deleted(usage_store: UsageStore) -> None:
+async def test_the_usage_of_a_forgotten_user_is_nobodys(usage_store: UsageStore) -> None:
     for user in ("ann", "bob"):
         await usage_store.record(_run(f"e-{user}", user), _used())
-    await usage_store.delete_user(app_name="concierge", user_id="ann")
-    left = await usage_store.query_usage(app_name="concierge", group_by=["user"])
-    assert [usage.user_id for usage in left.usage] == ["bob"]
+    await usage_store.forget_user(app_name="concierge", user_id="ann")
+    left = await usage_store.query_usage(app_name="concierge", group_by=["user", "session"])
+    assert [(usage.user_id, usage.session_id) for usage in left.usage] == [("", ""), ("bob", "s-bob")]

@@ -37,6 +37,7 @@ from greenroom.cli import (
     sessions,
     sessions_migrate,
     sessions_transfer,
+    users,
     versions,
 )
 from greenroom.version import __version__
@@ -107,6 +108,7 @@ app.command(versions.app)
 sessions.app.command(sessions_transfer.export_sessions, name="export")
 sessions.app.command(sessions_transfer.import_sessions, name="import")
 sessions.app.command(sessions_migrate.migrate_sessions, name="migrate")
+app.command(users.app)
 app.meta.end_of_options_delimiter = ""
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 from uuid import uuid4
@@ -75,6 +77,7 @@ from greenroom.records.schedule import (
 )
 from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session, SessionFilter
 from greenroom.records.usage import ListUsageResponse, UsageGroup
+from greenroom.records.user_data import ErasureReport
 from greenroom.records.waiting_run import ListWaitingRunsResponse
 from greenroom.records.webhook_delivery import (
     AppWebhook,
@@ -270,9 +273,13 @@ class AsyncClient:
         at = _session(app_name, user_id, session_id, "rewind")
         return await self._connection.call("POST", at, Event, body={"rewindBeforeInvocationId": before_run})
 
-    async def delete_user(self, *, app_name: str, user_id: str) -> None:
-        """Deletes all that the app has of the user. Raises NotOffered."""
-        await self._connection.send("DELETE", _user(app_name, user_id))
+    async def delete_user(self, *, app_name: str, user_id: str) -> ErasureReport:
+        """Deletes all that the app has of the user but what the report says. It can be repeated. Raises NotOffered."""
+        return await self._connection.call("DELETE", _user(app_name, user_id), ErasureReport)
+
+    async def export_user(self, file: str | os.PathLike[str], *, app_name: str, user_id: str) -> None:
+        """Writes all that the app has of the user into a zip file."""
+        await self._connection.download(f"{_user(app_name, user_id)}/export", Path(file))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         await self._connection.send("DELETE", _session(app_name, user_id, session_id))

@@ -157,6 +157,7 @@ class Client:
     set_title = _synchronous(AsyncClient.set_title)
     rewind_session = _synchronous(AsyncClient.rewind_session)
     delete_user = _synchronous(AsyncClient.delete_user)
+    export_user = _synchronous(AsyncClient.export_user)
     delete_session = _synchronous(AsyncClient.delete_session)
     run = _streaming(AsyncClient.run)
     answer = _streaming(AsyncClient.answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -138,6 +139,27 @@ class Connection:
             with self._broken():
                 async with contextlib.aclosing(httpx_sse.EventSource(response).aiter_sse()) as frames:
                     yield frames
+
+    async def download(self, path: str, target: Path) -> None:
+        """Writes the body of a reply into a file, which is there only if it is whole. Raises as `send` does."""
+        request = self._http.build_request("GET", path, timeout=httpx.Timeout(self._http.timeout.connect, read=None))
+        part = target.with_name(target.name + ".part")
+
+        async def attempt() -> None:
+            with self._broken():
+                async with contextlib.aclosing(await self._http.send(request, stream=True)) as answer:
+                    if not answer.is_success:
+                        await answer.aread()
+                    self._check(answer)
+                    with part.open("wb") as file:
+                        async for chunk in answer.aiter_bytes():
+                            file.write(chunk)
+
+        try:
+            await self._retrying(attempt)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
 
     async def close(self) -> None:
         await self._http.aclose()

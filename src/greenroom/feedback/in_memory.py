@@ -30,6 +30,14 @@ class InMemoryFeedbackStore(FeedbackStore):
         if not of_session:
             self.delete_session(key)
 
+    async def delete_subject(self, *, app_name: str, subject: str) -> None:
+        for key in [key for key in self._by_session if key.app_name == app_name]:
+            of_session = self._by_session[key]
+            for one in [one for one in of_session.values() if one.subject == subject]:
+                del of_session[one.id]
+            if not of_session:
+                self.delete_session(key)
+
     async def list(
         self, where: FeedbackFilter, *, limit: int = 100, page_token: str | None = None
     ) -> ListFeedbackResponse:
@@ -63,7 +71,7 @@ class InMemoryFeedbackStore(FeedbackStore):
 
 
 def _matches(feedback: Feedback, where: FeedbackFilter) -> bool:
-    for field in ("app_name", "user_id", "session_id", "event_id", "name", "label", "source"):
+    for field in ("app_name", "user_id", "session_id", "event_id", "name", "label", "source", "subject"):
         wanted = getattr(where, field)
         if wanted is not None and getattr(feedback, field) != wanted:
             return False

@@ -28,6 +28,7 @@ _SAVE = """
         created_at = excluded.created_at, data = excluded.data
 """
 _DELETE = f"DELETE FROM feedback WHERE {_OF_EVENT} AND subject = ?"
+_DELETE_SUBJECT = "DELETE FROM feedback WHERE app_name = ? AND subject = ?"
 _LIST = "SELECT data FROM feedback WHERE {terms} ORDER BY created_at DESC, id DESC LIMIT ?"
 
 _TERMS = {
@@ -38,6 +39,7 @@ _TERMS = {
     "name": "name = ?",
     "label": "label = ?",
     "source": "source = ?",
+    "subject": "subject = ?",
     "min_score": "score >= ?",
     "max_score": "score <= ?",
     "created_from": "created_at >= ?",
@@ -101,6 +103,9 @@ class SqlFeedbackStore(FeedbackStore):
                 await transaction.fetch(f"{_DELETE} AND name = ?", *key, event_id, subject, name)
 
         await self._write(key, write)
+
+    async def delete_subject(self, *, app_name: str, subject: str) -> None:
+        await self._database.execute(_DELETE_SUBJECT, app_name, subject)
 
     async def list(
         self, where: FeedbackFilter, *, limit: int = 100, page_token: str | None = None

@@ -33,6 +33,10 @@ class FeedbackStore(ABC):
         """Deletes what a subject has said about an event, by one name or by all; does nothing when there is none."""
 
     @abstractmethod
+    async def delete_subject(self, *, app_name: str, subject: str) -> None:
+        """Deletes what a subject has said about the events of an app, in all sessions, on any server."""
+
+    @abstractmethod
     async def list(
         self, where: FeedbackFilter, *, limit: int = 100, page_token: str | None = None
     ) -> ListFeedbackResponse:

@@ -59,6 +59,7 @@ _FUSED = 50
 
 OWNER = "(SELECT number FROM memory_owners WHERE app_name = ? AND user_id = ?)"
 _ADD_OWNER = "INSERT INTO memory_owners (app_name, user_id) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_DELETE_OWNER = "DELETE FROM memory_owners WHERE app_name = ? AND user_id = ?"
 _ADD = f"""
     INSERT INTO memories (owner, source, id, seconds, data) VALUES ({OWNER}, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
@@ -289,7 +290,8 @@ class SqlMemoryService(BaseMemoryService):
         return page_of([(number, _read_entry(data.encode())) for number, data in rows], limit)
 
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
-        await self._database.execute_all(_delete(_OF_OWNER, app_name, user_id))
+        owner = (app_name, user_id)
+        await self._database.execute_all([*_delete(_OF_OWNER, *owner), (_DELETE_OWNER, owner)])
 
     async def close(self) -> None:
         if not self._closed:

@@ -65,6 +65,7 @@ AuditAction: TypeAlias = Literal[
     "trail.broken",
     "trail.cut",
     "user.deleted",
+    "user.exported",
     "webhook.redelivered",
     "webhook.tested",
 ]

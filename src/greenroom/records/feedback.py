@@ -75,6 +75,7 @@ class FeedbackFilter(Record, kw_only=True):
     name: str | None = None
     label: str | None = None
     source: FeedbackSource | None = None
+    subject: str | None = None
     min_score: float | None = None
     max_score: float | None = None
     """Both are included; feedback without a score is not in the list then."""

@@ -203,13 +203,15 @@ class AnswerRequestResponse(Record, kw_only=True):
 
 
 class RequestFilter(Record, kw_only=True):
-    """A filter for lists of open requests; missing fields filter nothing."""
+    """A filter for lists of requests; missing fields filter nothing."""
 
     app_names: list[str] | None = None
     user_id: str | None = None
     kinds: list[RequestKind] | None = None
     tool: str | None = None
     run_ids: list[str] | None = None
+    with_closed: bool = False
+    """Also requests that were answered or cancelled."""
     open_at: float | None = None
     """Unix seconds; only what has not expired then."""
     seen_by: Reader | None = None

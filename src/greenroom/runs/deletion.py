@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +22,9 @@ from greenroom.runs.queues import SessionQueues
 from greenroom.runs.schedules import Schedules
 from greenroom.runs.store import RunStore
 from greenroom.sessions.service import BaseSessionService
+
+PAGE = 100
+"""Number of sessions, or of records of runs, that are read at once."""
 
 
 class CancelRun(Protocol):
@@ -72,18 +75,47 @@ class Deletion:
 
     async def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
         """See `RunEngine.delete_user`."""
-        listed = await self.session_service.list_sessions(app_name=app_name, user_id=user_id)
-        runs = await self.run_store.list_runs(RunFilter(app_names=[app_name], user_id=user_id), limit=None)
-        keys = {session.key for session in listed.sessions} | {run.session_key for run in runs.runs}
-        for key in sorted(keys, key=self._is_elsewhere):
-            await self.delete_session(key)
-            yield key
+        await self.schedules.delete_user(app_name=app_name, user_id=user_id)  # no run starts any more
+        elsewhere: SessionKey | None = None
+        async for keys in self._pages_of_user(app_name, user_id):
+            for key in keys:
+                if self._is_elsewhere(key):
+                    elsewhere = key
+                    continue
+                try:
+                    await self.delete_session(key)
+                except OwnershipLost:
+                    elsewhere = key
+                else:
+                    yield key
+        if elsewhere is not None:
+            raise OwnershipLost(*elsewhere)
 
         for store in (self.memory_service, self.artifact_service, self.credential_service, self.session_service):
             if store is not None:
                 await store.delete_user(app_name=app_name, user_id=user_id)
-        await self.session_service.usage.delete_user(app_name=app_name, user_id=user_id)
-        await self.schedules.delete_user(app_name=app_name, user_id=user_id)
+        await self.session_service.usage.forget_user(app_name=app_name, user_id=user_id)
+        await self.run_store.feedback.delete_subject(app_name=app_name, subject=user_id)
+
+    async def _pages_of_user(self, app_name: str, user_id: str) -> AsyncGenerator[Collection[SessionKey]]:
+        """The keys of a user's sessions, and then of sessions that only have records of runs, in pages."""
+        page_token: str | None = None
+        while True:
+            listed = await self.session_service.list_sessions(
+                app_name=app_name, user_id=user_id, limit=PAGE, page_token=page_token
+            )
+            yield [session.key for session in listed.sessions]
+            page_token = listed.next_page_token
+            if page_token is None:
+                break
+
+        of_user = RunFilter(app_names=[app_name], user_id=user_id)
+        while True:
+            runs = await self.run_store.list_runs(of_user, limit=PAGE, page_token=page_token)
+            yield {run.session_key for run in runs.runs}
+            page_token = runs.next_page_token
+            if page_token is None:
+                return
 
     def _is_elsewhere(self, key: SessionKey) -> bool:
         """True for a session that another server runs."""

@@ -252,8 +252,9 @@ class RunEngine(ABC):
 
     @abstractmethod
     def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
-        """Deletes all that an app stores of a user: sessions as `delete_session` does, the user's state, artifacts,
-        credentials and memories. Yields the key of each deleted session.
+        """Deletes all that an app stores of a user: sessions as `delete_session` does, the user's schedules, state,
+        artifacts, credentials, memories, and feedback on sessions of others. Usage becomes nobody's. Yields the key of
+        each deleted session.
 
         Raises NotOffered if one of the stores can't, and OwnershipLost when only sessions are left that other servers
         run; then something has been deleted already.

@@ -51,7 +51,7 @@ class SessionFeedback:
             raise InvalidRequest("Feedback needs a score, a label or a comment", location=("body",))
 
         await self.wait_until_ready(key)
-        redaction = await self.redaction_of(key.app_name)
+        redaction = await self.redaction_of(key.app_name) if request.comment else None
         if redaction is not None and request.comment:
             request = msgspec.structs.replace(request, comment=await redaction.redact_text(request.comment))
         async with self.lock(key):

@@ -295,7 +295,7 @@ class InMemoryRunStore(RunStore):
         before = page_position(page_token)
         found = [
             request
-            for request in map(self._requests.__getitem__, self._open_requests)
+            for request in map(self._requests.__getitem__, self._requests if where.with_closed else self._open_requests)
             if _is_listed(request, where) and (before is None or (request.created_at, request.id) < before)
         ]
         found.sort(key=lambda request: (request.created_at, request.id), reverse=True)

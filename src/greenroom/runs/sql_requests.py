@@ -79,8 +79,8 @@ async def _write_answerers(transaction: Fetches, request: HumanRequest) -> None:
 def list_query(
     where: RequestFilter, after: tuple[float, str] | None, limit: int | None
 ) -> tuple[str, *tuple[str | float, ...]]:
-    """Returns a query for open requests after a position, newest first, one more than `limit`; and its arguments."""
-    terms = ["status = 'open'"]
+    """Returns a query for requests after a position, newest first, one more than `limit`; and its arguments."""
+    terms = ["1 = 1" if where.with_closed else "status = 'open'"]
     arguments: list[str | float] = []
 
     def require(term: str, *values: str | float) -> None:

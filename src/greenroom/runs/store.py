@@ -223,7 +223,7 @@ class RunStore(ABC):
     async def list_requests(
         self, where: RequestFilter, *, limit: int | None = 100, page_token: str | None = None
     ) -> ListRequestsResponse:
-        """Open requests of all runs, newest first, ties by id; paged as `list_runs` is. Raises InvalidRequest."""
+        """Requests of all runs, newest first, ties by id; paged as `list_runs` is. Raises InvalidRequest."""
 
     @abstractmethod
     async def count_requests(self, *, open_at: float) -> Mapping[str, int]:

@@ -110,6 +110,7 @@ from greenroom.records.run import (
 from greenroom.records.schedule import ListScheduleRunsResponse, ListSchedulesResponse, Schedule, ScheduleTimes
 from greenroom.records.session import Session
 from greenroom.records.usage import ListUsageResponse, UsageGroup
+from greenroom.records.user_data import ErasureReport
 from greenroom.records.waiting_run import ListWaitingRunsResponse
 from greenroom.records.webhook_delivery import (
     AppWebhook,
@@ -138,6 +139,7 @@ from greenroom.server.routes import (
     server,
     sessions,
     signal_links,
+    user_data,
     versions,
     web_page,
     webhooks,
@@ -146,6 +148,7 @@ from greenroom.telemetry.span_record import SpanRecord
 
 _APP = "/apps/{app_name}"
 _DEV = "/dev/apps/{app_name}"
+_USER = "/apps/{app_name}/users/{user_id}"
 _SESSIONS = "/apps/{app_name}/users/{user_id}/sessions"
 _SESSION = _SESSIONS + "/{session_id}"
 _CREDENTIALS = "/apps/{app_name}/users/{user_id}/credentials"
@@ -484,7 +487,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         )),
     Endpoint("POST", _SCHEDULES, schedules.create_schedule, "schedules", "run",
         "Create a schedule: runs that the server starts by the clock", body=Schedule, replies=Schedule, status=201,
-        errors=(AppNotFound, InvalidRequest, NotOffered, TooLarge, ScheduleConflict, TooManySchedules)),
+        errors=(AppNotFound, AppLoadError, InvalidRequest, NotOffered, TooLarge, ScheduleConflict, TooManySchedules)),
     Endpoint("POST", _SCHEDULES + "/preview", schedules.next_times, "schedules", "read",
         "List the next times of a schedule, which need not be stored", body=Schedule, replies=ScheduleTimes,
         errors=(AppNotFound, InvalidRequest),
@@ -543,7 +546,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         )),
     Endpoint("POST", _SESSIONS, sessions.create_session, "sessions", "run", "Create a session",
         body=sessions.CreateSessionRequest | None, replies=Session,
-        errors=(AppNotFound, SessionExists, InvalidRequest, CallerError, TooLarge)),
+        errors=(AppNotFound, AppLoadError, SessionExists, InvalidRequest, CallerError, TooLarge)),
     Endpoint("GET", _SESSIONS, sessions.list_sessions, "sessions", "read",
         "List a user's sessions, without their events", replies=list[Session], errors=(InvalidRequest,),
         query=(
@@ -557,10 +560,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         )),
     Endpoint("POST", _SESSION, sessions.create_session_with_id, "sessions", "run",
         "Create a session with the given id; the body is its state", body=dict[str, Any] | None,
-        replies=Session, errors=(AppNotFound, SessionExists, InvalidRequest, TooLarge)),
+        replies=Session, errors=(AppNotFound, AppLoadError, SessionExists, InvalidRequest, TooLarge)),
     Endpoint("PATCH", _SESSION, sessions.patch_session, "sessions", "run", "Change a session's state",
         body=sessions.PatchSessionRequest, replies=Session,
-        errors=(SessionNotFound, InvalidRequest, TooLarge, SessionFull)),
+        errors=(SessionNotFound, AppLoadError, InvalidRequest, TooLarge, SessionFull)),
     Endpoint("DELETE", _SESSION, sessions.delete_session, "sessions", "run", "Delete a session and its events"),
     Endpoint("POST", _SESSION + "/fork", sessions.fork_session, "sessions", "run",
         "Create a session that shares another one's events up to one of them", body=sessions.ForkSessionRequest | None,
@@ -569,9 +572,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Take a session back to where a run began; its events stay, and count no longer",
         body=sessions.RewindSessionRequest, replies=Event,
         errors=(AppNotFound, SessionNotFound, RunNotFound, SessionBusy, SessionFull, InvalidRequest)),
-    Endpoint("DELETE", "/apps/{app_name}/users/{user_id}", sessions.delete_user, "sessions", "run",
-        "Delete all data of a user in an app: sessions, state, artifacts, memory, credentials, runs and traces",
-        errors=(NotOffered,)),
+    Endpoint("DELETE", _USER, user_data.erase_user, "users", "manage",
+        "Erase all data of a user in an app, and report what was found, deleted, kept and left", replies=ErasureReport,
+        errors=(NotOffered, Unavailable)),
+    Endpoint("GET", _USER + "/export", user_data.export_user, "users", "read",
+        "Export all data of a user in an app as a zip file", replies=bytes, media_type="application/zip"),
     Endpoint("GET", _SESSION + "/events", run.session_events, "sessions", "read",
         "List the events of a session, or stream them without end with text/event-stream", query=_PAGE,
         headers=(_LAST_EVENT_ID,), replies=run.EventPage, streams=Event, errors=(SessionNotFound, InvalidRequest)),

@@ -21,9 +21,11 @@ EXCHANGE = "greenroom.exchange"
 
 
 class AskOwner(Protocol):
-    """Sends a POST that a request implies to the server that owns a session, with the credentials of the request."""
+    """Sends a request that another one implies to the server that owns a session, with its credentials."""
 
-    async def __call__(self, key: SessionKey, *, own_path: str, path: str, body: bytes) -> tuple[int, bytes]:
+    async def __call__(
+        self, key: SessionKey, *, own_path: str, path: str, body: bytes = b"", method: str = "POST"
+    ) -> tuple[int, bytes]:
         """Returns status and body of the response. own_path: the end of the request's path, which `path` replaces.
 
         Raises OwnershipLost, Unavailable, StorageError.

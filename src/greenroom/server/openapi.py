@@ -56,6 +56,7 @@ TAGS = {
     "schedules": "Runs that the server starts by the clock, and the history of each schedule.",
     "requests": "Approvals, logins and input that waiting runs ask people for: the inbox.",
     "sessions": "Conversations, with their state and their logs.",
+    "users": "All data of a user in an app: export and erasure.",
     "artifacts": "Files of a session or of a user, in versions.",
     "credentials": "Logins that users granted to tools.",
     "memory": "Long-term memory across sessions.",

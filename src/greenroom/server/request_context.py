@@ -27,6 +27,7 @@ from greenroom.server.access.authorization.schedules import AuthorizedSchedules
 from greenroom.server.access.authorization.sessions import AuthorizedSessions
 from greenroom.server.access.authorization.traces import AuthorizedTraces
 from greenroom.server.access.authorization.usage import AuthorizedUsage
+from greenroom.server.access.authorization.user_data import AuthorizedUserData
 from greenroom.server.access.authorization.versions import AuthorizedVersions
 from greenroom.server.access.authorization.webhooks import AuthorizedWebhooks
 from greenroom.server.access.identity import EVERYBODY, Access, Identity
@@ -36,6 +37,7 @@ from greenroom.server.exchange import Exchange
 from greenroom.server.server_state import ServerState
 from greenroom.server.settings import ServerSettings
 from greenroom.server.signal_urls import SignalTicket
+from greenroom.server.user_data.inventory import UserData
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
 
@@ -226,6 +228,24 @@ class RequestContext:
     @property
     def memory(self) -> AuthorizedMemory:
         return AuthorizedMemory(self._server.memory, self._permissions)
+
+    @property
+    def user_data(self) -> AuthorizedUserData:
+        return AuthorizedUserData(self._data_of, self._permissions)
+
+    def _data_of(self, app_name: str, user_id: str) -> UserData:
+        server = self._server
+        return UserData(
+            app_name=app_name,
+            user_id=user_id,
+            engine=server.engine,
+            session_service=server.sessions,
+            artifact_service=server.artifacts,
+            memory_service=server.memory,
+            credential_service=server.credentials,
+            trace_store=server.traces,
+            audit=server.audit.store if server.audit is not None else None,
+        )
 
     @property
     def usage(self) -> AuthorizedUsage:

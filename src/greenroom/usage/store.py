@@ -47,7 +47,7 @@ _REPLACE = f"""
 """
 _ADD = f"{_INSERT} {_ADD_COUNTS}, cost = model_usage.cost + excluded.cost"
 _DELETE_REPORTED = "DELETE FROM model_usage WHERE run_id = ? AND estimated = 0"
-_DELETE_USER = "DELETE FROM model_usage WHERE app_name = ? AND user_id = ?"
+_FORGET_USER = "UPDATE model_usage SET user_id = '', session_id = '' WHERE app_name = ? AND user_id = ?"
 _HOLD = f"""
     INSERT INTO model_usage ({_OWNER}, {", ".join(_COUNTS)}, cost, held_tokens, held_cost, held_until)
     VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, ?, ?, ?)
@@ -334,9 +334,9 @@ class UsageStore(ABC):
         sums = [_sum(columns, row) for row in page]
         return ListUsageResponse(currency=self.prices.currency, usage=sums, next_page_token=following)
 
-    async def delete_user(self, *, app_name: str, user_id: str) -> None:
-        """Deletes the usage of a user in an app."""
-        await self.write([(_DELETE_USER, (app_name, user_id))])
+    async def forget_user(self, *, app_name: str, user_id: str) -> None:
+        """Makes the usage of a user in an app nobody's, so that the sums of the app stay as they are."""
+        await self.write([(_FORGET_USER, (app_name, user_id))])
 
     def _running_run(self, hold: Reservation) -> _Running:
         running = self._running.get(hold.run_id)

@@ -33,7 +33,7 @@ SCOPE_OF: dict[str, str] = {
         """,
         "run": f"""
             POST /run; POST /run_sse; POST {SESSION}/runs; POST /runs/{{run_id}}/cancel; POST /runs/retry; POST /runs/{{run_id}}/retry; POST {SESSION}/rewind; POST /runs/{{run_id}}/signals/{{signal_name}}; POST {USER}/sessions
-            POST PATCH DELETE {SESSION}; POST {SESSION}/artifacts; PUT DELETE {ARTIFACT}; POST {SESSION}/fork; POST {SESSION}/events/{{event_id}}/edit; DELETE {USER}; DELETE {USER}/credentials/{{credential_key:path}}; PATCH {USER}/memory
+            POST PATCH DELETE {SESSION}; POST {SESSION}/artifacts; PUT DELETE {ARTIFACT}; POST {SESSION}/fork; POST {SESSION}/events/{{event_id}}/edit; DELETE {USER}/credentials/{{credential_key:path}}; PATCH {USER}/memory
             POST {DEV}/tests/run
             POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
             POST /agent-identity/finalize
@@ -44,7 +44,7 @@ SCOPE_OF: dict[str, str] = {
             POST {RUN_WEBHOOKS}/{{webhook_id}}/deliveries/{{delivery_id}}/redeliver
         """,
         "read": f"""
-            GET /runs; GET {USER}/credentials; GET /runs/{{run_id}}; GET /runs/{{run_id}}/events; GET {SESSION}; GET {USER}/sessions; GET {SESSION}/events
+            GET /runs; GET {USER}/export; GET {USER}/credentials; GET /runs/{{run_id}}; GET /runs/{{run_id}}/events; GET {SESSION}; GET {USER}/sessions; GET {SESSION}/events
             GET {SESSION}/artifacts; GET {ARTIFACT}; GET {ARTIFACT}/versions; GET {ARTIFACT}/versions/metadata
             GET {ARTIFACT}/versions/{{version}}; GET {ARTIFACT}/versions/{{version}}/metadata
             GET {ARTIFACT}/versions/{{version}}/content
@@ -62,7 +62,7 @@ SCOPE_OF: dict[str, str] = {
             POST {DEV}/eval-sets; POST {DEV}/eval_sets/{{eval_set_id}}; DELETE {DEV}/eval-sets/{{eval_set_id}}
             POST {DEV}/eval_sets/{{eval_set_id}}/add_session; POST {DEV}/eval-sets/{{eval_set_id}}/add-feedback; POST {SESSION}/events/{{event_id}}/case; PUT DELETE {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}
             POST {DEV}/tests/rebuild; PUT DELETE {DEV}/tests/{{test_name}}
-            GET /apps/{{app_name}}/waiting-runs; GET {APP_WEBHOOKS}; GET PUT DELETE {APP_WEBHOOKS}/{{webhook_id}}
+            DELETE {USER}; GET /apps/{{app_name}}/waiting-runs; GET {APP_WEBHOOKS}; GET PUT DELETE {APP_WEBHOOKS}/{{webhook_id}}
             GET {APP_WEBHOOKS}/{{webhook_id}}/deliveries; POST {APP_WEBHOOKS}/{{webhook_id}}/test
             POST {APP_WEBHOOKS}/{{webhook_id}}/deliveries/{{delivery_id}}/redeliver
             GET POST {VERSIONS}; GET {VERSIONS}/scores; GET DELETE {VERSIONS}/{{version_name}}; PUT /apps/{{app_name}}/traffic

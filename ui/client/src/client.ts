@@ -15,6 +15,7 @@ import type {
   CreateSessionRequest,
   CreatedApiKey,
   DelegateRequest,
+  ErasureReport,
   EvalSetVersion,
   Event,
   EventPage,
@@ -251,6 +252,16 @@ export class Client {
   /** Takes a session back to where a run began; returns the event of the rewind. */
   rewindSession(place: SessionPlace, beforeRun: string): Promise<Event> {
     return this.post(`${session(place)}/rewind`, { rewindBeforeInvocationId: beforeRun });
+  }
+
+  /** Erases all that an app has of a user, and reports what was found, deleted, kept and left. */
+  async deleteUser(app: string, user: string): Promise<ErasureReport> {
+    return (await this.transport.send(userPath(app, user), { method: "DELETE" }, true)).json() as Promise<ErasureReport>;
+  }
+
+  /** A zip file with all that an app has of a user. */
+  async exportUser(app: string, user: string): Promise<Blob> {
+    return (await this.transport.send(`${userPath(app, user)}/export`, {}, true)).blob();
   }
 
   async deleteSession(place: SessionPlace): Promise<void> {
@@ -670,6 +681,10 @@ function sessions(app: string, user: string): string {
 
 function session(place: SessionPlace): string {
   return `${sessions(place.app, place.user)}/${encode(place.session)}`;
+}
+
+function userPath(app: string, user: string): string {
+  return `/apps/${encode(app)}/users/${encode(user)}`;
 }
 
 function artifact(place: SessionPlace, name: string): string {

@@ -278,7 +278,7 @@ export type ArtifactVersion = {
 /** One line of the audit trail: who did what to what, when, and what came of it. */
 export type AuditEntry = {
   /** The kind of the entry. */
-  readonly action: "access.refused" | "app.changed" | "app.traffic.changed" | "app.version.deleted" | "app.version.published" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "budget.changed" | "budget.deleted" | "credential.revoked" | "data.read" | "evaluation.changed" | "guardrail.asked" | "guardrail.blocked" | "guardrail.redacted" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "memory.deleted" | "request.answered" | "request.delegated" | "role.changed" | "role.deleted" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "service_account.changed" | "service_account.deleted" | "session.changed" | "session.created" | "session.deleted" | "session.forked" | "session.rewound" | "trail.broken" | "trail.cut" | "user.deleted" | "webhook.redelivered" | "webhook.tested";
+  readonly action: "access.refused" | "app.changed" | "app.traffic.changed" | "app.version.deleted" | "app.version.published" | "app.webhook.changed" | "app.webhook.deleted" | "artifact.changed" | "artifact.deleted" | "audit.read" | "budget.changed" | "budget.deleted" | "credential.revoked" | "data.read" | "evaluation.changed" | "guardrail.asked" | "guardrail.blocked" | "guardrail.redacted" | "head.signed" | "key.created" | "key.revoked" | "memory.changed" | "memory.deleted" | "request.answered" | "request.delegated" | "role.changed" | "role.deleted" | "run.cancelled" | "run.continued" | "run.retried" | "run.signaled" | "run.started" | "run.webhook.changed" | "run.webhook.deleted" | "schedule.changed" | "schedule.created" | "schedule.deleted" | "schedule.paused" | "schedule.resumed" | "schedule.started" | "server.started" | "server.stopped" | "service_account.changed" | "service_account.deleted" | "session.changed" | "session.created" | "session.deleted" | "session.forked" | "session.rewound" | "trail.broken" | "trail.cut" | "user.deleted" | "user.exported" | "webhook.redelivered" | "webhook.tested";
   /** Whether it was done, or refused. */
   readonly outcome: "refused" | "success";
   /** Unix time of the server in milliseconds. */
@@ -537,6 +537,40 @@ export type DeliveryAttempt = {
   readonly statusCode?: number;
   /** The reason of a failure; None if the receiver accepted the message. */
   readonly error?: string;
+};
+
+/** The outcome of an erasure for one kind of data. */
+export type ErasedData = {
+  /** The kind of data. */
+  readonly kind: "answers" | "artifacts" | "audit_entries" | "credentials" | "events" | "feedback" | "given_feedback" | "memories" | "requests" | "runs" | "schedules" | "sessions" | "spans" | "state" | "usage";
+  /** The number of items before the erasure. */
+  readonly found: number;
+  /** The number of items that were deleted. */
+  readonly deleted: number;
+  /** The number of items that were found again afterwards, and should not have been. */
+  readonly left: number;
+  /** The number of items that are kept on purpose. */
+  readonly kept?: number;
+  /** The reason why items are kept, or why they could not be counted. */
+  readonly reason?: string;
+};
+
+/** The report on the erasure of a user's data in an app. */
+export type ErasureReport = {
+  /** The app. */
+  readonly appName: string;
+  /** The user. */
+  readonly userId: string;
+  /** Unix seconds. */
+  readonly startedAt: number;
+  /** Unix seconds. */
+  readonly endedAt: number;
+  /** Whether a search afterwards has found nothing but what is kept. If not, the erasure can be repeated. */
+  readonly isComplete: boolean;
+  /** The outcome by kind of data. */
+  readonly data?: readonly ErasedData[];
+  /** Things that remain to be done, or are stored elsewhere. */
+  readonly notes?: readonly string[];
 };
 
 /** A conversation with the expected responses, or a scenario for a simulated user: exactly one of both. */

@@ -114,7 +114,9 @@ class HttpForwarder:
         except asyncio.CancelledError:  # requests are cancelled only when the server stops
             await relay.fail(Unavailable("The server is stopping"))
 
-    async def ask(self, scope: Scope, key: SessionKey, *, own_path: str, path: str, body: bytes) -> tuple[int, bytes]:
+    async def ask(
+        self, scope: Scope, key: SessionKey, *, own_path: str, path: str, body: bytes = b"", method: str = "POST"
+    ) -> tuple[int, bytes]:
         """See AskOwner. scope: of the request, as the ASGI server made it."""
         status = 0
         data = b""
@@ -126,7 +128,7 @@ class HttpForwarder:
 
         before, _, _ = target_of({**scope, "query_string": b""}).rpartition(own_path.encode())
         target = before + path.encode()
-        sent = {**scope, "method": "POST", "raw_path": target, "path": target.decode("latin-1"), "query_string": b""}
+        sent = {**scope, "method": method, "raw_path": target, "path": target.decode("latin-1"), "query_string": b""}
         call = await self._call_of(sent, body, is_repeatable=False)
         await self._answer(call, key, _Relay(receive_response, None, {}))
         return status, data

@@ -176,12 +176,6 @@ async def rewind_session(context: RequestContext) -> AnyReply:
     return Reply(value=rewind.event)
 
 
-async def delete_user(context: RequestContext) -> None:
-    """Deletes all that the app has of the user."""
-    async for key in context.engine.delete_user(**context.user_names):
-        await context.traces.forget(key)
-
-
 async def delete_session(context: RequestContext) -> None:
     await context.engine.delete_session(context.session_key)
     await context.traces.forget(context.session_key)

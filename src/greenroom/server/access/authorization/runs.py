@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
 from http import HTTPStatus
 from typing import Any
 
@@ -49,16 +48,6 @@ class AuthorizedRuns(Authorized[RunEngine]):
     append = writing(RunEngine.append, "session.changed")
     delete_session = writing(RunEngine.delete_session, "session.deleted")
     rewind = writing(RunEngine.rewind, "session.rewound")
-
-    async def delete_user(self, *, app_name: str, user_id: str) -> AsyncGenerator[SessionKey]:
-        self._permissions.check("write", app_name, user_id)
-        try:
-            async for key in self._service.delete_user(app_name=app_name, user_id=user_id):
-                yield key
-        except OwnershipLost as error:
-            self._note_lost(error)
-            raise
-        await self._permissions.record("user.deleted", app_name=app_name, user_id=user_id)
 
     async def start(
         self,

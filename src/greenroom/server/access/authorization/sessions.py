@@ -39,7 +39,7 @@ class AuthorizedSessions(Authorized[BaseSessionService]):
         """`BaseSessionService.create_session`, with the state and the events as the app's rules let them be stored."""
         owner = {"app_name": app_name, "user_id": user_id}
         self._check("write", (), {**owner, "state": state, "events": events})
-        redaction = await self._redaction_of(app_name)
+        redaction = await self._redaction_of(app_name) if state or events else None
         if redaction is not None:
             state = await redaction.redact_state(state) if state else state
             for event in events:
@@ -57,7 +57,6 @@ class AuthorizedSessions(Authorized[BaseSessionService]):
     seq_of_event = reading(BaseSessionService.seq_of_event)
     fork_session = writing(BaseSessionService.fork_session, "session.forked")
     delete_session = writing(BaseSessionService.delete_session, "session.deleted")
-    delete_user = writing(BaseSessionService.delete_user)
     append = writing(BaseSessionService.append, "session.changed")
 
     def new_key(self, key_of: Callable[[str], SessionKey]) -> SessionKey:
