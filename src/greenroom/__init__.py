@@ -49,6 +49,7 @@ _HOMES = {
     "greenroom.apps.load_yaml": "from_config",
     "greenroom.apps.loader": "StaticAppLoader",
     "greenroom.artifacts.in_memory": "InMemoryArtifactService",
+    "greenroom.artifacts.encrypted": "EncryptedArtifactService",
     "greenroom.artifacts.files": "FileArtifactService",
     "greenroom.artifacts.object_store": "GcsArtifactService ObjectStoreArtifactService",
     "greenroom.artifacts.service": "BaseArtifactService",
@@ -86,6 +87,7 @@ _HOMES = {
     "greenroom.environments.sandbox": "OutputListener Sandbox SandboxLimits",
     "greenroom.environments.webassembly": "WebAssemblySandbox",
     "greenroom.environments.opensandbox": "OpenSandboxEnvironment",
+    "greenroom.encryption.key_provider": "KeyProvider WrappedKey",
     "greenroom.errors": "A2AClientError AgentCardResolutionError AlreadyExistsError InputValidationError "
     "LlmCallsLimitExceededError MappedError MessageConversionError ModelError "
     "ModelErrorCategory NotFoundError ReplayConfigError ReplayVerificationError RetryStrategy "

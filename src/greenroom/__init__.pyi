@@ -98,6 +98,7 @@ from greenroom.apps.load_built import AgentLoadingProperties as AgentLoadingProp
 from greenroom.apps.load_built import BuiltOutputLoader as BuiltOutputLoader
 from greenroom.apps.load_yaml import from_config as from_config
 from greenroom.apps.loader import StaticAppLoader as StaticAppLoader
+from greenroom.artifacts.encrypted import EncryptedArtifactService as EncryptedArtifactService
 from greenroom.artifacts.files import FileArtifactService as FileArtifactService
 from greenroom.artifacts.in_memory import InMemoryArtifactService as InMemoryArtifactService
 from greenroom.artifacts.object_store import GcsArtifactService as GcsArtifactService
@@ -126,6 +127,8 @@ from greenroom.embeddings.embeddings import BaseEmbeddings as BaseEmbeddings
 from greenroom.embeddings.gemini import GeminiEmbeddings as GeminiEmbeddings
 from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
 from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
+from greenroom.encryption.key_provider import KeyProvider as KeyProvider
+from greenroom.encryption.key_provider import WrappedKey as WrappedKey
 from greenroom.environments.agent_engine import AgentEngineEnvironment as AgentEngineEnvironment
 from greenroom.environments.bubblewrap import BubblewrapSandbox as BubblewrapSandbox
 from greenroom.environments.container import ContainerSandbox as ContainerSandbox

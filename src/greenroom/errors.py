@@ -69,12 +69,14 @@ GreenroomError
 │   └── DeadlineExceeded
 ├── Unavailable                    503   try again later
 │   ├── StorageError                     the store refused or could not be reached; also a SessionError
+│   │   └── KeyRefused                   the encryption key of the store is missing, wrong or can't be reached
 │   ├── StoreInUse                       another server has locked the store
 │   ├── TrailCut                         the audit trail was cut while it was read
 │   ├── OwnershipLost                    another server runs the session now; also a SessionError
 │   └── ToolsetError
 │       └── ToolLoadingError             a toolset can't list its tools
 │           └── ToolsetInitializationError   … because its server can't be reached, or fails the handshake
+├── DecryptionFailed               500   stored data was changed, moved, or encrypted with another key
 └── SessionError                         an operation on sessions failed
 """
 
@@ -684,6 +686,30 @@ class TrailCut(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("The audit trail was cut meanwhile; try again")
+
+
+class KeyRefused(StorageError):
+    """The key that encrypts a store can't be used."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("Opening the encrypted data", reason)
+        self.detail = f"The encryption keys can't be used: {reason}"
+
+
+class DecryptionFailed(GreenroomError):
+    """An encrypted value was changed, moved to another row, or encrypted with another key.
+
+    place: the table, then what identifies the row.
+    """
+
+    def __init__(self, *place: str | int | None) -> None:
+        table, *row = place
+        shown = ", ".join(str(one) for one in row if one is not None)
+        super().__init__(
+            f"The stored data of {table} ({shown}) can't be decrypted: it was changed or moved, or is not encrypted as "
+            "it must be"
+        )
+        self.place = place
 
 
 class StoreInUse(Unavailable):

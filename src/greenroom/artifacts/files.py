@@ -175,6 +175,9 @@ class FileArtifactService(ArtifactServiceByPath):
 
         await _in_thread("Deleting an artifact", delete)
 
+    async def is_empty(self) -> bool:
+        return not await _in_thread("Listing artifacts", lambda: any(self._root.iterdir()))
+
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         old = user_key(app_name, user_id)  # raises for ids that would leave their folder
         folders = [self._home(Scope(app_name, user_id, None)).parent]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
+from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.artifacts.service import BaseArtifactService
+from greenroom.encryption.key_provider import KeyProvider
 from greenroom.errors import InvalidRequest
 from greenroom.records.service_uri import contributed_service, without_password
 
@@ -12,12 +14,22 @@ _OBJECT_STORES = ("s3", "gs", "az")
 _KNOWN = "memory://, file:///folder, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix"
 
 
-def artifact_service_from_uri(uri: str) -> BaseArtifactService:
-    """The store for a URI; a local folder is made when it is missing. Raises InvalidRequest."""
+def artifact_service_from_uri(uri: str, *, keys: KeyProvider | None = None) -> BaseArtifactService:
+    """The store for a URI; a local folder is made when it is missing. keys: encrypt what is stored.
+
+    Raises InvalidRequest, MissingExtra.
+    """
+    store = _store_of(uri)
+    if keys is None or isinstance(store, InMemoryArtifactService):
+        return store
+    from greenroom.artifacts.encrypted import EncryptedArtifactService
+
+    return EncryptedArtifactService(store, keys)
+
+
+def _store_of(uri: str) -> BaseArtifactService:
     scheme, separator, rest = uri.partition("://")
     if scheme == "memory" and separator and not rest.strip("/"):
-        from greenroom.artifacts.in_memory import InMemoryArtifactService
-
         return InMemoryArtifactService()
     if scheme == "file" and separator:
         from greenroom.artifacts.files import FileArtifactService

@@ -209,6 +209,13 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
             with contextlib.suppress(FileNotFoundError):
                 await obstore.delete_async(self._store, descriptions)
 
+    async def is_empty(self) -> bool:
+        with _storage_errors("Listing artifacts"):
+            listing = obstore.list(self._store, chunk_size=1)  # pyright: ignore[reportUnknownMemberType]
+            async for _ in listing:
+                return False
+        return True
+
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         with _storage_errors("Deleting a user's artifacts"):
             listing = obstore.list(self._store, user_key(app_name, user_id), chunk_size=1000)  # pyright: ignore[reportUnknownMemberType]

@@ -98,6 +98,10 @@ class BaseArtifactService(ABC):
         """Deletes all artifacts of a user and of the user's sessions in an app."""
         raise NotOffered(f"{type(self).__name__} can't delete a user's artifacts together")
 
+    async def is_empty(self) -> bool:
+        """True for a store that certainly holds nothing."""
+        return False
+
     async def upload_artifact(
         self,
         *,

@@ -218,10 +218,13 @@ def _user() -> str:
 @contextlib.asynccontextmanager
 async def _opened(uri: str) -> AsyncGenerator[AuditStore]:
     from greenroom.runs.engine import run_store_beside
+    from greenroom.runs.sql_store import SqlRunStore
     from greenroom.sessions.from_uri import session_service_from_uri
 
     sessions = session_service_from_uri(uri)
     runs = run_store_beside(sessions)
+    if isinstance(runs, SqlRunStore):
+        runs.use_without_keys()
     async with data_folder.closing(runs, sessions):
         yield runs.audit
 

@@ -17,6 +17,7 @@ from greenroom.cli import (
     database,
     deploy,
     doctor,
+    encryption,
     eval_cases,
     evaluation,
     init,
@@ -99,6 +100,7 @@ app.command(replicas.replicas)
 app.command(runs.app)
 app.command(keys.app)
 app.command(audit.app)
+app.command(encryption.app)
 app.command(logins.app)
 app.command(sandbox.app)
 app.command(schedules.app)

@@ -94,10 +94,11 @@ async def schema_of(uri: str, *, upgrade: bool) -> _SchemaState:
 
     service = session_service_from_uri(uri)
     async with data_folder.closing(service):
-        if isinstance(service, SqliteSessionService):
-            return await _sqlite_schema(service.path, upgrade=upgrade)
-        if uri.startswith("postgres"):
-            return await _postgres_schema(uri, upgrade=upgrade)
+        path = service.path if isinstance(service, SqliteSessionService) else None
+    if path is not None:
+        return await _sqlite_schema(path, upgrade=upgrade)
+    if uri.startswith("postgres"):
+        return await _postgres_schema(uri, upgrade=upgrade)
     raise CallerError("An in-memory store has no schema. Name a database with --session-service")
 
 
@@ -107,7 +108,7 @@ async def _sqlite_schema(path: str, *, upgrade: bool) -> _SchemaState:
     from greenroom.sqlite.migrate import latest_version, schema_version
 
     if upgrade:
-        database = Database.open(path)
+        database = Database.open(path, holds_content=False)
         await database.fetch("SELECT 1")
         await database.close()
     return _SchemaState(path, schema_version(path), latest_version(), free_bytes(path))
@@ -117,7 +118,7 @@ async def _postgres_schema(uri: str, *, upgrade: bool) -> _SchemaState:
     from greenroom.postgres.database import Database
     from greenroom.postgres.migrate import migrations, schema_version
 
-    database = Database.open(uri)
+    database = Database.open(uri, holds_content=False)
     database.is_prepared = not upgrade
     async with data_folder.closing(database):
         version = await database.read(schema_version)

@@ -42,6 +42,7 @@ async def _listed(uri: str) -> list[ReplicaStatus]:
     from greenroom.runs.postgres_store import PostgresRunStore
 
     store = PostgresRunStore(uri)
+    store.use_without_keys()
     async with data_folder.closing(store):
         return await store.list_replicas(None)
 

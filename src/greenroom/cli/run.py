@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -14,6 +15,7 @@ from greenroom.cli import data_folder
 from greenroom.cli.event_lines import EventLines
 from greenroom.cli.find_agent import find_app
 from greenroom.cli.parameters import ApiKey, ServerUrl, check_not_with_server
+from greenroom.cli.serving import configured_keys
 from greenroom.cli.terminal import note
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ async def _in_process(app: App, session_service: str, user: str, session_id: str
     from greenroom.runner.runner import Runner
     from greenroom.sessions.from_uri import session_service_from_uri
 
-    sessions = session_service_from_uri(session_service)
+    sessions = session_service_from_uri(session_service, keys=configured_keys(Path()))
     runner = Runner(
         app=app,
         session_service=sessions,

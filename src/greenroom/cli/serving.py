@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from greenroom.apps.loader import AppLoader
     from greenroom.cli.http_server import ConnectionSource
     from greenroom.cli.server_start import StyledText
+    from greenroom.encryption.key_provider import KeyProvider
     from greenroom.server.application import GreenroomApp
 
 _log = logging.getLogger("greenroom.cli")
@@ -124,7 +125,8 @@ def app_of_folder(
 
     local_uri = data_folder.session_service_uri(agents_dir)
     sessions_uri = settings.session_service or local_uri
-    sessions = session_service_from_uri(sessions_uri, pool_size=session_pool_size)
+    keys = key_provider(settings.encryption.keys)
+    sessions = session_service_from_uri(sessions_uri, pool_size=session_pool_size, keys=keys)
     if settings.session_service is None or settings.artifact_service is None or sessions.is_remote:
         data_folder.make(agents_dir)
     if sessions.is_remote:
@@ -138,8 +140,8 @@ def app_of_folder(
     app = create_app(
         app_loader=loader,
         session_service=sessions,
-        artifact_service=artifact_service_from_uri(artifacts_uri),
-        memory_service=memory_service_from_uri(memory_uri, embeddings=embeddings),
+        artifact_service=artifact_service_from_uri(artifacts_uri, keys=keys),
+        memory_service=memory_service_from_uri(memory_uri, embeddings=embeddings, keys=keys),
         settings=settings,
     )
     return app, sessions_uri
@@ -209,6 +211,20 @@ def session_service_of(agents_dir: Path, given: str | None) -> str:
         # Not named: the URI may hold a password.
         raise CallerError("The folder DIR doesn't exist. Use --session-service for the URI of a store")
     return data_folder.session_service_uri(agents_dir)
+
+
+def key_provider(uri: str | None) -> KeyProvider | None:
+    """The encryption keys of a setting."""
+    if uri is None:
+        return None
+    from greenroom.encryption.from_uri import key_provider_from_uri
+
+    return key_provider_from_uri(uri)
+
+
+def configured_keys(agents_dir: Path) -> KeyProvider | None:
+    """The encryption keys of the server of a folder, for commands that open its stores."""
+    return key_provider(read_configuration(agents_dir, None, {}).settings.encryption.keys)
 
 
 def app_loader(agents_dir: Path, settings: ServeSettings) -> AppLoader:

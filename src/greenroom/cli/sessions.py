@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 from greenroom.cli import data_folder
 from greenroom.cli.event_lines import EventLines
 from greenroom.cli.parameters import AgentsDir, ApiKey, ServerUrl, SessionStore, check_not_with_server, client_for
-from greenroom.cli.serving import session_service_of
+from greenroom.cli.serving import configured_keys, session_service_of
 from greenroom.cli.terminal import note, print_line, print_table
 from greenroom.errors import CallerError
 
@@ -167,7 +167,7 @@ def open_store(agents_dir: Path, given: str | None) -> BaseSessionService:
             f"There are no sessions of {str(agents_dir)!r}: {path} doesn't exist. "
             "Give the agents folder, or a store with --session-service"
         )
-    return session_service_from_uri(uri)
+    return session_service_from_uri(uri, keys=configured_keys(agents_dir))
 
 
 def apps_of(store: BaseSessionService, agents_dir: Path, app: str | None) -> list[str] | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Parameter
 
 from greenroom.cli import data_folder
+from greenroom.cli.serving import configured_keys
 from greenroom.cli.sessions_transfer import (
     SessionSource,
     StoredSessions,
@@ -19,10 +21,12 @@ from greenroom.cli.sessions_transfer import (
     store,
 )
 from greenroom.cli.terminal import console, note
-from greenroom.errors import CallerError
+from greenroom.encryption.encrypted_store import EncryptedStore
+from greenroom.errors import CallerError, KeyRefused
 from greenroom.records.state import REMOVED
 
 if TYPE_CHECKING:
+    from greenroom.encryption.key_provider import KeyProvider
     from greenroom.records.base import JsonObject
     from greenroom.records.session import Session, SessionKey
 
@@ -71,8 +75,9 @@ async def _migrate(
 ) -> None:
     from greenroom.sessions.from_uri import session_service_from_uri
 
-    source = await _open_source(from_uri, apps)
-    target = session_service_from_uri(to_uri)
+    encryption_keys = configured_keys(Path())
+    source = await _open_source(from_uri, apps, encryption_keys)
+    target = session_service_from_uri(to_uri, keys=encryption_keys)
     digests: dict[SessionKey, bytes] = {}
     shared: dict[tuple[str, str], JsonObject] = {}
     copied = 0
@@ -91,11 +96,11 @@ async def _migrate(
     note(f"{copied} sessions copied, {len(digests) - copied} already existed")
 
     if from_artifacts is not None and to_artifacts is not None:
-        versions = await _copy_artifacts(from_artifacts, to_artifacts, list(digests))
+        versions = await _copy_artifacts(from_artifacts, to_artifacts, list(digests), encryption_keys)
         note(f"{versions} artifact versions copied")
 
     different: list[str] = []
-    target = session_service_from_uri(to_uri)  # a new service, without a cache, so that the stored data is compared
+    target = session_service_from_uri(to_uri, keys=encryption_keys)  # without a cache: what is stored is compared
     async with data_folder.closing(target):
         for key, digest in _progress(digests.items(), "Comparing sessions"):
             stored = await target.get_session(**key._asdict())
@@ -117,19 +122,35 @@ def _is_equal(session: Session, digest: bytes, shared: JsonObject) -> bool:
     return has_shared_state and _digest(session) == digest
 
 
-async def _open_source(uri: str, apps: list[str] | None) -> SessionSource:
+async def _open_source(uri: str, apps: list[str] | None, keys: KeyProvider | None) -> SessionSource:
     from greenroom.sessions.adk_database import open_adk_database
     from greenroom.sessions.from_uri import session_service_from_uri
 
-    return await open_adk_database(uri) or StoredSessions(session_service_from_uri(uri), apps)
+    adk_source = await open_adk_database(uri)
+    if adk_source is not None:
+        return adk_source
+    source = session_service_from_uri(uri)
+    try:
+        if isinstance(source, EncryptedStore):
+            await source.load_keys()
+    except KeyRefused:
+        await source.close()
+        source = session_service_from_uri(uri, keys=keys)
+    return StoredSessions(source, apps)
 
 
-async def _copy_artifacts(from_uri: str, to_uri: str, keys: list[SessionKey]) -> int:
+async def _copy_artifacts(
+    from_uri: str, to_uri: str, keys: list[SessionKey], encryption_keys: KeyProvider | None
+) -> int:
+    from greenroom.artifacts.encrypted import has_keys
     from greenroom.artifacts.from_uri import artifact_service_from_uri
     from greenroom.records.content import Part
 
     source = artifact_service_from_uri(from_uri)
-    target = artifact_service_from_uri(to_uri)
+    if await has_keys(source):
+        await source.close()
+        source = artifact_service_from_uri(from_uri, keys=encryption_keys)
+    target = artifact_service_from_uri(to_uri, keys=encryption_keys)
     copied = 0
     async with data_folder.closing(source, target):
         for key in _progress(keys, "Copying artifacts"):

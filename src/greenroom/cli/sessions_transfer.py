@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from greenroom.cli import data_folder
 from greenroom.cli.parameters import AgentsDir, SessionStore
+from greenroom.cli.serving import configured_keys
 from greenroom.cli.sessions import apps_of, open_store
 from greenroom.cli.terminal import note
 from greenroom.errors import CallerError, NotOffered, SessionExists
@@ -84,7 +85,8 @@ def import_sessions(
     """
     from greenroom.sessions.from_uri import session_service_from_uri
 
-    service = session_service_from_uri(session_service or data_folder.session_service_uri(agents_dir))
+    uri = session_service or data_folder.session_service_uri(agents_dir)
+    service = session_service_from_uri(uri, keys=configured_keys(agents_dir))
     with file.open("rb") as lines:
         count, skipped = asyncio.run(_import(service, lines))
     note(f"{count} sessions imported, {skipped} already existed")

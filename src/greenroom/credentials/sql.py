@@ -1,6 +1,6 @@
 """Credentials in a SQLite file or a PostgreSQL database, the sessions' or another.
 
-They are not encrypted: protect the file, or the database.
+Without encryption, protect the file, or the database.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _SAVE_REQUEST = """
     ON CONFLICT (app_name, user_id, id) DO UPDATE SET created_at = excluded.created_at, data = excluded.data
 """
 _DELETE_REQUESTS = f"DELETE FROM credential_requests WHERE {_OF_USER} AND json_extract(data, '$.sessionId') = ?"
+_LIST_REQUESTS = f"SELECT id, data FROM credential_requests WHERE {_OF_USER}"
+_DELETE_REQUEST = f"DELETE FROM credential_requests WHERE {_OF_USER} AND id = ?"
 _FORGET_REQUESTS = "DELETE FROM credential_requests WHERE created_at < ?"
 
 
@@ -46,40 +48,56 @@ class SqlCredentialService(BaseCredentialService):
         self._closed = False
 
     async def load_credential(self, *, app_name: str, user_id: str, credential_key: str) -> AuthCredential | None:
-        data = await self._data(_LOAD, app_name, user_id, credential_key)
+        data = await self._data(_LOAD, "credentials", app_name, user_id, credential_key)
         return _read_credential(data) if data is not None else None
 
     async def save_credential(
         self, *, app_name: str, user_id: str, credential_key: str, credential: AuthCredential
     ) -> None:
-        await self._database.execute(_SAVE, app_name, user_id, credential_key, wire.encode(credential).decode())
+        key = app_name, user_id, credential_key
+        data = self._database.codec.encode(wire.encode(credential), "credentials", *key)
+        await self._database.execute(_SAVE, *key, data)
 
     async def delete_credential(self, *, app_name: str, user_id: str, credential_key: str) -> None:
         await self._database.execute(_DELETE, app_name, user_id, credential_key)
 
     async def list_credentials(self, *, app_name: str, user_id: str) -> dict[str, AuthCredential]:
         rows = await self._database.fetch(_LIST, app_name, user_id)
-        return {key: _read_credential(data.encode()) for key, data in rows}
+        decode = self._database.codec.decode
+        return {key: _read_credential(decode(data, "credentials", app_name, user_id, key)) for key, data in rows}
 
     async def save_request(self, *, app_name: str, user_id: str, request: CredentialRequest) -> None:
         await self._database.execute(_FORGET_REQUESTS, request.created_at - KEPT_SECONDS)
-        data = wire.encode(request).decode()
+        data = self._database.codec.encode(wire.encode(request), "credential_requests", app_name, user_id, request.id)
         await self._database.execute(_SAVE_REQUEST, app_name, user_id, request.id, request.created_at, data)
 
     async def delete_requests(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        await self._database.execute(_DELETE_REQUESTS, app_name, user_id, session_id)
+        if self._database.codec.is_plain:
+            await self._database.execute(_DELETE_REQUESTS, app_name, user_id, session_id)
+            return
+        for request_id, data in await self._database.fetch(_LIST_REQUESTS, app_name, user_id):
+            place = "credential_requests", app_name, user_id, request_id
+            if _read_request(self._database.codec.decode(data, *place)).session_id == session_id:
+                await self._database.execute(_DELETE_REQUEST, app_name, user_id, request_id)
 
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         for table in ("credentials", "credential_requests"):
             await self._database.execute(f"DELETE FROM {table} WHERE {_OF_USER}", app_name, user_id)
 
     async def load_request(self, *, app_name: str, user_id: str, request_id: str) -> CredentialRequest | None:
-        data = await self._data(_LOAD_REQUEST, app_name, user_id, request_id)
+        data = await self._data(_LOAD_REQUEST, "credential_requests", app_name, user_id, request_id)
         return _read_request(data) if data is not None else None
 
-    async def _data(self, query: str, *arguments: str) -> bytes | None:
-        rows = await self._database.fetch(query, *arguments)
-        return rows[0][0].encode() if rows else None
+    async def _data(self, query: str, table: str, *key: str) -> bytes | None:
+        rows = await self._database.fetch(query, *key)
+        return self._database.codec.decode(rows[0][0], table, *key) if rows else None
+
+    async def load_keys(self) -> None:
+        await self._database.fetch("SELECT 1")
+
+    @property
+    def is_encrypted(self) -> bool:
+        return not self._database.codec.is_plain
 
     async def close(self) -> None:
         if not self._closed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from greenroom.encryption.codec import Codec
 from greenroom.errors import TooMuchFeedback
 from greenroom.feedback.store import MAX_PER_EVENT, MAX_SEARCHED, FeedbackStore, page_of, position_after
 from greenroom.records import wire
@@ -29,7 +30,7 @@ _SAVE = """
 """
 _DELETE = f"DELETE FROM feedback WHERE {_OF_EVENT} AND subject = ?"
 _DELETE_SUBJECT = "DELETE FROM feedback WHERE app_name = ? AND subject = ?"
-_LIST = "SELECT data FROM feedback WHERE {terms} ORDER BY created_at DESC, id DESC LIMIT ?"
+_LIST = "SELECT id, data FROM feedback WHERE {terms} ORDER BY created_at DESC, id DESC LIMIT ?"
 
 _TERMS = {
     "app_name": "app_name = ?",
@@ -91,7 +92,7 @@ class SqlFeedbackStore(FeedbackStore):
             [(others,)] = await transaction.fetch(_COUNT_OTHERS, *event, feedback.id)
             if others >= MAX_PER_EVENT:
                 raise TooMuchFeedback(feedback.event_id, MAX_PER_EVENT)
-            await transaction.fetch(_SAVE, *_row(feedback))
+            await transaction.fetch(_SAVE, *_row(self._database.codec, feedback))
 
         await self._write(feedback.session_key, write)
 
@@ -114,6 +115,8 @@ class SqlFeedbackStore(FeedbackStore):
         arguments: list[str | float] = []
         for field, term in _TERMS.items():
             wanted = getattr(where, field)
+            if field == "label" and wanted is not None:
+                wanted = label_of(self._database.codec, wanted)
             if wanted is not None:
                 terms.append(term)
                 arguments.append(wanted)
@@ -125,7 +128,8 @@ class SqlFeedbackStore(FeedbackStore):
 
         query = _LIST.format(terms=" AND ".join(terms))
         rows = await self._database.fetch(query, *arguments, limit + 1)
-        return page_of([_decode(data.encode()) for (data,) in rows], limit)
+        decode = self._database.codec.decode
+        return page_of([_decode(decode(data, "feedback", feedback_id)) for feedback_id, data in rows], limit)
 
     async def _write(self, key: SessionKey, write: Callable[[Transaction], Coroutine[Any, Any, None]]) -> None:
         """Runs `write` in a transaction of the session's owner."""
@@ -133,7 +137,12 @@ class SqlFeedbackStore(FeedbackStore):
         await self._database.transact(write)
 
 
-def _row(feedback: Feedback) -> tuple[str | float | None, ...]:
+def label_of(codec: Codec, label: str) -> str:
+    """Returns the value of the column of the label, by which queries select."""
+    return codec.digest(label, "feedback.label")
+
+
+def _row(codec: Codec, feedback: Feedback) -> tuple[str | float | None, ...]:
     return (
         feedback.id,
         *feedback.session_key,
@@ -142,8 +151,8 @@ def _row(feedback: Feedback) -> tuple[str | float | None, ...]:
         feedback.name,
         feedback.source,
         feedback.subject,
-        feedback.label,
+        label_of(codec, feedback.label) if feedback.label is not None else None,
         feedback.score_number,
         feedback.created_at,
-        wire.encode(feedback).decode(),
+        codec.encode(wire.encode(feedback), "feedback", feedback.id),
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from greenroom.encryption.from_uri import not_encrypted
+from greenroom.encryption.key_provider import KeyProvider
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.service_uri import contributed_service
 
@@ -16,9 +18,11 @@ _KNOWN = (
 )
 
 
-def memory_service_from_uri(uri: str, *, embeddings: BaseEmbeddings | None = None) -> BaseMemoryService:
+def memory_service_from_uri(
+    uri: str, *, embeddings: BaseEmbeddings | None = None, keys: KeyProvider | None = None
+) -> BaseMemoryService:
     """Opens the memory service of a URI. `embeddings` are for stores that support them. Raises InvalidRequest for an
-    unknown URI.
+    unknown URI. keys: encrypt what is stored, in SQLite and PostgreSQL; other stores are refused with them.
     """
     scheme, separator, rest = uri.partition("://")
     kind = scheme.partition("+")[0].lower() if separator else ""
@@ -30,11 +34,13 @@ def memory_service_from_uri(uri: str, *, embeddings: BaseEmbeddings | None = Non
     if kind == "sqlite" and rest.startswith("/"):
         from greenroom.memory.sqlite import SqliteMemoryService
 
-        return SqliteMemoryService(path, embeddings=embeddings)
+        return SqliteMemoryService(path, embeddings=embeddings, keys=keys)
     if kind in ("postgresql", "postgres"):
         from greenroom.memory.postgres import PostgresMemoryService
 
-        return PostgresMemoryService(uri, embeddings=embeddings)
+        return PostgresMemoryService(uri, embeddings=embeddings, keys=keys)
+    if keys is not None:
+        raise not_encrypted(uri)
     if kind == "firestore":
         from greenroom.google_cloud.firestore import FirestoreDatabase
         from greenroom.memory.firestore import FirestoreMemoryService

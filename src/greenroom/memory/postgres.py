@@ -15,13 +15,14 @@ import logging
 from array import array
 from typing import TYPE_CHECKING, Any
 
-from greenroom.errors import StorageError
+from greenroom.errors import KeyRefused, StorageError
 from greenroom.memory.signatures import MAX_SCANNED, NONE, Owner, Signatures, check_numpy, signs
 from greenroom.memory.sql import OWNER, Search, SqlMemoryService, Statement
 from greenroom.postgres.database import Database
 
 if TYPE_CHECKING:
     from greenroom.embeddings.embeddings import BaseEmbeddings
+    from greenroom.encryption.key_provider import KeyProvider
 
 _log = logging.getLogger("greenroom.memory")
 
@@ -89,15 +90,21 @@ _BY_COSINE = """
 class PostgresMemoryService(SqlMemoryService):
     _database: Database
 
-    def __init__(self, uri: str, *, embeddings: BaseEmbeddings | None = None) -> None:
+    def __init__(self, uri: str, *, embeddings: BaseEmbeddings | None = None, keys: KeyProvider | None = None) -> None:
         """Opens a database on the first call.
 
         embeddings: for search by meaning, where the server has pgvector and the role may install it; closed with the
-        service. Raises MissingExtra; also for embeddings without numpy.
+        service. keys: encrypt what all services on the database store. With them, memories are found by their words
+        only: pgvector can't search encrypted vectors. Raises MissingExtra, also for embeddings without numpy; and
+        KeyRefused for embeddings with keys.
         """
+        if embeddings is not None and keys is not None:
+            raise KeyRefused(
+                "PostgreSQL can't search encrypted vectors: unset memory_embeddings, or keep memories in SQLite"
+            )
         if embeddings is not None:
             check_numpy()
-        super().__init__(Database.open(uri), embeddings)
+        super().__init__(Database.open(uri), embeddings, keys)
         self._is_prepared = False
 
     async def _prepare_vectors(self) -> None:
@@ -112,7 +119,9 @@ class PostgresMemoryService(SqlMemoryService):
             self._embeddings = None
         self._is_prepared = True
 
-    def _add_vector(self, which: str, key: tuple[Any, ...], model: str, vector: array[float]) -> Statement:
+    def _add_vector(
+        self, which: str, key: tuple[Any, ...], owner: Owner, model: str, vector: array[float]
+    ) -> Statement:
         return _ADD_VECTOR.format(which), (model, _text(vector), *key)
 
     def _signature(self, vector: array[float]) -> bytes:
@@ -133,7 +142,7 @@ class PostgresMemoryService(SqlMemoryService):
         newest_first = [(entry, bits[at * size : (at + 1) * size]) for at, entry in enumerate(entries or ())]
         return cached.extended(reversed(newest_first), read_to=read_to, repeated=repeated)
 
-    def _by_cosine(self, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:
+    def _by_cosine(self, owner: Owner, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:
         rows = yield _BY_COSINE, (entries, model, _text(vector))
         return [entry for (entry,) in rows]
 

@@ -19,6 +19,7 @@ from array import array
 from collections.abc import Collection, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from greenroom.encryption.key_provider import KeyProvider
 from greenroom.errors import GreenroomError
 from greenroom.log.state import kept_events
 from greenroom.memory.entries import (
@@ -76,7 +77,7 @@ _KNOWN = f"""
 _OF_IDS = f"{_OF_SOURCE} AND id IN (SELECT value FROM json_each(CAST(? AS text)))"
 _DATA_OF_SOURCE = f"SELECT id, data FROM memories WHERE owner = {OWNER} AND source = ?"
 _OF_OWNER = f"SELECT number FROM memories WHERE owner = {OWNER}"
-_LIST = f"SELECT number, data FROM memories WHERE owner = {OWNER} AND number > ? ORDER BY number LIMIT ?"
+_LIST = f"SELECT number, source, id, data FROM memories WHERE owner = {OWNER} AND number > ? ORDER BY number LIMIT ?"
 _COUNTS = f"""
     SELECT value, (
         SELECT count(*) FROM (
@@ -94,13 +95,14 @@ _MATCHES = f"{_OF_WORDS} AND entry IN (SELECT CAST(value AS bigint) FROM json_ea
 _NEWEST = f"SELECT entry, word FROM memory_words WHERE owner = {OWNER} AND word = ? ORDER BY entry DESC LIMIT ?"
 _NUMBERED = "FROM memories WHERE number IN (SELECT CAST(value AS bigint) FROM json_each(CAST(? AS text)))"
 _TIMES = f"SELECT number, seconds {_NUMBERED}"
-_ENTRIES = f"SELECT number, data {_NUMBERED}"
+_ENTRIES = f"SELECT number, source, id, data {_NUMBERED}"
 _HAS_KEY = f"owner = {OWNER} AND source = ? AND memories.id = ?"
 _HAS_NUMBER = "number = ?"
 _WITHOUT_VECTOR = """
-    SELECT number,
-        CASE WHEN EXISTS (SELECT 1 FROM memory_vectors WHERE entry = number AND model = ?) THEN NULL ELSE data END
-    FROM memories WHERE number > ? ORDER BY number LIMIT 256
+    SELECT memories.number, app_name, user_id, source, id, CASE
+        WHEN EXISTS (SELECT 1 FROM memory_vectors WHERE entry = memories.number AND model = ?) THEN NULL ELSE data END
+    FROM memories JOIN memory_owners ON memory_owners.number = owner
+    WHERE memories.number > ? ORDER BY memories.number LIMIT 256
 """
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -117,8 +119,16 @@ class SqlMemoryService(BaseMemoryService):
     rank fusion: the nearest entries are found even without a common word.
     """
 
-    def __init__(self, database: SqliteDatabase | PostgresDatabase, embeddings: BaseEmbeddings | None) -> None:
-        """Takes ownership of `database`, which is closed with the service."""
+    def __init__(
+        self,
+        database: SqliteDatabase | PostgresDatabase,
+        embeddings: BaseEmbeddings | None,
+        keys: KeyProvider | None,
+    ) -> None:
+        """Takes ownership of `database`, which is closed with the service. keys: encrypt what all services on it
+        store."""
+        if keys is not None:
+            database.encrypt(keys)
         self._database = database
         self._cache = database.companion(SignatureCache, SignatureCache)
         self._embeddings: BaseEmbeddings | None = embeddings
@@ -126,9 +136,11 @@ class SqlMemoryService(BaseMemoryService):
         self._closed = False
 
     @abstractmethod
-    def _add_vector(self, which: str, key: tuple[Any, ...], model: str, vector: array[float]) -> Statement:
-        """Stores the vector of an entry, unless it has a vector of this model. which: a condition with the values
-        `key`.
+    def _add_vector(
+        self, which: str, key: tuple[Any, ...], owner: Owner, model: str, vector: array[float]
+    ) -> Statement:
+        """Stores the vector of an owner's entry, unless it has a vector of this model. which: a condition with the
+        values `key`.
         """
 
     @abstractmethod
@@ -142,7 +154,7 @@ class SqlMemoryService(BaseMemoryService):
         """Extends the cached signatures of the owner's vectors, of the same dimension, by those stored since."""
 
     @abstractmethod
-    def _by_cosine(self, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:
+    def _by_cosine(self, owner: Owner, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:
         """Ranks the entries that have a vector of this model, nearest first."""
 
     def _nearest(self, owner: Owner, model: str, vector: array[float], limit: int) -> Search[list[int]]:
@@ -159,7 +171,7 @@ class SqlMemoryService(BaseMemoryService):
             near = extended.nearest(signature, max(_CANDIDATES, limit))
             if not near:
                 return []
-            best = yield from self._by_cosine(near, model, vector)
+            best = yield from self._by_cosine(owner, near, model, vector)
             if cached is NONE or 2 * len(best) > len(near):
                 return best[:limit]
             self._cache.drop(owner, model)  # most of the nearest entries were deleted
@@ -182,15 +194,18 @@ class SqlMemoryService(BaseMemoryService):
         try:
             while rows := await self._database.fetch(_WITHOUT_VECTOR, embeddings.model, last):
                 last = rows[-1][0]
-                texts = {number: text_of_entry(_read_entry(data.encode())) for number, data in rows if data is not None}
+                texts = {
+                    (number, app_name, user_id): text_of_entry(self._entry((app_name, user_id), source, entry_id, data))
+                    for number, app_name, user_id, source, entry_id, data in rows
+                    if data is not None
+                }
                 vectors = await embeddings.embed(list(texts.values()))
                 if texts:
-                    of_entries = zip(texts, vectors, strict=True)
                     added += len(texts)
                     await self._database.execute_all(
                         [
-                            self._add_vector(_HAS_NUMBER, (entry,), embeddings.model, vector)
-                            for entry, vector in of_entries
+                            self._add_vector(_HAS_NUMBER, (number,), (app_name, user_id), embeddings.model, vector)
+                            for (number, app_name, user_id), vector in zip(texts, vectors, strict=True)
                         ]
                     )
         except GreenroomError as error:
@@ -201,9 +216,13 @@ class SqlMemoryService(BaseMemoryService):
 
     async def add_session_to_memory(self, session: Session) -> None:
         owner = (session.app_name, session.user_id)
-        stored = dict(await self._database.fetch(_DATA_OF_SOURCE, *owner, session.id))
+        rows = await self._database.fetch(_DATA_OF_SOURCE, *owner, session.id)
+        stored = {
+            entry_id: self._database.codec.decode(data, "memories", *owner, session.id, entry_id)
+            for entry_id, data in rows
+        }
         entries = list(entries_of_events(kept_events(session.events)))
-        changed = [(entry, seconds) for entry, seconds in entries if stored.get(entry.id) != _data(entry)]
+        changed = [(entry, seconds) for entry, seconds in entries if stored.get(entry.id) != wire.encode(entry)]
         removed = stored.keys() - {entry.id for entry, _ in entries} if not session.events.skipped else set[str]()
         replaced = removed | {entry.id or "" for entry, _ in changed}
         await self._replace(owner, session.id, replaced, changed)
@@ -222,7 +241,7 @@ class SqlMemoryService(BaseMemoryService):
     ) -> None:
         """Deletes the source's entries with these ids, then adds the missing ones."""
         deleted = _delete(_OF_IDS, *owner, source, as_json(ids)) if ids else []
-        added = _add(owner, source, entries) if entries else []
+        added = self._add(owner, source, entries) if entries else []
         embeddings = await self._use_embeddings()
         if embeddings is not None and entries:
             wanted = as_json(entry.id or "" for entry, _ in entries)
@@ -232,7 +251,8 @@ class SqlMemoryService(BaseMemoryService):
             texts = {entry_id: text for entry_id, text in texts.items() if text}
             vectors = await embeddings.embed(list(texts.values()))
             for entry_id, vector in zip(texts, vectors, strict=True):
-                added.append(self._add_vector(_HAS_KEY, (*owner, source, entry_id), embeddings.model, vector))
+                key = *owner, source, entry_id
+                added.append(self._add_vector(_HAS_KEY, key, owner, embeddings.model, vector))
         if deleted or added:
             await self._database.execute_all([*deleted, *added])
 
@@ -257,14 +277,31 @@ class SqlMemoryService(BaseMemoryService):
             return None
 
     def _search(self, owner: Owner, query: str, limit: int, vector: array[float] | None) -> Search[list[MemoryEntry]]:
-        words = words_of_query(query)
+        digest = self._database.codec.digest
+        words = [digest(word, "memory_words", *owner) for word in words_of_query(query)]
         depth = limit if vector is None else max(limit, _FUSED)
         best = (yield from _by_words(owner, words, depth)) if words else []
         if vector is not None and self._embeddings is not None:
             nearest = yield from self._nearest(owner, self._embeddings.model, vector, depth)
             best = fused(best, nearest)[:limit]
-        found = dict((yield _ENTRIES, (as_json(best),))) if best else {}
-        return [_read_entry(found[entry].encode()) for entry in best if entry in found]
+        rows = (yield _ENTRIES, (as_json(best),)) if best else []
+        found = {number: self._entry(owner, source, entry_id, data) for number, source, entry_id, data in rows}
+        return [found[entry] for entry in best if entry in found]
+
+    def _entry(self, owner: Owner, source: str, entry_id: str, data: str) -> MemoryEntry:
+        return _read_entry(self._database.codec.decode(data, "memories", *owner, source, entry_id))
+
+    def _add(self, owner: Owner, source: str, entries: Iterable[tuple[MemoryEntry, float]]) -> list[Statement]:
+        codec = self._database.codec
+        statements: list[Statement] = [(_ADD_OWNER, owner)]
+        for entry, seconds in entries:
+            if words := words_of_entry(entry):
+                key = (*owner, source, entry.id)
+                indexed = sorted(codec.digest(word, "memory_words", *owner) for word in words)
+                data = codec.encode(wire.encode(entry), "memories", *key)
+                statements.append((_ADD, (*key, seconds, data)))
+                statements.append((_ADD_WORDS, (as_json(indexed), *key)))
+        return statements
 
     async def _run(self, search: Search[T]) -> T:
         """Runs each step in a thread, since a step may compare 200,000 signatures."""
@@ -287,11 +324,20 @@ class SqlMemoryService(BaseMemoryService):
         self, *, app_name: str, user_id: str, limit: int = 100, page_token: str | None = None
     ) -> ListMemoriesResponse:
         rows = await self._database.fetch(_LIST, app_name, user_id, number_of(page_token), limit + 1)
-        return page_of([(number, _read_entry(data.encode())) for number, data in rows], limit)
+        owner = app_name, user_id
+        found = [(number, self._entry(owner, source, entry_id, data)) for number, source, entry_id, data in rows]
+        return page_of(found, limit)
 
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         owner = (app_name, user_id)
         await self._database.execute_all([*_delete(_OF_OWNER, *owner), (_DELETE_OWNER, owner)])
+
+    async def load_keys(self) -> None:
+        await self._database.fetch("SELECT 1")
+
+    @property
+    def is_encrypted(self) -> bool:
+        return not self._database.codec.is_plain
 
     async def close(self) -> None:
         if not self._closed:
@@ -337,25 +383,11 @@ def _by_words(owner: Owner, words: list[str], limit: int) -> Search[list[int]]:
     return heapq.nlargest(limit, times, key=lambda entry: (scores[entry], times[entry], entry))
 
 
-def _add(owner: Owner, source: str, entries: Iterable[tuple[MemoryEntry, float]]) -> list[Statement]:
-    statements: list[Statement] = [(_ADD_OWNER, owner)]
-    for entry, seconds in entries:
-        if words := words_of_entry(entry):
-            key = (*owner, source, entry.id)
-            statements.append((_ADD, (*key, seconds, _data(entry))))
-            statements.append((_ADD_WORDS, (as_json(sorted(words)), *key)))
-    return statements
-
-
 def _delete(selection: str, *arguments: Any) -> list[Statement]:
     return [
         (f"DELETE FROM memory_words WHERE entry IN ({selection})", arguments),
         (f"DELETE FROM memories WHERE number IN ({selection})", arguments),
     ]
-
-
-def _data(entry: MemoryEntry) -> str:
-    return wire.encode(entry).decode()
 
 
 def as_json(values: Iterable[str] | Iterable[int]) -> str:

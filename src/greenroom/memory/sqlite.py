@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from greenroom.embeddings.embeddings import BaseEmbeddings
+    from greenroom.encryption.key_provider import KeyProvider
     from greenroom.sqlite.database import Database
 
 T = TypeVar("T")
@@ -33,16 +34,23 @@ _VECTORS = "SELECT entry, vector FROM memory_vectors WHERE entry IN (SELECT valu
 class SqliteMemoryService(SqlMemoryService):
     _database: Database
 
-    def __init__(self, db_path: str | os.PathLike[str], *, embeddings: BaseEmbeddings | None = None) -> None:
+    def __init__(
+        self,
+        db_path: str | os.PathLike[str],
+        *,
+        embeddings: BaseEmbeddings | None = None,
+        keys: KeyProvider | None = None,
+    ) -> None:
         """Opens a file on the first call: the sessions' or another, given as a path or as `sqlite:///file`.
 
-        embeddings: for search by meaning; closed with the service. Raises MissingExtra for embeddings without numpy.
+        embeddings: for search by meaning; closed with the service. keys: encrypt what all services on the file store.
+        Raises MissingExtra for embeddings without numpy.
         """
         if embeddings is not None:
             check_numpy()
         from greenroom.sqlite.database import Database
 
-        super().__init__(Database.open(os.fspath(db_path).removeprefix("sqlite:///")), embeddings)
+        super().__init__(Database.open(os.fspath(db_path).removeprefix("sqlite:///")), embeddings, keys)
 
     async def _run(self, search: Search[T]) -> T:
         """Runs all queries in one reading thread, without returning to the event loop after each."""
@@ -57,8 +65,17 @@ class SqliteMemoryService(SqlMemoryService):
 
         return await self._database.read(read)
 
-    def _add_vector(self, which: str, key: tuple[Any, ...], model: str, vector: array[float]) -> Statement:
-        return _ADD_VECTOR.format(which), (model, _signature(vector), vector.tobytes(), *key)
+    def _add_vector(
+        self, which: str, key: tuple[Any, ...], owner: Owner, model: str, vector: array[float]
+    ) -> Statement:
+        encode = self._database.codec.encode_bytes
+        place = "memory_vectors", *owner, model
+        return _ADD_VECTOR.format(which), (
+            model,
+            encode(_signature(vector), *place),
+            encode(vector.tobytes(), *place),
+            *key,
+        )
 
     def _signature(self, vector: array[float]) -> bytes:
         return _signature(vector)
@@ -68,14 +85,18 @@ class SqliteMemoryService(SqlMemoryService):
     ) -> Search[Signatures]:
         size = len(_signature(vector))
         rows = yield _SIGNATURES, (*owner, model, cached.read_to)
-        padded = ((entry, bits[-size:].rjust(size, b"\0")) for entry, bits in reversed(rows))
+        decode = self._database.codec.decode_bytes
+        signatures = ((entry, decode(bits, "memory_vectors", *owner, model)) for entry, bits in reversed(rows))
+        padded = ((entry, bits[-size:].rjust(size, b"\0")) for entry, bits in signatures)
         return cached.extended(padded, read_to=rows[0][0] if rows else cached.read_to)
 
-    def _by_cosine(self, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:
+    def _by_cosine(self, owner: Owner, entries: list[int], model: str, vector: array[float]) -> Search[list[int]]:
         import numpy
 
         query = vector.tobytes()
-        stored = yield _VECTORS, (as_json(entries),)
+        decode = self._database.codec.decode_bytes
+        rows = yield _VECTORS, (as_json(entries),)
+        stored = [(entry, decode(data, "memory_vectors", *owner, model)) for entry, data in rows]
         stored = [(entry, data) for entry, data in stored if len(data) == len(query)]
         vectors = numpy.frombuffer(b"".join(data for _, data in stored), "f4").reshape(-1, len(vector))
         cosines = vectors @ numpy.frombuffer(query, "f4")

@@ -10,15 +10,18 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.util import find_spec
-from itertools import count
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
-from greenroom.errors import GreenroomError, InvalidRequest, MissingExtra, StorageError
+from greenroom.encryption.codec import PLAIN, Codec, EncryptingCodec
+from greenroom.encryption.key_provider import KeyProvider
+from greenroom.encryption.key_ring import KeyRing
+from greenroom.errors import GreenroomError, InvalidRequest, KeyRefused, MissingExtra, StorageError
 from greenroom.postgres.connection import Connection, Pool, connect, create_pool
+from greenroom.postgres.key_store import PostgresKeyStore, has_keys
 from greenroom.postgres.migrate import prepare
+from greenroom.postgres.numbered import numbered
 from greenroom.postgres.ownership import OwnedShards
 
 T = TypeVar("T")
@@ -104,7 +107,7 @@ class Database:
     _open_lock: ClassVar[threading.Lock] = threading.Lock()
 
     @classmethod
-    def open(cls, uri: str, *, pool_size: int | None = None) -> Database:
+    def open(cls, uri: str, *, pool_size: int | None = None, holds_content: bool = True) -> Database:
         """The database of this URI, shared; each call needs a `close`. Connects on first use.
 
         uri: as libpq takes it, or with SQLAlchemy's driver (`postgresql+asyncpg://`). pool_size: reading connections of
@@ -119,6 +122,7 @@ class Database:
                 database = cls._open[key] = cls(key)
             database._users += 1
         database.pool_size = pool_size or database.pool_size
+        database.holds_content |= holds_content
         return database
 
     def __init__(self, key: tuple[int, str]) -> None:
@@ -127,7 +131,12 @@ class Database:
         self.pool_size = 10
         self.retry_seconds = 10.0
         self.is_prepared = False
+        self.holds_content = False
+        """True if a user of the database reads or writes columns that may be encrypted."""
+
         self.owned_shards = OwnedShards()
+        self.codec: Codec = PLAIN
+        """Encrypts the columns that hold what users wrote, where the database was opened with keys."""
 
         self._key = key
         self._users = 0
@@ -140,6 +149,20 @@ class Database:
         """Host and database, for messages; without user and password."""
         parts = urlsplit(self.uri)
         return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def encrypt(self, keys: KeyProvider) -> None:
+        """Encrypts what is written from now on. Called before the database is first used."""
+        if self.codec.is_plain:
+            if self.is_prepared:
+                raise KeyRefused(f"{self.name} was opened without encryption keys before")
+            self.codec = EncryptingCodec(KeyRing(PostgresKeyStore(self.uri, self.name), keys))
+
+    async def check_keys(self, connection: Connection) -> None:
+        """Loads the data keys, or makes sure that the database needs none. Raises KeyRefused."""
+        if isinstance(self.codec, EncryptingCodec):
+            await self.codec.ring.load()
+        elif self.holds_content and await has_keys(connection):
+            raise KeyRefused(f"{self.name} is encrypted, and no keys are given: set encryption.keys")
 
     def companion(self, kind: type[T], make: Callable[[], T]) -> T:
         """The object of this type that all users of the database share, such as a cache of its rows."""
@@ -236,6 +259,8 @@ class Database:
         connections = self._loops.pop(asyncio.get_running_loop(), None)
         if connections is not None:
             await connections.close()
+        if isinstance(self.codec, EncryptingCodec):
+            await asyncio.to_thread(self.codec.ring.close)
 
 
 class _LoopConnections:
@@ -294,6 +319,7 @@ class _LoopConnections:
         connection = await connect(self._database.uri)
         if not self._database.is_prepared:
             try:
+                await self._database.check_keys(connection)
                 await prepare(connection)
             except BaseException:
                 connection.terminate()
@@ -442,13 +468,6 @@ def _our_error(operation: str, error: Exception) -> GreenroomError:
     if refused is not None:
         return InvalidRequest(refused)
     return StorageError(operation, f"{error or 'no answer'} ({type(error).__name__})")
-
-
-@lru_cache(maxsize=1000)
-def numbered(statement: str) -> str:
-    """`?` as `$1`, `$2`, …; `?1` as `$1`."""
-    numbers = count(1)
-    return re.sub(r"\?(\d*)", lambda found: f"${found[1] or next(numbers)}", statement)
 
 
 def _for_asyncpg(uri: str) -> str:

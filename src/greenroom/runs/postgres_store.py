@@ -12,8 +12,9 @@ from greenroom.audit.sql import POSTGRES_CHAINS
 from greenroom.errors import IdempotencyConflict, OwnershipLost, StoreInUse
 from greenroom.feedback.postgres import PostgresFeedbackStore
 from greenroom.postgres.connection import Connection
-from greenroom.postgres.database import Database, Transaction, numbered
+from greenroom.postgres.database import Database, Transaction
 from greenroom.postgres.notifications import Notifications
+from greenroom.postgres.numbered import numbered
 from greenroom.postgres.ownership import (
     IS_OWNER,
     IS_OWNER_OF_ONE,
@@ -25,7 +26,6 @@ from greenroom.postgres.ownership import (
     parameters_of,
 )
 from greenroom.postgres.shard_owner import ShardOwner
-from greenroom.records import wire
 from greenroom.records.audit import AuditEntry
 from greenroom.records.inbox import HumanRequest, RequestChanges
 from greenroom.records.replica import ReplicaStatus
@@ -51,6 +51,7 @@ from greenroom.runs.sql_store import (
     RunRow,
     SqlRunStore,
     delivery_row,
+    encoded_digest,
     push_config_row,
     row_of,
 )
@@ -81,7 +82,7 @@ _NEXT_WAKE_UPS = """
     ORDER BY at LIMIT ?
 """
 _NOTHING_SAVED = "INSERT 0 0"
-_GET_MANY = "SELECT data, request FROM runs WHERE id = ANY (?::text[])"
+_GET_MANY = "SELECT id, data, request FROM runs WHERE id = ANY (?::text[])"
 _SESSION_OF_RUN = "SELECT app_name, user_id, session_id FROM runs WHERE id = $1"
 
 
@@ -170,8 +171,7 @@ class PostgresRunStore(SqlRunStore):
             return self._queued(_failed(error))
 
         deliveries = self._new_deliveries(run) if run.webhooks else ()
-        request = wire.encode(run.request).decode() if run.request is not None else None
-        fenced = FencedRun(row_of(run, request, is_to_remember), fence)
+        fenced = FencedRun(row_of(self._postgres.codec, run, is_to_remember=is_to_remember), fence)
         if run.idempotency_key is None and not deliveries and requests is None and not run.is_delayed and not audit:
             return self._saving(run, self._postgres.submit_row(_save_runs, fenced))
         has_new_key = run.idempotency_key is not None
@@ -185,7 +185,7 @@ class PostgresRunStore(SqlRunStore):
             return self._queued(_failed(error))
 
         deliveries = self._new_deliveries(run) if run.webhooks else ()
-        fenced = FencedRun(row_of(run, None), fence)
+        fenced = FencedRun(row_of(self._postgres.codec, run, with_request=False), fence)
         if not deliveries:
             return self._saving(run, self._postgres.submit_row(_save_runs, fenced))
         return self._saving(run, self._save_with(run, fenced, deliveries, has_new_key=False))
@@ -206,7 +206,8 @@ class PostgresRunStore(SqlRunStore):
         key = run.idempotency_key if has_new_key else None
         scoped_key = run.app_name, run.user_id, key
         run_id = run.id
-        digest = run.request_digest
+        codec = self._postgres.codec
+        digest = encoded_digest(codec, run) if key is not None else None
         start_at = run.start_at if run.is_delayed else None
 
         async def apply(connection: Connection) -> None:
@@ -220,9 +221,9 @@ class PostgresRunStore(SqlRunStore):
             if start_at is not None:
                 await connection.execute(numbered(SAVE_WAKE_UP), run_id, start_at)
             for delivery in deliveries:
-                await connection.execute(numbered(ADD_DELIVERY), *delivery_row(delivery))
+                await connection.execute(numbered(ADD_DELIVERY), *delivery_row(codec, delivery))
             if requests is not None:
-                await write_changes(Transaction(connection), requests)
+                await write_changes(Transaction(connection), codec, requests)
             if audit:
                 await self._audit.write(Transaction(connection), audit)
 
@@ -234,7 +235,9 @@ class PostgresRunStore(SqlRunStore):
 
         async def apply(connection: Connection) -> None:
             await check(fence, connection)
-            await connection.execute(numbered(UPDATE_DELIVERY), *delivery_row(delivery)[6:], delivery.id)
+            await connection.execute(
+                numbered(UPDATE_DELIVERY), *delivery_row(self._postgres.codec, delivery)[6:], delivery.id
+            )
 
         await self._postgres.submit(apply)
 
@@ -269,7 +272,7 @@ class PostgresRunStore(SqlRunStore):
 
         async def apply(connection: Connection) -> None:
             await check(fence, connection)
-            await write_request(Transaction(connection), request)
+            await write_request(Transaction(connection), self._postgres.codec, request)
             if audit:
                 await self._audit.write(Transaction(connection), audit)
 
@@ -285,7 +288,7 @@ class PostgresRunStore(SqlRunStore):
         return [(at, run_id) for at, run_id in await self._postgres.fetch(_NEXT_WAKE_UPS, sorted(epochs), limit)]
 
     async def save_push_config(self, config: PushConfig) -> None:
-        await self._execute_of_run(config.run_id, SAVE_PUSH_CONFIG, *push_config_row(config))
+        await self._execute_of_run(config.run_id, SAVE_PUSH_CONFIG, *push_config_row(self._postgres.codec, config))
 
     async def delete_push_config(self, run_id: str, config_id: str) -> None:
         await self._execute_of_run(run_id, DELETE_PUSH_CONFIG, run_id, config_id)

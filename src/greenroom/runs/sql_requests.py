@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from greenroom.encryption.codec import Codec
 from greenroom.records import wire
 from greenroom.records.human_requests import EXPIRES_AFTER_SECONDS
 from greenroom.records.inbox import (
@@ -35,7 +36,7 @@ _CANCEL = "UPDATE requests SET status = 'cancelled' WHERE id = ? AND status = 'o
 _ADD_ANSWERER = "INSERT INTO request_approvers (approver, request_id, may_answer) VALUES (?, ?, ?)"
 _DELETE_ANSWERERS = "DELETE FROM request_approvers WHERE request_id = ?"
 
-GET_REQUEST = "SELECT status, data FROM requests WHERE id = ?"
+GET_REQUEST = "SELECT id, status, data FROM requests WHERE id = ?"
 COUNT_REQUESTS = f"""
     SELECT app_name, count(*) FROM requests
     WHERE status = 'open' AND (kind = '{RequestKind.INPUT}' OR created_at >= ?) GROUP BY app_name
@@ -54,19 +55,19 @@ class Fetches(Protocol):
     async def fetch(self, statement: str, *arguments: Any) -> list[Any]: ...
 
 
-async def write_changes(transaction: Fetches, changes: RequestChanges) -> None:
+async def write_changes(transaction: Fetches, codec: Codec, changes: RequestChanges) -> None:
     for request in changes.added:
-        if await transaction.fetch(_ADD, *_row(request)):
+        if await transaction.fetch(_ADD, *_row(codec, request)):
             await _write_answerers(transaction, request)
     for request in changes.answered:
-        await write_request(transaction, request)
+        await write_request(transaction, codec, request)
     for request_id in changes.cancelled:
         await transaction.fetch(_CANCEL, request_id)
         await transaction.fetch(_DELETE_ANSWERERS, request_id)
 
 
-async def write_request(transaction: Fetches, request: HumanRequest) -> None:
-    await transaction.fetch(_SAVE, *_row(request))
+async def write_request(transaction: Fetches, codec: Codec, request: HumanRequest) -> None:
+    await transaction.fetch(_SAVE, *_row(codec, request))
     await transaction.fetch(_DELETE_ANSWERERS, request.id)
     await _write_answerers(transaction, request)
 
@@ -105,19 +106,19 @@ def list_query(
     if after is not None:
         require("(created_at, id) < (?, ?)", *after)
 
-    query = f"SELECT status, data FROM requests WHERE {' AND '.join(terms)} ORDER BY created_at DESC, id DESC"
+    query = f"SELECT id, status, data FROM requests WHERE {' AND '.join(terms)} ORDER BY created_at DESC, id DESC"
     if limit is not None:
         query += f" LIMIT {limit + 1}"
     return query, *arguments
 
 
-def read_request(status: str, data: str) -> HumanRequest:
-    request = _decode(data.encode())
+def read_request(codec: Codec, request_id: str, status: str, data: str) -> HumanRequest:
+    request = _decode(codec.decode(data, "requests", request_id))
     request.status = RequestStatus(status)
     return request
 
 
-def _row(request: HumanRequest) -> tuple[Any, ...]:
+def _row(codec: Codec, request: HumanRequest) -> tuple[Any, ...]:
     return (
         request.id,
         request.run_id,
@@ -127,7 +128,7 @@ def _row(request: HumanRequest) -> tuple[Any, ...]:
         request.tool,
         request.created_at,
         request.status.value,
-        wire.encode(request).decode(),
+        codec.encode(wire.encode(request), "requests", request.id),
     )
 
 

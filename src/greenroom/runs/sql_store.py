@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import msgspec
 
 from greenroom.audit.sql import SqlAuditStore
+from greenroom.encryption.codec import Codec
 from greenroom.errors import StorageError
 from greenroom.feedback.sql import DELETE_FEEDBACK_OF_SESSION, SqlFeedbackStore, judged_runs
 from greenroom.records import wire
@@ -56,11 +57,11 @@ _SAVE_APP_WEBHOOK = """
     INSERT INTO app_webhooks (app_name, id, data) VALUES (?, ?, ?)
     ON CONFLICT (app_name, id) DO UPDATE SET data = excluded.data
 """
-_APP_WEBHOOKS = "SELECT app_name, data FROM app_webhooks ORDER BY app_name, id"
+_APP_WEBHOOKS = "SELECT app_name, id, data FROM app_webhooks ORDER BY app_name, id"
 _DELETE_APP_WEBHOOK = "DELETE FROM app_webhooks WHERE app_name = ? AND id = ? RETURNING id"
-_GET = "SELECT data, request FROM runs WHERE id = ?"
+_GET = "SELECT id, data, request FROM runs WHERE id = ?"
 _FIND = """
-    SELECT data, request, digest FROM idempotency_keys JOIN runs ON runs.id = run_id
+    SELECT runs.id, data, request, digest FROM idempotency_keys JOIN runs ON runs.id = run_id
     WHERE idempotency_keys.app_name = ? AND idempotency_keys.user_id = ? AND key = ?
 """
 _DELETE_OF_RUNS = """
@@ -77,7 +78,7 @@ DELETE_SESSION = (
     "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?",
 )
 _UNFINISHED = """
-    SELECT app_name, user_id, session_id, data, request FROM runs
+    SELECT app_name, user_id, session_id, id, data, request FROM runs
     WHERE status IN ('queued', 'running') {and_in_shards} ORDER BY created_at, number
 """
 
@@ -85,9 +86,9 @@ SAVE_PUSH_CONFIG = """
     INSERT INTO webhooks (run_id, id, data, is_over) VALUES (?, ?, ?, ?)
     ON CONFLICT (run_id, id) DO UPDATE SET data = excluded.data, is_over = excluded.is_over
 """
-_PUSH_CONFIGS = "SELECT data FROM webhooks WHERE run_id = ? ORDER BY id"
+_PUSH_CONFIGS = "SELECT id, data FROM webhooks WHERE run_id = ? ORDER BY id"
 _OPEN_PUSH_CONFIGS = """
-    SELECT app_name, user_id, session_id, webhooks.data FROM webhooks JOIN runs ON runs.id = run_id
+    SELECT app_name, user_id, session_id, run_id, webhooks.id, webhooks.data FROM webhooks JOIN runs ON runs.id = run_id
     WHERE is_over = 0 {and_in_shards}
 """
 DELETE_PUSH_CONFIG = "DELETE FROM webhooks WHERE run_id = ? AND id = ?"
@@ -99,12 +100,14 @@ ADD_DELIVERY = """
 UPDATE_DELIVERY = "UPDATE webhook_deliveries SET next_try_at = ?, data = ? WHERE id = ?"
 _DELIVERY = "SELECT data FROM webhook_deliveries WHERE id = ?"
 _DELIVERIES = """
-    SELECT data FROM webhook_deliveries WHERE app_name = ? AND webhook_id = ?{}
+    SELECT id, data FROM webhook_deliveries WHERE app_name = ? AND webhook_id = ?{}
     ORDER BY created_at DESC, number DESC, id DESC LIMIT ?
 """
 _PENDING_DELIVERIES = """
-    SELECT app_name, user_id, session_id, delivery
-    FROM (SELECT run_id, data AS delivery FROM webhook_deliveries WHERE next_try_at IS NOT NULL) AS pending
+    SELECT app_name, user_id, session_id, delivery_id, delivery
+    FROM (
+        SELECT run_id, id AS delivery_id, data AS delivery FROM webhook_deliveries WHERE next_try_at IS NOT NULL
+    ) AS pending
     JOIN runs ON runs.id = run_id WHERE 1 = 1 {and_in_shards}
 """
 DELETE_DELIVERIES = "DELETE FROM webhook_deliveries WHERE run_id = ? AND webhook_id = ?"
@@ -132,7 +135,7 @@ _DELAYED = "queued delayed"
 """In the column of the status, of runs that start later. Neither a start of the server nor a count of queued runs reads
 them."""
 _TO_REMEMBER = """
-    SELECT app_name, user_id, session_id, data, request FROM runs
+    SELECT app_name, user_id, session_id, id, data, request FROM runs
     WHERE status IN ('succeeded unremembered', 'failed unremembered', 'cancelled unremembered') {and_in_shards}
     ORDER BY created_at
 """
@@ -142,6 +145,10 @@ _IS_INDEXED = """
 """As the index `runs_by_status` has it, which databases use for queries with the same term."""
 _IS_DELAYED = f"status = '{_DELAYED}'"
 """The same of the index `runs_delayed`."""
+
+_WITH_ERRORS = (RunStatus.FAILED, RunStatus.CANCELLED)
+_RUNS_READ = 200
+"""Runs that are read at a time to find those with an error code, where the database can't compare it."""
 
 _MAX_PARTS = 50
 """Apps of a list of runs that are looked up one by one; databases take a few hundred."""
@@ -164,6 +171,10 @@ class SqlRunStore(RunStore):
         """By run: messages to webhooks that the next record of the run takes along, since the last one was refused."""
         self._newest: Future[Any] | None = None
         self._closed = False
+
+    def use_without_keys(self) -> None:
+        """For programs that read only what isn't encrypted, such as the audit trail: they need no encryption keys."""
+        self._database.holds_content = False
 
     def _queued(self, write: Future[Any]) -> Future[Any]:
         """The write, whose future may be dropped."""
@@ -204,10 +215,11 @@ class SqlRunStore(RunStore):
         rows = await self._database.fetch(_FIND, app_name, user_id, key)
         if not rows:
             return None
-        data, request, digest = rows[0]
-        run = _run(data, request)
+        run_id, data, request, digest = rows[0]
+        run = self._run(run_id, data, request)
         run.idempotency_key = key
-        run.request_digest = digest
+        if digest is not None:
+            run.request_digest = self._codec.decode(digest, "idempotency_keys", app_name, user_id, key).decode()
         return run
 
     async def list_runs(
@@ -215,9 +227,27 @@ class SqlRunStore(RunStore):
     ) -> ListRunsResponse:
         check_limit(limit)
         await self._wait_for_writes()
-        found = await self._select(*_list_query(where, page_position(page_token), limit, self.data_contains))
+        found = await self._find_runs(where, page_position(page_token), limit)
         page = found[:limit]
         return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
+
+    async def _find_runs(self, where: RunFilter, after: tuple[float, str] | None, limit: int | None) -> list[Run]:
+        """The runs after a position, one more than `limit`. Where records are encrypted, error codes are compared
+        here."""
+        if where.error_code is None or self._codec.is_plain:
+            return await self._select(*_list_query(where, after, limit, self.data_contains))
+
+        code = where.error_code
+        wanted = _WITH_ERRORS if where.statuses is None else where.statuses
+        statuses = [status for status in _WITH_ERRORS if status in wanted]
+        with_errors = msgspec.structs.replace(where, error_code=None, statuses=statuses)
+        found: list[Run] = []
+        while True:
+            runs = await self._select(*_list_query(with_errors, after, _RUNS_READ, self.data_contains))
+            found += [run for run in runs[:_RUNS_READ] if run.error is not None and run.error.code == code]
+            if len(runs) <= _RUNS_READ or (limit is not None and len(found) > limit):
+                return found if limit is None else found[: limit + 1]
+            after = runs[_RUNS_READ - 1].created_at, runs[_RUNS_READ - 1].id
 
     async def _wait_for_writes(self) -> None:
         """Waits for what is queued: a client that has read the end of a run finds it in the lists."""
@@ -229,26 +259,28 @@ class SqlRunStore(RunStore):
         await self._database.execute_all([(statement, key) for statement in DELETE_SESSION])
 
     async def save_push_config(self, config: PushConfig) -> None:
-        await self._database.execute(SAVE_PUSH_CONFIG, *push_config_row(config))
+        await self._database.execute(SAVE_PUSH_CONFIG, *push_config_row(self._codec, config))
 
     async def list_push_configs(self, run_id: str) -> list[PushConfig]:
-        return [_decode_push_config(data.encode()) for (data,) in await self._database.fetch(_PUSH_CONFIGS, run_id)]
+        rows = await self._database.fetch(_PUSH_CONFIGS, run_id)
+        return [self._push_config(run_id, config_id, data) for config_id, data in rows]
 
     async def list_open_push_configs(self, shards: Shards | None = None) -> list[PushConfig]:
-        return [_decode_push_config(data.encode()) for *_, data in await self._rows_in(shards, _OPEN_PUSH_CONFIGS)]
+        rows = await self._rows_in(shards, _OPEN_PUSH_CONFIGS)
+        return [self._push_config(*row[3:]) for row in rows]
 
     async def delete_push_config(self, run_id: str, config_id: str) -> None:
         await self._database.execute(DELETE_PUSH_CONFIG, run_id, config_id)
 
     async def add_delivery(self, delivery: WebhookDelivery) -> None:
-        await self._database.execute(ADD_DELIVERY, *delivery_row(delivery))
+        await self._database.execute(ADD_DELIVERY, *delivery_row(self._codec, delivery))
 
     async def update_delivery(self, delivery: WebhookDelivery) -> None:
-        await self._database.execute(UPDATE_DELIVERY, *delivery_row(delivery)[6:], delivery.id)
+        await self._database.execute(UPDATE_DELIVERY, *delivery_row(self._codec, delivery)[6:], delivery.id)
 
     async def get_delivery(self, delivery_id: str) -> WebhookDelivery | None:
         rows = await self._database.fetch(_DELIVERY, delivery_id)
-        return _decode_delivery(rows[0][0].encode()) if rows else None
+        return self._delivery(delivery_id, rows[0][0]) if rows else None
 
     async def list_deliveries(
         self, *, app_name: str, webhook_id: str, run_id: str | None = None, limit: int = 100
@@ -258,11 +290,11 @@ class SqlRunStore(RunStore):
         else:
             query = _DELIVERIES.format(" AND run_id = ?")
             rows = await self._database.fetch(query, app_name, webhook_id, run_id, limit)
-        return [_decode_delivery(data.encode()) for (data,) in rows]
+        return [self._delivery(delivery_id, data) for delivery_id, data in rows]
 
     async def list_pending_deliveries(self, shards: Shards | None = None) -> list[WebhookDelivery]:
         rows = await self._rows_in(shards, _PENDING_DELIVERIES)
-        return sorted((_decode_delivery(data.encode()) for *_, data in rows), key=lambda delivery: delivery.number)
+        return sorted((self._delivery(*row[3:]) for row in rows), key=lambda delivery: delivery.number)
 
     async def delete_deliveries(self, *, run_id: str, webhook_id: str) -> None:
         await self._database.execute(DELETE_DELIVERIES, run_id, webhook_id)
@@ -271,11 +303,15 @@ class SqlRunStore(RunStore):
         await self._database.execute(_PRUNE_DELIVERIES, app_name, webhook_id, app_name, webhook_id, keep)
 
     async def save_app_webhook(self, app_name: str, webhook: Webhook) -> None:
-        await self._database.execute(_SAVE_APP_WEBHOOK, app_name, webhook.id, wire.encode(webhook).decode())
+        data = self._codec.encode(wire.encode(webhook), "app_webhooks", app_name, webhook.id)
+        await self._database.execute(_SAVE_APP_WEBHOOK, app_name, webhook.id, data)
 
     async def list_app_webhooks(self) -> list[tuple[str, Webhook]]:
         rows = await self._database.fetch(_APP_WEBHOOKS)
-        return [(app_name, _decode_webhook(data.encode())) for app_name, data in rows]
+        return [
+            (app_name, _decode_webhook(self._codec.decode(data, "app_webhooks", app_name, webhook_id)))
+            for app_name, webhook_id, data in rows
+        ]
 
     async def delete_app_webhook(self, app_name: str, webhook_id: str) -> bool:
         async def write(transaction: Fetches) -> bool:
@@ -300,7 +336,7 @@ class SqlRunStore(RunStore):
 
     async def save_request(self, request: HumanRequest, *, audit: Sequence[AuditEntry] = ()) -> None:
         async def write(transaction: Fetches) -> None:
-            await write_request(transaction, request)
+            await write_request(transaction, self._codec, request)
             if audit:
                 await self._audit.write(transaction, audit)
 
@@ -309,7 +345,7 @@ class SqlRunStore(RunStore):
     async def get_request(self, request_id: str) -> HumanRequest | None:
         await self._wait_for_writes()
         rows = await self._database.fetch(GET_REQUEST, request_id)
-        return read_request(*rows[0]) if rows else None
+        return read_request(self._codec, *rows[0]) if rows else None
 
     async def list_requests(
         self, where: RequestFilter, *, limit: int | None = 100, page_token: str | None = None
@@ -317,7 +353,7 @@ class SqlRunStore(RunStore):
         check_limit(limit)
         await self._wait_for_writes()
         rows = await self._database.fetch(*list_query(where, page_position(page_token), limit))
-        found = [read_request(*row) for row in rows]
+        found = [read_request(self._codec, *row) for row in rows]
         page = found[:limit]
         return ListRequestsResponse(requests=page, next_page_token=next_page(page) if len(page) < len(found) else None)
 
@@ -325,10 +361,10 @@ class SqlRunStore(RunStore):
         return dict(await self._database.fetch(COUNT_REQUESTS, open_at - EXPIRES_AFTER_SECONDS))
 
     async def list_unfinished(self, shards: Shards | None = None) -> list[Run]:
-        return [_run(data, request) for *_, data, request in await self._rows_in(shards, _UNFINISHED)]
+        return [self._run(*row[3:]) for row in await self._rows_in(shards, _UNFINISHED)]
 
     async def list_to_remember(self, shards: Shards | None = None) -> list[Run]:
-        return [_run(data, request) for *_, data, request in await self._rows_in(shards, _TO_REMEMBER)]
+        return [self._run(*row[3:]) for row in await self._rows_in(shards, _TO_REMEMBER)]
 
     async def _rows_in(self, shards: Shards | None, query: str) -> list[tuple[Any, ...]]:
         """Rows of a query for the sessions of shards, or for all. They begin with app, user and session."""
@@ -340,7 +376,23 @@ class SqlRunStore(RunStore):
 
     async def _select(self, query: str, *arguments: str | float | Sequence[str]) -> list[Run]:
         rows = await self._database.fetch(query, *arguments)
-        return [_run(data, request) for data, request in rows]
+        return [self._run(*row) for row in rows]
+
+    def _run(self, run_id: str, data: str, request: str | None) -> Run:
+        run = _decode_run(self._codec.decode(data, "runs", run_id))
+        if request is not None:  # rows of earlier releases have it in `data`
+            run.request = _decode_request(self._codec.decode(request, "runs.request", run_id))
+        return run
+
+    def _push_config(self, run_id: str, config_id: str, data: str) -> PushConfig:
+        return _decode_push_config(self._codec.decode(data, "webhooks", run_id, config_id))
+
+    def _delivery(self, delivery_id: str, data: str) -> WebhookDelivery:
+        return _decode_delivery(self._codec.decode(data, "webhook_deliveries", delivery_id))
+
+    @property
+    def _codec(self) -> Codec:
+        return self._database.codec
 
     async def close(self) -> None:
         if not self._closed:
@@ -348,8 +400,11 @@ class SqlRunStore(RunStore):
             await self._database.close()
 
 
-def row_of(run: Run, request: str | None, is_to_remember: bool = False) -> RunRow:
-    data = wire.encode(msgspec.structs.replace(run, request=None)).decode()
+def row_of(codec: Codec, run: Run, *, with_request: bool = True, is_to_remember: bool = False) -> RunRow:
+    data = codec.encode(wire.encode(msgspec.structs.replace(run, request=None)), "runs", run.id)
+    request: str | None = None
+    if with_request and run.request is not None:
+        request = codec.encode(wire.encode(run.request), "runs.request", run.id)
     if run.is_delayed:
         status = _DELAYED
     else:
@@ -358,11 +413,12 @@ def row_of(run: Run, request: str | None, is_to_remember: bool = False) -> RunRo
     return run.id, run.app_name, run.user_id, run.session_id, status, run.created_at, data, request
 
 
-def push_config_row(config: PushConfig) -> tuple[str, str, str, int]:
-    return config.run_id, config.id, wire.encode(config).decode(), int(config.is_over)
+def push_config_row(codec: Codec, config: PushConfig) -> tuple[str, str, str, int]:
+    data = codec.encode(wire.encode(config), "webhooks", config.run_id, config.id)
+    return config.run_id, config.id, data, int(config.is_over)
 
 
-def delivery_row(delivery: WebhookDelivery) -> tuple[str, str, str, str, float, int, float | None, str]:
+def delivery_row(codec: Codec, delivery: WebhookDelivery) -> tuple[str, str, str, str, float, int, float | None, str]:
     return (
         delivery.id,
         delivery.run_id or "",
@@ -371,15 +427,16 @@ def delivery_row(delivery: WebhookDelivery) -> tuple[str, str, str, str, float, 
         delivery.created_at,
         delivery.number,
         delivery.next_try_at,
-        wire.encode(delivery).decode(),
+        codec.encode(wire.encode(delivery), "webhook_deliveries", delivery.id),
     )
 
 
-def _run(data: str, request: str | None) -> Run:
-    run = _decode_run(data.encode())
-    if request is not None:  # rows of earlier releases have it in `data`
-        run.request = _decode_request(request.encode())
-    return run
+def encoded_digest(codec: Codec, run: Run) -> str | None:
+    """The digest of the run's request as it is stored with the idempotency key."""
+    if run.request_digest is None:
+        return None
+    place = "idempotency_keys", run.app_name, run.user_id, run.idempotency_key
+    return codec.encode(run.request_digest.encode(), *place)
 
 
 def _retrieve(future: Future[Any]) -> None:
@@ -403,8 +460,7 @@ def _list_query(
     if where.error_code is not None:
         terms.append(data_contains)
         arguments.append(f'"error":{{"code":{wire.encode(where.error_code).decode()},')  # as `Run` is encoded
-        with_errors = [RunStatus.FAILED, RunStatus.CANCELLED]
-        statuses = [one for one in with_errors if where.statuses is None or one in where.statuses]
+        statuses = [one for one in _WITH_ERRORS if where.statuses is None or one in where.statuses]
         where = msgspec.structs.replace(where, statuses=statuses)
     if where.app_version is not None:
         terms.append(data_contains)
@@ -430,7 +486,7 @@ def _list_query(
         values += [*own, *arguments]
     if len(parts) > 1:
         parts = [f"SELECT * FROM ({part}) AS part" for part in parts]
-    return f"SELECT data, request FROM ({' UNION ALL '.join(parts)}) AS found {order}", *values
+    return f"SELECT id, data, request FROM ({' UNION ALL '.join(parts)}) AS found {order}", *values
 
 
 def _parts(where: RunFilter) -> list[tuple[list[str], list[str]]]:

@@ -11,7 +11,6 @@ from asyncio import Future
 from collections.abc import Sequence
 
 from greenroom.errors import IdempotencyConflict, StoreInUse
-from greenroom.records import wire
 from greenroom.records.audit import AuditEntry
 from greenroom.records.inbox import RequestChanges
 from greenroom.records.run import Run
@@ -25,6 +24,7 @@ from greenroom.runs.sql_store import (
     RunRow,
     SqlRunStore,
     delivery_row,
+    encoded_digest,
     row_of,
 )
 from greenroom.sqlite.database import Database
@@ -64,7 +64,7 @@ class SqliteRunStore(SqlRunStore):
         audit: Sequence[AuditEntry] = (),
     ) -> Future[None]:
         deliveries = self._new_deliveries(run) if run.webhooks else ()
-        row = row_of(run, wire.encode(run.request).decode() if run.request is not None else None, is_to_remember)
+        row = row_of(self._file.codec, run, is_to_remember=is_to_remember)
         if run.idempotency_key is None and not deliveries and requests is None and not run.is_delayed and not audit:
             return self._queued(self._file.submit_row(_SAVE, row))
         has_new_key = run.idempotency_key is not None
@@ -73,7 +73,7 @@ class SqliteRunStore(SqlRunStore):
 
     def save_progress(self, run: Run) -> Future[None]:
         deliveries = self._new_deliveries(run) if run.webhooks else ()
-        row = row_of(run, None)
+        row = row_of(self._file.codec, run, with_request=False)
         if not deliveries:
             return self._queued(self._file.submit_row(_SAVE, row))
         return self._queued(self._save_with(run, row, deliveries, has_new_key=False))
@@ -93,7 +93,8 @@ class SqliteRunStore(SqlRunStore):
         """
         key = run.idempotency_key if has_new_key else None
         scoped_key = run.app_name, run.user_id, key
-        digest = run.request_digest
+        codec = self._file.codec
+        digest = encoded_digest(codec, run) if key is not None else None
         start_at = run.start_at if run.is_delayed else None
 
         def apply(cursor: sqlite3.Cursor) -> None:
@@ -105,9 +106,9 @@ class SqliteRunStore(SqlRunStore):
             if start_at is not None:
                 cursor.execute(SAVE_WAKE_UP, (row[0], start_at))
             for delivery in deliveries:
-                cursor.execute(ADD_DELIVERY, delivery_row(delivery))
+                cursor.execute(ADD_DELIVERY, delivery_row(codec, delivery))
             if requests is not None:
-                completed(write_changes(Transaction(cursor), requests))
+                completed(write_changes(Transaction(cursor), codec, requests))
             if audit:
                 completed(self._audit.write(Transaction(cursor), audit))
 

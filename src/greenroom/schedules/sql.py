@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from greenroom.encryption.codec import Codec
 from greenroom.errors import ScheduleConflict, TooManySchedules
 from greenroom.records import wire
 from greenroom.records.schedule import ScheduleRun, StoredSchedule
@@ -28,15 +29,17 @@ _ADD = """
     ON CONFLICT (app_name, id) DO NOTHING RETURNING id
 """
 _GET = "SELECT data FROM schedules WHERE app_name = ? AND id = ?"
-_LIST = "SELECT data FROM schedules WHERE app_name = ? {terms} ORDER BY created_at DESC, id DESC LIMIT ?"
-_LIST_OF_APPS = "SELECT data FROM schedules WHERE is_of_app = 1"
+_LIST = "SELECT app_name, id, data FROM schedules WHERE app_name = ? {terms} ORDER BY created_at DESC, id DESC LIMIT ?"
+_LIST_OF_APPS = "SELECT app_name, id, data FROM schedules WHERE is_of_app = 1"
 _UPDATE = """
     UPDATE schedules SET user_id = ?, is_of_app = ?, created_at = ?, shard = ?, next_at = ?, revision = ?, data = ?
     WHERE app_name = ? AND id = ? AND revision = ? RETURNING id
 """
 _ADD_RUN = "INSERT INTO schedule_runs (app_name, schedule_id, number, data) VALUES (?, ?, ?, ?)"
 _DELETE_OLD_RUNS = "DELETE FROM schedule_runs WHERE app_name = ? AND schedule_id = ? AND number <= ?"
-_LIST_RUNS = "SELECT data FROM schedule_runs WHERE app_name = ? AND schedule_id = ? ORDER BY number DESC LIMIT ?"
+_LIST_RUNS = (
+    "SELECT number, data FROM schedule_runs WHERE app_name = ? AND schedule_id = ? ORDER BY number DESC LIMIT ?"
+)
 _DELETE_RUNS = "DELETE FROM schedule_runs WHERE app_name = ? AND schedule_id = ?"
 _DELETE = "DELETE FROM schedules WHERE app_name = ? AND id = ? RETURNING id"
 _DELETE_RUNS_OF_USER = """
@@ -44,7 +47,7 @@ _DELETE_RUNS_OF_USER = """
     AND schedule_id IN (SELECT id FROM schedules WHERE app_name = ? AND user_id = ? AND is_of_app = 0)
 """
 _DELETE_USER = "DELETE FROM schedules WHERE app_name = ? AND user_id = ? AND is_of_app = 0"
-LIST_DUE = "SELECT data FROM schedules WHERE next_at <= ? {and_in_shards} ORDER BY next_at LIMIT ?"
+LIST_DUE = "SELECT app_name, id, data FROM schedules WHERE next_at <= ? {and_in_shards} ORDER BY next_at LIMIT ?"
 NEXT_TIME = "SELECT next_at FROM schedules WHERE next_at > ? {and_in_shards} ORDER BY next_at LIMIT 1"
 
 
@@ -67,14 +70,16 @@ class SqlScheduleStore(ScheduleStore):
                 [(of_user,)] = await transaction.fetch(_COUNT_OF_USER, schedule.app_name, schedule.user_id)
                 if of_user >= limits.per_user:
                     raise TooManySchedules(f"User {schedule.user_id!r}", limits.per_user)
-            if not await transaction.fetch(_ADD, schedule.app_name, schedule.id, *_columns(schedule)):
+            if not await transaction.fetch(
+                _ADD, schedule.app_name, schedule.id, *_columns(self._database.codec, schedule)
+            ):
                 raise ScheduleConflict(schedule.id, "exists already")
 
         await self._database.transact(write)
 
     async def get(self, app_name: str, schedule_id: str) -> StoredSchedule | None:
         rows = await self._database.fetch(_GET, app_name, schedule_id)
-        return _decode(rows[0][0].encode()) if rows else None
+        return self._decode(app_name, schedule_id, rows[0][0]) if rows else None
 
     async def list(
         self, *, app_name: str, user_id: str | None = None, limit: int = 100, page_token: str | None = None
@@ -102,10 +107,12 @@ class SqlScheduleStore(ScheduleStore):
         changed = _copy_with(schedule, entries)
 
         async def write(transaction: Transaction) -> bool:
-            if not await transaction.fetch(_UPDATE, *_columns(changed), *key, read_revision):
+            if not await transaction.fetch(_UPDATE, *_columns(self._database.codec, changed), *key, read_revision):
                 return False
             for offset, entry in enumerate(entries):
-                await transaction.fetch(_ADD_RUN, *key, number + offset, wire.encode(entry).decode())
+                run_key = *key, number + offset
+                data = self._database.codec.encode(wire.encode(entry), "schedule_runs", *run_key)
+                await transaction.fetch(_ADD_RUN, *run_key, data)
             if last_to_delete > 0:
                 await transaction.fetch(_DELETE_OLD_RUNS, *key, last_to_delete)
             return True
@@ -130,7 +137,8 @@ class SqlScheduleStore(ScheduleStore):
 
     async def list_runs(self, app_name: str, schedule_id: str, *, limit: int = 100) -> Sequence[ScheduleRun]:
         rows = await self._database.fetch(_LIST_RUNS, app_name, schedule_id, limit)
-        return [_decode_run(data.encode()) for (data,) in rows]
+        decode = self._database.codec.decode
+        return [_decode_run(decode(data, "schedule_runs", app_name, schedule_id, number)) for number, data in rows]
 
     async def list_due(self, now: float, *, limit: int, shards: Shards | None = None) -> Sequence[StoredSchedule]:
         return await self._select(in_shards(LIST_DUE, shards), now, limit)
@@ -140,7 +148,10 @@ class SqlScheduleStore(ScheduleStore):
         return rows[0][0] if rows else None
 
     async def _select(self, query: str, *arguments: str | float) -> list[StoredSchedule]:
-        return [_decode(data.encode()) for (data,) in await self._database.fetch(query, *arguments)]
+        return [self._decode(*row) for row in await self._database.fetch(query, *arguments)]
+
+    def _decode(self, app_name: str, schedule_id: str, data: str) -> StoredSchedule:
+        return _decode(self._database.codec.decode(data, "schedules", app_name, schedule_id))
 
 
 def in_shards(query: str, shards: Shards | None) -> str:
@@ -158,7 +169,7 @@ def _copy_with(schedule: StoredSchedule, entries: Sequence[ScheduleRun]) -> Stor
     )
 
 
-def _columns(schedule: StoredSchedule) -> tuple[str, int, float, int, float | None, int, str]:
+def _columns(codec: Codec, schedule: StoredSchedule) -> tuple[str, int, float, int, float | None, int, str]:
     return (
         schedule.user_id,
         int(schedule.is_of_app),
@@ -166,5 +177,5 @@ def _columns(schedule: StoredSchedule) -> tuple[str, int, float, int, float | No
         shard_of(schedule.key),
         schedule.next_at,
         schedule.revision,
-        wire.encode(schedule).decode(),
+        codec.encode(wire.encode(schedule), "schedules", schedule.app_name, schedule.id),
     )

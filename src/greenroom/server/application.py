@@ -43,6 +43,7 @@ from greenroom.server.access.rate_limit import RequestRate, SharedRate
 from greenroom.server.addresses import RequestLocator
 from greenroom.server.app_logs import AppLogs
 from greenroom.server.cross_origin import OriginGuard
+from greenroom.server.encryption import open_stores
 from greenroom.server.endless_streams import EndlessStreams
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
@@ -268,6 +269,14 @@ class GreenroomApp:
         await asyncio.to_thread(apps.preload)
         if default_app is not None and default_app not in (names := await apps.list_apps_async()):
             _log.warning("the default app is %r, but the apps are: %s", default_app, ", ".join(names) or "none")
+        server = self._server
+        await open_stores(
+            server.sessions,
+            server.artifacts,
+            server.memory,
+            server.credentials,
+            encrypts=self.settings.encryption.keys is not None,
+        )
         self._expiry = asyncio.create_task(self._delete_expired_sessions())
         resumed = await self.engine.recover()
         if self._server.audit is not None:

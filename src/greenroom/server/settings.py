@@ -203,6 +203,18 @@ class AuditSettings(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EncryptionSettings(_Checked):
+    """Encryption at rest."""
+
+    keys: str | None = setting(
+        None,
+        "The keys that encrypt what is stored: `file:///path/keys.toml`, made by `greenroom encryption keygen`, "
+        "`env://NAME`, `google-kms://projects/…/cryptoKeys/KEY`, or `python://module:name` for a key provider of your "
+        "own.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class LimitSettings(_Checked):
     """Limits of callers. Runs, requests and storage are unlimited by default."""
 
@@ -257,6 +269,7 @@ class ServerSettings(_Checked):
     cors: CorsSettings = CorsSettings()
     limits: LimitSettings = LimitSettings()
     audit: AuditSettings = AuditSettings()
+    encryption: EncryptionSettings = EncryptionSettings()
     allowed_hosts: tuple[str, ...] = setting(
         (),
         "Accepted values of the `Host` header. The default prevents DNS rebinding.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from greenroom.encryption.from_uri import not_encrypted
+from greenroom.encryption.key_provider import KeyProvider
 from greenroom.errors import InvalidRequest
 from greenroom.records.service_uri import contributed_service, without_password
 from greenroom.sessions.service import BaseSessionService
@@ -12,7 +14,9 @@ _KNOWN = (
 )
 
 
-def session_service_from_uri(uri: str, *, pool_size: int | None = None) -> BaseSessionService:
+def session_service_from_uri(
+    uri: str, *, pool_size: int | None = None, keys: KeyProvider | None = None
+) -> BaseSessionService:
     """The store at an address; opens on its first call.
 
     Known: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database`,
@@ -22,7 +26,8 @@ def session_service_from_uri(uri: str, *, pool_size: int | None = None) -> BaseS
     SQLite (`?timeout=5`) have no effect; those of PostgreSQL are libpq's. Installed packages add schemes: see
     `contributed_service`.
 
-    pool_size: see `PostgresSessionService`. Raises InvalidRequest, MissingExtra.
+    pool_size: see `PostgresSessionService`. keys: encrypt what is stored, in SQLite and PostgreSQL; other stores are
+    refused with them. Raises InvalidRequest, MissingExtra, KeyRefused.
     """
     scheme, separator, rest = uri.partition("://")
     kind = scheme.partition("+")[0].lower()
@@ -41,11 +46,13 @@ def session_service_from_uri(uri: str, *, pool_size: int | None = None) -> BaseS
             return InMemorySessionService()
         from greenroom.sessions.sqlite import SqliteSessionService
 
-        return SqliteSessionService(path)
+        return SqliteSessionService(path, keys=keys)
     if separator and kind in ("postgresql", "postgres"):
         from greenroom.sessions.postgres import PostgresSessionService
 
-        return PostgresSessionService(uri, pool_size=pool_size)
+        return PostgresSessionService(uri, pool_size=pool_size, keys=keys)
+    if keys is not None:
+        raise not_encrypted(uri)
     if separator and kind == "firestore":
         from greenroom.google_cloud.firestore import FirestoreDatabase
         from greenroom.sessions.firestore import FirestoreSessionService

@@ -34,10 +34,10 @@ def from_frozen(values: Mapping[str, Any]) -> JsonObject:
     }
 
 
-def frozen_json(value: JsonValue) -> str:
+def frozen_json(value: JsonValue) -> bytes:
     """Returns the stored JSON of a frozen value."""
-    return (value.data if type(value) is FrozenJson else wire.encode(value)).decode()
+    return value.data if type(value) is FrozenJson else wire.encode(value)
 
 
-def frozen_from_json(text: str) -> JsonValue:
-    return FrozenJson(text.encode()) if text[0] in "[{" else msgspec.json.decode(text)
+def frozen_from_json(json: bytes) -> JsonValue:
+    return FrozenJson(json) if json[:1] in b"[{" else msgspec.json.decode(json)

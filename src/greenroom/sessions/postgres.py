@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
+from greenroom.encryption.codec import Codec
+from greenroom.encryption.key_provider import KeyProvider
 from greenroom.postgres.database import Database, DatabaseStats, Transaction
 from greenroom.postgres.ownership import IS_OWNER_OF_ONE, OwnedShards, check, parameters_of
 from greenroom.records.identifiers import new_session_id
@@ -16,6 +18,7 @@ from greenroom.records.state import ScopedDelta
 from greenroom.sessions.backend import Stored, is_trusted
 from greenroom.sessions.cached_service import CachedSessionService
 from greenroom.sessions.cached_session import CachedSession
+from greenroom.sessions.places import encode_event
 from greenroom.sessions.postgres_append import Append, AppendBatch, save_state
 from greenroom.sessions.prepared_event import PreparedEvent
 from greenroom.sessions.session_cache import SessionCache
@@ -38,16 +41,33 @@ class PostgresSessionService(CachedSessionService):
     `get_session` sees writes of other processes within a twentieth of a second, `append` at once.
     """
 
-    def __init__(self, uri: str, *, pool_size: int | None = None, cache_bytes: int = 64 * 1024 * 1024) -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        pool_size: int | None = None,
+        cache_bytes: int = 64 * 1024 * 1024,
+        keys: KeyProvider | None = None,
+    ) -> None:
         """Connects on the first call, and creates the tables. Raises MissingExtra.
 
         uri: `postgresql://user:password@host/database`, also with ADK's driver (`postgresql+asyncpg://`). pool_size:
         connections that read, 10 by default; one more writes. cache_bytes: for sessions in use; zero means that nothing
-        is cached. The largest value wins if several services use one database.
+        is cached. The largest value wins if several services use one database. keys: encrypt what all services on the
+        database store.
         """
         self._postgres = database = Database.open(uri, pool_size=pool_size)
+        if keys is not None:
+            database.encrypt(keys)
         cache = database.companion(SessionCache, lambda: _make_cache(database))
         super().__init__(cache.backend, cache=cache, cache_bytes=cache_bytes, close=database.close)
+
+    async def load_keys(self) -> None:
+        await self._postgres.fetch("SELECT 1")
+
+    @property
+    def is_encrypted(self) -> bool:
+        return not self._postgres.codec.is_plain
 
     @property
     def uri(self) -> str:
@@ -88,22 +108,24 @@ class PostgresSessionBackend(SqlSessionBackend):
     ) -> Future[T]:
         shards = self._database.owned_shards
         epochs = shards.epochs
+        codec = self._database.codec
         return self._database.transact(
-            lambda transaction: work(PostgresSessionQueries(transaction, shards, epochs)), then=after_commit
+            lambda transaction: work(PostgresSessionQueries(transaction, codec, shards, epochs)), then=after_commit
         )
 
     async def snapshot(self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]]) -> T:
         return await self._database.snapshot(lambda transaction: work(self._reading(transaction)))
 
     def _reading(self, transaction: Transaction) -> PostgresSessionQueries:
-        return PostgresSessionQueries(transaction, self._database.owned_shards, None)
+        return PostgresSessionQueries(transaction, self._database.codec, self._database.owned_shards, None)
 
     def append_rows(
         self, key: SessionKey, prepared: Sequence[PreparedEvent], after_commit: Callable[[Stored], None]
     ) -> Future[Stored]:
         shards = self._database.owned_shards
-        jsons = [to_stored(one.json or b"")[0].decode() for one in prepared]
-        row = Append(key, prepared, jsons, shards.fence(key, shards.epochs))
+        codec = self._database.codec
+        jsons = [encode_event(codec, key, one.event.id, to_stored(one.json or b"")[0]) for one in prepared]
+        row = Append(key, prepared, jsons, shards.fence(key, shards.epochs), codec)
         return self._database.submit_row(_append_batch, row, then=after_commit)
 
     async def is_current(self, cached: CachedSession) -> bool:
@@ -144,12 +166,14 @@ class PostgresSessionQueries(SessionQueries):
     # The advisory lock of deletions, which must see each other's effects on shared logs: 'grnt'.
     before_deletion = (f"SELECT pg_advisory_xact_lock({0x67726E74})",)
 
-    def __init__(self, transaction: Transaction, shards: OwnedShards, epochs: Mapping[int, int] | None) -> None:
+    def __init__(
+        self, transaction: Transaction, codec: Codec, shards: OwnedShards, epochs: Mapping[int, int] | None
+    ) -> None:
         """Prepares queries in a transaction.
 
         epochs: of the process's shards at the time when the transaction was requested.
         """
-        super().__init__(transaction)
+        super().__init__(transaction, codec)
         self._connection = transaction.connection
         self._shards = shards
         self._epochs = epochs
@@ -175,14 +199,15 @@ class PostgresSessionQueries(SessionQueries):
     async def insert(self, key: SessionKey, prepared: Sequence[PreparedEvent], jsons: Sequence[bytes]) -> Stored:
         if not prepared:
             return []
-        row = Append(key, prepared, [json.decode() for json in jsons], self._shards.fence(key, self._epochs))
+        datas = [encode_event(self.codec, key, one.event.id, json) for one, json in zip(prepared, jsons, strict=True)]
+        row = Append(key, prepared, datas, self._shards.fence(key, self._epochs), self.codec)
         (result,) = await _append_batch.write(self._connection, [row])
         if isinstance(result, Exception):
             raise result
         return result
 
     async def save_state(self, key: SessionKey, number: int, delta: ScopedDelta) -> None:
-        await save_state(self._connection, number, key, delta)
+        await save_state(self._connection, self.codec, number, key, delta)
 
     async def delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
         keys = await super().delete_user(app_name, user_id)

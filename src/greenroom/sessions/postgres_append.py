@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from greenroom.encryption.codec import PLAIN, Codec
 from greenroom.errors import OwnershipLost, SessionNotFound
 from greenroom.postgres.connection import Connection
 from greenroom.postgres.ownership import IS_OWNER, IS_OWNER_OF_ONE, Fence, columns_of, lost_of, parameters_of
 from greenroom.records.session import SessionKey
 from greenroom.records.state import REMOVED, ScopedDelta
 from greenroom.sessions.backend import Stored
-from greenroom.sessions.frozen import frozen_json
+from greenroom.sessions.places import encode_state
 from greenroom.sessions.prepared_event import PreparedEvent
 
 # Sets `delta` (number, app_name, user_id, place, scope, key, value); of equal keys the greatest place counts.
@@ -159,6 +160,8 @@ class Append(NamedTuple):
     fence: Fence | None
     """None for a program that owns no shards."""
 
+    codec: Codec = PLAIN
+
 
 class AppendBatch:
     """Results are `Stored`, SessionNotFound, or OwnershipLost."""
@@ -174,8 +177,12 @@ class AppendBatch:
         if not events:
             return [[] for _ in rows]
 
-        scoped = [prepared_event.scoped for append in rows for prepared_event in append.prepared]
-        changes = [(place, *change) for place, delta in enumerate(scoped, start=1) for change in _changes(delta)]
+        scoped = [(append, prepared_event.scoped) for append in rows for prepared_event in append.prepared]
+        changes = [
+            (place, *change)
+            for place, (append, delta) in enumerate(scoped, start=1)
+            for change in _changes(append.codec, append.key, delta)
+        ]
 
         if len(events) == 1 and len(rows) == 1 and all(scope == "session" for _, scope, _, _ in changes):
             own_changes = [(key, value) for _, _, key, value in changes]
@@ -226,17 +233,17 @@ async def _append_one(
     return await connection.fetchval(_APPEND_ONE_EVENT, *event, *parameters_of(fence))
 
 
-async def save_state(connection: Connection, number: int, key: SessionKey, delta: ScopedDelta) -> None:
+async def save_state(connection: Connection, codec: Codec, number: int, key: SessionKey, delta: ScopedDelta) -> None:
     """Sets the state of a new session, and of its user and app."""
-    changes = list(_changes(delta))
+    changes = list(_changes(codec, key, delta))
     if changes:
         await connection.execute(_SAVE_STATE, number, key.app_name, key.user_id, *_columns(changes))
 
 
-def _changes(delta: ScopedDelta) -> Iterable[tuple[str, str, str | None]]:
+def _changes(codec: Codec, key: SessionKey, delta: ScopedDelta) -> Iterable[tuple[str, str, str | None]]:
     for scope, values in (("session", delta.session), ("user", delta.user), ("app", delta.app)):
         for name, value in values.items():
-            yield scope, name, None if value == REMOVED else frozen_json(value)
+            yield scope, name, None if value == REMOVED else encode_state(codec, key, scope, name, value)
 
 
 def _columns(rows: Sequence[Sequence[object]]) -> list[list[object]]:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from greenroom.encryption.codec import Codec
 from greenroom.errors import SessionExists, SessionNotFound
 from greenroom.log.compaction import changes_loading, range_of
 from greenroom.records import wire
@@ -27,7 +28,8 @@ from greenroom.records.state import REMOVED, ScopedDelta, apply_delta, split_by_
 from greenroom.sessions.arguments import check_fork
 from greenroom.sessions.backend import LogPage, Stored
 from greenroom.sessions.cached_session import CachedSession, ScopeState, fits_text
-from greenroom.sessions.frozen import from_frozen, frozen_from_json, frozen_json, to_frozen
+from greenroom.sessions.frozen import from_frozen, frozen_json, to_frozen
+from greenroom.sessions.places import decode_event, decode_state
 from greenroom.sessions.prepared_event import PreparedEvent
 from greenroom.sessions.stored_event import inline_blobs, to_stored
 
@@ -43,7 +45,8 @@ SESSIONS_PER_DELETION = 100
 LIST_APPS = "SELECT DISTINCT app_name FROM sessions ORDER BY app_name"
 _IS_SESSION = "app_name = ?1 AND user_id = ?2 AND sessions.id = ?3"
 _EVENTS = """
-    SELECT seq, data FROM events WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND timestamp >= ?4 ORDER BY seq LIMIT ?5
+    SELECT seq, id, data FROM events WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND timestamp >= ?4
+    ORDER BY seq LIMIT ?5
 """
 _ANCESTORS = "SELECT ancestor, above, upto FROM session_ancestors WHERE session = ?1 AND upto > ?2 ORDER BY upto"
 SEQ_OF_EVENT = f"""
@@ -66,12 +69,13 @@ _STATE_AFTER = """
         FROM changed WHERE key IS NOT NULL
     )
     SELECT key, (SELECT value FROM state_changes WHERE session = ?1 AND key = latest.key AND seq = latest.seq), seq,
+        (SELECT id FROM events WHERE session = ?1 AND seq = latest.seq),
         (SELECT data FROM events WHERE session = ?1 AND seq = latest.seq)
     FROM (SELECT key, (
         SELECT max(seq) FROM state_changes WHERE session = ?1 AND key = changed.key AND seq <= ?2
     ) AS seq FROM changed WHERE key IS NOT NULL) AS latest
     UNION ALL
-    SELECT key, value, 0, NULL FROM session_state WHERE session = ?1 AND value IS NOT NULL
+    SELECT key, value, 0, NULL, NULL FROM session_state WHERE session = ?1 AND value IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM state_changes WHERE session = ?1 AND key = session_state.key)
 """
 PAGE = """
@@ -88,7 +92,7 @@ _SHARED_TO = """
     WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE number = ?1)
 """
 _BLOBS = """
-    SELECT seq, position, blobs.data FROM event_blobs JOIN blobs ON blobs.number = blob
+    SELECT seq, position, sha256, blobs.data FROM event_blobs JOIN blobs ON blobs.number = blob
     WHERE session = ? AND seq > ? AND seq <= ?
 """
 _SAVE_BLOB = "INSERT INTO blobs (sha256, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
@@ -116,7 +120,8 @@ _NEWEST_LOAD_POINT = """
     WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND load_seq IS NOT NULL ORDER BY seq DESC LIMIT 1
 """
 _EARLIER_COMPACTIONS = """
-    SELECT data FROM compactions JOIN events ON events.session = compactions.session AND events.seq = compactions.seq
+    SELECT events.id, data FROM compactions
+    JOIN events ON events.session = compactions.session AND events.seq = compactions.seq
     WHERE compactions.session = ?1 AND compactions.seq > ?2 AND compactions.seq <= ?3
         AND (first_seq IS NULL OR first_seq < ?4) ORDER BY events.seq
 """
@@ -180,8 +185,9 @@ class SessionQueries(ABC):
     before_deletion: ClassVar[tuple[str, ...]] = ()
     after_deletion: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, codec: Codec) -> None:
         self.fetch = transaction.fetch
+        self.codec = codec
 
     @abstractmethod
     async def insert(self, key: SessionKey, prepared: Sequence[PreparedEvent], jsons: Sequence[bytes]) -> Stored:
@@ -215,8 +221,8 @@ class SessionQueries(ABC):
             if not is_new:
                 continue
             for position, data in blobs:
-                digest = hashlib.sha256(data).digest()
-                await self.fetch(_SAVE_BLOB, digest, data)
+                digest = blob_digest(self.codec, data)
+                await self.fetch(_SAVE_BLOB, digest, self.codec.encode_bytes(data, "blobs", digest.hex()))
                 await self.fetch(_REFER, *key, seq, position, digest)
         return stored
 
@@ -242,7 +248,7 @@ class SessionQueries(ABC):
         if seq == parent.last_seq:
             state = (await self._with_state(key, parent)).state
         else:
-            state = await self._state_after(parent, seq)
+            state = await self._state_after(key, parent, seq)
         fork = await self.create(new_key, now, ScopedDelta({}, {}, state), fork_seq=seq)
         await self.fetch(_INHERIT, fork.number, parent.number, seq)
         if seq > parent.fork_seq:
@@ -270,15 +276,18 @@ class SessionQueries(ABC):
         await self.fetch("DELETE FROM session_ancestors WHERE session = ?", number)
         for owner in owners:
             for (shared_to,) in await self.fetch(_SHARED_TO, owner):
-                await self._cut(owner, shared_to)
+                await self._cut(key, owner, shared_to)
 
-    async def _cut(self, number: int, seq: int) -> None:
-        """Deletes the events after `seq` of a session without row; its state becomes that after it."""
-        state = await self._state_after(SessionRow(number, _ALL, 0, 0, 0, 0), seq) if seq else {}
+    async def _cut(self, key: SessionKey, number: int, seq: int) -> None:
+        """Deletes the events after `seq` of a session without row; its state becomes that after it.
+
+        key: the session's, or a fork's, which has the same app and user.
+        """
+        state = await self._state_after(key, SessionRow(number, _ALL, 0, 0, 0, 0), seq) if seq else {}
         for statement in _CUT:
             await self.fetch(statement, number, seq)
         await self.fetch("DELETE FROM session_state WHERE session = ?", number)
-        await self.save_state(SessionKey("", "", ""), number, ScopedDelta({}, {}, state))
+        await self.save_state(key, number, ScopedDelta({}, {}, state))
 
     async def delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
         """The keys of the deleted sessions: at most `SESSIONS_PER_DELETION`; if fewer, these were the last ones, and
@@ -323,12 +332,12 @@ class SessionQueries(ABC):
         if row.number == known_number:
             after = known_events
         elif from_compaction:
-            after, carried = await self._load_point(row)
-        events, session.size = await self._read_log(row, after=after)
+            after, carried = await self._load_point(key, row)
+        events, session.size = await self._read_log(key, row, after=after)
         session.events = CopyOnWriteList(events, skipped=after, carried=carried)
         return session
 
-    async def _load_point(self, session: SessionRow) -> tuple[int, list[Event]]:
+    async def _load_point(self, key: SessionKey, session: SessionRow) -> tuple[int, list[Event]]:
         """The last sequence number of a log that a run doesn't need, and the earlier compactions that it does.
 
         After a rewind all events are needed, until the next compaction.
@@ -346,7 +355,7 @@ class SessionQueries(ABC):
         for number, above, last in parts:
             if above < load_seq - 1:
                 compactions = await self.fetch(_EARLIER_COMPACTIONS, number, above, min(last, load_seq - 1), first_seq)
-                earlier += [_decode_event(data.encode()) for (data,) in compactions]
+                earlier += [self._event(key, event_id, data) for event_id, data in compactions]
         return max(load_seq - 1, 0), earlier
 
     async def read_part(self, key: SessionKey, config: GetSessionConfig) -> CachedSession | None:
@@ -359,16 +368,16 @@ class SessionQueries(ABC):
         after = 0 if config.num_recent_events is None else max(until - config.num_recent_events, 0)
         since = _FROM_START if config.after_timestamp is None else config.after_timestamp
         session = await self._with_state(key, row)
-        session.events.extend((await self._read_log(row, after=after, upto=until, since=since))[0])
+        session.events.extend((await self._read_log(key, row, after=after, upto=until, since=since))[0])
         if until < last:
-            session.state = await self._state_after(row, until)
+            session.state = await self._state_after(key, row, until)
         return session
 
     async def read_events(self, key: SessionKey, after: int, limit: int | None) -> LogPage | None:
         row = await self.find(key)
         if row is None:
             return None
-        events, _ = await self._read_log(row, after=max(after, 0), limit=limit)
+        events, _ = await self._read_log(key, row, after=max(after, 0), limit=limit)
         return LogPage(events, row.last_seq)
 
     async def read_later(self, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
@@ -376,7 +385,7 @@ class SessionQueries(ABC):
         row = await self.find(key)
         if row is None or (last_id is not None and await self.find_event(key, last_id) != known):
             return None
-        return (await self._read_log(row, after=known))[0]
+        return (await self._read_log(key, row, after=known))[0]
 
     async def read_page(
         self,
@@ -397,16 +406,19 @@ class SessionQueries(ABC):
             if value is not None:
                 terms.append(term)
                 arguments.append(value)
-        for scope, values in split_by_scope(to_frozen(where.state or {}))._asdict().items():
-            for name, value in values.items():
-                terms.append(_HAS_STATE[scope])
-                arguments += [name, frozen_json(value)]
+        wanted = split_by_scope(to_frozen(where.state or {}))
+        if self.codec.is_plain:
+            for scope, values in wanted._asdict().items():
+                for name, value in values.items():
+                    terms.append(_HAS_STATE[scope])
+                    arguments += [name, frozen_json(value).decode()]
+        is_read_here = where.text is not None or (bool(where.state) and not self.codec.is_plain)
         if limit is None:
             direction = "ASC"
             count = _ALL
         else:
             direction = "DESC"
-            count = _PAGE_ROWS if where.text else limit
+            count = _PAGE_ROWS if is_read_here else limit
         order = f"update_time {direction}, user_id {direction}, id {direction}"
 
         page: list[CachedSession] = []
@@ -418,7 +430,9 @@ class SessionQueries(ABC):
                 for number, fork_seq, update_time, user, session_id in rows
             }
             for session in await self._without_logs(app_name, by_key):
-                if where.text is None or await self._has_text(by_key[session.key], session.state, where.text):
+                if not self.codec.is_plain and not _has_state(session, wanted):
+                    continue
+                if where.text is None or await self._has_text(session, by_key[session.key], where.text):
                     page.append(session)
                 if len(page) == limit:
                     return page
@@ -438,13 +452,15 @@ class SessionQueries(ABC):
         numbers = wire.encode([row.number for row in rows.values()]).decode()
         users = list({key.user_id for key in rows})
 
-        session_states = await self._states("session", numbers)
+        user_of = {row.number: key.user_id for key, row in rows.items()}
+        session_states = await self._states("session", lambda number: (app_name, user_of[number]), numbers)
         if len(users) == 1:
-            user_states = await self._states("user", app_name, users[0])
+            user_states = await self._states("user", lambda user: (app_name, user), app_name, users[0])
         else:
-            user_states = await self._states("users", app_name, wire.encode(users).decode())
+            named = wire.encode(users).decode()
+            user_states = await self._states("users", lambda user: (app_name, user), app_name, named)
 
-        app = ScopeState((await self._states("app", app_name)).get(app_name, {}))
+        app = ScopeState((await self._states("app", lambda app: (app, ""), app_name)).get(app_name, {}))
         of_users = {key.user_id: ScopeState(user_states.get(key.user_id, {})) for key in rows}
         return [
             CachedSession(
@@ -457,24 +473,31 @@ class SessionQueries(ABC):
             for key, row in rows.items()
         ]
 
-    async def _states(self, owners_are: str, *owners: str) -> dict[Any, JsonObject]:
-        """States by their owners: numbers of sessions, users, the app. owners_are: a key of `_STATES`."""
+    async def _states(
+        self, owners_are: str, names_of: Callable[[Any], tuple[str, str]], *owners: str
+    ) -> dict[Any, JsonObject]:
+        """States by their owners: numbers of sessions, users, the app.
+
+        owners_are: a key of `_STATES`. names_of: returns the app and the user of an owner.
+        """
+        scope = owners_are.removesuffix("s") if owners_are == "users" else owners_are
         states: dict[Any, JsonObject] = {}
         statement = _STATES[owners_are].format(
             is_one_of_numbers=self.is_one_of.format(_NUMBERS), is_one_of_texts=self.is_one_of.format(_TEXTS)
         )
         for owner, key, value in await self.fetch(statement, *owners):
-            states.setdefault(owner, {})[key] = frozen_from_json(value)
+            states.setdefault(owner, {})[key] = decode_state(self.codec, *names_of(owner), scope, key, value)
         return states
 
-    async def _has_text(self, session: SessionRow, state: JsonObject, text: str) -> bool:
+    async def _has_text(self, session: CachedSession, row: SessionRow, text: str) -> bool:
         """Whether the title or an event has the text. Reads the log; decodes only events that may have it."""
-        if fits_text(from_frozen(state), (), text):
+        if fits_text(from_frozen(session.state), (), text):
             return True
         in_json = wire.encode(text)[1:-1].decode().casefold()
-        for part in await self._stored_parts(session, 0, _ALL):
-            for _, data in await self.fetch(_EVENTS, *part, _FROM_START, _ALL):
-                if in_json in data.casefold() and fits_text({}, [_decode_event(data.encode())], text):
+        for part in await self._stored_parts(row, 0, _ALL):
+            for _, event_id, data in await self.fetch(_EVENTS, *part, _FROM_START, _ALL):
+                json = decode_event(self.codec, session.key, event_id, data)
+                if in_json in json.decode().casefold() and fits_text({}, [_decode_event(json)], text):
                     return True
         return False
 
@@ -489,8 +512,12 @@ class SessionQueries(ABC):
             parts.append((session.number, max(after, session.fork_seq), upto))
         return parts
 
+    def _event(self, key: SessionKey, event_id: str, data: str) -> Event:
+        return _decode_event(decode_event(self.codec, key, event_id, data))
+
     async def _read_log(
         self,
+        key: SessionKey,
         session: SessionRow,
         *,
         after: int = 0,
@@ -505,36 +532,41 @@ class SessionQueries(ABC):
             return events, size
         for part in await self._stored_parts(session, after, upto):
             rows = await self.fetch(_EVENTS, *part, since, _ALL if limit is None else limit - len(events))
-            by_seq: dict[int, Event] = {seq: _decode_event(data.encode()) for seq, data in rows}
-            for seq, position, data in await self.fetch(_BLOBS, *part) if rows else ():
+            if self.codec.is_plain:
+                by_seq: dict[int, Event] = {seq: _decode_event(data.encode()) for seq, _, data in rows}
+            else:
+                by_seq = {seq: self._event(key, event_id, data) for seq, event_id, data in rows}
+            for seq, position, digest, data in await self.fetch(_BLOBS, *part) if rows else ():
                 if seq in by_seq:
-                    list(inline_blobs(by_seq[seq]))[position].data = data
+                    content = self.codec.decode_bytes(data, "blobs", digest.hex())
+                    list(inline_blobs(by_seq[seq]))[position].data = content
                     size += len(data)
             events += by_seq.values()
-            size += sum(len(data) for _, data in rows)
+            size += sum(len(data) for _, _, data in rows)
         return events, size
 
-    async def _state_after(self, session: SessionRow, seq: int) -> JsonObject:
+    async def _state_after(self, owner: SessionKey, session: SessionRow, seq: int) -> JsonObject:
         """The session's own state after an event, frozen. Takes a few look-ups per key, however long the log is."""
         number = session.number
         if seq < session.fork_seq:
             number = (await self.fetch(_ANCESTORS, number, max(seq - 1, 0)))[0][0]
         state: JsonObject = {}
         deltas: dict[int, JsonObject] = {}
-        for key, value, at, data in await self.fetch(_STATE_AFTER, number, seq):
+        for key, value, at, event_id, data in await self.fetch(_STATE_AFTER, number, seq):
             if data is not None and at not in deltas:
-                deltas[at] = to_frozen(split_by_scope(_decode_event(data.encode()).actions.state_delta).session)
+                event = self._event(owner, event_id, data)
+                deltas[at] = to_frozen(split_by_scope(event.actions.state_delta).session)
             if data is not None:
                 apply_delta(state, {key: deltas[at].get(key, REMOVED)})
             elif value is not None:
-                state[key] = frozen_from_json(value)
+                state[key] = decode_state(self.codec, owner.app_name, owner.user_id, "session", key, value)
         return state
 
     async def _with_state(self, key: SessionKey, row: SessionRow) -> CachedSession:
         """The session without its log."""
         scopes: dict[str, JsonObject] = {"session": {}, "app": {}, "user": {}}
         for scope, name, value in await self.fetch(_STATE, row.number, key.app_name, key.user_id):
-            scopes[scope][name] = frozen_from_json(value)
+            scopes[scope][name] = decode_state(self.codec, key.app_name, key.user_id, scope, name, value)
         return CachedSession(
             key,
             app=ScopeState(scopes["app"], row.app_version or 0),
@@ -543,3 +575,22 @@ class SessionQueries(ABC):
             update_time=row.update_time,
             number=row.number,
         )
+
+
+def blob_digest(codec: Codec, data: bytes) -> bytes:
+    """Identifies inline data, so that it is stored once: its hash, or a keyed one where it is encrypted."""
+    digest = hashlib.sha256(data).digest()
+    return digest if codec.is_plain else bytes.fromhex(codec.digest(digest.hex(), "blobs"))
+
+
+def _has_state(session: CachedSession, wanted: ScopedDelta) -> bool:
+    """Whether the values of keys are the ones that are wanted, as the database compares them where it can."""
+    for values, stored in (
+        (wanted.session, session.state),
+        (wanted.user, session.user.values),
+        (wanted.app, session.app.values),
+    ):
+        for name, value in values.items():
+            if name not in stored or frozen_json(stored[name]) != frozen_json(value):
+                return False
+    return True

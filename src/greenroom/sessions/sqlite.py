@@ -10,13 +10,15 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
+from greenroom.encryption.codec import Codec
+from greenroom.encryption.key_provider import KeyProvider
 from greenroom.errors import AgentConfigError, SessionNotFound
 from greenroom.records.session import SessionKey
 from greenroom.records.state import REMOVED, ScopedDelta
 from greenroom.sessions.backend import TRUSTED_SECONDS, Stored
 from greenroom.sessions.cached_service import CachedSessionService
 from greenroom.sessions.cached_session import CachedSession
-from greenroom.sessions.frozen import frozen_json
+from greenroom.sessions.places import encode_event, encode_state
 from greenroom.sessions.prepared_event import PreparedEvent
 from greenroom.sessions.session_cache import SessionCache
 from greenroom.sessions.sql import SqlSessionBackend
@@ -101,18 +103,29 @@ class SqliteSessionService(CachedSessionService):
         *,
         db_path: str | os.PathLike[str] = "",
         cache_bytes: int = 64 * 1024 * 1024,
+        keys: KeyProvider | None = None,
     ) -> None:
         """path, or ADK's db_path: made when missing, its folder too. cache_bytes: for sessions in use; zero means that
-        nothing is kept in memory. Of several services on one file the largest wish counts.
+        nothing is kept in memory. Of several services on one file the largest wish counts. keys: encrypt what all
+        services on the file store.
 
         Opens the file on the first call.
         """
         if bool(path) == bool(db_path):
             raise AgentConfigError("Give SqliteSessionService the path of its file")
         self._sqlite = database = Database.open(path or db_path)
+        if keys is not None:
+            database.encrypt(keys)
         cache = database.companion(SessionCache, lambda: SessionCache(SqliteSessionBackend(database)))
         super().__init__(cache.backend, cache=cache, cache_bytes=cache_bytes, close=database.close)
         self.server_database = database.path
+
+    async def load_keys(self) -> None:
+        await self._sqlite.fetch("SELECT 1")
+
+    @property
+    def is_encrypted(self) -> bool:
+        return not self._sqlite.codec.is_plain
 
     @property
     def path(self) -> str:
@@ -139,16 +152,22 @@ class SqliteSessionBackend(SqlSessionBackend):
     def write(
         self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]], after_commit: Callable[[T], None] | None = None
     ) -> Future[T]:
-        return self._database.transact(lambda transaction: work(SqliteSessionQueries(transaction)), then=after_commit)
+        codec = self._database.codec
+        return self._database.transact(
+            lambda transaction: work(SqliteSessionQueries(transaction, codec)), then=after_commit
+        )
 
     async def snapshot(self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]]) -> T:
-        return await self._database.snapshot(lambda transaction: work(SqliteSessionQueries(transaction)))
+        codec = self._database.codec
+        return await self._database.snapshot(lambda transaction: work(SqliteSessionQueries(transaction, codec)))
 
     def append_rows(
         self, key: SessionKey, prepared: Sequence[PreparedEvent], after_commit: Callable[[Stored], None]
     ) -> Future[Stored]:
+        codec = self._database.codec
+
         def apply(cursor: sqlite3.Cursor) -> Stored:
-            return [_insert(cursor, key, one, to_stored(one.json or b"")[0]) for one in prepared]
+            return [_insert(cursor, codec, key, one, to_stored(one.json or b"")[0]) for one in prepared]
 
         return self._database.submit(apply, then=after_commit)
 
@@ -172,15 +191,15 @@ class SqliteSessionQueries(SessionQueries):
     """
     after_deletion = (_KEEP_LISTING_IN_LOG,)
 
-    def __init__(self, transaction: Transaction) -> None:
-        super().__init__(transaction)
+    def __init__(self, transaction: Transaction, codec: Codec) -> None:
+        super().__init__(transaction, codec)
         self._cursor = transaction.cursor
 
     async def insert(self, key: SessionKey, prepared: Sequence[PreparedEvent], jsons: Sequence[bytes]) -> Stored:
-        return [_insert(self._cursor, key, one, json) for one, json in zip(prepared, jsons, strict=True)]
+        return [_insert(self._cursor, self.codec, key, one, json) for one, json in zip(prepared, jsons, strict=True)]
 
     async def save_state(self, key: SessionKey, number: int, delta: ScopedDelta) -> None:
-        _save_state(self._cursor, key, number, delta)
+        _save_state(self._cursor, self.codec, key, number, delta)
 
     async def fetch_page(
         self, terms: Sequence[str], arguments: Sequence[str | float], order: str, limit: int
@@ -191,10 +210,13 @@ class SqliteSessionQueries(SessionQueries):
         return await self.fetch(query, *arguments, limit, *arguments, limit)
 
 
-def _insert(cursor: sqlite3.Cursor, key: SessionKey, prepared_event: PreparedEvent, json: bytes) -> tuple[int, bool]:
+def _insert(
+    cursor: sqlite3.Cursor, codec: Codec, key: SessionKey, prepared_event: PreparedEvent, json: bytes
+) -> tuple[int, bool]:
     """The event's sequence number, and whether it is new in the log. Raises SessionNotFound."""
     event = prepared_event.event
-    row = cursor.execute(_APPEND, (*key, event.id, event.timestamp, json)).fetchone()
+    data = json if codec.is_plain else encode_event(codec, key, event.id, json)
+    row = cursor.execute(_APPEND, (*key, event.id, event.timestamp, data)).fetchone()
     if row is None:
         row = cursor.execute(SEQ_OF_EVENT, (*key, event.id)).fetchone()
         if row is None:
@@ -205,7 +227,7 @@ def _insert(cursor: sqlite3.Cursor, key: SessionKey, prepared_event: PreparedEve
     if delta.session:
         cursor.executemany(_CHANGE, [(session, name, seq) for name in delta.session])
     if delta.session or delta.user or delta.app:
-        _save_state(cursor, key, session, delta)
+        _save_state(cursor, codec, key, session, delta)
 
     if number % _EVENTS_PER_LISTING_UPDATE == 0:
         for statement in _UPDATE_LISTING:
@@ -213,7 +235,7 @@ def _insert(cursor: sqlite3.Cursor, key: SessionKey, prepared_event: PreparedEve
     return seq, True
 
 
-def _save_state(cursor: sqlite3.Cursor, key: SessionKey, number: int, delta: ScopedDelta) -> None:
+def _save_state(cursor: sqlite3.Cursor, codec: Codec, key: SessionKey, number: int, delta: ScopedDelta) -> None:
     for scope, owner, values in (
         ("session", (number,), delta.session),
         ("user", (key.app_name, key.user_id), delta.user),
@@ -223,4 +245,4 @@ def _save_state(cursor: sqlite3.Cursor, key: SessionKey, number: int, delta: Sco
             if value == REMOVED:
                 cursor.execute(_UNSET[scope], (*owner, name))
             else:
-                cursor.execute(_SET[scope], (*owner, name, frozen_json(value)))
+                cursor.execute(_SET[scope], (*owner, name, encode_state(codec, key, scope, name, value)))

@@ -15,7 +15,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, ClassVar, TypeVar, cast
 
-from greenroom.errors import StorageError
+from greenroom.encryption.codec import PLAIN, Codec, EncryptingCodec
+from greenroom.encryption.key_provider import KeyProvider
+from greenroom.encryption.key_ring import KeyRing
+from greenroom.errors import KeyRefused, StorageError
+from greenroom.sqlite.key_store import SqliteKeyStore, has_keys
 from greenroom.sqlite.migrate import prepare
 from greenroom.sqlite.row_insert import Row, RowInsert
 from greenroom.sqlite.transaction import Transaction, completed
@@ -74,8 +78,11 @@ class Database:
     _open_lock: ClassVar[threading.Lock] = threading.Lock()
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Database:
-        """The database of this path, shared; each call needs a `close`. The file is created or opened on first use."""
+    def open(cls, path: str | os.PathLike[str], *, holds_content: bool = True) -> Database:
+        """The database of this path, shared; each call needs a `close`. The file is created or opened on first use.
+
+        holds_content: False for who neither reads nor writes columns that may be encrypted.
+        """
         real = os.path.realpath(path)
         # The process id: after a fork the parent's threads are not there.
         key = (os.getpid(), real)
@@ -84,6 +91,7 @@ class Database:
             if database is None:
                 database = cls._open[key] = cls(real, key)
             database._users += 1
+            database.holds_content |= holds_content
             return database
 
     def __init__(self, path: str, key: tuple[int, str]) -> None:
@@ -94,6 +102,12 @@ class Database:
         """Interval between two tries on a full disk: writing the WAL back needs space, too."""
         self.refreshed_at = -1e9
         """Monotonic time of the last check for external writes."""
+
+        self.holds_content = False
+        """True if a user of the file reads or writes columns that may be encrypted."""
+
+        self.codec: Codec = PLAIN
+        """Encrypts the columns that hold what users wrote, where the file was opened with keys."""
 
         self._key = key
         self._users = 0
@@ -130,6 +144,13 @@ class Database:
         self._readers: ThreadPoolExecutor | None = None
         self._reader = threading.local()
         self._reader_connections: list[sqlite3.Connection] = []
+
+    def encrypt(self, keys: KeyProvider) -> None:
+        """Encrypts what is written from now on. Called before the file is first used."""
+        if self.codec.is_plain:
+            if self._connection is not None:
+                raise KeyRefused(f"{self.path} was opened without encryption keys before")
+            self.codec = EncryptingCodec(KeyRing(SqliteKeyStore(self.path), keys))
 
     def companion(self, kind: type[T], make: Callable[[], T]) -> T:
         """The object of this type that all users of the file share, such as a cache of its rows."""
@@ -235,6 +256,8 @@ class Database:
             self._stopping = True
             self._wake.put(None)
             self._writer.join()
+        if isinstance(self.codec, EncryptingCodec):
+            self.codec.ring.close()
 
     def _wake_writer(self) -> None:
         self._waker = None
@@ -311,7 +334,7 @@ class Database:
         try:
             self._check_external_writes(self._cursor or self._open_file())
         except (sqlite3.Error, OSError, StorageError) as error:
-            _fail(batch, error.reason if isinstance(error, StorageError) else _reason(error))
+            _fail(batch, error)
 
     def _check_external_writes(self, cursor: sqlite3.Cursor) -> None:
         """Notifies the listeners if another process has written."""
@@ -381,7 +404,7 @@ class Database:
         for number, operation in enumerate(batch):
             if not self._write([operation]):
                 # Waiting for the busy timeout once per operation would take too long.
-                _fail(batch[number + 1 :], getattr(operation.error, "reason", str(operation.error)))
+                _fail(batch[number + 1 :], operation.error or StorageError("Writing", "no transaction could be begun"))
                 break
         return True
 
@@ -395,7 +418,7 @@ class Database:
             self._check_external_writes(cursor)
         except (sqlite3.Error, OSError, StorageError) as error:
             self._roll_back()
-            _fail(batch, error.reason if isinstance(error, StorageError) else _reason(error))
+            _fail(batch, error)
             return None
         return cursor
 
@@ -417,9 +440,13 @@ class Database:
         return not self._is_full
 
     def _open_file(self) -> sqlite3.Cursor:
+        if isinstance(self.codec, EncryptingCodec):
+            self.codec.ring.load_now()
         Path(self.path).parent.mkdir(parents=True, exist_ok=True)
         connection = self._connect()
         try:
+            if self.holds_content and self.codec.is_plain and has_keys(connection):
+                raise KeyRefused(f"{self.path} is encrypted, and no keys are given: set encryption.keys")
             prepare(connection, patience_seconds=self.busy_timeout_seconds)
             connection.execute("PRAGMA synchronous = FULL")
             # Written-back pages are what checkpoints cost; a longer WAL writes each busy page back less often.
@@ -479,9 +506,9 @@ def _is_disk_full(error: Exception) -> bool:
     return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
-def _fail(operations: list[_Operation], reason: str) -> None:
+def _fail(operations: list[_Operation], error: Exception) -> None:
     for operation in operations:
-        operation.error = StorageError("Writing", reason)
+        operation.error = error if isinstance(error, KeyRefused) else StorageError("Writing", _reason(error))
 
 
 def _storage_error(operation: str, error: sqlite3.Error) -> StorageError:
@@ -489,4 +516,6 @@ def _storage_error(operation: str, error: sqlite3.Error) -> StorageError:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, StorageError):
+        return error.reason
     return f"{error} ({getattr(error, 'sqlite_errorname', None) or type(error).__name__})"

@@ -62,8 +62,9 @@ _INSERT_IN_POSTGRES = """
     ORDER BY place
 """
 _WHOSE = "AND app_name = coalesce(?, app_name) AND user_id = coalesce(?, user_id)"
-_OF_SESSION = f"SELECT data FROM spans WHERE session_id = ? {_WHOSE} ORDER BY number DESC LIMIT {SPANS_SHOWN}"
-_OF_EVENT = f"SELECT data FROM spans WHERE event_id = ? {_WHOSE} ORDER BY number DESC LIMIT 1"
+_COLUMNS = "app_name, user_id, session_id, event_id, data"
+_OF_SESSION = f"SELECT {_COLUMNS} FROM spans WHERE session_id = ? {_WHOSE} ORDER BY number DESC LIMIT {SPANS_SHOWN}"
+_OF_EVENT = f"SELECT {_COLUMNS} FROM spans WHERE event_id = ? {_WHOSE} ORDER BY number DESC LIMIT 1"
 
 
 class SqlTraceStore(TraceStore):
@@ -130,17 +131,21 @@ class SqlTraceStore(TraceStore):
 
     def _rows(self, trace: Trace) -> list[SpanRow]:
         app_name, user_id, session_id = trace.run.key
-        return [
-            (app_name, user_id, session_id, group[-1].event_id, wire.encode(group).decode())
-            for group in _by_event(span_records(trace, with_content=self._with_content))
-        ]
+        encode = self._database.codec.encode
+        rows: list[SpanRow] = []
+        for group in _by_event(span_records(trace, with_content=self._with_content)):
+            event_id = group[-1].event_id
+            data = encode(wire.encode(group), "spans", app_name, user_id, session_id, event_id)
+            rows.append((app_name, user_id, session_id, event_id, data))
+        return rows
 
     async def _select(self, query: str, key: str, app_name: str | None, user_id: str | None) -> list[list[SpanRecord]]:
         self._write()
         if self._writing is not None:
             await asyncio.wait([self._writing])
         rows = await self._database.fetch(query, key, app_name, user_id)
-        return [_decode(data.encode()) for (data,) in rows]
+        decode = self._database.codec.decode
+        return [_decode(decode(data, "spans", *place)) for *place, data in rows]
 
 
 class SqliteTraceStore(SqlTraceStore):

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from greenroom.postgres.connection import LEASE_SECONDS, Connection
-from greenroom.postgres.database import Database, numbered
+from greenroom.postgres.database import Database
+from greenroom.postgres.numbered import numbered
 from greenroom.usage.store import Account, Refusal, Statement, UsageStore, retrieve
 
 T = TypeVar("T")

@@ -30,7 +30,7 @@ class PostgresApiKeys:
 
     def __init__(self, uri: str) -> None:
         """Connects on first use. Raises MissingExtra."""
-        self._database = Database.open(uri)
+        self._database = Database.open(uri, holds_content=False)
 
     async def read(self) -> AccessRecords:
         return await self._database.transact(_read)

@@ -1,0 +1,14 @@
+-- Data keys, wrapped by key-encryption keys; see encryption/key_ring.py. Rows are there where encryption is on.
+-- key_id: the key-encryption key. wrapped: in base64. reserved: the number of values that servers may have encrypted.
+CREATE TABLE encryption_keys (
+    id integer PRIMARY KEY,
+    key_id text COLLATE "C" NOT NULL,
+    wrapped text COLLATE "C" NOT NULL,
+    created_at double precision NOT NULL,
+    reserved bigint NOT NULL
+);
+-- `plaintext`: rows that are not encrypted are accepted, too. Others: how far a rotation of data keys has come.
+CREATE TABLE encryption_state (
+    name text COLLATE "C" PRIMARY KEY,
+    value text NOT NULL
+);
