@@ -283,7 +283,7 @@ docs-test: setup ui sandboxes  ## Follow the tutorials literally, from pip insta
 .PHONY: chaos
 chaos: setup  ## Kill servers at 100 random moments and writers at 200; resume 2,200 runs of random agents and workflows; restart replicas under load; serve RUNS (2,000) by replicas that are killed, paused and cut off.
 	GREENROOM_SEED=$(SEED) GREENROOM_KILLS=100 GREENROOM_APPEND_KILLS=200 GREENROOM_TREES=1000 GREENROOM_GRAPHS=1000 \
-		GREENROOM_CHAOS_RUNS=$(or $(RUNS),2000) GREENROOM_SLEEPERS=1000 GREENROOM_APPROVALS=500 GREENROOM_RETRIES=500 GREENROOM_STEERED=500 GREENROOM_SCHEDULED=500 GREENROOM_DELAYED=500 GREENROOM_TEMPORAL_KILLS=100 GREENROOM_HOSTED_KILLS=200 GREENROOM_AUDIT_KILLS=200 GREENROOM_TAMPERINGS=1000 $(RUN) pytest tests/durability tests/replicas/chaos tests/audit \
+		GREENROOM_CHAOS_RUNS=$(or $(RUNS),2000) GREENROOM_SLEEPERS=1000 GREENROOM_APPROVALS=500 GREENROOM_RETRIES=500 GREENROOM_STEERED=500 GREENROOM_SCHEDULED=500 GREENROOM_DELAYED=500 GREENROOM_TEMPORAL_KILLS=100 GREENROOM_HOSTED_KILLS=200 GREENROOM_AUDIT_KILLS=200 GREENROOM_VERSIONS=80 GREENROOM_TAMPERINGS=1000 $(RUN) pytest tests/durability tests/replicas/chaos tests/audit \
 		tests/temporal/test_kills.py $(LONG)
 	GREENROOM_ROLLING_RESTARTS=20 GREENROOM_TAKEOVERS=20 $(RUN) pytest tests/replicas/test_rolling_restarts.py \
 		tests/replicas/test_takeover_times.py $(LONG)

@@ -312,3 +312,18 @@ test("a live conversation, and what ends it", async () => {
   });
   assert.match(refused?.message ?? "", /Session not found/);
 });
+
+test("versions of an app that is in code", async () => {
+  await assert.rejects(client.publishVersion("echo", "first"), isError("NotOffered", 501));
+  const { versions, shares } = await client.listVersions("echo");
+  assert.deepEqual([versions, shares], [[], {}]);
+  assert.deepEqual(await client.setTraffic("echo", { source: 100 }), { shares: { source: 100 } });
+  assert.deepEqual(await client.setTraffic("echo", {}), { shares: {} });
+  await assert.rejects(client.setTraffic("echo", { v1: 100 }), isError("NotFound", 404));
+  await assert.rejects(client.getVersion("echo", "v1"), isError("NotFound", 404));
+  await assert.rejects(client.compareVersions("echo", "v1", "source"), isError("NotFound", 404));
+  await assert.rejects(client.deleteVersion("echo", "v1"), isError("NotFound", 404));
+  await (await client.run(await sessionOf("echo"), { message: "hi" })).wait();
+  const scores = await client.getVersionScores("echo", { baseline: "source" });
+  assert.deepEqual(scores.versions.map((one) => one.name), ["source"]);
+});
