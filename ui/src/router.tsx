@@ -76,6 +76,12 @@ const settings = createRoute({
   path: "/settings",
   component: lazyRouteComponent(() => import("./pages/settings"), "SettingsPage"),
 });
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: "/admin/audit",
+  component: lazyRouteComponent(() => import("./admin/audit"), "AuditPage"),
+  validateSearch: anySearch,
+});
 const signIn = createRoute({
   getParentRoute: () => root,
   path: "/sign-in",
@@ -91,7 +97,7 @@ const unknown = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, app, session, runs, inbox, schedules, agents, compare, evaluate, settings, signIn, unknown]),
+  routeTree: root.addChildren([home, app, session, runs, inbox, schedules, agents, compare, evaluate, settings, audit, signIn, unknown]),
   basepath: BASE,
   defaultPreload: "intent",
 });

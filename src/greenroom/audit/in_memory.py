@@ -17,7 +17,7 @@ from greenroom.audit.store import (
     row_of,
 )
 from greenroom.errors import TrailCut
-from greenroom.records.audit import AuditEntry, AuditFilter, ChainHead, ListAuditResponse
+from greenroom.records.audit import AuditAction, AuditEntry, AuditFilter, AuditState, ChainHead, ListAuditResponse
 
 
 class InMemoryAuditStore(AuditStore):
@@ -49,6 +49,13 @@ class InMemoryAuditStore(AuditStore):
                 if len(found) > limit:
                     break
         return page_of(found, limit)
+
+    async def state(self) -> AuditState:
+        def newest(action: AuditAction) -> AuditEntry | None:
+            rows = [row for row in self._rows if row.action == action]
+            return rows[-1].entry if rows else None
+
+        return AuditState(signed=newest("head.signed"), broken=newest("trail.broken"))
 
     async def heads(self) -> Sequence[ChainHead]:
         return [self._rows[-1].head] if self._rows else []

@@ -20,7 +20,7 @@ from greenroom.audit.store import (
     row_of,
 )
 from greenroom.errors import TrailCut
-from greenroom.records.audit import AuditEntry, AuditFilter, ChainHead, ListAuditResponse, new_entry
+from greenroom.records.audit import AuditEntry, AuditFilter, AuditState, ChainHead, ListAuditResponse, new_entry
 
 if TYPE_CHECKING:
     from greenroom.postgres.database import Database as PostgresDatabase
@@ -40,6 +40,10 @@ _HEAD_BEFORE = f"""
     SELECT {_COLUMNS} FROM audit_entries WHERE action = 'head.signed' AND time < ?
     ORDER BY time DESC, chain DESC, sequence DESC LIMIT 1
 """
+_NEWEST_FINDING = f"""
+    SELECT {_COLUMNS} FROM audit_entries WHERE action = 'trail.broken'
+    ORDER BY time DESC, chain DESC, sequence DESC LIMIT 1
+"""
 _ROWS = f"SELECT {_COLUMNS} FROM audit_entries WHERE (chain, sequence) > (?, ?) ORDER BY chain, sequence LIMIT ?"
 _ROWS_OF_CHAIN = f"SELECT {_COLUMNS} FROM audit_entries WHERE chain = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 _DELETE = """
@@ -54,6 +58,7 @@ _LOCK_CHAIN = "SELECT pg_advisory_xact_lock(1735552609, ?)"
 POSTGRES_CHAINS = 16
 """More servers than this share chains, and wait for each other's commits."""
 
+_END_OF_TIME = 2**53
 _CHECKED_AT_ONCE = 200
 _DELETED_AT_ONCE = 5000
 
@@ -128,6 +133,11 @@ class SqlAuditStore(AuditStore):
         """
         rows = await self._database.fetch(query, *arguments, limit + 1)
         return page_of([AuditRow(*row).entry for row in rows], limit)
+
+    async def state(self) -> AuditState:
+        signed = await self.head_before(_END_OF_TIME)
+        rows = await self._database.fetch(_NEWEST_FINDING)
+        return AuditState(signed=signed, broken=AuditRow(*rows[0]).entry if rows else None)
 
     async def heads(self) -> Sequence[ChainHead]:
         return await self._ends(self._database, "DESC")

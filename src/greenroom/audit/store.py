@@ -24,6 +24,7 @@ from greenroom.records.audit import (
     FIRST_PREVIOUS,
     AuditEntry,
     AuditFilter,
+    AuditState,
     ChainHead,
     ListAuditResponse,
     canonical_body,
@@ -89,6 +90,10 @@ class AuditStore(ABC):
         self, where: AuditFilter, *, limit: int = 100, page_token: str | None = None
     ) -> ListAuditResponse:
         """Entries, newest first. Raises InvalidRequest."""
+
+    @abstractmethod
+    async def state(self) -> AuditState:
+        """Returns the newest entries about the trail as a whole."""
 
     @abstractmethod
     async def heads(self) -> Sequence[ChainHead]:

@@ -190,6 +190,15 @@ class AuditFilter(Record, kw_only=True):
     """Unix milliseconds, excluded."""
 
 
+class AuditState(Record, kw_only=True):
+    """The state of the audit trail as a whole."""
+
+    signed: AuditEntry | None = None
+    """The newest signed head."""
+    broken: AuditEntry | None = None
+    """The newest entry `trail.broken`: a server has found that the trail was changed."""
+
+
 class ListAuditResponse(Record, kw_only=True, omit_defaults=False):
     """A page of the audit trail."""
 
@@ -197,6 +206,8 @@ class ListAuditResponse(Record, kw_only=True, omit_defaults=False):
     """Newest first."""
     next_page_token: str | None = None
     """`page_token` of the next request; None on the last page."""
+    state: AuditState | None = None
+    """On the first page."""
 
 
 def new_entry(action: AuditAction, *, outcome: AuditOutcome = "success", **fields: Any) -> AuditEntry:

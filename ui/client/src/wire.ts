@@ -349,6 +349,14 @@ export type AuditEntry = {
   readonly signature?: string;
 };
 
+/** The state of the audit trail as a whole. */
+export type AuditState = {
+  /** The newest signed head. */
+  readonly signed?: AuditEntry;
+  /** The newest entry `trail.broken`: a server has found that the trail was changed. */
+  readonly broken?: AuditEntry;
+};
+
 export type AuthCredentialTypes = "apiKey" | "http" | "oauth2" | "openIdConnect" | "serviceAccount";
 
 /** Inline bytes. */
@@ -1227,6 +1235,8 @@ export type ListAuditResponse = {
   readonly entries?: readonly AuditEntry[];
   /** `page_token` of the next request; None on the last page. */
   readonly nextPageToken?: string;
+  /** On the first page. */
+  readonly state?: AuditState;
 };
 
 /** The messages to a webhook. */

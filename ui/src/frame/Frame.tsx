@@ -3,6 +3,7 @@ import { Bot, CalendarClock, FlaskConical, Inbox, ListTree, MessageSquare, Setti
 import { Suspense, lazy, useEffect, useState } from "react";
 import { TopBar } from "./TopBar";
 
+const AdministrationLink = lazy(() => import("./AdministrationLink"));
 const InboxBadge = lazy(() => import("./InboxBadge"));
 const Palette = lazy(() => import("../palette/Palette"));
 
@@ -55,6 +56,11 @@ export function Frame() {
             )}
           </Link>
         ))}
+        {page !== "/sign-in" && (
+          <Suspense>
+            <AdministrationLink isCurrent={page === "/admin"} />
+          </Suspense>
+        )}
       </nav>
       <TopBar openPalette={() => setPalette("commands")} />
       <div className="frame-page" id="page" tabIndex={-1}>

@@ -21,4 +21,7 @@ class AuthorizedAudit(Authorized[AuditStore]):
             identity.check_app(app)
         if where.app_names is None and identity.apps is not None:
             where.app_names = sorted(identity.apps)
-        return await self._service.list_entries(where, limit=limit, page_token=page_token)
+        page = await self._service.list_entries(where, limit=limit, page_token=page_token)
+        if page_token is None:
+            page.state = await self._service.state()
+        return page
