@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
+from greenroom.evaluation.records import EvalSetResult
 from tests.cli.conftest import PARROT, Cli
 from tests.cli.test_evaluation import _history, _write_set
+from tests.documentation.pages import ROOT, blocks_of
+from tests.evaluation.made import result
 
 CONFIG = '{"criteria": {"response_match_score": 0.9}}'
 QUIET = PARROT.replace("text = last.text or", 'text = "no" if last.text == "hello" else last.text or')
@@ -107,3 +111,22 @@ def test_an_instruction_is_optimized(cli: Cli, more: tuple[str, ...]) -> None:
             "✓ 100% of 2 (34%–100%) failed cases, 100% of 2 (34%–100%) held-out cases: Say dear."
         )
         assert best == lines[-1] == "Say dear."
+
+
+def test_the_page_on_simulation_shows_what_a_comparison_prints(cli: Cli) -> None:
+    def results(path: str, passed: list[bool], digest: str) -> None:
+        numbered = [
+            msgspec.structs.replace(result(f"c{number}", float(is_passed)), eval_case_digest="same")
+            for number, is_passed in enumerate(passed)
+        ]
+        edited = msgspec.structs.replace(result("edited", 1.0), eval_case_digest=digest)
+        whole = EvalSetResult(
+            eval_set_result_id=path, eval_set_result_name=path, eval_set_id="s", eval_case_results=[*numbered, edited]
+        )
+        cli.write(path, msgspec.json.encode(whole).decode())
+
+    results("first.json", [False] * 7 + [True] * 7 + [False] * 6, "1")
+    results("second.json", [True] * 7 + [False] + [True] * 6 + [False] * 6, "2")
+    printed = cli("eval", "compare", "first.json", "second.json").stdout
+    [shown] = [block.text for block in blocks_of(ROOT / "docs/simulation.md") if block.language == "text"]
+    assert shown in printed

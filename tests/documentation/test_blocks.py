@@ -33,6 +33,7 @@ FOLLOWED = {
     "docs/gallery.md",
     "docs/logins.md",
     "docs/migration.md",
+    "docs/improving.md",
     "docs/reminders.md",
     "docs/waiting-runs.md",
 }

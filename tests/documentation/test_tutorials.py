@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from itertools import chain
@@ -56,6 +57,33 @@ def _call_for(message: dict[str, Any]) -> Part:
 
 def _call(name: str, **args: Any) -> Part:
     return Part(function_call=FunctionCall(id=f"call-{name}", name=name, args=args))
+
+
+class OpenAIForWeather(ChatServer):
+    """Plays the agent of the page on improving, which says until when it rains if its instruction asks for that, and the
+    judge of the answers.
+    """
+
+    async def __call__(self, request: Request) -> Response:
+        messages = (await request.json())["messages"]
+        instruction, last = messages[0]["content"], messages[-1]
+        if instruction.startswith("Judge"):
+            holds = "until 4 pm" in last["content"].partition("Answer:")[2]
+            self.say(Part(text=json.dumps({"rationale": "It is read.", "holds": holds})))
+        elif last["role"] != "tool":
+            self.say(_call("get_forecast", city="Oslo"))
+        elif "until when" in instruction:
+            self.say(Part(text="Yes, it rains in Oslo until 4 pm."))
+        else:
+            self.say(Part(text="Yes, it rains in Oslo today."))
+        return await super().__call__(request)
+
+
+async def test_a_complaint_leads_to_a_better_agent(tmp_path: Path) -> None:
+    async with OpenAIForWeather().serving() as vendor:
+        environment = {"PATH": INSTALLED, "OPENAI_BASE_URL": f"{vendor.url}/v1"}
+        with reading(tmp_path, environment) as reader:
+            await asyncio.to_thread(reader.follow, DOCS / "improving.md")
 
 
 async def test_the_reminders(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -288,3 +289,12 @@ def test_a_type_whose_package_is_missing_is_an_error_that_names_it(monkeypatch: 
     invite.__annotations__["address"] = hint
     with pytest.raises(ToolDeclarationError, match=r"'invite'.*parameter 'address': email-validator is not installed"):
         read_signature(invite)
+
+
+def test_a_tool_is_read_while_another_thread_imports_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(city: str = "Oslo") -> str:
+        """Find."""
+        return city
+
+    monkeypatch.setitem(sys.modules, "pydantic.fields", ModuleType("pydantic.fields"))  # not whole yet
+    assert list(read_signature(find).parameters) == ["city"]

@@ -235,8 +235,9 @@ def _annotated_description(hint: Any) -> str | None:
 
 
 def _is_pydantic_field(default: Any) -> bool:
-    fields = sys.modules.get("pydantic.fields")
-    return fields is not None and isinstance(default, fields.FieldInfo)
+    # Another thread may be importing pydantic, whose modules are incomplete until then.
+    field_info = getattr(sys.modules.get("pydantic.fields"), "FieldInfo", None)
+    return field_info is not None and isinstance(default, field_info)
 
 
 def without_partials(func: Callable[..., Any]) -> Callable[..., Any]:
