@@ -17,6 +17,7 @@ from greenroom.records.answer_metadata import GenerateContentResponseUsageMetada
 from greenroom.records.approval_policy import ApprovalPolicy
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
+from greenroom.records.feedback import Feedback, feedback_id
 from greenroom.records.inbox import (
     GivenAnswer,
     HumanRequest,
@@ -208,6 +209,43 @@ async def test_runs_are_filtered_by_error(run_store: RunStore) -> None:
     ):
         assert await _listed(run_store, where) == expected
     assert await _listed(run_store, RunFilter(error_code="it's"), limit=2) == ["e-7", "e-5"]
+
+
+async def test_runs_are_filtered_by_feedback(run_store: RunStore) -> None:
+    key = SessionKey(**_SESSION)
+    for number in range(4):
+        run = _run(f"e-{number}", at=float(number), status=RunStatus.SUCCEEDED if number else RunStatus.FAILED)
+        await run_store.save(run)
+        for event, label in enumerate(("odd" if number % 2 else "even", "all")):
+            feedback = Feedback(
+                **key._asdict(),
+                id=feedback_id(key, f"v-{number}-{event}", "stars", "ann"),
+                event_id=f"v-{number}-{event}",
+                run_id=run.id,
+                name="stars",
+                score=number,
+                label=label,
+                source="user",
+                subject="ann",
+                created_at=10.0 - number,
+            )
+            await run_store.feedback.save(feedback)
+
+    async def found(limit: int | None = None, **fields: Any) -> list[str]:
+        return await _listed(run_store, RunFilter(app_names=["concierge"], feedback="stars", **fields), limit)
+
+    assert await found() == ["e-3", "e-2", "e-1", "e-0"]  # once each, though each has two
+    assert await found(limit=2) == ["e-3", "e-2"]
+    assert await found(min_score=1, max_score=2) == ["e-2", "e-1"]
+    assert await found(feedback_label="odd") == ["e-3", "e-1"]
+    assert await found(feedback_label="odd", max_score=2) == ["e-1"]
+    assert await found(statuses=[RunStatus.FAILED]) == ["e-0"]
+    assert await found(user_id="bob") == []
+    assert await found(created_from=2.0) == ["e-3", "e-2"]
+    assert await _listed(run_store, RunFilter(app_names=["concierge"], feedback="other")) == []
+    for wrong in (RunFilter(feedback="stars"), RunFilter(app_names=["concierge"], max_score=1)):
+        with pytest.raises(InvalidRequest):
+            await run_store.list_runs(wrong)
 
 
 async def test_runs_are_listed_in_pages(run_store: RunStore) -> None:

@@ -59,7 +59,7 @@ _decode = wire.decoder(Feedback)
 def judged_runs(app_name: str, where: RunFilter) -> tuple[str, list[str | float]]:
     """A query for the ids of the runs with the feedback of a filter, once each, and its arguments.
 
-    It reads the newest feedback of the name by an index, whatever its scores.
+    It reads the newest feedback of the name by an index, whatever its scores. A label is given by `label_of`.
     """
     assert where.feedback is not None
     arguments: list[str | float] = [app_name, where.feedback]

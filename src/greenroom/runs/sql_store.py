@@ -13,7 +13,7 @@ import msgspec
 from greenroom.audit.sql import SqlAuditStore
 from greenroom.encryption.codec import Codec
 from greenroom.errors import StorageError
-from greenroom.feedback.sql import DELETE_FEEDBACK_OF_SESSION, SqlFeedbackStore, judged_runs
+from greenroom.feedback.sql import DELETE_FEEDBACK_OF_SESSION, SqlFeedbackStore, judged_runs, label_of
 from greenroom.records import wire
 from greenroom.records.audit import AuditEntry
 from greenroom.records.human_requests import EXPIRES_AFTER_SECONDS
@@ -233,7 +233,11 @@ class SqlRunStore(RunStore):
 
     async def _find_runs(self, where: RunFilter, after: tuple[float, str] | None, limit: int | None) -> list[Run]:
         """The runs after a position, one more than `limit`. Where records are encrypted, error codes are compared
-        here."""
+        here.
+        """
+        if where.feedback_label is not None:
+            label = label_of(self._codec, where.feedback_label)
+            where = msgspec.structs.replace(where, feedback_label=label)
         if where.error_code is None or self._codec.is_plain:
             return await self._select(*_list_query(where, after, limit, self.data_contains))
 
@@ -475,7 +479,7 @@ def _list_query(
         judged, of_feedback = judged_runs(judged_app, where)
         [(first, own)] = _parts(where)
         chosen = " AND ".join(["runs.id = judged.run_id", *first, *terms])
-        query = f"SELECT data, request FROM ({judged}) AS judged CROSS JOIN runs WHERE {chosen} {order}"
+        query = f"SELECT id, data, request FROM ({judged}) AS judged CROSS JOIN runs WHERE {chosen} {order}"
         return query, *of_feedback, *own, *arguments
 
     parts: list[str] = []
