@@ -15,6 +15,7 @@ from greenroom import errors, types
 from greenroom.client.async_client import AsyncClient
 from greenroom.client.client import Client
 from greenroom.records.access import CreateApiKeyRequest, RoleRequest, ServiceAccountRequest
+from greenroom.records.budget import Budget
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.records.run import RunStatus, Webhook
@@ -340,6 +341,17 @@ async def test_a_key_lets_in_until_it_is_revoked(serve: Serve, tmp_path: Path) -
             return False
 
         await until(is_refused)
+
+
+async def test_budgets(client: AsyncClient) -> None:
+    budget = Budget(per="user", user_id="ann/e", tokens=1000, warn_at=0.5)
+    assert await client.put_budget(budget, app_name="echo") == budget
+    [listed] = (await client.list_budgets(app_name="echo", user_id="ann/e")).budgets
+    assert (listed.tokens, listed.source, listed.uses[0].tokens) == (1000, "stored", 0)
+    await client.delete_budget(budget, app_name="echo")
+    with pytest.raises(errors.NotFound):
+        await client.delete_budget(budget, app_name="echo")
+    assert (await client.list_budgets(app_name="echo")).budgets == []
 
 
 async def test_keys_accounts_and_roles(serve: Serve, tmp_path: Path) -> None:

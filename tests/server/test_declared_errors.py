@@ -144,9 +144,9 @@ async def after_other_requests(server: Serving, endpoint: Endpoint) -> list[Any]
     ]
 
 
-# Their errors need more than one wrong thing: see test_administration, test_requests, test_approval_policies,
-# test_schedules, test_versions, test_signal_links and test_retry.
-TESTED_ELSEWHERE = ("access", "editing", "requests", "schedules", "versions")
+# Their errors need more than one wrong thing: see test_administration, test_budgets, test_requests,
+# test_approval_policies, test_schedules, test_versions, test_signal_links and test_retry.
+TESTED_ELSEWHERE = ("access", "budgets", "editing", "requests", "schedules", "versions")
 PATHS_TESTED_ELSEWHERE = (
     "/signals/{token}",
     "/runs/{run_id}/retry",

@@ -408,6 +408,10 @@ async def test_replies_are_as_described(serve: Serve, tmp_path: Path) -> None:
         (one + "/runs", "post", background),
         ("/runs", "get", await get("/runs")),
         ("/apps/{app_name}/usage", "get", await get("/apps/echo/usage?group_by=user")),
+        ("/apps/{app_name}/budgets", "put",
+         await server.client.put("/apps/echo/budgets", json={"per": "user", "tokens": 1_000_000})),
+        ("/apps/{app_name}/budgets", "get", await get("/apps/echo/budgets")),
+        ("/apps/{app_name}/budgets", "delete", await server.client.delete("/apps/echo/budgets?per=user")),
         ("/apps/{app_name}/logs", "get", await get("/apps/echo/logs")),
         ("/apps/{app_name}/users/{user_id}/credentials", "get", await get("/apps/echo/users/ann/credentials")),
         (

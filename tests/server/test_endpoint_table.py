@@ -64,6 +64,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PUT", "{schedule_id}"): SCHEDULE,
     ("POST", "webhooks"): {"url": "https://127.0.0.1:9/", "states": ["waiting"]},
     ("POST", "/keys"): {"userId": "ann", "apps": ["echo"]},
+    ("PUT", "budgets"): {"per": "user", "tokens": 1_000_000},
     ("PUT", "{account_name}"): {"scopes": ["run"], "apps": ["echo"]},
     ("PUT", "{role_name}"): {"scopes": ["read"]},
     ("PUT", "{webhook_id}"): {"url": "https://receiver.invalid/"},

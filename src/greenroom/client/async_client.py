@@ -37,6 +37,7 @@ from greenroom.records.app_version import (
 from greenroom.records.audit import AuditAction, AuditOutcome, ListAuditResponse
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.budget import Budget, ListBudgetsResponse
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.eval_cases import (
     MAX_ANSWERS,
@@ -670,6 +671,27 @@ class AsyncClient:
         """The versions of an evaluation set, oldest first. Raises AppNotFound, NotFound."""
         at = path("dev", "apps", app_name, "eval-sets", eval_set_id, "versions")
         return (await self._connection.call("GET", at, ListEvalSetVersionsResponse)).versions
+
+    # budgets
+
+    async def list_budgets(
+        self, *, app_name: str, user_id: str | None = None, key_id: str | None = None
+    ) -> ListBudgetsResponse:
+        """The budgets of an app that are in effect, and their use, as far as the caller may see them; with user_id or
+        key_id those of this user or API key. Raises AppNotFound.
+        """
+        query = {"user_id": user_id, "key_id": key_id}
+        return await self._connection.call("GET", path("apps", app_name, "budgets"), ListBudgetsResponse, query=query)
+
+    async def put_budget(self, budget: Budget, *, app_name: str) -> Budget:
+        """Stores a budget, in place of the one with the same owner and window. Raises AppNotFound, Forbidden."""
+        at = path("apps", app_name, "budgets")
+        return await self._connection.call("PUT", at, Budget, body=budget, is_repeatable=True)
+
+    async def delete_budget(self, budget: Budget, *, app_name: str) -> None:
+        """Deletes the stored budget with this owner and window. Raises NotFound, Forbidden."""
+        query = {"per": budget.per, "window": budget.window, "user_id": budget.user_id, "key_id": budget.key_id}
+        await self._connection.send("DELETE", path("apps", app_name, "budgets"), query=query)
 
     # keys, service accounts and roles
 

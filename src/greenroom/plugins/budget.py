@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,18 +15,28 @@ from greenroom.invocation.user_context import CallbackContext
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records import wire
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
+from greenroom.records.base import JsonObject
+from greenroom.records.budget import Budget
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
+from greenroom.usage.budgets import StoredBudgets
 from greenroom.usage.prices import FREE, Amount, Price, PriceTable
 from greenroom.usage.store import Account, Ceiling, Refusal, Reservation, UsageStore, day_of
+
+_log = logging.getLogger("greenroom.budgets")
 
 BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
 """Error code of the event that ends a run whose budget is exhausted."""
 
+BUDGET_WARNINGS = "budgetWarnings"
+"""Key of an event's custom metadata, with a list of warnings of budgets that this model call has nearly used up."""
+
 DEFAULT_OUTPUT_TOKENS = 4_096
+
+_MAX_WARNED = 10_000
 
 _BYTES_PER_TOKEN = 3
 """English has about four, JSON and other alphabets about three: estimates are rather too high."""
@@ -46,9 +57,20 @@ class BudgetLimit:
 
     window: Literal["day", "ever"] = "day"
 
+    warn_at: float | None = None
+    """The share of the limit at which a warning is given, once in the window: 0.8 is 80 %. Not for runs."""
+
     def __post_init__(self) -> None:
         if self.tokens is None and self.money is None:
             raise AgentConfigError(f"The budget per {self.per} limits nothing: give it tokens or money")
+        if self.warn_at is not None and not 0 < self.warn_at <= 1:
+            raise AgentConfigError(f"warn_at must be above 0 and at most 1, not {self.warn_at}")
+        if self.warn_at is not None and self.per == "run":
+            raise AgentConfigError("A budget per run has no window in which to warn once: leave out warn_at")
+
+    @property
+    def money_limit(self) -> Decimal | None:
+        return None if self.money is None else Decimal(str(self.money))
 
 
 @dataclass(kw_only=True)
@@ -64,6 +86,9 @@ class _BudgetedCall:
     hold: Reservation
     model: str
     """As its reply names it."""
+
+    soft_limits: Sequence[tuple[Ceiling, float]] = ()
+    """Ceilings of which to warn, and the shares at which."""
 
     seen_tokens: int | None = None
     reported: GenerateContentResponseUsageMetadata | None = None
@@ -131,8 +156,8 @@ class BudgetPlugin(BasePlugin):
         name: str = "budget",
     ) -> None:
         super().__init__(name)
-        self._limits = [(limit, None if limit.money is None else Decimal(str(limit.money))) for limit in limits]
-        self._counts_money = any(money is not None for _, money in self._limits)
+        self.limits = tuple(limits)
+        self._warned: set[tuple[Ceiling, float]] = set()
         self._prices = PriceTable(prices or {})
         self._key_of = key_of or _api_key
         self._default_output_tokens = default_output_tokens
@@ -148,7 +173,9 @@ class BudgetPlugin(BasePlugin):
         config = llm_request.config
         key = self._key_of(ctx)
 
-        ceilings = self._ceilings(ctx, key)
+        store = ctx._invocation_context.services.sessions.usage
+        limits = limits_in_effect(self.limits, store.budgets.get(ctx.session.app_name, ()), ctx.user_id, key)
+        ceilings = self._ceilings(limits, ctx, key)
         if not ceilings:
             return None
 
@@ -156,23 +183,24 @@ class BudgetPlugin(BasePlugin):
         if config.max_output_tokens is None:
             config.max_output_tokens = self._default_output_tokens
 
-        store = ctx._invocation_context.services.sessions.usage
         model = llm_request.model or ""
-
-        price = self._price_of(model, store)
+        counts_money = any(ceiling.money is not None for ceiling, _ in ceilings)
+        price = self._price_of(model, store, counts_money=counts_money)
         call = self._new_call(ctx, key, model, price, self._estimate(llm_request), config)
-        refusal = await store.reserve(call.hold, ceilings, now=self._clock())
+        hard_limits = [ceiling for ceiling, _ in ceilings]
+        refusal = await store.reserve(call.hold, hard_limits, now=self._clock())
         if refusal is not None:
             counted = await _count_tokens(ctx, llm_request)
             if counted is not None:
                 call = self._new_call(ctx, key, model, price, counted, config)
-                refusal = await store.reserve(call.hold, ceilings, now=self._clock())
+                refusal = await store.reserve(call.hold, hard_limits, now=self._clock())
 
         if refusal is not None:
             ctx.actions.escalate = True  # a loop around this agent would call again and again …
             ctx._invocation_context.llm_calls.add()  # … and so would nested loops; this call counts for max_llm_calls
             return _refused(refusal, call.hold.amount)
 
+        call.soft_limits = [(ceiling, share) for ceiling, share in ceilings if share is not None]
         run = self._runs.setdefault(ctx.invocation_id, _BudgetedRun(store))
         run.calls[_call_key(ctx)] = call
         if _is_live(ctx):
@@ -208,6 +236,7 @@ class BudgetPlugin(BasePlugin):
             price=price,
             now=self._clock(),
         )
+        await self._warn(run.store, run.live)
 
     async def after_model_callback(
         self,
@@ -224,7 +253,10 @@ class BudgetPlugin(BasePlugin):
         if call is not None and not _is_live(callback_context):
             call.add_reply(llm_response)
             if not llm_response.partial:
-                await self._settle(callback_context)
+                warnings = await self._settle(callback_context)
+                if warnings:
+                    metadata = llm_response.custom_metadata or {}
+                    llm_response.custom_metadata = {**metadata, BUDGET_WARNINGS: warnings}
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
@@ -245,16 +277,18 @@ class BudgetPlugin(BasePlugin):
     ) -> None:
         await self.after_run_callback(invocation_context=invocation_context)
 
-    async def _settle(self, callback_context: CallbackContext) -> None:
+    async def _settle(self, callback_context: CallbackContext) -> list[JsonObject]:
+        """Returns warnings of budgets that are nearly used up."""
         run = self._runs.get(callback_context.invocation_id)
         if run is not None:
             call = run.calls.pop(_call_key(callback_context), None)
         else:
             call = None
-        if run is not None and call is not None:
-            await self._settle_call(run.store, call)
+        if run is None or call is None:
+            return []
+        return await self._settle_call(run.store, call)
 
-    async def _settle_call(self, store: UsageStore, call: _BudgetedCall) -> None:
+    async def _settle_call(self, store: UsageStore, call: _BudgetedCall) -> list[JsonObject]:
         await store.settle(
             call.hold,
             call.spent(),
@@ -262,11 +296,33 @@ class BudgetPlugin(BasePlugin):
             price=call.price,
             now=self._clock(),
         )
+        return await self._warn(store, call)
 
-    def _price_of(self, model: str, store: UsageStore) -> Price | None:
+    async def _warn(self, store: UsageStore, call: _BudgetedCall) -> list[JsonObject]:
+        """Warns of budgets whose soft limit is reached, once in a window. Returns the warnings."""
+        warnings: list[JsonObject] = []
+        for ceiling, share in call.soft_limits:
+            if (ceiling, share) in self._warned:
+                continue
+            now = self._clock()
+            app_name = call.hold.app_name
+            reached = await StoredBudgets(store).warn_once(app_name, ceiling, share=share, now=now)
+            if reached is None:
+                continue
+            if len(self._warned) >= _MAX_WARNED:
+                self._warned.clear()
+            self._warned.add((ceiling, share))
+            spent, is_first = reached
+            if is_first:
+                warning = _warning(ceiling, spent)
+                _log.warning("app %s: %s", app_name, warning["message"])
+                warnings.append(warning)
+        return warnings
+
+    def _price_of(self, model: str, store: UsageStore, *, counts_money: bool) -> Price | None:
         """Raises AgentConfigError when it is unknown and the budget is in money."""
         price = self._prices.find(model) or store.prices.find(model)
-        if price is None and self._counts_money:
+        if price is None and counts_money:
             priced = ", ".join(self._prices.prices) or "none"
             raise AgentConfigError(
                 f"The model {model!r} has no price, and the budget is in money. Add a pattern of its name to the "
@@ -294,7 +350,10 @@ class BudgetPlugin(BasePlugin):
 
         return _BudgetedCall(estimate=amount, price=price, hold=hold, model=model)
 
-    def _ceilings(self, ctx: CallbackContext, key: str | None) -> list[Ceiling]:
+    def _ceilings(
+        self, limits: Iterable[BudgetLimit], ctx: CallbackContext, key: str | None
+    ) -> list[tuple[Ceiling, float | None]]:
+        """Ceilings, and the shares at which to warn."""
         app_name = ctx.session.app_name
 
         owners: dict[str, tuple[str, ...] | None] = {
@@ -304,17 +363,56 @@ class BudgetPlugin(BasePlugin):
             "key": None if key is None else (key,),
         }
         today = day_of(self._clock())
-        ceilings: list[Ceiling] = []
-        for limit, money in self._limits:
+        ceilings: list[tuple[Ceiling, float | None]] = []
+        for limit in limits:
             owner = owners[limit.per]
             if owner is not None:
                 if limit.window == "day" and limit.per != "run":
                     day = today
                 else:
                     day = ""
-                ceilings.append(Ceiling(Account(limit.per, owner, day), limit.tokens, money))
+                ceiling = Ceiling(Account(limit.per, owner, day), limit.tokens, limit.money_limit)
+                ceilings.append((ceiling, limit.warn_at))
 
         return ceilings
+
+
+def limits_in_effect(
+    of_code: Sequence[BudgetLimit], stored: Sequence[Budget], user_id: str | None, key_id: str | None
+) -> Sequence[BudgetLimit]:
+    """The limits of a user and key: a stored budget replaces the limits of the code with its `per` and `window`, and
+    that of one user or key replaces that of each. Without the user and key: those without a budget of their own."""
+    if not stored:
+        return of_code
+    owners = {"user": user_id, "key": key_id, "app": None}
+    found: dict[tuple[str, str], Budget] = {}
+    for budget in stored:
+        key = (budget.per, budget.window)
+        if budget.owner and budget.owner != owners[budget.per]:
+            continue
+        if key not in found or budget.owner:
+            found[key] = budget
+
+    kept = [limit for limit in of_code if (limit.per, limit.window) not in found]
+    for budget in found.values():
+        limit = BudgetLimit(
+            per=budget.per, tokens=budget.tokens, money=budget.money, window=budget.window, warn_at=budget.warn_at
+        )
+        kept.append(limit)
+    return kept
+
+
+def _warning(ceiling: Ceiling, spent: Amount) -> JsonObject:
+    account = ceiling.account
+    share = ceiling.share_of(spent)
+    whose = f"{account.per} {account.owner[-1]!r}" + (f" on {account.day} (UTC)" if account.day else "")
+    return {
+        "message": f"{share:.0%} of the budget of {whose} are spent",
+        "per": account.per,
+        "owner": account.owner[-1],
+        "day": account.day or None,
+        "share": round(share, 4),
+    }
 
 
 async def _count_tokens(ctx: CallbackContext, request: LlmRequest) -> int | None:

@@ -387,14 +387,15 @@ class PluginManager:
         for plugin in plugins or ():
             self.register_plugin(plugin)
 
-    def register_plugin(self, plugin: BasePlugin) -> None:
-        """Adds a plugin after the others. Raises AgentConfigError if its name is taken."""
+    def register_plugin(self, plugin: BasePlugin, *, first: bool = False) -> None:
+        """Adds a plugin after the others, or before them. Raises AgentConfigError if its name is taken."""
         if self.get_plugin(plugin.name) is not None:
             raise AgentConfigError(f"Plugin names must be unique; used twice: {plugin.name}")
-        self.plugins.append(plugin)
+        self.plugins.insert(0 if first else len(self.plugins), plugin)
         for hook in _HOOKS:
             if getattr(type(plugin), hook) is not getattr(BasePlugin, hook):
-                self.listeners[hook] = (*self.listeners.get(hook, ()), plugin)
+                others = self.listeners.get(hook, ())
+                self.listeners[hook] = (plugin, *others) if first else (*others, plugin)
 
     def get_plugin(self, plugin_name: str) -> BasePlugin | None:
         return next((plugin for plugin in self.plugins if plugin.name == plugin_name), None)

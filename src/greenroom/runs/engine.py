@@ -26,6 +26,7 @@ from greenroom.records.run import (
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.wake_up import SentSignal
 from greenroom.redaction.rules import Redaction
+from greenroom.runs.app_budgets import AppBudgets
 from greenroom.runs.app_webhooks import AppWebhooks
 from greenroom.runs.feedback import SessionFeedback
 from greenroom.runs.ownership import Replicas
@@ -82,6 +83,9 @@ class RunEngine(ABC):
 
     versions: Versions
     """Published versions of apps."""
+
+    budgets: AppBudgets
+    """The budgets of apps."""
 
     schedules: Schedules
     """Starts runs at their times."""

@@ -62,6 +62,7 @@ from greenroom.redaction.rules import Redaction
 from greenroom.runner.rewind import rewind_event
 from greenroom.runner.runner import Runner, live_config
 from greenroom.runs.admission import Admission, KnownRun
+from greenroom.runs.app_budgets import AppBudgets
 from greenroom.runs.app_versions import AppVersions
 from greenroom.runs.app_webhooks import AppWebhooks
 from greenroom.runs.declared_schedules import DeclaredSchedules
@@ -156,6 +157,7 @@ class InProcessRunEngine(RunEngine):
         )
         self._limiter = ConcurrencyLimiter(self.limits)
         self.app_webhooks = AppWebhooks(self.run_store)
+        self.budgets = AppBudgets(self.run_store, self.session_service, lambda: self._runners)
         self._admission = Admission(
             session_service=self.session_service,
             run_store=self.run_store,
@@ -611,6 +613,7 @@ class InProcessRunEngine(RunEngine):
         await self.run_store.lock(wait_seconds=self.lock_wait_seconds)
         await self.app_webhooks.start()
         await self._traffic.start()
+        await self.budgets.start()
         self._declared_schedules.follow_reloads()
         if self.run_store.counts is not None:
             self._limiter.share(self.run_store.counts)
@@ -651,6 +654,7 @@ class InProcessRunEngine(RunEngine):
         self._queues.is_closing = True  # a run that is accepted now would not start, and its client would wait
         self.app_webhooks.close()
         self._traffic.close()
+        self.budgets.close()
         self._declared_schedules.close()
         await self._wake_ups.close()
         await self.schedules.close()
@@ -700,7 +704,7 @@ class InProcessRunEngine(RunEngine):
         self._limiter.release(key)
 
     def _make_runner(self, app_name: str, app: App) -> Runner:
-        return Runner(
+        runner = Runner(
             app=app,
             app_name=app_name,
             session_service=self.session_service,
@@ -713,6 +717,8 @@ class InProcessRunEngine(RunEngine):
             steering=self._queued_messages,
             audit=self.run_store.audit.append if self.is_audited else None,
         )
+        self.budgets.enforce(runner)
+        return runner
 
 
 async def _when_stored(stored: asyncio.Future[None], reader: AttachmentOrNone) -> AttachmentOrNone:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
@@ -107,6 +107,12 @@ class RunnerCache:
         app_name = self._replaced.pop(runner, None)
         if app_name is not None:
             self._close_soon(app_name, runner)
+
+    def __iter__(self) -> Iterator[Runner]:
+        """The runners that may begin runs."""
+        yield from [runner for _, runner in self._newest.values()]
+        yield from [runner for pinned in self._pinned.values() for runner in pinned.values()]
+        yield from [*self._published.values()]
 
     async def close(self) -> None:
         runners = [(name, runner) for name, (_, runner) in self._newest.items()]

@@ -77,6 +77,7 @@ from greenroom.records.app_version import (
 from greenroom.records.audit import AuditAction, AuditOutcome, ListAuditResponse
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject
+from greenroom.records.budget import Budget, BudgetWindow, ListBudgetsResponse, StoredPer
 from greenroom.records.content import Part
 from greenroom.records.eval_cases import (
     AddCasesResponse,
@@ -127,6 +128,7 @@ from greenroom.server.routes import (
     apps,
     artifacts,
     audit,
+    budgets,
     builder,
     credentials,
     debug,
@@ -331,6 +333,28 @@ _ACCESS = (
         errors=(InvalidRequest, AccessConflict, NotOffered, Unavailable)),
     Endpoint("DELETE", _ROLE, access.delete_role, "access", "admin", "Delete a role that is not in use",
         errors=(NotFound, AccessConflict, NotOffered, Unavailable)),
+)  # fmt: skip
+
+_BUDGETS = _APP + "/budgets"
+_BUDGET_ENDPOINTS = (
+    Endpoint("GET", _BUDGETS, budgets.list_budgets, "budgets", "read",
+        "List the budgets of an app that are in effect, and their use, as far as the caller may see them",
+        replies=ListBudgetsResponse, errors=(AppNotFound, AppLoadError),
+        query=(
+            Query("user_id", str, "Only budgets and the use of this user."),
+            Query("key_id", str, "Only budgets and the use of this API key."),
+        )),
+    Endpoint("PUT", _BUDGETS, budgets.put_budget, "budgets", "admin",
+        "Store a budget, in place of the one with the same owner and window; runs in progress obey it, too",
+        body=Budget, replies=Budget, errors=(AppNotFound, InvalidRequest)),
+    Endpoint("DELETE", _BUDGETS, budgets.delete_budget, "budgets", "admin", "Delete a stored budget",
+        errors=(NotFound, InvalidRequest),
+        query=(
+            Query("per", StoredPer, "Required: the `per` of the budget."),
+            Query("window", BudgetWindow, "The window of the budget.", default="day"),
+            Query("user_id", str, "The user of the budget; without it, that of each user."),
+            Query("key_id", str, "The API key of the budget; without it, that of each key."),
+        )),
 )  # fmt: skip
 
 _DARK_MODE = (Query("dark_mode", bool, "Use the dark palette.", default=False),)
@@ -671,6 +695,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             Query("page_token", str, "The `nextPageToken` of the previous page."),
         )),
     *_ACCESS,
+    *_BUDGET_ENDPOINTS,
     Endpoint("GET", "/metrics", server.metrics, "server", "debug",
         "Get metrics of runs, models and tools since the start of the server, in Prometheus's text format",
         media_type="text/plain", errors=(MissingExtra,)),

@@ -65,6 +65,7 @@ TAGS = {
     "editing": "The YAML files of agents, where the setting `edit` allows it.",
     "debug": "Traces of runs and graphs of agents.",
     "access": "API keys, service accounts, roles, and the permissions of the caller.",
+    "budgets": "Limits of the models' tokens and cost, and their use.",
     "audit": "The audit trail, where the setting `audit_key` switches it on.",
     "server": "The server itself.",
     "web page": "Endpoints of ADK's web page.",

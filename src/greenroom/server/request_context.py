@@ -17,6 +17,7 @@ from greenroom.server.access.authorization.access import AuthorizedAccess
 from greenroom.server.access.authorization.apps import AuthorizedApps
 from greenroom.server.access.authorization.artifacts import AuthorizedArtifacts
 from greenroom.server.access.authorization.audit import AuthorizedAudit
+from greenroom.server.access.authorization.budgets import AuthorizedBudgets
 from greenroom.server.access.authorization.credentials import AuthorizedCredentials
 from greenroom.server.access.authorization.feedback import AuthorizedFeedback
 from greenroom.server.access.authorization.memory import AuthorizedMemory
@@ -246,6 +247,10 @@ class RequestContext:
             trace_store=server.traces,
             audit=server.audit.store if server.audit is not None else None,
         )
+
+    @property
+    def budgets(self) -> AuthorizedBudgets:
+        return AuthorizedBudgets(self._server.engine.budgets, self._permissions)
 
     @property
     def usage(self) -> AuthorizedUsage:

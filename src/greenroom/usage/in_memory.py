@@ -17,7 +17,7 @@ from greenroom.usage.store import Statement
 
 T = TypeVar("T")
 
-_SCHEMA = "sqlite/migrations/0009_model_usage.sql"
+_SCHEMA = ("sqlite/migrations/0009_model_usage.sql", "sqlite/migrations/0028_budgets.sql")
 
 
 _BATCH = 100
@@ -32,7 +32,8 @@ class InMemoryUsageStore(SqliteUsageStore):
         self._max_rows = max_rows
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         weakref.finalize(self, self._connection.close)  # Python 3.13 warns of connections that are left open
-        self._connection.executescript((resources.files("greenroom") / _SCHEMA).read_text("utf-8"))
+        for file in _SCHEMA:
+            self._connection.executescript((resources.files("greenroom") / file).read_text("utf-8"))
         self._cursor = self._connection.cursor()
         self._queued: list[Statement] = []
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
+from greenroom.records.budget import Budget
 from greenroom.records.run import Run
 from greenroom.records.usage import ListUsageResponse, UsageGroup, UsageSum
 from greenroom.usage.prices import Amount, Price, PriceTable, default_prices
@@ -64,12 +65,12 @@ _RELEASE = """
         held_cost = CASE WHEN held_cost > ? THEN held_cost - ? ELSE 0 END
     WHERE run_id = ? AND model = ? AND day = ? AND estimated = 0
 """
-_BALANCE = """
-    SELECT CAST(COALESCE(SUM(total_tokens), 0) AS BIGINT), COALESCE(SUM(cost), 0),
+BALANCE = """
+    CAST(COALESCE(SUM(total_tokens), 0) AS BIGINT), COALESCE(SUM(cost), 0),
         CAST(COALESCE(SUM(CASE WHEN held_until > ? THEN held_tokens ELSE 0 END), 0) AS BIGINT),
         COALESCE(SUM(CASE WHEN held_until > ? THEN held_cost ELSE 0 END), 0)
-    FROM model_usage WHERE
 """
+"""The columns of `balance_of`."""
 _OWNED = {
     "run": "run_id = ?",
     "user": "app_name = ? AND user_id = ?",
@@ -138,6 +139,15 @@ class Ceiling(NamedTuple):
             self.money is None or total.money <= self.money
         )
 
+    def share_of(self, spent: Amount) -> float:
+        """The spent share; of two limits the larger share."""
+        shares = [0.0]
+        if self.tokens is not None:
+            shares.append(spent.tokens / self.tokens if self.tokens else 1.0)
+        if self.money is not None:
+            shares.append(float(spent.money / self.money) if self.money else 1.0)
+        return max(shares)
+
 
 class Refusal(NamedTuple):
     ceiling: Ceiling
@@ -179,6 +189,8 @@ class UsageStore(ABC):
 
     def __init__(self) -> None:
         self._running: dict[str, _Running] = {}
+        self.budgets: Mapping[str, Sequence[Budget]] = {}
+        """The budgets that administrators have stored, by app; see `StoredBudgets`."""
 
     @cached_property
     def prices(self) -> PriceTable:
@@ -231,12 +243,12 @@ class UsageStore(ABC):
 
         def check(rows: list[Any]) -> Refusal | None:
             for ceiling, row in zip(ceilings, rows, strict=True):
-                spent, held = _balance(row)
+                spent, held = balance_of(row)
                 if not ceiling.allows(spent.plus(held).plus(hold.amount)):
                     return Refusal(ceiling, spent, held)
             return None
 
-        queries = [_balance_query(ceiling.account, now) for ceiling in ceilings]
+        queries = [balance_query(ceiling.account, now) for ceiling in ceilings]
         amount = hold.amount.tokens, float(hold.amount.money), now + HOLD_SECONDS
         accounts = [ceiling.account for ceiling in ceilings]
         refusal = await self.write_checked(accounts, queries, check, (_HOLD, (*hold[:-1], *amount, now, now)))
@@ -277,8 +289,8 @@ class UsageStore(ABC):
 
     async def balance(self, account: Account, *, now: float) -> Balance:
         """Returns the spent and the reserved amounts."""
-        query, arguments = _balance_query(account, now)
-        return _balance((await self.fetch(query, *arguments))[0])
+        query, arguments = balance_query(account, now)
+        return balance_of((await self.fetch(query, *arguments))[0])
 
     async def query_usage(
         self,
@@ -371,16 +383,17 @@ def _cost(usage: GenerateContentResponseUsageMetadata, price: Price | None) -> f
     return None if price is None else float(price.cost_of(usage).money)
 
 
-def _balance_query(account: Account, now: float) -> Statement:
+def balance_query(account: Account, now: float) -> Statement:
+    """The query of an account's balance, which `balance_of` reads."""
     condition = _OWNED[account.per]
     owner = account.owner
     if account.day:
         condition = f"{condition} AND day = ?"
         owner = (*owner, account.day)
-    return _BALANCE + condition, (now, now, *owner)
+    return f"SELECT {BALANCE} FROM model_usage WHERE {condition}", (now, now, *owner)
 
 
-def _balance(row: Any) -> Balance:
+def balance_of(row: Any) -> Balance:
     spent, cost, held, held_cost = row
     return Amount(spent, _money(cost)), Amount(held, _money(held_cost))
 

@@ -48,7 +48,7 @@ SCOPE_OF: dict[str, str] = {
             GET {SESSION}/artifacts; GET {ARTIFACT}; GET {ARTIFACT}/versions; GET {ARTIFACT}/versions/metadata
             GET {ARTIFACT}/versions/{{version}}; GET {ARTIFACT}/versions/{{version}}/metadata
             GET {ARTIFACT}/versions/{{version}}/content
-            GET /me; GET /list-apps; GET /apps/{{app_name}}/app-info; GET /apps/{{app_name}}/usage; GET {DEV}/builder; GET {DEV}/metrics-info
+            GET /me; GET /list-apps; GET /apps/{{app_name}}/app-info; GET /apps/{{app_name}}/usage; GET /apps/{{app_name}}/budgets; GET {DEV}/builder; GET {DEV}/metrics-info
             GET {DEV}/tests; GET {DEV}/tests/{{test_name}}
             GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
             GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval-sets/{{eval_set_id}}/versions; GET {DEV}/eval_sets/{{eval_set_id}}/evals
@@ -78,6 +78,7 @@ SCOPE_OF: dict[str, str] = {
         "admin": """
             GET POST /keys; GET DELETE /keys/{key_id}; GET /service-accounts
             GET PUT DELETE /service-accounts/{account_name}; GET /roles; PUT DELETE /roles/{role_name}
+            PUT DELETE /apps/{app_name}/budgets
         """,
     }.items()
     for line in re.split(r"[;\n]", lines)
@@ -130,6 +131,8 @@ def status_of(endpoint: Endpoint, *, with_keys: bool = False) -> int:
         return 501
     if endpoint.tag == "editing" and endpoint.access == "manage" and "cancel" not in endpoint.path:
         return 501
+    if endpoint.path.endswith("/budgets") and endpoint.method == "DELETE":
+        return 422  # the query names none
     if endpoint.path == "/audit":
         return 501  # no audit trail is kept
     if endpoint.path == "/signals/{token}":

@@ -10,6 +10,7 @@ import type {
   AppWebhook,
   ArtifactVersion,
   AuditEntry,
+  Budget,
   Content,
   CreateApiKeyRequest,
   CreateSessionRequest,
@@ -30,6 +31,7 @@ import type {
   ListApiKeysResponse,
   ListAppWebhooksResponse,
   ListAuditResponse,
+  ListBudgetsResponse,
   ListDeliveriesResponse,
   ListEvalSetVersionsResponse,
   ListFeedbackResponse,
@@ -150,6 +152,9 @@ export type FeedbackQuery = {
   readonly limit?: number;
   readonly page_token?: string;
 };
+export type BudgetQuery = { readonly user_id?: string; readonly key_id?: string };
+/** The defaults are those of `Budget`. */
+export type BudgetRequest = Partial<Budget> & Pick<Budget, "per">;
 export type KeyQuery = {
   readonly user_id?: string;
   readonly service_account?: string;
@@ -463,6 +468,24 @@ export class Client {
   async listEvalSetVersions(app: string, evalSetId: string): Promise<readonly EvalSetVersion[]> {
     const path = `/dev/apps/${encode(app)}/eval-sets/${encode(evalSetId)}/versions`;
     return (await this.get<ListEvalSetVersionsResponse>(path)).versions;
+  }
+
+  // Budgets
+
+  /** The budgets of an app that are in effect, and their use; all, or those of one user or API key. */
+  listBudgets(app: string, query: BudgetQuery = {}): Promise<ListBudgetsResponse> {
+    return this.get(`/apps/${encode(app)}/budgets${search(query)}`);
+  }
+
+  /** Stores a budget, in place of the one with the same owner and window. */
+  putBudget(app: string, budget: BudgetRequest): Promise<Budget> {
+    return this.transport.json(`/apps/${encode(app)}/budgets`, { method: "PUT", body: budget });
+  }
+
+  /** Deletes the stored budget with this owner and window. */
+  async deleteBudget(app: string, { per, window, userId, keyId }: BudgetRequest): Promise<void> {
+    const query = search({ per, window, user_id: userId, key_id: keyId });
+    await this.transport.send(`/apps/${encode(app)}/budgets${query}`, { method: "DELETE" }, true);
   }
 
   // Keys, service accounts and roles

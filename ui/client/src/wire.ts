@@ -369,6 +369,66 @@ export type Blob = {
   readonly displayName?: string;
 };
 
+/** A stored limit of the models' tokens or cost in an app. It takes the place of limits in the app's code with the same `per` and `window`, and the limit of one user or key that of each. */
+export type Budget = {
+  /** The owner of the limited usage: a user in the app, the app, or an API key in all apps. */
+  readonly per: "app" | "key" | "user";
+  /** The user that it limits; None, with `per` user, for each user. */
+  readonly userId?: string;
+  /** The id of the API key that it limits; None, with `per` key, for each key. */
+  readonly keyId?: string;
+  /** The time of which the usage is counted. */
+  readonly window?: "day" | "ever";
+  /** Most tokens. It or `money` is required. */
+  readonly tokens?: number;
+  /** Highest cost, in the currency of the price table. */
+  readonly money?: number;
+  /** The share of the limit at which a warning is given, once in the window; None: no warning. */
+  readonly warnAt?: number | null;
+};
+
+/** A budget that limits runs, and its use. */
+export type BudgetInEffect = {
+  /** The owner of the limited usage. */
+  readonly per: "app" | "key" | "run" | "user";
+  /** The user that a stored budget limits; None, with `per` user, for each user that has no budget of its own. */
+  readonly userId?: string;
+  /** The API key that a stored budget limits; None, with `per` key, for each key that has no budget of its own. */
+  readonly keyId?: string;
+  /** The time of which the usage is counted. */
+  readonly window?: "day" | "ever";
+  /** Most tokens. */
+  readonly tokens?: number;
+  /** Highest cost. */
+  readonly money?: number;
+  /** The share of the limit at which a warning is given. */
+  readonly warnAt?: number;
+  /** The code of the app, or a stored budget. */
+  readonly source: "app" | "stored";
+  /** The largest uses first, at most 20; none of a budget per run. */
+  readonly uses?: readonly BudgetUse[];
+};
+
+/** The usage of an owner that counts for a budget. */
+export type BudgetUse = {
+  /** The user, of a budget per user. */
+  readonly userId?: string;
+  /** The API key's id, of a budget per key. */
+  readonly keyId?: string;
+  /** Spent tokens. */
+  readonly tokens?: number;
+  /** Spent money. */
+  readonly money?: number;
+  /** Tokens that are reserved for calls in progress. */
+  readonly reservedTokens?: number;
+  /** Money that is reserved for calls in progress. */
+  readonly reservedMoney?: number;
+  /** The spent share of the limit; of two limits the larger share. */
+  readonly share?: number;
+  /** Unix seconds of the warning in this window; None: there was none. */
+  readonly warnedAt?: number;
+};
+
 /** The authenticated caller of a request. */
 export type Caller = {
   /** The subject of the key or token, which may differ from the session's user. */
@@ -1237,6 +1297,14 @@ export type ListAuditResponse = {
   readonly nextPageToken?: string;
   /** On the first page. */
   readonly state?: AuditState;
+};
+
+/** The budgets of an app that are in effect. */
+export type ListBudgetsResponse = {
+  /** Of all amounts of money. */
+  readonly currency?: string;
+  /** Those of the app's code first. */
+  readonly budgets?: readonly BudgetInEffect[];
 };
 
 /** The messages to a webhook. */
