@@ -13,6 +13,8 @@ from a2a.types import a2a_pb2_grpc
 from a2a.utils import errors
 
 from greenroom import LlmAgent
+from greenroom.audit.signing import new_key_pair
+from greenroom.server.settings import AuditSettings
 from tests.gates.test_a2a import GRPC, connected, message, sent, texts
 from tests.gates.test_a2a_push import has_state, receiving
 from tests.server.agents import HeldModel, echo
@@ -124,3 +126,43 @@ async def test_callers_and_requests_are_checked_as_over_http(serve: Serve, keys:
         large = message("x" * 300_000)
         large.tenant = "echo"
         assert await _code(stub, large, x_api_key=ann) == code.RESOURCE_EXHAUSTED
+
+
+async def test_refusals_and_reads_are_in_the_audit_trail(serve: Serve, keys: Keys, address: str) -> None:
+    audit = AuditSettings(key=new_key_pair()[0].decode())
+    server = await serve(echo(), auth=keys.auth, gates=("a2a",), a2a_grpc=address, audit=audit)
+    ann, bob = keys("ann", "run", "read"), keys("bob", "run", "read")
+    operator = keys("op", "read", "app:echo")
+
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)  # pyright: ignore[reportUnknownVariableType]
+        hello = message("x")
+        hello.tenant = "echo"
+        made = await stub.SendMessage(hello, metadata=[("x-api-key", ann), ("x-request-id", "mine")])
+        read = a2a.GetTaskRequest(id=made.task.id, tenant="echo")
+        subscribe = a2a.SubscribeToTaskRequest(id=made.task.id, tenant="echo")
+        assert await _code(stub, read, x_api_key=ann) is None
+        assert await _code(stub, read, x_api_key=operator) is None
+        assert await _code(stub, read, x_api_key=bob) is grpc.StatusCode.NOT_FOUND
+        assert await _code(stub, subscribe, x_api_key=bob) is grpc.StatusCode.NOT_FOUND
+        assert await _code(stub, hello, x_api_key=operator) is grpc.StatusCode.PERMISSION_DENIED
+        assert await _code(stub, read) is grpc.StatusCode.UNAUTHENTICATED
+
+    auditor = {"x-api-key": keys("auditor", "audit")}
+    entries = (await server.client.get("/audit", headers=auditor)).json()["entries"]
+    recorded = [
+        (entry["action"], entry.get("subject"), entry.get("status"), entry.get("target"))
+        for entry in reversed(entries)
+        if entry["action"] not in ("server.started", "head.signed")
+    ]
+    assert recorded == [
+        ("session.created", "ann", None, None),
+        ("run.started", "ann", None, None),
+        ("data.read", "op", None, "GRPC GetTask"),
+        ("access.refused", "bob", 403, "GRPC GetTask"),
+        ("access.refused", "bob", 403, "GRPC SubscribeToTask"),
+        ("access.refused", "op", 403, "GRPC SendMessage"),
+        ("access.refused", None, 401, "GRPC GetTask"),
+    ]
+    started = next(entry for entry in entries if entry["action"] == "run.started")
+    assert started["httpRequestId"] == "mine"

@@ -14,6 +14,8 @@ from greenroom.audit.export import all_rows
 from greenroom.audit.signing import HeadVerifier, new_key_pair
 from greenroom.audit.verify import verify_rows
 from greenroom.errors import AgentConfigError
+from greenroom.invocation.user_context import CallbackContext
+from greenroom.records.model_exchange import LlmResponse
 from greenroom.runs.audit import digest_of
 from greenroom.server.access.api_key_file import ApiKeyFile
 from greenroom.server.access.audit import REFUSALS_AT_ONCE
@@ -73,13 +75,20 @@ async def start(serve: Serve, tmp_path: Path) -> AsyncIterator[Callable[..., Any
             await client.aclose()
 
 
+def name_version(callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+    """Sets the version of the model, as providers do."""
+    llm_response.model_version = "scripted-2026-11"
+
+
 def some(entry: Json, *names: str) -> list[Any]:
     return [entry.get(name) for name in names]
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite", "replicas"], indirect=True)
 async def test_approval_is_recorded_with_its_person_digest_version_and_model(start: Callable[..., Any]) -> None:
-    people: People = await start(app_with(ApprovalPolicy(users=["bob", "carol"], required=2, may_delegate=True)))
+    app = app_with(ApprovalPolicy(users=["bob", "carol"], required=2, may_delegate=True))
+    app.root_agent.after_model_callback = name_version  # pyright: ignore[reportAttributeAccessIssue]
+    people: People = await start(app)
     ann = people.client("ann", "run", "read")
     bob = people.client("bob", "run", "read")
     carol = people.client("carol", "run", "read")
@@ -108,7 +117,8 @@ async def test_approval_is_recorded_with_its_person_digest_version_and_model(sta
         assert entry["argumentsDigest"] == digest_of({"name": "x"})
         assert entry["keyId"]
         assert entry["httpRequestId"]
-        assert entry["model"]
+        assert entry["model"] == "scripted"
+        assert entry["modelVersion"] == "scripted-2026-11"
     [delegation] = await people.entries(action="request.delegated")
     assert some(delegation, "subject", "decision") == ["carol", "dave"]
     [continued] = await people.entries(action="run.continued")
@@ -191,6 +201,22 @@ async def test_reading_another_users_session_is_recorded_and_reading_ones_own_is
     assert (await operator.get(SESSION)).status_code == 200
     [entry] = await people.entries(action="data.read")
     assert some(entry, "subject", "userId", "sessionId", "target") == ["op", "ann", "s-1", f"GET {SESSION}"]
+
+
+async def test_reading_anothers_feedback_is_recorded_and_giving_ones_own_is_not(start: Callable[..., Any]) -> None:
+    people: People = await start(app_with())
+    ann = people.client("ann", "run", "read")
+    await ask(ann)
+    event = (await ann.get(SESSION)).json()["events"][-1]["id"]
+    path = f"{SESSION}/events/{event}/feedback"
+    assert (await ann.post(path, json={"name": "helpful", "score": False})).status_code == 200
+    operator = people.client("op", "read", "app:desk")
+    assert len((await operator.get(f"{SESSION}/feedback")).json()["feedback"]) == 1
+    assert (await operator.get("/apps/desk/feedback")).status_code == 200
+    assert (await ann.delete(path)).status_code in (200, 204)
+    assert [entry["action"] for entry in await people.entries(subject="op")] == ["data.read", "data.read"]
+    actions = {entry["action"] for entry in await people.entries(subject="ann")}
+    assert actions == {"session.created", "run.started"}
 
 
 async def test_changes_are_recorded(start: Callable[..., Any]) -> None:

@@ -152,6 +152,8 @@ class AuditEntry(Record, kw_only=True):
     """Of a guardrail's decision: its id, which is in the metadata of the run's event, too."""
     call_id: str | None = None
     """Of a guardrail's decision: the id of the call whose arguments or result was checked."""
+    model_version: str | None = None
+    """Of an answer about a model's call: the version of the model, as its provider has named it with the call."""
     settings_digest: str | None = None
     """Of a start of a server: SHA-256 of its settings, so that a change of settings shows."""
 

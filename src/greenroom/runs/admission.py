@@ -218,7 +218,12 @@ class Admission:
             if self.is_audited:
                 who = caller if open_call is None else None
                 audit = answer_entries(
-                    [*answers.decided, *answers.undecided], message, continued.runner, caller=who, answerer=answerer
+                    [*answers.decided, *answers.undecided],
+                    message,
+                    continued.runner,
+                    session=session,
+                    caller=who,
+                    answerer=answerer,
                 )
             if answers.message is None:
                 for number, request_to_people in enumerate(answers.undecided):

@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 
 from greenroom.audit.acting import caller_fields
+from greenroom.log.state import log_state_of
 from greenroom.records.audit import AuditAction, AuditEntry, new_entry
 from greenroom.records.base import JsonValue
 from greenroom.records.content import Content
 from greenroom.records.human_requests import responses_in
 from greenroom.records.inbox import Answerer, HumanRequest, RequestKind, RequestStatus
 from greenroom.records.run import Caller, Run
+from greenroom.records.session import Session
 from greenroom.runner.runner import Runner
 from greenroom.runs.runner_cache import version_of
 
@@ -31,12 +33,14 @@ def answer_entries(
     message: Content | None,
     runner: Runner,
     *,
+    session: Session,
     caller: Caller | None,
     answerer: Answerer | None,
 ) -> list[AuditEntry]:
     """Entries about answers to requests to people.
 
-    message: with the answers. caller: see `run_entry`. answerer: None if a deadline's default answers.
+    message: with the answers. session: with the log in which the requests are. caller: see `run_entry`.
+    answerer: None if a deadline's default answers.
     """
     who = caller_fields(caller)
     payloads = {response.id: (response.response or {}).get("payload") for response in responses_in(message)}
@@ -52,6 +56,7 @@ def answer_entries(
             decision=_decision_of(request),
             app_version=version_of(runner),
             model=_model_of(runner, request.agent),
+            model_version=_model_version_of(request, session),
         )
         entries.append(entry)
     return entries
@@ -103,6 +108,16 @@ def _decision_of(request: HumanRequest) -> str:
     if confirmed is None:
         return "answered"
     return "approved" if confirmed else "rejected"
+
+
+def _model_version_of(request: HumanRequest, session: Session) -> str | None:
+    """The version of the model that made the call, as the reply with the call names it."""
+    events = session.events
+    asked = log_state_of(events).find_request(request.call_id)
+    index = asked.made_at if asked is not None and asked.made is not None else None
+    if index is None and asked is not None:
+        index = asked.index
+    return events[index].model_version if index is not None and 0 <= index < len(events) else None
 
 
 def _model_of(runner: Runner, agent_name: str | None = None) -> str | None:

@@ -329,6 +329,8 @@ export type AuditEntry = {
   readonly decisionId?: string;
   /** Of a guardrail's decision: the id of the call whose arguments or result was checked. */
   readonly callId?: string;
+  /** Of an answer about a model's call: the version of the model, as its provider has named it with the call. */
+  readonly modelVersion?: string;
   /** Of a start of a server: SHA-256 of its settings, so that a change of settings shows. */
   readonly settingsDigest?: string;
   /** Of a cut: by chain, the first entry that is kept. Earlier ones were removed. */

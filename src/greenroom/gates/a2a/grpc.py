@@ -24,9 +24,11 @@ from a2a.types import a2a_pb2_grpc
 from a2a.utils.errors import A2AError
 from google.protobuf.message import Message
 
+from greenroom.audit.acting import CURRENT
 from greenroom.errors import ConfigurationError, GreenroomError, InvalidRequest, OwnershipLost, Unauthenticated
 from greenroom.gates.a2a.card import card_of
 from greenroom.gates.a2a.handler import CALL, A2aCall, RunHandler
+from greenroom.server.access.audit import RequestAudit
 from greenroom.server.access.revocation import CHECK_SECONDS
 from greenroom.server.addresses import public_address
 from greenroom.server.request_context import RequestContext
@@ -97,11 +99,18 @@ class _Service(GrpcHandler):
         handler_func: Callable[[ServerCallContext], Awaitable[Any]],
         default_response: Any,
     ) -> Any:
-        call = await self._open(request, context)
+        audit = self._audit(request, context)
         try:
-            return await super()._handle_unary(request, context, handler_func, default_response)
-        finally:
-            call.close()
+            call = await self._open(request, context, audit)
+            try:
+                reply = await super()._handle_unary(request, context, handler_func, default_response)
+            finally:
+                call.close()
+        except grpc.aio.AbortError:
+            await _record(audit, context)
+            raise
+        await _record(audit, context, succeeded=True)
+        return reply
 
     async def _handle_stream(
         self,
@@ -109,25 +118,54 @@ class _Service(GrpcHandler):
         context: grpc.aio.ServicerContext[Any, Any],
         handler_func: Callable[[ServerCallContext], AsyncIterable[Any]],
     ) -> AsyncGenerator[Any]:
-        call = await self._open(request, context)
+        audit = self._audit(request, context)
+        try:
+            call = await self._open(request, context, audit)
+        except grpc.aio.AbortError:
+            await _record(audit, context)
+            raise
         authenticator = self._server.authenticator
 
         check_at = 0.0
+        has_begun = False
         try:
             async for item in super()._handle_stream(request, context, handler_func):
+                if not has_begun:
+                    has_begun = True
+                    await _record(audit, context, succeeded=True)
                 if authenticator is not None and (now := time.monotonic()) >= check_at:
                     check_at = now + CHECK_SECONDS
                     if not await authenticator.is_still_good(call.context.identity):
                         await _abort(context, Unauthenticated("The key was revoked or has expired"))
                 yield item
+        except grpc.aio.AbortError:
+            if not has_begun:
+                await _record(audit, context)
+            raise
         finally:
             call.close()
 
-    async def _open(self, request: Message, context: grpc.aio.ServicerContext[Any, Any]) -> A2aCall:
+    def _audit(self, request: Message, context: grpc.aio.ServicerContext[Any, Any]) -> RequestAudit | None:
+        """The recorder of this call, whose task handles it to its end; None where the audit trail is off."""
+        if self._server.audit is None:
+            return None
+        scope = {
+            "headers": _headers(context, "x-request-id"),
+            "method": "GRPC",
+            "path": type(request).__name__.removesuffix("Request"),
+            "path_params": {"app_name": getattr(request, "tenant", "")},
+        }
+        audit = RequestAudit(self._server.audit, scope)
+        CURRENT.set(audit)
+        return audit
+
+    async def _open(
+        self, request: Message, context: grpc.aio.ServicerContext[Any, Any], audit: RequestAudit | None
+    ) -> A2aCall:
         """Authenticates the caller, and checks the request. Aborts the call when either fails."""
         server = self._server
         metadata = {str(name): value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
-        headers = [(name.encode(), metadata[name].encode("latin-1")) for name in _CREDENTIALS if name in metadata]
+        headers = _headers(context, *_CREDENTIALS)
         peer = unquote(context.peer()).partition(":")[2].rpartition(":")[0]
         access = "read" if type(request).__name__.startswith(("Get", "List", "Subscribe")) else "run"
         scope = {"type": "http", "headers": headers, "query_string": b"", "client": (peer, 0)}
@@ -146,6 +184,7 @@ class _Service(GrpcHandler):
                 body=None,
                 receive=_receive,
                 find_address=partial(public_address, server.settings.url_prefix),
+                audit=audit,
             )
             await opened.apps.check_exists(app_name)
         except GreenroomError as error:
@@ -166,7 +205,27 @@ async def _receive() -> NoReturn:
     raise RuntimeError("gRPC requests have no body to read")
 
 
+def _headers(context: grpc.aio.ServicerContext[Any, Any], *names: str) -> list[tuple[bytes, bytes]]:
+    """The metadata of these names, as headers."""
+    given = {str(name): value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
+    return [(name.encode(), given[name].encode("latin-1")) for name in names if name in given]
+
+
+async def _record(
+    audit: RequestAudit | None, context: grpc.aio.ServicerContext[Any, Any], *, succeeded: bool = False
+) -> None:
+    """Records what was noted of a call in the audit trail. Aborts the call if that fails."""
+    if audit is None:
+        return
+    try:
+        await audit.record_noted(succeeded=succeeded)
+    except GreenroomError as error:
+        await _abort(context, error)
+
+
 async def _abort(context: grpc.aio.ServicerContext[Any, Any], error: GreenroomError) -> NoReturn:
+    if (audit := RequestAudit.of_current()) is not None:
+        audit.note_error(error)
     detail = error.detail
     if isinstance(error, OwnershipLost):
         detail = f"Another server runs session {error.session_id!r}, and gRPC is not forwarded. Use A2A over HTTP"

@@ -135,7 +135,10 @@ class AuditTrail:
 
 
 class RequestAudit(Acting):
-    """Records one request: its caller, its changes, and what it read or was refused."""
+    """Records one request: its caller, its changes, and what it read or was refused.
+
+    scope: of the request; of one that isn't HTTP, a mapping with `headers`, `method`, `path` and `path_params`.
+    """
 
     def __init__(self, trail: AuditTrail, scope: Scope) -> None:
         super().__init__(_request_id(scope))
@@ -168,6 +171,11 @@ class RequestAudit(Acting):
     def note_refusal(self, error: GreenroomError) -> None:
         """Notes an error that the caller may not see as such."""
         self._refused = error
+
+    def note_error(self, error: GreenroomError) -> None:
+        """Notes the error that is the answer, if it is a refusal."""
+        if isinstance(error, _REFUSALS):
+            self._refused = error
 
     def note_action(self, action: AuditAction | None) -> None:
         """Notes the endpoint's action, which is recorded if its handler succeeds."""
